@@ -1,0 +1,1 @@
+"""Slices, spectra, PDFs, plots and movies."""

@@ -1,0 +1,1 @@
+"""Benchmarks of the machine, one module each."""

@@ -1,0 +1,1 @@
+"""Moving data between owners."""

@@ -1,0 +1,1 @@
+"""Settings: schemas, loading, overrides and the words of their errors."""

@@ -1,0 +1,1 @@
+"""The one time loop: stepping, output, checkpoints, resume, stop conditions."""

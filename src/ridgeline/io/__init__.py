@@ -1,0 +1,1 @@
+"""Data on disk: BP5 data sets, checkpoints, xarray openers."""

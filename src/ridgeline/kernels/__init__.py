@@ -1,0 +1,1 @@
+"""Compiled building blocks that several models share."""

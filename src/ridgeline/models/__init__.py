@@ -1,0 +1,1 @@
+"""The physics: one folder per model, found by name."""

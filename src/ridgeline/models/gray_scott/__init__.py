@@ -1,0 +1,1 @@
+"""Gray-Scott reaction-diffusion in three dimensions."""

@@ -1,0 +1,57 @@
+"""The Gray-Scott update of one cell, written once for every machine.
+
+u_t = Du lap(u) - u v^2 + F (1 - u) + n r,    v_t = Dv lap(v) + u v^2 - (F + k) v,
+lap(u) = (sum of the 6 neighbours - 6 u) / 6, forward Euler (Godoy et al., SC-W 2023, Eqs. 1-3).
+
+`point_update` returns a plain Python function of numbers. What a number is decides where it runs: NumPy
+arrays (the reference), vectors of LLVM IR while a CPU sweep is being built, or the scalars of a CUDA
+thread. Only the fused multiply-add has to be handed in, because each of them spells it differently.
+
+The form is chosen for its rounding: `sum - 6 u` vanishes exactly in a uniform field, so u=1, v=0 stays put
+bit for bit, and diffusion conserves the total without a systematic drift (a rounded 1/6 or 1-dt*Du would
+drift by an ulp a step, visible in float32).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Coefficients(NamedTuple):
+    """Coefficients of one step, all in the working precision (1 unit = 1 cell, 1 time unit)."""
+
+    diffusion_u: float  # dt * Du / 6
+    diffusion_v: float  # dt * Dv / 6
+    feed: float  # dt * F
+    loss_v: float  # -dt * (F + k)
+    noise: float  # dt * n
+    dt: float
+    one: float
+    minus_six: float
+
+
+def coefficients(Du, Dv, F, k, noise, dt, dtype=np.float64) -> Coefficients:
+    """Round the step's coefficients once, in float64, to `dtype`."""
+    values = (dt * Du / 6.0, dt * Dv / 6.0, dt * F, -dt * (F + k), dt * noise, dt, 1.0, -6.0)
+    return Coefficients(*(np.dtype(dtype).type(value) for value in values))
+
+
+def point_update(fma):
+    """Return the update of one cell, given `fma(a, b, c) = a * b + c`.
+
+    The returned `update(u, v, sum_u, sum_v, r, c)` takes the cell's values, the sums over its six
+    neighbours, the random number r in [-1, 1) (None: no noise) and `Coefficients`, and returns the new
+    (u, v). Callers sum neighbours as ((x- + x+) + (y- + y+)) + (z- + z+), so that all round alike.
+    """
+
+    def update(u, v, sum_u, sum_v, r, c):
+        reaction = c.dt * ((u * v) * v)
+        if r is None:
+            source = -reaction
+        else:
+            source = fma(c.noise, r, -reaction)
+        u_new = u + fma(c.diffusion_u, fma(c.minus_six, u, sum_u), fma(c.feed, c.one - u, source))
+        v_new = v + fma(c.diffusion_v, fma(c.minus_six, v, sum_v), fma(c.loss_v, v, reaction))
+        return u_new, v_new
+
+    return update

@@ -1,0 +1,1 @@
+"""Counted work against measured time and measured limits."""

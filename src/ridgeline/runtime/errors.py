@@ -1,0 +1,49 @@
+"""Errors that a user can act on: one sentence, one exit code, no traceback."""
+
+
+class RidgelineError(Exception):
+    """An error with a message for people; `exit_code` is what the process ends with."""
+
+    exit_code = 1
+
+
+class ConfigError(RidgelineError):
+    """A setting is wrong; the message names the key, the value, what is allowed and the nearest valid key."""
+
+    exit_code = 2
+
+
+class DecompositionError(RidgelineError):
+    """The grid cannot be cut as asked; the message gives sizes, ranks, process grid and legal choices."""
+
+    exit_code = 3
+
+
+class CheckpointError(RidgelineError):
+    """A checkpoint is missing, damaged or of another run."""
+
+    exit_code = 4
+
+
+class DivergedError(RidgelineError):
+    """The fields hold NaN or infinity; the message says at which step, where, and what to try."""
+
+    exit_code = 5
+
+
+class OutputError(RidgelineError):
+    """A file cannot be written or read: no permission, disk full, not a data set."""
+
+    exit_code = 6
+
+
+class LauncherError(RidgelineError):
+    """The MPI launcher and the MPI library do not match, or the launcher is missing."""
+
+    exit_code = 7
+
+
+class DeviceError(RidgelineError):
+    """The device asked for is not there, or has no kernel for this."""
+
+    exit_code = 8
