@@ -1,0 +1,7 @@
+"""The parallel tests' own machinery, seen from inside."""
+
+from mpi4py import MPI
+
+
+def test_ranks_talk_to_each_other(comm: MPI.Intracomm) -> None:
+    assert comm.allgather(comm.rank) == list(range(comm.size))
