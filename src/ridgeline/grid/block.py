@@ -45,9 +45,7 @@ def choose_process_grid(shape_global: Triple, n_ranks: int) -> Triple:
     def cost(grid: Triple) -> tuple[float, int, int]:
         local = [n / p for n, p in zip(shape_global, grid)]
         volume = local[0] * local[1] * local[2]
-        faces = sum(
-            (volume / local[d]) * (3 if d == 2 else 1) for d in range(3) if grid[d] > 1
-        )
+        faces = sum((volume / local[d]) * (3 if d == 2 else 1) for d in range(3) if grid[d] > 1)
         return faces, grid[2], grid[1]
 
     fitting = [g for g in factorizations(n_ranks) if all(p <= n for p, n in zip(g, shape_global))]
@@ -101,7 +99,9 @@ class Block:
     ) -> "Block":
         """Return the block that `rank` owns."""
         _, py, px = process_grid
-        return cls(shape_global, process_grid, (rank // (py * px), rank // px % py, rank % px), periodic, ghost)
+        return cls(
+            shape_global, process_grid, (rank // (py * px), rank // px % py, rank % px), periodic, ghost
+        )
 
     def _split(self, axis: int) -> tuple[int, int]:
         return split(self.shape_global[axis], self.process_grid[axis], self.coords[axis])

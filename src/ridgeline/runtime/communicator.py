@@ -1,0 +1,114 @@
+"""The world communicator, and how a failing rank ends the job: once, at once, with its message."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import mpi4py
+from mpi4py import MPI
+
+from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.launcher import check_launch
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+# How long a failing rank waits for the others to fail as well before it ends the job for all.
+AGREE_SECONDS = 1.0
+
+
+def world() -> MPI.Comm:
+    """Return a duplicate of the world communicator after checking the launcher. Collective, call once.
+
+    Raises LauncherError if the launcher and the MPI library do not match.
+    """
+    check_launch(MPI.COMM_WORLD.size, mpi_library())
+    return MPI.COMM_WORLD.Dup()
+
+
+def mpi_library() -> str:
+    """Return the MPI library's name and version in one line."""
+    text = MPI.Get_library_version().strip()
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith("MPICH Version"):
+        return "MPICH " + lines[0].split(":")[-1].strip()
+    return lines[0].rstrip("\x00") if lines else "unknown MPI"
+
+
+def mpi_versions() -> dict[str, str]:
+    """Return the versions of mpi4py, the MPI standard and the MPI library."""
+    return {
+        "mpi4py": mpi4py.__version__,
+        "mpi_standard": ".".join(map(str, MPI.Get_version())),
+        "mpi_library": mpi_library(),
+    }
+
+
+def node_communicator(comm: MPI.Comm) -> MPI.Comm:
+    """Return the communicator of the ranks that share this rank's node. Collective."""
+    return comm.Split_type(MPI.COMM_TYPE_SHARED)
+
+
+def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
+    """Run `action` on one rank of each node first, then on the others. Collective.
+
+    For compiling: the first fills the node's kernel cache, the others load from it; two ranks never write
+    the same cache entry at the same time.
+    """
+    node = node_communicator(comm)
+    try:
+        if node.rank == 0:
+            result = action()
+        node.Barrier()
+        if node.rank != 0:
+            result = action()
+    finally:
+        node.Free()
+    return result
+
+
+def _report(comm: MPI.Comm, error: BaseException, debug: bool) -> None:
+    prefix = f"rank {comm.rank}: " if comm.size > 1 and not isinstance(error, RidgelineError) else ""
+    if isinstance(error, RidgelineError) and not debug:
+        text = f"error: {prefix}{error}\n"
+    elif isinstance(error, MemoryError):
+        text = f"error: rank {comm.rank} is out of memory ({error}); use a smaller grid or more nodes\n"
+    else:
+        text = f"{prefix}{''.join(traceback.format_exception(error))}"
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+@contextmanager
+def ends_job_on_error(comm: MPI.Comm, debug: bool = False) -> Iterator[None]:
+    """Turn an exception inside the block into the end of the whole job.
+
+    If all ranks raise (a wrong setting, a disk that is full for the writer and reported to all), rank 0 prints
+    and every rank exits with the error's code. If only some do, the others would wait for them for ever: the
+    first to find out prints its message and aborts the job with the same code.
+    """
+    failures = comm.Dup()
+    try:
+        yield
+    except SystemExit:
+        raise
+    except BaseException as error:
+        code = error.exit_code if isinstance(error, RidgelineError) else 1
+        together = failures.Ibarrier()
+        deadline = time.monotonic() + AGREE_SECONDS
+        while not together.Test() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        if not together.Test():
+            _report(comm, error, debug)
+            comm.Abort(code)
+        if comm.rank == 0:
+            _report(comm, error, debug)
+        raise SystemExit(code) from None
+    else:
+        failures.Free()

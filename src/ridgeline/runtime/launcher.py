@@ -1,0 +1,121 @@
+"""Starting MPI ranks, and seeing whether somebody else already has. Imports no MPI."""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ridgeline.runtime.errors import LauncherError
+
+# Variables by which launchers tell a process the size of its job step, and its rank in it. Slurm's variables
+# count only where srun started this very process: a batch script sees SLURM_NTASKS without being a task.
+_LAUNCHERS = (
+    ("Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("Slurm srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    ("MPICH Hydra or PALS", "PMI_SIZE", "PMI_RANK"),
+    ("MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+)
+_FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the environment says of the launcher: its name, the number of ranks and this process's rank."""
+
+    launcher: str
+    size: int
+    rank: int
+
+
+def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
+    """Return what started this process as one of several ranks, None if nothing did."""
+    environ = os.environ if environ is None else environ
+    found = None
+    for launcher, size_name, rank_name in _LAUNCHERS:
+        try:
+            launch = Launch(launcher, int(environ[size_name]), int(environ.get(rank_name, "0")))
+        except (KeyError, ValueError):
+            continue
+        if found is None or launch.size > found.size:
+            found = launch
+    return found
+
+
+def speaks() -> bool:
+    """Say whether this process is the one rank that may print, judged before MPI starts."""
+    launch = detect_launch()
+    return launch is None or launch.rank == 0
+
+
+def check_launch(world_size: int, library: str, environ: Mapping[str, str] | None = None) -> None:
+    """Raise LauncherError if the launcher started several ranks but MPI sees only this one."""
+    launch = detect_launch(environ)
+    if launch is not None and launch.size > 1 and world_size == 1:
+        raise LauncherError(
+            f"{launch.launcher} started {launch.size} ranks, but the MPI library ({library}) sees only this one, "
+            f"so {launch.size} equal runs would overwrite each other: start with the launcher that belongs to the "
+            f"library (`ridgeline run CASE -n {launch.size}` finds it), or install mpi4py for the launcher's MPI "
+            f"(see docs/troubleshooting.md)"
+        )
+
+
+def find_mpiexec() -> str:
+    """Return the mpiexec that belongs to this environment's MPI.
+
+    RIDGELINE_MPIEXEC wins; then the one beside the interpreter (the `mpich` wheel's), then the PATH.
+    """
+    chosen = os.environ.get("RIDGELINE_MPIEXEC")
+    if chosen:
+        return chosen
+    beside = Path(sys.prefix) / "bin" / "mpiexec"
+    if beside.is_file():
+        return str(beside)
+    found = shutil.which("mpiexec")
+    if found is None:
+        raise LauncherError(
+            "no mpiexec found beside the interpreter or on the PATH: install the `mpich` wheel "
+            "(`pip install mpich`) or set RIDGELINE_MPIEXEC to your site's launcher"
+        )
+    return found
+
+
+def _die_with_parent() -> None:
+    # Runs in the child between fork and exec: should `ridgeline` be killed outright, the job must not live on.
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def launch_ranks(n_ranks: int, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
+    """Run `python -m ridgeline ARGUMENTS` on n_ranks ranks and return the job's exit code.
+
+    SIGTERM, SIGUSR1 and SIGINT are forwarded to the ranks, which end at the next step with a checkpoint.
+    The job gets a session of its own, so that Ctrl-C reaches it only through us.
+    """
+    command = [find_mpiexec(), "-n", str(n_ranks), sys.executable, "-m", "ridgeline", *arguments]
+    try:
+        job = subprocess.Popen(
+            command,
+            env=dict(os.environ if environ is None else environ),
+            start_new_session=True,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        )
+    except OSError as error:
+        raise LauncherError(f"cannot start {command[0]}: {error.strerror}; check RIDGELINE_MPIEXEC") from None
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        # Hydra kills the job on SIGINT; the ranks treat SIGTERM the same way but get to write a checkpoint.
+        job.send_signal(signal.SIGTERM if number == signal.SIGINT else number)
+
+    previous = {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        code = job.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return 128 - code if code < 0 else code

@@ -1,0 +1,92 @@
+"""What this machine is: CPU, cores, caches, memory, as the operating system tells it."""
+
+import os
+import platform
+import re
+import resource
+import socket
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ridgeline.runtime.threads import cores_available
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Facts about one node. Sizes in bytes; 0 where the system does not say."""
+
+    host: str
+    cpu: str
+    cores: int  # that this process may use
+    memory: int
+    last_level_cache: int  # of one cache, as one core sees it
+    system: str
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def cpu_name() -> str:
+    """Return the CPU's model name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return match.group(1).strip() if match else platform.machine()
+
+
+def cache_sizes() -> dict[int, int]:
+    """Return the sizes in bytes of the data caches of CPU 0 by level."""
+    sizes = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if (index / "type").read_text().strip() == "Instruction":
+                continue
+            text = (index / "size").read_text().strip()
+            level = int((index / "level").read_text())
+        except (OSError, ValueError):
+            continue
+        unit = {"K": 1024, "M": 1024**2}.get(text[-1:], 1)
+        sizes[level] = int(text.rstrip("KM")) * unit
+    return sizes
+
+
+def memory_bytes() -> int:
+    """Return the machine's memory, or the control group's limit if that is smaller."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):
+        return total
+    return min(total, limit)
+
+
+def memory_available() -> int:
+    """Return the bytes of memory that can be had without swapping."""
+    try:
+        match = re.search(r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    return int(match.group(1)) * 1024 if match else memory_bytes()
+
+
+def peak_memory() -> int:
+    """Return this process's peak resident memory in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def describe_machine() -> Machine:
+    """Return the facts of this node."""
+    caches = cache_sizes()
+    return Machine(
+        host=socket.gethostname(),
+        cpu=cpu_name(),
+        cores=cores_available(),
+        memory=memory_bytes(),
+        last_level_cache=caches[max(caches)] if caches else 0,
+        system=f"{platform.system()} {platform.release()}",
+    )
