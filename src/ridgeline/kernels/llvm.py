@@ -1,0 +1,253 @@
+"""LLVM vector code from plain Python expressions: the helpers that compiled kernels are built with.
+
+Used inside a Numba intrinsic, while IR is being built: a `Vector` stands for one SIMD register, and
+ordinary arithmetic on it emits vector instructions, so a formula that is plain Python runs unchanged on
+NumPy arrays and on vectors.
+
+    @intrinsic
+    def triad_line(typing, a, i, b, c, s):                   # a[i:i+L] = b[i:i+L] + s * c[i:i+L]
+        def codegen(context, builder, signature, args):
+            lanes = Lanes(builder, element_type(signature.args[0].dtype), 8)
+            a, b, c = (data_pointer(context, builder, signature, args, n) for n in (0, 2, 3))
+            lanes.fma(lanes.splat(args[4]), lanes.load(c, args[1]), lanes.load(b, args[1])).store(
+                a, args[1], streaming=True)
+            return context.get_dummy_value()
+        return types.void(a, i, b, c, s), codegen
+
+No fast-math flag is ever set: LLVM neither contracts nor reassociates, and fused multiply-adds are the ones
+written as `fma`. A formula therefore rounds alike at every vector width, in remainders and as a scalar.
+
+Reference: LLVM Language Reference Manual (masked intrinsics, nontemporal metadata, llvm.prefetch).
+"""
+
+import os
+from functools import cache
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
+F32, F64 = ir.FloatType(), ir.DoubleType()
+
+VECTOR_BYTES_VARIABLE = "RIDGELINE_VECTOR_BYTES"
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """Return the names of the instruction sets of this CPU, as LLVM spells them."""
+    return frozenset(name for name, present in llvmlite.binding.get_host_cpu_features().items() if present)
+
+
+@cache
+def host_vector_bytes() -> int:
+    """Return the bytes of the widest vector of this CPU: 64 with AVX-512, 32 with AVX2, else 16.
+
+    RIDGELINE_VECTOR_BYTES = 16, 32 or 64 in the environment overrides it, to compare widths.
+    """
+    chosen = os.environ.get(VECTOR_BYTES_VARIABLE)
+    if chosen:
+        if chosen not in ("16", "32", "64"):
+            raise ValueError(f"{VECTOR_BYTES_VARIABLE} = {chosen!r}: use 16, 32 or 64")
+        return int(chosen)
+    features = host_features()
+    if {"avx512f", "avx512dq", "avx512vl", "avx512bw"} <= features:
+        return 64
+    return 32 if "avx2" in features else 16
+
+
+def element_type(dtype: types.Type) -> ir.Type:
+    """Return LLVM's type of a Numba scalar type."""
+    known = {types.float64: F64, types.float32: F32, types.int64: I64, types.uint64: I64}
+    known |= {types.int32: I32, types.uint32: I32}
+    return known[dtype]
+
+
+def constant(type_: ir.Type, value) -> ir.Constant:
+    """Return a constant; for a vector type, `value` in every lane unless it is a list."""
+    if isinstance(type_, ir.VectorType) and not isinstance(value, list):
+        value = [value] * type_.count
+    return ir.Constant(type_, value)
+
+
+def data_pointer(context, builder, signature, args, n: int):
+    """Return the pointer to element 0 of argument `n`, an array."""
+    return context.make_array(signature.args[n])(context, builder, args[n]).data
+
+
+class Lanes:
+    """A vector type, `count` lanes of `element`, together with the builder that emits its code."""
+
+    def __init__(self, builder: ir.IRBuilder, element: ir.Type, count: int):
+        self.builder = builder
+        self.element = element
+        self.count = count
+        self.type = ir.VectorType(element, count)
+        self.is_float = isinstance(element, ir.FloatType | ir.DoubleType)
+        self.bytes = {F32: 4, F64: 8, I32: 4, I64: 8}[element]
+        self.suffix = f"v{count}" + (f"f{8 * self.bytes}" if self.is_float else f"i{8 * self.bytes}")
+
+    def vector(self, value) -> "Vector":
+        """Wrap an LLVM value of this type."""
+        return Vector(self, value)
+
+    def constant(self, value) -> "Vector":
+        """Return a constant vector: one number for all lanes, or a list with one per lane."""
+        return Vector(self, constant(self.type, value))
+
+    def splat(self, scalar) -> "Vector":
+        """Return a vector with the scalar LLVM value in every lane."""
+        undefined = ir.Constant(self.type, ir.Undefined)
+        first = self.builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
+        mask = constant(ir.VectorType(I32, self.count), 0)
+        return Vector(self, self.builder.shuffle_vector(first, undefined, mask))
+
+    def iota(self, start) -> "Vector":
+        """Return start, start + 1, ... for a scalar integer LLVM value."""
+        return self.splat(start) + self.constant(list(range(self.count)))
+
+    def address(self, pointer, index):
+        """Return the vector pointer to element `index` of `pointer`."""
+        return self.builder.bitcast(self.builder.gep(pointer, [index]), self.type.as_pointer())
+
+    def load(self, pointer, index, aligned: bool = False) -> "Vector":
+        """Load elements index ... index + count - 1; `aligned` promises a multiple of the vector's size."""
+        align = self.bytes * (self.count if aligned else 1)
+        return Vector(self, self.builder.load(self.address(pointer, index), align=align))
+
+    def fma(self, a: "Vector", b: "Vector", c: "Vector") -> "Vector":
+        """Return a * b + c, rounded once."""
+        kind = ir.FunctionType(self.type, [self.type] * 3)
+        function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fma.{self.suffix}")
+        return Vector(self, self.builder.call(function, [a.value, b.value, c.value]))
+
+
+class Vector:
+    """One SIMD value of `lanes`; arithmetic emits one vector instruction each, on floats or integers."""
+
+    def __init__(self, lanes: Lanes, value):
+        self.lanes = lanes
+        self.value = value
+
+    def _emit(self, float_name: str | None, integer_name: str | None, other=None) -> "Vector":
+        name = float_name if self.lanes.is_float else integer_name
+        if name is None:
+            raise TypeError(f"no such operation on {self.lanes.type}")
+        operands = [self.value] if other is None else [self.value, other.value]
+        return Vector(self.lanes, getattr(self.lanes.builder, name)(*operands))
+
+    def __add__(self, other):
+        return self._emit("fadd", "add", other)
+
+    def __sub__(self, other):
+        return self._emit("fsub", "sub", other)
+
+    def __mul__(self, other):
+        return self._emit("fmul", "mul", other)
+
+    def __neg__(self):
+        return self._emit("fneg", "neg")
+
+    def __and__(self, other):
+        return self._emit(None, "and_", other)
+
+    def __or__(self, other):
+        return self._emit(None, "or_", other)
+
+    def __xor__(self, other):
+        return self._emit(None, "xor", other)
+
+    def __rshift__(self, other):
+        return self._emit(None, "lshr", other)
+
+    def __lshift__(self, other):
+        return self._emit(None, "shl", other)
+
+    def shift_right_signed(self, other: "Vector") -> "Vector":
+        """Shift right, copying the sign."""
+        return self._emit(None, "ashr", other)
+
+    def less(self, other: "Vector"):
+        """Compare signed integers: return an LLVM mask of one bit per lane."""
+        return self.lanes.builder.icmp_signed("<", self.value, other.value)
+
+    def min_unsigned(self, other: "Vector") -> "Vector":
+        """Return the lane-wise minimum of unsigned integers."""
+        builder = self.lanes.builder
+        smaller = builder.icmp_unsigned("<", self.value, other.value)
+        return Vector(self.lanes, builder.select(smaller, self.value, other.value))
+
+    def truncate(self, lanes: Lanes) -> "Vector":
+        """Keep the low bits of each integer lane."""
+        return Vector(lanes, self.lanes.builder.trunc(self.value, lanes.type))
+
+    def to_float(self, lanes: Lanes) -> "Vector":
+        """Convert signed integers to floats."""
+        return Vector(lanes, self.lanes.builder.sitofp(self.value, lanes.type))
+
+    def store(self, pointer, index, aligned: bool = False, streaming: bool = False) -> None:
+        """Store to elements index ...; `streaming` bypasses the caches (implies aligned)."""
+        lanes = self.lanes
+        align = lanes.bytes * (lanes.count if aligned or streaming else 1)
+        instruction = lanes.builder.store(self.value, lanes.address(pointer, index), align=align)
+        if streaming:
+            one = lanes.builder.module.add_metadata([ir.Constant(I32, 1)])
+            instruction.set_metadata("nontemporal", one)
+
+    def store_masked(self, mask, pointer, index) -> None:
+        """Store the lanes whose bit in `mask` is set; the others' memory is not touched."""
+        lanes = self.lanes
+        kind = ir.FunctionType(
+            ir.VoidType(), [lanes.type, lanes.type.as_pointer(), I32, ir.VectorType(I1, lanes.count)]
+        )
+        name = f"llvm.masked.store.{lanes.suffix}.p0"
+        function = cgutils.get_or_insert_function(lanes.builder.module, kind, name)
+        align = ir.Constant(I32, lanes.bytes)
+        lanes.builder.call(function, [self.value, lanes.address(pointer, index), align, mask])
+
+
+def _shuffle(first: Vector, second: Vector, start: int) -> Vector:
+    lanes = first.lanes
+    picks = constant(ir.VectorType(I32, lanes.count), [start + i for i in range(lanes.count)])
+    return Vector(lanes, lanes.builder.shuffle_vector(first.value, second.value, picks))
+
+
+def left_neighbours(previous: Vector, current: Vector) -> Vector:
+    """Return the values one to the left of `current`, given the vector before it in memory."""
+    return _shuffle(previous, current, current.lanes.count - 1)
+
+
+def right_neighbours(current: Vector, following: Vector) -> Vector:
+    """Return the values one to the right of `current`, given the vector after it in memory."""
+    return _shuffle(current, following, 1)
+
+
+def prefetch(builder, pointer, index, write: bool = False, locality: int = 3) -> None:
+    """Ask for the cache line of element `index`; locality 3: into L1, 2: into L2, 0: non-temporal."""
+    kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    address = builder.bitcast(builder.gep(pointer, [index]), I8.as_pointer())
+    builder.call(function, [address, *(ir.Constant(I32, n) for n in (int(write), locality, 1))])
+
+
+def emit_store_fence(builder) -> None:
+    """Make streaming stores visible to other cores before any later store."""
+    if llvmlite.binding.get_process_triple().startswith(("x86_64", "i686")):
+        kind = ir.FunctionType(ir.VoidType(), [])
+        name = "llvm.x86.sse.sfence"
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
+    else:
+        builder.fence("seq_cst")
+
+
+@intrinsic
+def store_fence(typing):
+    """`store_fence()` in a Numba function: order streaming stores before everything that follows."""
+
+    def codegen(context, builder, signature, args):
+        emit_store_fence(builder)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
