@@ -1,1 +1,49 @@
-"""The physics: one folder per model, found by name."""
+"""The physics: one folder per model, found by name.
+
+A folder with a `config.py` is a model. Its `config.CASE` is the class of its settings, and
+`model.create_model()` returns the object that the driver runs.
+"""
+
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ridgeline.config.case import Case
+    from ridgeline.models.contract import Estimate, Model
+
+
+def available() -> list[str]:
+    """Return the names of all models, sorted."""
+    return sorted(path.parent.name for path in Path(__file__).parent.glob("*/config.py"))
+
+
+def _check(name: str) -> None:
+    known = available()
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f' Did you mean "{near[0]}"?' if near else ""
+        raise ConfigError(f'no model is called "{name}"; need one of: {", ".join(known)}.{hint}')
+
+
+def case_class(name: str) -> "type[Case]":
+    """Return the class of a model's settings; ConfigError if there is no such model."""
+    _check(name)
+    found: type[Case] = import_module(f"ridgeline.models.{name}.config").CASE
+    return found
+
+
+def create(name: str) -> "Model":
+    """Return a new model to set up and run; ConfigError if there is no such model."""
+    _check(name)
+    made: Model = import_module(f"ridgeline.models.{name}.model").create_model()
+    return made
+
+
+def estimate(case: "Case", n_ranks: int) -> "Estimate":
+    """Return what `case` would need on n_ranks ranks; DecompositionError if it cannot be cut so."""
+    found: Estimate = import_module(f"ridgeline.models.{case.run.model}.estimate").estimate(case, n_ranks)
+    return found

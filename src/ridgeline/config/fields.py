@@ -1,0 +1,130 @@
+"""What a setting is made of: value, unit, range and words, stated once for checks, help and documents."""
+
+import json
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+CROSS_FIELD = "settings"  # pydantic's error type of a rule that involves several settings
+
+
+class Problem(NamedTuple):
+    """One setting that breaks a rule: its key, and the rule as it follows the word "need"."""
+
+    key: str
+    rule: str
+
+
+class Checked(BaseModel):
+    """A group of settings: frozen, unknown keys forbidden, and every broken cross-field rule found at once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules between settings that these values break."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _no_problems(self) -> Self:
+        problems = tuple(self.problems())
+        if problems:
+            text = "; ".join(f"{key}: need {rule}" for key, rule in problems)
+            raise PydanticCustomError(CROSS_FIELD, "{text}", {"text": text, "problems": problems})
+        return self
+
+
+# Text is no number, 1.0 is no integer, true is neither, and NaN is no number either.
+Integer = Annotated[int, Strict()]
+Number = Annotated[float, Strict(), AllowInfNan(False)]
+Count = Annotated[int, Strict(), Field(ge=1)]
+Triple = tuple[Count, Count, Count]
+
+
+def setting(default: Any, description: str, *, unit: str = "", rule: str = "", **bounds: Any) -> Any:
+    """Return the pydantic field of one setting; `...` as default makes it required.
+
+    unit is "" for pure numbers and words. rule says what is allowed where types and bounds do not.
+    """
+    extra: dict[str, Any] = {"unit": unit} | ({"rule": rule} if rule else {})
+    return Field(default, description=description, json_schema_extra=extra, **bounds)
+
+
+_BOUNDS = (
+    (annotated_types.Gt, "gt", ">"),
+    (annotated_types.Ge, "ge", ">="),
+    (annotated_types.Lt, "lt", "<"),
+    (annotated_types.Le, "le", "<="),
+)
+_NOUNS = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
+_TYPES = {int: "integer", float: "number", str: "text", bool: "true/false"}
+
+
+def extra_of(field: FieldInfo, name: str) -> str:
+    """Return "unit" or "rule" of a field made by `setting`, "" if it has none."""
+    extra = field.json_schema_extra
+    return str(extra.get(name, "")) if isinstance(extra, dict) else ""
+
+
+def toml(value: Any, most: int = 60) -> str:
+    """Write a value as TOML does; whatever is longer than `most` characters is cut."""
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, list | tuple):
+        text = "[" + ", ".join(toml(item) for item in value) + "]"
+    elif isinstance(value, dict):
+        text = "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
+    elif value is None:
+        text = "none"
+    else:
+        text = str(value)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def choices(words: Any) -> str:
+    """Write alternatives for people: "a", "b" or "c"."""
+    quoted = [toml(word) for word in words]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " or " + quoted[-1]
+
+
+def bounds_of(field: FieldInfo) -> str:
+    """Write the bounds of a number, such as ">= 0 and <= 9"; "" if it has none."""
+    parts = [
+        f"{sign} {getattr(item, attribute)}"
+        for kind, attribute, sign in _BOUNDS
+        for item in field.metadata
+        if isinstance(item, kind)
+    ]
+    return " and ".join(parts)
+
+
+def rule_of(field: FieldInfo) -> str:
+    """Say what a field allows, as it follows the word "need"."""
+    rule = extra_of(field, "rule")
+    if rule:
+        return rule
+    if get_origin(field.annotation) is Literal:
+        return choices(get_args(field.annotation))
+    return f"{_NOUNS[field.annotation]} {bounds_of(field)}".rstrip()  # type: ignore[index]
+
+
+def type_of(annotation: Any) -> str:
+    """Name a field's type for people."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return type_of(args[0])
+    if origin is Literal:
+        return "text" if isinstance(args[0], str) else type_of(type(args[0]))
+    if origin in (Union, UnionType):
+        names = dict.fromkeys(type_of(arg) for arg in args if arg is not type(None))
+        return " or ".join(names)
+    if origin is tuple:
+        item = type_of(args[0])
+        return f"list of {item}" if args[-1] is Ellipsis else f"list of {len(args)} {item}s"
+    return _TYPES[annotation]

@@ -1,0 +1,158 @@
+"""JSON settings of GrayScott.jl (and of ADIOS2-Examples' gray-scott, which shares them), taken as they are.
+
+Keys, types and defaults are those of GrayScott.jl's `Settings`. What differs is said in a warning: its
+boundary is not periodic and its ghosts beyond the grid are never written, and it seeds 13^3 cells where
+ADIOS2-Examples seeds 12^3; runs here are periodic and seed 12^3 cells, as ADIOS2-Examples does. There,
+outputs begin at step `plotgap`; here, at step 0.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Strict, ValidationError
+
+from ridgeline.config.check import Origin, broken_fields, nearest
+from ridgeline.config.fields import Checked, Integer, Number, setting, toml
+from ridgeline.runtime.errors import ConfigError
+
+
+def _whole(value: Any) -> Any:
+    """Take 64.0 for 64, as Julia does when it stores a number in an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[Integer, BeforeValidator(_whole)]
+Truth = Annotated[bool, Strict()]
+
+
+class JuliaSettings(Checked):
+    """GrayScott.jl's settings that have a meaning here, with GrayScott.jl's defaults."""
+
+    L: Whole = setting(128, "grid.shape = [L, L, L]", ge=1)
+    steps: Whole = setting(20000, "run.steps", ge=1)
+    plotgap: Whole = setting(200, "output.every", ge=1)
+    F: Number = setting(0.04, "model.F", ge=0)
+    k: Number = setting(0.0, "model.k", ge=0)
+    dt: Number = setting(0.2, "model.dt", gt=0)
+    Du: Number = setting(0.05, "model.Du", ge=0)
+    Dv: Number = setting(0.1, "model.Dv", ge=0)
+    noise: Number = setting(0.0, "model.noise", ge=0)
+    output: str = setting("foo.bp", "output.path", rule="a path", min_length=1)
+    checkpoint: Truth = setting(False, "whether checkpoint.every is checkpoint_freq or 0")
+    checkpoint_freq: Whole = setting(2000, "checkpoint.every, if checkpoint", ge=1)
+    checkpoint_output: str = setting("ckpt.bp", "checkpoint.path", rule="a path", min_length=1)
+    restart: Truth = setting(False, "whether to resume from restart_input")
+    restart_input: str = setting("ckpt.bp", "--resume, if restart", rule="a path", min_length=1)
+    precision: Literal["Float64", "Float32"] = setting("Float64", "run.precision")
+
+
+# Taken by GrayScott.jl or one of its versions and forks; they choose a library, a mesh schema or a device.
+MEANINGLESS = (
+    "adios_config",
+    "adios_memory_selection",
+    "adios_span",
+    "backend",
+    "block_dim",
+    "kernel_language",
+    "mesh_type",
+    "verbose",
+)
+
+# Where a fault that only shows in the translation was written.
+_WRITTEN_AS = {
+    "grid.shape": "L",
+    "run.steps": "steps",
+    "run.precision": "precision",
+    "model.Du": "Du",
+    "model.Dv": "Dv",
+    "model.F": "F",
+    "model.k": "k",
+    "model.noise": "noise",
+    "model.dt": "dt",
+    "output.path": "output",
+    "output.every": "plotgap",
+    "checkpoint.path": "checkpoint_output",
+    "checkpoint.every": "checkpoint_freq",
+}
+
+
+@dataclass(frozen=True)
+class Translation:
+    """GrayScott.jl's settings as a document of our sections."""
+
+    document: dict[str, Any]
+    origins: dict[str, Origin]
+    warnings: tuple[str, ...]
+    resume: Path | None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(text)
+    except json.JSONDecodeError as error:
+        what = f"{error.msg[:1].lower()}{error.msg[1:]}"
+        raise ConfigError(
+            f'{path}:{error.lineno}: not valid JSON, {what}; need "key": value pairs.'
+        ) from None
+    if not isinstance(settings, dict):
+        raise ConfigError(f'{path}: got {toml(settings)}; need an object of "key": value pairs.')
+    return settings
+
+
+def _unknown(origin: Origin, value: Any) -> str:
+    known = [*JuliaSettings.model_fields, *MEANINGLESS]
+    near = nearest(origin.name, known)
+    hint = f" Did you mean '{near}'?" if near else ""
+    allowed = ", ".join(JuliaSettings.model_fields)
+    return f"{origin.name} in {origin.place}: got {toml(value)}; need a known key of GrayScott.jl: {allowed}.{hint}"
+
+
+def _warnings(path: Path, ignored: list[str]) -> tuple[str, ...]:
+    differs = (
+        f"{path}: run with periodic boundaries, 12^3 seeded cells and a first output at step 0; "
+        "GrayScott.jl leaves its boundary undefined, seeds 13^3 cells and writes first at step plotgap."
+    )
+    if not ignored:
+        return (differs,)
+    return f"{path}: no meaning here, left out: {', '.join(ignored)}.", differs
+
+
+def translate(path: Path, text: str) -> Translation:
+    """Read GrayScott.jl's JSON settings.
+
+    Raises ConfigError with one sentence for each fault, unknown keys among them.
+    """
+    written = _parse(path, text)
+
+    def locate(key: str) -> Origin:
+        match = re.search(rf'"{re.escape(key)}"\s*:', text)
+        return Origin(key, f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path))
+
+    fields = JuliaSettings.model_fields
+    known = {key: value for key, value in written.items() if key in fields}
+    ignored = [key for key in written if key in MEANINGLESS]
+    sentences = [
+        _unknown(locate(key), value)
+        for key, value in written.items()
+        if key not in fields and key not in MEANINGLESS
+    ]
+    try:
+        s = JuliaSettings.model_validate(known)
+    except ValidationError as error:
+        sentences += [sentence for _, sentence in broken_fields(error, fields, 1, known, locate)]
+    if sentences:
+        raise ConfigError("\n".join(sentences))
+    document = {
+        "run": {"model": "gray_scott", "steps": s.steps, "precision": s.precision.lower()},
+        "grid": {"shape": [s.L, s.L, s.L], "boundary": "periodic"},
+        "model": {"Du": s.Du, "Dv": s.Dv, "F": s.F, "k": s.k, "noise": s.noise, "dt": s.dt},
+        "initial": {"kind": "box", "half_width": 6},
+        "output": {"path": s.output, "every": s.plotgap},
+        "checkpoint": {"path": s.checkpoint_output, "every": s.checkpoint_freq if s.checkpoint else 0},
+    }
+    origins = {ours: locate(theirs) for ours, theirs in _WRITTEN_AS.items()}
+    resume = Path(s.restart_input) if s.restart else None
+    return Translation(document, origins, _warnings(path, ignored), resume)

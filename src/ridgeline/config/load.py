@@ -1,0 +1,122 @@
+"""From a settings file and `--set` overrides to a checked case."""
+
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgeline.config import julia
+from ridgeline.config.case import Case
+from ridgeline.config.check import Origin, check_case, nearest
+from ridgeline.config.overrides import OVERRIDE, apply_overrides
+from ridgeline.config.toml_lines import key_lines, line_of
+from ridgeline.runtime.errors import ConfigError
+
+CaseClassOf = Callable[[str], type[Case]]
+
+
+@dataclass(frozen=True)
+class LoadedCase:
+    """A checked case and what came with it."""
+
+    case: Case
+    source: Path
+    warnings: tuple[str, ...] = ()  # for people, one sentence each
+    resume: Path | None = None  # checkpoint that the file itself asks to resume from (GrayScott.jl's restart)
+
+
+def read_text(path: Path) -> str:
+    """Return a settings file's text; ConfigError if there is none to read."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        near = nearest(
+            path.name, sorted(p.name for p in path.parent.glob("*") if p.suffix in (".toml", ".json"))
+        )
+        hint = f" Did you mean '{path.with_name(near)}'?" if near else ""
+        raise ConfigError(
+            f"{path}: no such file; need a settings file (.toml, or GrayScott.jl's .json).{hint}"
+        ) from None
+    except IsADirectoryError:
+        found = sorted(path.glob("*.toml"))
+        hint = f" Did you mean '{found[0]}'?" if found else ""
+        raise ConfigError(
+            f"{path}: is a directory; need a settings file (.toml, or GrayScott.jl's .json).{hint}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; need a text file.") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); need a readable settings file."
+        ) from None
+
+
+def parse_toml(path: Path, text: str) -> dict[str, Any]:
+    """Return the tables of a TOML text; ConfigError with its line if it is none."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, where = str(error).partition(" (at ")
+        line = where.removeprefix("line ").split(",")[0]
+        place = f"{path}:{line}" if line.isdigit() else f"{path}, at its end"
+        raise ConfigError(
+            f"{place}: not valid TOML, {what[:1].lower()}{what[1:]}; need lines key = value."
+        ) from None
+
+
+def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[str] = ()) -> LoadedCase:
+    """Read, override and check the settings of one run.
+
+    Parameters
+    ----------
+    path: a TOML file, or a JSON file of GrayScott.jl (by its suffix .json). Paths in it stay as written:
+        relative to the directory in which the run is started.
+    case_class_of: from a model's name to the class of its settings; ConfigError if there is none.
+    overrides: "section.key=value" with TOML values; a bare word is text.
+
+    Raises ConfigError, whose message has one line for each fault of the file and the overrides.
+    """
+    path = Path(path)
+    text = read_text(path)
+    warnings: tuple[str, ...] = ()
+    resume = None
+    lines: dict[str, int] = {}
+    origins: dict[str, Origin] = {}
+    if path.suffix == ".json":
+        translation = julia.translate(path, text)
+        document, origins = translation.document, translation.origins
+        warnings, resume = translation.warnings, translation.resume
+    else:
+        document = parse_toml(path, text)
+        lines = key_lines(text)
+    overridden = apply_overrides(document, overrides)
+
+    def locate(key: str) -> Origin:
+        only_overridden = key not in lines and any(name.startswith(f"{key}.") for name in overridden)
+        if key in overridden or only_overridden:
+            return Origin(key, OVERRIDE)
+        if key in origins:
+            return origins[key]
+        line = line_of(lines, key)
+        return Origin(key, f"{path}:{line}" if line else str(path))
+
+    run = document.get("run")
+    name = run.get("model") if isinstance(run, dict) else None
+    case_class: type[Case] = Case
+    unknown_model = ""
+    if isinstance(name, str):
+        try:
+            case_class = case_class_of(name)
+        except ConfigError as error:
+            unknown_model = f"run.model in {locate('run.model').place}: {error}"
+    if case_class is Case:
+        # Which sections belong to the model is unknown: check those that every model has.
+        document = {key: table for key, table in document.items() if key in Case.model_fields}
+    try:
+        case = check_case(case_class, document, locate)
+    except ConfigError as error:
+        raise ConfigError("\n".join(filter(None, [unknown_model, str(error)]))) from None
+    if unknown_model:
+        raise ConfigError(unknown_model)
+    return LoadedCase(case, path, warnings, resume)

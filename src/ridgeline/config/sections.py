@@ -1,0 +1,128 @@
+"""The sections that every model's settings have: [run], [grid], [output], [checkpoint].
+
+A model takes them from here and narrows what is its own (its name, its output variables).
+"""
+
+import re
+from datetime import time
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from ridgeline.config.fields import Checked, Integer, Number, Triple, setting
+
+
+def seconds(value: Any) -> Any:
+    """Turn "HH:MM:SS" or TOML's local time into seconds; leave anything else to the schema."""
+    if isinstance(value, time):
+        return value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+    match = re.fullmatch(r"(\d+):([0-5]\d):([0-5]\d)", value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    hours, minutes, rest = map(int, match.groups())
+    return hours * 3600 + minutes * 60 + rest
+
+
+_WALLTIME_SCHEMA = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "pattern": r"^\d+:[0-5]\d:[0-5]\d$"},
+        {"type": "null"},
+    ]
+}
+Walltime = Annotated[
+    Annotated[Number, Field(gt=0)] | None, BeforeValidator(seconds), WithJsonSchema(_WALLTIME_SCHEMA)
+]
+
+
+class RunSection(Checked):
+    """What runs, how long, in which precision and on what."""
+
+    model: str = setting(
+        ...,
+        "Model to run; `ridgeline explain` lists them.",
+        rule="the name of a model (`ridgeline explain` lists them)",
+    )
+    steps: Integer = setting(
+        ..., "Time steps of the whole run, those before a resume included.", unit="steps", ge=1
+    )
+    precision: Literal["float64", "float32"] = setting("float64", "Floating-point type of the fields.")
+    seed: Integer = setting(
+        0,
+        "Key of the random numbers. The same seed gives the same noise on any ranks, threads and process grid.",
+        ge=0,
+        le=2**64 - 1,
+    )
+    threads: Integer = setting(1, "Threads of each rank.", unit="threads", ge=1)
+    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run.")
+    walltime: Walltime = setting(
+        None,
+        'Wall-clock limit, in seconds or as "HH:MM:SS". The run ends at the next step with a checkpoint and '
+        "exit code 0; choose it a few minutes below the limit of the job.",
+        unit="s",
+        rule='seconds > 0 or "HH:MM:SS"',
+    )
+    check_every: Integer = setting(
+        100,
+        "Steps between looks for NaN and infinity; 0 looks only before outputs and checkpoints, as is always done.",
+        unit="steps",
+        ge=0,
+    )
+
+
+class GridSection(Checked):
+    """The grid and how ranks share it."""
+
+    shape: Triple = setting(
+        ...,
+        "Cells [nz, ny, nx], x fastest in memory.",
+        unit="cells",
+        rule="three integers >= 1 as [nz, ny, nx]",
+    )
+    boundary: Literal["periodic", "fixed"] = setting(
+        "periodic",
+        "What lies beyond the grid's faces: the opposite face, or a layer held at the model's rest state.",
+    )
+    process_grid: Literal["auto"] | Triple = setting(
+        "auto",
+        'Ranks in each direction, [pz, py, px], whose product is the number of ranks; "auto" takes the cheapest '
+        "exchange.",
+        unit="ranks",
+        rule='"auto" or three integers >= 1 as [pz, py, px]',
+    )
+
+
+class OutputSection(Checked):
+    """The data set. Paths are relative to the directory in which the run is started."""
+
+    path: str = setting("output.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    every: Integer = setting(
+        100,
+        "Steps between outputs. The initial state (step 0) and the last step are written too; 0 writes nothing.",
+        unit="steps",
+        ge=0,
+    )
+    variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1)
+    compression: Literal["none", "blosc", "bzip2"] = setting(
+        "none",
+        "Lossless ADIOS2 operator on every field; `ridgeline doctor` says which ones the ADIOS2 found has.",
+    )
+
+
+class CheckpointSection(Checked):
+    """Restart files. A signal and the wall-clock limit write one in any case."""
+
+    path: str = setting(
+        "checkpoints",
+        "Directory of the checkpoints, relative to the directory in which the run is started.",
+        rule="a path",
+        min_length=1,
+    )
+    every: Integer = setting(
+        0,
+        "Steps between checkpoints; 0 writes them only when a signal or run.walltime ends the run.",
+        unit="steps",
+        ge=0,
+    )
+    keep: Integer = setting(2, "Newest checkpoints that are kept.", unit="checkpoints", ge=1)
+    ranks_per_file: Integer = setting(64, "Ranks that share one checkpoint file.", unit="ranks", ge=1)

@@ -1,0 +1,133 @@
+"""Settings of the Gray-Scott model."""
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ridgeline.config import sections
+from ridgeline.config.case import Case
+from ridgeline.config.fields import Checked, Count, Integer, Number, Problem, setting
+
+
+class RunSection(sections.RunSection):
+    """What runs, how long, in which precision and on what."""
+
+    model: Literal["gray_scott"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+
+
+class OutputSection(sections.OutputSection):
+    """The data set. Paths are relative to the directory in which the run is started."""
+
+    path: str = setting("gray_scott.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    variables: tuple[Literal["U", "V"], ...] = setting(
+        ("U", "V"),
+        "Fields to write.",
+        rule='a list of "U" and "V", each at most once',
+        min_length=1,
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if len(set(self.variables)) < len(self.variables):
+            yield Problem("variables", 'each of "U" and "V" at most once')
+
+
+def stability_limits(Du: float, Dv: float, F: float, k: float) -> tuple[float, float]:
+    """Return the largest stable time steps of U and V, infinity where nothing limits them.
+
+    Around the rest state u=1, v=0 the reaction u v^2 is of second order, and U and V decouple: a mode with
+    lap(u) = -s u is multiplied by 1 - dt (Du s + F) each step, one of V by 1 - dt (Dv s + F + k). The
+    stencil (sum of 6 neighbours - 6 u)/6 has s = (2/6) (3 - cos a - cos b - cos c), between 0 and 2, and 2
+    is reached by the checkerboard. No factor exceeds 1 in size if dt <= 2 / (2 Du + F) and
+    dt <= 2 / (2 Dv + F + k). The limit is the linear one: the reaction may ask for less.
+    """
+    rates = (2.0 * Du + F, 2.0 * Dv + F + k)
+    limit_u, limit_v = (2.0 / rate if rate > 0.0 else math.inf for rate in rates)
+    return limit_u, limit_v
+
+
+def round_down(value: float, digits: int = 4) -> float:
+    """Round a positive number down to significant digits, so that what is printed is itself allowed."""
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    return math.floor(value * scale) / scale
+
+
+class ModelSection(Checked):
+    """u_t = Du lap(u) - u v^2 + F (1 - u) + n r, v_t = Dv lap(v) + u v^2 - (F + k) v, forward Euler.
+
+    lap(u) = (sum of the 6 neighbours - 6 u)/6; r is uniform in [-1, 1), drawn anew in every cell and step.
+    Defaults are the run of Godoy et al., SC-W 2023.
+    """
+
+    Du: Number = setting(0.2, "Diffusion rate of U.", unit="cells^2/time", ge=0)
+    Dv: Number = setting(0.1, "Diffusion rate of V.", unit="cells^2/time", ge=0)
+    F: Number = setting(0.02, "Feed rate of U.", unit="1/time", ge=0)
+    k: Number = setting(0.048, "Kill rate of V, beside F.", unit="1/time", ge=0)
+    noise: Number = setting(0.1, "Amplitude n of the noise on U.", unit="1/time", ge=0)
+    dt: Number = setting(
+        1.0,
+        "Time step; at most 2/(2 Du + F) and 2/(2 Dv + F + k), the linear stability limits.",
+        unit="time",
+        gt=0,
+    )
+    steps_per_sweep: Literal["auto"] | Count = setting(
+        "auto",
+        'Time steps that one pass over memory advances (temporal blocking); "auto" takes the fastest known. '
+        "Results do not depend on it.",
+        unit="steps",
+        rule='"auto" or an integer >= 1',
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        limits = stability_limits(self.Du, self.Dv, self.F, self.k)
+        limit = min(limits)
+        if self.dt > limit:
+            field, formula = ("U", "2/(2 Du + F)") if limit == limits[0] else ("V", "2/(2 Dv + F + k)")
+            yield Problem(
+                "dt",
+                f"dt <= {round_down(limit)}, the linear stability limit {formula} of forward Euler for {field}",
+            )
+
+
+class InitialSection(Checked):
+    """The state of step 0."""
+
+    kind: Literal["box", "uniform"] = setting(
+        "box", '"box": u, v in a centred box and u=1, v=0 around it; "uniform": u, v in every cell.'
+    )
+    half_width: Integer = setting(
+        6,
+        "The box is n/2 - half_width <= i < n/2 + half_width in each direction of n cells; directions of a "
+        "single cell lie inside it.",
+        unit="cells",
+        ge=1,
+    )
+    u: Number = setting(0.25, "U in the box, or everywhere.", unit="concentration")
+    v: Number = setting(0.33, "V in the box, or everywhere.", unit="concentration")
+
+
+class GrayScottCase(Case):
+    """Settings of one Gray-Scott run."""
+
+    PHYSICS: ClassVar[tuple[str, ...]] = (*Case.PHYSICS, "model", "initial")
+    NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("model.steps_per_sweep",)
+
+    run: RunSection
+    model: ModelSection = Field(default_factory=ModelSection)
+    initial: InitialSection = Field(default_factory=InitialSection)
+    output: OutputSection = Field(default_factory=OutputSection)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules between sections that these values break."""
+        widths = [n // 2 for n in self.grid.shape if n > 1]
+        if self.initial.kind == "box" and widths and self.initial.half_width > min(widths):
+            yield Problem(
+                "initial.half_width",
+                f"half_width <= {min(widths)}, so that the box fits into grid.shape = {list(self.grid.shape)}",
+            )
+
+
+CASE = GrayScottCase
