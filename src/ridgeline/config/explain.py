@@ -1,0 +1,37 @@
+"""What can be set: rows for people and JSON Schema for editors, from the same schema that checks."""
+
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from ridgeline.config.check import fields_of
+from ridgeline.config.fields import extra_of, rule_of, toml, type_of
+
+
+class Row(NamedTuple):
+    """One setting, in words."""
+
+    key: str  # "section.key"
+    type: str
+    unit: str  # "" for pure numbers and words
+    default: str  # as in TOML; "required" if there is none, "not set" for off
+    range: str
+    description: str
+
+
+def explain_rows(case_class: type[BaseModel]) -> list[Row]:
+    """Return one row for every setting of a model's case, section by section."""
+    rows = []
+    for key, field in fields_of(case_class).items():
+        default = (
+            "required" if field.is_required() else "not set" if field.default is None else toml(field.default)
+        )
+        kind = type_of(field.annotation)
+        rows.append(Row(key, kind, extra_of(field, "unit"), default, rule_of(field), field.description or ""))
+    return rows
+
+
+def json_schema(case_class: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a model's settings file, for editors and other programs."""
+    schema = case_class.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
