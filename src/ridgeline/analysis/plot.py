@@ -1,0 +1,201 @@
+"""Pictures of slices, probability densities and time series.
+
+Figures are made without pyplot, so nothing here needs a display, picks a backend or keeps global state; a
+notebook shows a returned figure by itself. Sources of the choice of plots: slices of U and V side by side as
+in Godoy et al., SC-W 2023, Fig. 9, and the densities per slice of ADIOS2-Examples' `pdf_calc`.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from ridgeline.analysis.pdf import bin_range, compute_pdf
+from ridgeline.analysis.series import compute_series
+from ridgeline.analysis.slices import STEP, field_names, get_field, select_step, take_slice
+from ridgeline.runtime.errors import ConfigError, OutputError
+
+DOTS_PER_INCH = 150
+# Perceptually uniform maps, a different one for each field so that nobody mistakes U for V.
+COLOUR_MAPS = ("viridis", "magma", "cividis", "plasma")
+
+
+def plot_slices(
+    dataset: xr.Dataset,
+    variables: Sequence[str] | None = None,
+    slice_spec: str = "z=mid",
+    step: int = -1,
+) -> Figure:
+    """Draw the same plane of several fields side by side, each with its own colour bar.
+
+    dataset : as `ridgeline.open` returns it; one plane of each field is read.
+    variables : names of fields; None takes all.
+    slice_spec, step : as for `take_slice` and `select_step`, which raise ConfigError for bad ones.
+    """
+    names = _chosen(dataset, variables)
+    planes = [load_plane(dataset, name, slice_spec, step) for name in names]
+    figure = _figure(4.8 * len(planes), 4.6)
+    for axes, plane in zip(_panels(figure, len(planes)), planes):
+        image = draw_plane(axes, plane, colour_map(dataset, str(plane.name)))
+        figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
+        axes.set_title(str(plane.name))
+    figure.suptitle(title(planes[0]))
+    return figure
+
+
+def plot_pdf(
+    dataset: xr.Dataset,
+    variables: Sequence[str] | None = None,
+    slice_spec: str = "z=mid",
+    step: int = -1,
+    bins: int = 100,
+) -> Figure:
+    """Draw the probability density of fields in one slice, and in the whole volume for comparison.
+
+    dataset : as `ridgeline.open` returns it; one output step of each field is read, slab by slab.
+    variables, slice_spec, step : as for `plot_slices`.
+    bins : number of bins between the extremes of the volume.
+    Raises DivergedError for a field that is not finite.
+    """
+    names = _chosen(dataset, variables)
+    figure = _figure(4.8 * len(names), 3.8)
+    for axes, name in zip(_panels(figure, len(names)), names):
+        volume = select_step(get_field(dataset, name), step)
+        plane = take_slice(volume, slice_spec)
+        within = bin_range(volume, bins)
+        edges = np.linspace(*within, bins + 1)
+        of_plane, of_volume = (compute_pdf(part, bins=bins, within=within) for part in (plane, volume))
+        axes.stairs(of_plane.values, edges, fill=True, alpha=0.5, label=_place(plane))
+        axes.stairs(of_volume.values, edges, color="black", linewidth=1, label="whole volume")
+        # Most of the volume is near one value: on a linear axis nothing else would be seen.
+        axes.set_yscale("log")
+        axes.set(xlabel=name, ylabel="probability density")
+        axes.legend()
+    figure.suptitle(title(select_step(dataset, step)))
+    return figure
+
+
+def plot_series(series: xr.Dataset) -> Figure:
+    """Draw the statistics that `compute_series` returned over time: range, mean and standard deviation."""
+    figure = _figure(4.8 * len(series.data_vars), 3.8)
+    over = "time" if "time" in series.coords else STEP
+    for axes, (name, values) in zip(_panels(figure, len(series.data_vars)), series.data_vars.items()):
+        x = series[over].values
+        lowest, highest, mean, std = (
+            values.sel(statistic=statistic).values for statistic in ("min", "max", "mean", "std")
+        )
+        axes.plot(x, highest, label="max", marker=".")
+        axes.plot(x, mean, label="mean", marker=".")
+        axes.fill_between(x, mean - std, mean + std, alpha=0.2, color="C1", label="mean ± std")
+        axes.plot(x, lowest, label="min", marker=".")
+        axes.set(xlabel=over, ylabel=str(name))
+        axes.legend()
+    return figure
+
+
+def save_slices(
+    dataset: xr.Dataset,
+    variables: Sequence[str] | None,
+    slice_spec: str,
+    step: int,
+    path: str | PathLike[str],
+) -> None:
+    """Write the figure of `plot_slices` to `path`; the suffix says the format (.png, .pdf, .svg)."""
+    save_figure(plot_slices(dataset, variables, slice_spec, step), path)
+
+
+def save_pdf(
+    dataset: xr.Dataset,
+    variables: Sequence[str] | None,
+    slice_spec: str,
+    step: int,
+    path: str | PathLike[str],
+) -> None:
+    """Write the figure of `plot_pdf` to `path`; the suffix says the format (.png, .pdf, .svg)."""
+    save_figure(plot_pdf(dataset, variables, slice_spec, step), path)
+
+
+def save_series(dataset: xr.Dataset, variables: Sequence[str] | None, path: str | PathLike[str]) -> None:
+    """Write the figure of `plot_series` over all steps to `path`; the suffix says the format."""
+    save_figure(plot_series(compute_series(dataset, variables)), path)
+
+
+def save_figure(figure: Figure, path: str | PathLike[str]) -> None:
+    """Write `figure` to `path`.
+
+    Raises ConfigError for a suffix that names no format, OutputError if the file cannot be written.
+    """
+    suffix = Path(path).suffix.removeprefix(".")
+    formats = FigureCanvasAgg.get_supported_filetypes()
+    if suffix not in formats:
+        raise ConfigError(
+            f"cannot write a picture to '{path}': its suffix must be one of {', '.join(formats)}; try .png"
+        )
+    try:
+        figure.savefig(path, dpi=DOTS_PER_INCH)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write the picture '{path}': {error.strerror or error}; name a file in a folder that "
+            f"exists, is writable and has space left"
+        ) from error
+
+
+def load_plane(dataset: xr.Dataset, variable: str, slice_spec: str, step: int) -> xr.DataArray:
+    """Return one plane of a field in memory, with its place (step, time, index) as coordinates."""
+    return take_slice(select_step(get_field(dataset, variable), step), slice_spec).load()
+
+
+def draw_plane(
+    axes: Axes, plane: xr.DataArray, colours: str, limits: tuple[float | None, float | None] = (None, None)
+) -> AxesImage:
+    """Draw a two-dimensional field as an image, one cell a square, the origin at the lower left."""
+    vertical, horizontal = (str(dim) for dim in plane.dims)
+    axes.set(xlabel=horizontal, ylabel=vertical)
+    return axes.imshow(
+        plane.values, cmap=colours, origin="lower", aspect="equal", vmin=limits[0], vmax=limits[1]
+    )
+
+
+def colour_map(dataset: xr.Dataset, variable: str) -> str:
+    """Return the name of the colour map of a field: by its place in the data set, so always the same."""
+    return COLOUR_MAPS[field_names(dataset).index(variable) % len(COLOUR_MAPS)]
+
+
+def title(data: xr.Dataset | xr.DataArray) -> str:
+    """Return what the scalar coordinates of `data` say about its place: "step 1000, t = 2000, z = 32"."""
+    parts = [f"step {int(data[STEP])}"] if STEP in data.coords else []
+    parts += [f"t = {float(data['time']):g}"] if "time" in data.coords else []
+    return ", ".join([*parts, *filter(None, [_place(data)])])
+
+
+def _place(data: xr.Dataset | xr.DataArray) -> str:
+    """Return the scalar space coordinates of `data`: "z = 32", "" if there is none."""
+    return ", ".join(
+        f"{name} = {coordinate.item():g}"
+        for name, coordinate in data.coords.items()
+        if coordinate.ndim == 0 and coordinate.dtype.kind in "iuf" and name not in (STEP, "time")
+    )
+
+
+def _chosen(dataset: xr.Dataset, variables: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the fields to draw; raises ConfigError for one that is not there, or for none."""
+    names = field_names(dataset) if variables is None else tuple(variables)
+    if not names:
+        raise ConfigError("the data set has no field to draw; name a data set that a run has written")
+    return tuple(str(get_field(dataset, name).name) for name in names)
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _panels(figure: Figure, n: int) -> list[Axes]:
+    return list(figure.subplots(1, n, squeeze=False)[0])

@@ -1,0 +1,138 @@
+"""Choosing what to look at: output steps, planes and slabs of fields that may be larger than memory.
+
+Fields are xarray objects with the dimensions (step, z, y, x) or a part of them, as `ridgeline.open` returns
+them. Nothing is read here but by `slabs`: the other functions narrow a lazy object down.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from ridgeline.runtime.errors import ConfigError
+
+Data = TypeVar("Data", xr.Dataset, xr.DataArray)
+
+STEP = "step"
+SLAB_BYTES = 64 * 2**20  # read about this much at once: enough for full speed, small beside any memory
+
+
+def spatial_dims(data: xr.Dataset | xr.DataArray) -> tuple[str, ...]:
+    """Return the names of the space dimensions, slowest first: ("z", "y", "x")."""
+    return tuple(str(dim) for dim in data.dims if dim != STEP)
+
+
+def field_names(dataset: xr.Dataset) -> tuple[str, ...]:
+    """Return the names of the variables that are fields: defined over at least two space dimensions."""
+    return tuple(str(name) for name, field in dataset.data_vars.items() if len(spatial_dims(field)) >= 2)
+
+
+def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
+    """Return the field called `variable`.
+
+    Raises ConfigError, naming the fields there are, if it is not one of them.
+    """
+    names = field_names(dataset)
+    if variable not in names:
+        nearest = get_close_matches(variable, names, n=1, cutoff=0.1) or names[:1]
+        hint = f"; try {nearest[0]}" if nearest else ""
+        raise ConfigError(
+            f"variable = '{variable}' is not in the data set, which has {', '.join(names) or 'no fields'}{hint}"
+        )
+    return dataset[variable]
+
+
+def select_step(data: Data, step: int) -> Data:
+    """Return `data` at one output step, without the dimension `step`.
+
+    step : time step of the simulation, as in the coordinate `step`; negative values count output steps
+        from the end, -1 being the last.
+    Raises ConfigError if there is no output of that step.
+    """
+    steps = step_numbers(data)
+    if not len(steps):
+        raise ConfigError("the data set holds no output step yet; wait for the run's first output")
+    index = step + len(steps) if step < 0 else int(np.searchsorted(steps, step))
+    if not 0 <= index < len(steps) or (step >= 0 and steps[index] != step):
+        raise ConfigError(
+            f"step = {step} is not in the data set, which has {_listed(steps)}; "
+            f"name one of them, or count back from the last: -1 to -{len(steps)}"
+        )
+    return data.isel({STEP: index})
+
+
+def step_numbers(data: xr.Dataset | xr.DataArray) -> NDArray[np.int64]:
+    """Return the time steps of the outputs in `data`, shape (outputs,), ascending."""
+    return np.asarray(data[STEP].values, dtype=np.int64)
+
+
+def take_slice(data: Data, spec: str) -> Data:
+    """Return the plane of `data` that `spec` names, still lazy, without the dimension across it.
+
+    spec : "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last). The index stays on as a coordinate.
+    Raises ConfigError if `spec` is no such thing or the index is out of range.
+    """
+    dims = spatial_dims(data)
+    axis, separator, place = (part.strip() for part in spec.partition("="))
+    if not separator or axis not in dims:
+        raise ConfigError(
+            f"slice = '{spec}' names no plane; use AXIS=INDEX with an axis of {', '.join(dims)} "
+            f"and an index or mid, such as {dims[0]}=mid"
+        )
+    n = data.sizes[axis]
+    try:
+        index = n // 2 if place == "mid" else int(place)
+    except ValueError:
+        raise ConfigError(
+            f"slice = '{spec}' has no index; use {axis}=mid or an integer of {-n} to {n - 1}, such as {axis}=0"
+        ) from None
+    if not -n <= index < n:
+        raise ConfigError(
+            f"slice = '{spec}' is outside the grid, which has {n} cells in {axis}; "
+            f"use {axis}=mid or an index of {-n} to {n - 1}"
+        )
+    plane = data.isel({axis: index})
+    return plane if axis in plane.coords else plane.assign_coords({axis: index % n})
+
+
+def slabs(field: xr.DataArray, most_bytes: int = SLAB_BYTES) -> Iterator[NDArray[Any]]:
+    """Read `field` piece by piece, in order: yield its values as new arrays of at most about `most_bytes`.
+
+    A piece is a range of the first dimension; where one index of it is too much already, the next dimension
+    is cut. A single plane is never cut.
+    """
+    dim = field.dims[0] if field.ndim else ""
+    n = field.sizes[dim] if field.ndim else 1
+    if field.ndim > 2 and field.nbytes > n * most_bytes:
+        for i in range(n):
+            yield from slabs(field.isel({dim: i}), most_bytes)
+    elif field.nbytes <= most_bytes or field.ndim <= 2:
+        yield field.values
+    else:
+        planes = most_bytes * n // field.nbytes
+        for start in range(0, n, planes):
+            yield field.isel({dim: slice(start, start + planes)}).values
+
+
+def value_range(field: xr.DataArray, skip_nonfinite: bool = False) -> tuple[float, float]:
+    """Return the least and greatest value of `field`, read slab by slab.
+
+    A NaN makes both NaN, unless `skip_nonfinite` leaves NaN and infinity out; of no values at all they are
+    (inf, -inf).
+    """
+    lowest, highest = np.inf, -np.inf
+    for values in slabs(field):
+        counted = values[np.isfinite(values)] if skip_nonfinite else values
+        lowest = np.minimum(lowest, counted.min(initial=np.inf))
+        highest = np.maximum(highest, counted.max(initial=-np.inf))
+    return float(lowest), float(highest)
+
+
+def _listed(numbers: Sequence[int] | NDArray[np.int64]) -> str:
+    """Return numbers for an error message: all of a few, the ends of many."""
+    if len(numbers) <= 6:
+        return "the steps " + ", ".join(str(n) for n in numbers)
+    return f"{len(numbers)} steps from {numbers[0]}, {numbers[1]} to {numbers[-1]}"

@@ -1,0 +1,142 @@
+"""Plots and movies: what is drawn, written and refused, without a display."""
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ridgeline.analysis import movie, plot
+from ridgeline.analysis.series import compute_series
+from ridgeline.runtime.errors import ConfigError, DivergedError, OutputError
+
+
+def panels(figure):
+    """Return the axes of the fields, without those of the colour bars."""
+    return [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
+
+
+def test_slices_show_the_planes_with_equal_aspect(recorded, values):
+    figure = plot.plot_slices(recorded.dataset, slice_spec="y=1", step=20)
+    u, v = panels(figure)
+    for axes, array, name in ((u, values[0], "U"), (v, values[1], "V")):
+        np.testing.assert_array_equal(axes.images[0].get_array(), array[2, :, 1, :])
+        assert axes.images[0].origin == "lower"
+        assert axes.get_aspect() == 1.0
+        assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (name, "x", "z")
+    assert figure.get_suptitle() == "step 20, t = 40, y = 1"
+    assert len(figure.axes) == 4
+    assert u.images[0].get_cmap().name != v.images[0].get_cmap().name
+    assert sum(recorded.reads) == 2 * 6 * 7 * 8, "only the two planes may be read"
+
+
+def test_slices_of_one_variable_keep_its_colours(dataset):
+    both, alone = plot.plot_slices(dataset), plot.plot_slices(dataset, ["V"])
+    assert len(panels(alone)) == 1
+    assert panels(alone)[0].images[0].get_cmap() == panels(both)[1].images[0].get_cmap()
+
+
+def test_pdf_shows_slice_and_volume(dataset, values):
+    figure = plot.plot_pdf(dataset, ["U", "V"], "z=0", step=-1, bins=12)
+    u, v = panels(figure)
+    for axes, array in ((u, values[0]), (v, values[1])):
+        of_slice, of_volume = (patch.get_data() for patch in axes.patches)
+        edges = np.linspace(array[3].min(), array[3].max(), 13)
+        np.testing.assert_allclose(of_slice.edges, edges)
+        np.testing.assert_allclose(of_slice.values, np.histogram(array[3, 0], edges, density=True)[0])
+        np.testing.assert_allclose(of_volume.values, np.histogram(array[3], edges, density=True)[0])
+        assert axes.get_yscale() == "log"
+
+
+def test_series_shows_all_statistics(dataset):
+    series = compute_series(dataset)
+    figure = plot.plot_series(series)
+    for axes, name in zip(panels(figure), "UV"):
+        lines = {line.get_label(): line for line in axes.lines}
+        for statistic in ("min", "max", "mean"):
+            np.testing.assert_array_equal(lines[statistic].get_ydata(), series[name].sel(statistic=statistic))
+            np.testing.assert_array_equal(lines[statistic].get_xdata(), dataset.time)
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_pictures_are_written(dataset, tmp_path, suffix):
+    plot.save_slices(dataset, ["U"], "z=mid", -1, tmp_path / f"slices.{suffix}")
+    plot.save_pdf(dataset, None, "x=0", 10, tmp_path / f"pdf.{suffix}")
+    plot.save_series(dataset, None, tmp_path / f"series.{suffix}")
+    assert all((tmp_path / f"{name}.{suffix}").stat().st_size > 1000 for name in ("slices", "pdf", "series"))
+    if suffix == "png":
+        with Image.open(tmp_path / "slices.png") as image:
+            assert image.size[0] > 400
+
+
+def test_movie_has_a_frame_per_step_and_fixed_colours(recorded, tmp_path):
+    path = tmp_path / "v.gif"
+    assert movie.save_movie(recorded.dataset, "V", "z=2", path, frames_per_second=5) == 4
+    with Image.open(path) as image:
+        assert image.n_frames == 4
+        assert image.info["duration"] == 200
+        assert image.info["loop"] == 0
+        frames = []
+        for i in range(4):
+            image.seek(i)
+            frames.append(np.asarray(image.convert("RGB")))
+    assert all((a != b).any() for a, b in pairwise(frames))
+    # The colour bar, at the right, is the same throughout.
+    right = int(0.88 * frames[0].shape[1])
+    bars = [frame[100:-100, right:].astype(int) for frame in frames]
+    assert max(np.abs(bar - bars[0]).mean() for bar in bars) < 3
+    planes = 8 * 4 * 5 * 7
+    assert sum(recorded.reads) <= 2 * planes, "nothing but the plane may be read, twice"
+
+
+def test_movie_of_a_diverging_run(dataset, values, tmp_path):
+    values[0][2:] = np.nan
+    assert movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.gif") == 4
+    values[0][:] = np.nan
+    assert movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.gif") == 4
+
+
+def test_diverged_field_has_a_slice_but_no_density(dataset, values, tmp_path):
+    values[0][3, 3, 2, 2] = np.nan
+    plot.save_slices(dataset, ["U"], "z=mid", -1, tmp_path / "u.png")
+    with pytest.raises(DivergedError):
+        plot.save_pdf(dataset, ["U"], "z=mid", -1, tmp_path / "pdf.png")
+
+
+@pytest.mark.parametrize("name", ["u.jpx", "u"])
+def test_unknown_picture_format(dataset, tmp_path, name):
+    with pytest.raises(ConfigError, match=r"suffix must be one of .*png"):
+        plot.save_slices(dataset, ["U"], "z=mid", -1, tmp_path / name)
+
+
+def test_movie_is_a_gif_at_a_possible_rate(dataset, tmp_path):
+    with pytest.raises(ConfigError, match=r"\.gif"):
+        movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.mp4")
+    with pytest.raises(ConfigError, match="frames_per_second = 0"):
+        movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.gif", frames_per_second=0)
+    with pytest.raises(ConfigError, match="no output step"):
+        movie.save_movie(dataset.isel(step=[]), "U", "z=mid", tmp_path / "u.gif")
+
+
+def test_unwritable_picture_and_movie(dataset, tmp_path):
+    with pytest.raises(OutputError, match=r"nowhere/u\.png': No such file"):
+        plot.save_slices(dataset, ["U"], "z=mid", -1, tmp_path / "nowhere" / "u.png")
+    with pytest.raises(OutputError, match=r"nowhere/u\.gif': No such file"):
+        movie.save_movie(dataset, "U", "z=mid", tmp_path / "nowhere" / "u.gif")
+
+
+def test_no_fields_to_draw(dataset):
+    with pytest.raises(ConfigError, match="no field to draw"):
+        plot.plot_slices(dataset[[]])
+
+
+def test_no_display_and_no_pyplot_is_needed():
+    code = (
+        "import sys, ridgeline.analysis.movie, ridgeline.analysis.plot\n"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "MPLBACKEND")}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
