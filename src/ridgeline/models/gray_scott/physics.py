@@ -12,7 +12,8 @@ bit for bit, and diffusion conserves the total without a systematic drift (a rou
 drift by an ulp a step, visible in float32).
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def coefficients(Du, Dv, F, k, noise, dt, dtype=np.float64) -> Coefficients:
     return Coefficients(*(np.dtype(dtype).type(value) for value in values))
 
 
-def point_update(fma):
+def point_update(fma: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     """Return the update of one cell, given `fma(a, b, c) = a * b + c`.
 
     The returned `update(u, v, sum_u, sum_v, r, c)` takes the cell's values, the sums over its six
