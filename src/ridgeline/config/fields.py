@@ -41,6 +41,7 @@ class Checked(BaseModel):
 # Text is no number, 1.0 is no integer, true is neither, and NaN is no number either.
 Integer = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), AllowInfNan(False)]
+Truth = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=1)]
 Triple = tuple[Count, Count, Count]
 

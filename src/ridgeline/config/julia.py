@@ -2,8 +2,8 @@
 
 Keys, types and defaults are those of GrayScott.jl's `Settings`. What differs is said in a warning: its
 boundary is not periodic and its ghosts beyond the grid are never written, and it seeds 13^3 cells where
-ADIOS2-Examples seeds 12^3; runs here are periodic and seed 12^3 cells, as ADIOS2-Examples does. There,
-outputs begin at step `plotgap`; here, at step 0.
+ADIOS2-Examples seeds 12^3; runs here are periodic and seed 12^3 cells, as ADIOS2-Examples does.
+Outputs begin at step `plotgap`, as in both.
 """
 
 import json
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Strict, ValidationError
+from pydantic import BeforeValidator, ValidationError
 
 from ridgeline.config.check import Origin, broken_fields, nearest
-from ridgeline.config.fields import Checked, Integer, Number, setting, toml
+from ridgeline.config.fields import Checked, Integer, Number, Truth, setting, toml
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -25,7 +25,6 @@ def _whole(value: Any) -> Any:
 
 
 Whole = Annotated[Integer, BeforeValidator(_whole)]
-Truth = Annotated[bool, Strict()]
 
 
 class JuliaSettings(Checked):
@@ -112,8 +111,8 @@ def _unknown(origin: Origin, value: Any) -> str:
 
 def _warnings(path: Path, ignored: list[str]) -> tuple[str, ...]:
     differs = (
-        f"{path}: run with periodic boundaries, 12^3 seeded cells and a first output at step 0; "
-        "GrayScott.jl leaves its boundary undefined, seeds 13^3 cells and writes first at step plotgap."
+        f"{path}: run with periodic boundaries and 12^3 seeded cells, as ADIOS2-Examples does; "
+        "GrayScott.jl leaves its boundary undefined and seeds 13^3 cells."
     )
     if not ignored:
         return (differs,)
@@ -150,7 +149,7 @@ def translate(path: Path, text: str) -> Translation:
         "grid": {"shape": [s.L, s.L, s.L], "boundary": "periodic"},
         "model": {"Du": s.Du, "Dv": s.Dv, "F": s.F, "k": s.k, "noise": s.noise, "dt": s.dt},
         "initial": {"kind": "box", "half_width": 6},
-        "output": {"path": s.output, "every": s.plotgap},
+        "output": {"path": s.output, "every": s.plotgap, "initial": False},
         "checkpoint": {"path": s.checkpoint_output, "every": s.checkpoint_freq if s.checkpoint else 0},
     }
     origins = {ours: locate(theirs) for ours, theirs in _WRITTEN_AS.items()}

@@ -65,15 +65,15 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
         ) from None
 
 
-def load_case(path: str | Path, overrides: Sequence[str] = (), *, case_class_of: CaseClassOf) -> LoadedCase:
+def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[str] = ()) -> LoadedCase:
     """Read, override and check the settings of one run.
 
     Parameters
     ----------
     path: a TOML file, or a JSON file of GrayScott.jl (by its suffix .json). Paths in it stay as written:
         relative to the directory in which the run is started.
-    overrides: "section.key=value" with TOML values; a bare word is text.
     case_class_of: from a model's name to the class of its settings; ConfigError if there is none.
+    overrides: "section.key=value" with TOML values; a bare word is text.
 
     Raises ConfigError, whose message has one line for each fault of the file and the overrides.
     """

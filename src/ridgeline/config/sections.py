@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ridgeline.config.fields import Checked, Integer, Number, Triple, setting
+from ridgeline.config.fields import Checked, Integer, Number, Triple, Truth, setting
 
 
 def seconds(value: Any) -> Any:
@@ -98,10 +98,11 @@ class OutputSection(Checked):
     path: str = setting("output.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
     every: Integer = setting(
         100,
-        "Steps between outputs. The initial state (step 0) and the last step are written too; 0 writes nothing.",
+        "Steps between outputs: the multiples of it are written, and 0 writes nothing.",
         unit="steps",
         ge=0,
     )
+    initial: Truth = setting(True, "Whether the state of step 0 is written too.")
     variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1)
     compression: Literal["none", "blosc", "bzip2"] = setting(
         "none",
@@ -120,7 +121,8 @@ class CheckpointSection(Checked):
     )
     every: Integer = setting(
         0,
-        "Steps between checkpoints; 0 writes them only when a signal or run.walltime ends the run.",
+        "Steps between checkpoints, with one more after the last step; 0 writes one only when a signal or "
+        "run.walltime ends the run.",
         unit="steps",
         ge=0,
     )
