@@ -1,7 +1,7 @@
 """What the driver asks of a model. It knows nothing else about physics.
 
 A model is a folder of `ridgeline/models` with `config.py` (its `Case`) and `model.py` (a function
-`create_model()` that returns an object of this shape). Output, checkpoints, resume, progress, timing and
+`create_model()` that returns an object of this shape) and `estimate.py` (`estimate(case, n_ranks)`). Output, checkpoints, resume, progress, timing and
 reports then work for it. docs/adding-a-model.md walks through an example.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ridgeline.grid.distributed import DistributedArray
 from ridgeline.runtime.context import Context
 
-__all__ = ["Context", "DistributedArray", "Model", "Work"]
+__all__ = ["Context", "DistributedArray", "Estimate", "Model", "Work"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,19 @@ class Work:
     def to_dict(self) -> dict[str, float]:
         """Return the fields by name."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would need, computed without MPI or memory: `estimate(case, n_ranks)` of a model's folder."""
+
+    process_grid: tuple[int, ...]
+    block: tuple[int, ...]  # owned points of the largest block
+    memory_per_rank: float  # bytes of fields on the rank with the largest block
+    output_bytes: float  # of the whole data set, uncompressed
+    outputs: int
+    checkpoint_bytes: float  # of one checkpoint, uncompressed
+    work: Work
 
 
 class Model(Protocol):

@@ -1,0 +1,57 @@
+# What a user calls: `make run`, `make test`. Everything is installed into .venv by this file alone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXAMPLE := examples/gray_scott/settings.toml
+
+.PHONY: run test lint types unit adios2-mpi bench docs lock clean
+
+run: $(VENV)/.run
+	$(BIN)/ridgeline run $(EXAMPLE) -n 2
+	$(BIN)/ridgeline plot gray_scott.bp --slice z=mid -o gray_scott.png
+
+test: lint types unit
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest --durations=15
+
+# ADIOS2 with MPI, from its source distribution, against this environment's MPI (docs/adios2-mpi.md).
+adios2-mpi: $(VENV)/.dev
+	$(BIN)/python tools/build_adios2_mpi.py
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/gray_scott.py
+
+docs: $(VENV)/.dev
+	$(BIN)/python tools/generate_settings_doc.py
+
+lock: $(VENV)/.dev
+	$(BIN)/python -m pip install -q uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra adios2-mpi-build --universal --python-version 3.11 \
+	  --no-emit-index-url --no-header -q -o requirements-ci.txt
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is older than 3.11; use make PYTHON=python3.11 (or newer)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+	  { echo "error: $(PYTHON) cannot make environments; apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(VENV)/pyvenv.cfg pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+# The lock file pins what the tests run with; the package itself states ranges.
+$(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml requirements-ci.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c requirements-ci.txt -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,17 @@
+"""`ridgeline doctor`: what is found, what is missing, and the fix."""
+
+from __future__ import annotations
+
+import typer
+
+
+def doctor() -> None:
+    """Say which MPI, ADIOS2, FFTW, GPU and cores are found, what is missing and how to mend it."""
+    from rich.console import Console
+
+    from ridgeline.driver.doctor import examine, print_findings
+
+    findings = examine()
+    print_findings(findings, Console())
+    if any(finding.status == "missing" for finding in findings):
+        raise typer.Exit(1)

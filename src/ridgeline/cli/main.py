@@ -1,0 +1,53 @@
+"""The entry point. Imports nothing heavy: each command imports what it needs when it is called."""
+
+import sys
+
+import typer
+
+from ridgeline.cli.check import check
+from ridgeline.cli.compile import compile_kernels
+from ridgeline.cli.doctor import doctor
+from ridgeline.cli.explain import explain
+from ridgeline.cli.plot import plot
+from ridgeline.cli.run import run
+from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.launcher import speaks
+
+app = typer.Typer(
+    name="ridgeline",
+    help="PDE simulations at the speed of the hardware, and the machine's limits beside them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(run)
+app.command()(check)
+app.command()(explain)
+app.command("compile")(compile_kernels)
+app.command()(doctor)
+app.command()(plot)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version.")
+) -> None:
+    """PDE simulations at the speed of the hardware, and the machine's limits beside them."""
+    if version:
+        from ridgeline import __version__
+
+        typer.echo(f"ridgeline {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line; a user's error ends it with one sentence and the error's exit code."""
+    try:
+        app()
+    except RidgelineError as error:
+        if speaks():
+            sys.stderr.write(f"error: {error}\n")
+        raise SystemExit(error.exit_code) from None

@@ -1,0 +1,41 @@
+"""Options and steps that several commands share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ridgeline.config.load import LoadedCase
+
+CasePath = Annotated[
+    str, typer.Argument(metavar="CASE", help="Settings file: TOML, or JSON of GrayScott.jl.")
+]
+Ranks = Annotated[int | None, typer.Option("-n", "--ranks", min=1, help="MPI ranks; starts mpiexec itself.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of each rank (run.threads).")]
+Device = Annotated[str | None, typer.Option("--device", help="cpu or cuda (run.device).")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated."),
+]
+
+
+def load(
+    path: str, settings: list[str] | None, threads: int | None = None, device: str | None = None
+) -> LoadedCase:
+    """Load and check a case with the command line's overrides on top; print warnings once."""
+    from ridgeline.config.load import load_case
+    from ridgeline.models import case_class
+    from ridgeline.runtime.launcher import speaks
+
+    overrides = list(settings or [])
+    if threads is not None:
+        overrides.append(f"run.threads={threads}")
+    if device is not None:
+        overrides.append(f'run.device="{device}"')
+    loaded = load_case(path, case_class, overrides)
+    if speaks():
+        for warning in loaded.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+    return loaded

@@ -1,0 +1,27 @@
+"""`ridgeline plot`: pictures of a data set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def plot(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="BP5 data set.")],
+    variable: Annotated[list[str] | None, typer.Option(help="Variable; all images without it.")] = None,
+    slice: Annotated[str, typer.Option(metavar="AXIS=INDEX", help="Plane: z=mid, y=12, x=-1.")] = "z=mid",
+    step: Annotated[int, typer.Option(help="Output to show; negative counts from the last.")] = -1,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="Probability density of the plane instead of the plane.")
+    ] = False,
+    movie: Annotated[str | None, typer.Option(metavar="GIF", help="Write a movie over all outputs.")] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
+    ] = None,
+) -> None:
+    """Draw a plane of a data set, its probability density, or a movie."""
+    from ridgeline.analysis.command import draw
+
+    for path in draw(data, variable or [], slice, step, pdf, movie, output):
+        typer.echo(f"wrote {path}", err=True)

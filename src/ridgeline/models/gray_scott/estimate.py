@@ -1,0 +1,67 @@
+"""What a Gray-Scott run needs and does, before it runs: no MPI, no allocation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ridgeline.grid.block import Block, check_process_grid, choose_process_grid
+from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.gray_scott.config import GrayScottCase
+
+FIELDS = 2
+# Per cell, fused multiply-adds counted as two: 2 x 5 additions of neighbours, 3 multiplications and an addition for
+# the reaction terms (u v^2 dt, 1 - u), 6 fused multiply-adds and 2 additions for the update; negations are free.
+FLOPS_PER_CELL = 10 + 4 + 12 + 2
+FLOPS_NOISE = 2  # one more fused multiply-add
+
+
+def process_grid(case: GrayScottCase, n_ranks: int) -> tuple[int, int, int]:
+    """Return the process grid of the case; DecompositionError if it does not fit the ranks or the grid."""
+    if case.grid.process_grid == "auto":
+        return choose_process_grid(case.grid.shape, n_ranks)
+    check_process_grid(case.grid.shape, case.grid.process_grid, n_ranks)
+    return case.grid.process_grid
+
+
+def least_work(
+    shape: tuple[int, int, int], itemsize: int, noisy: bool, bytes_exchanged: float, messages: float
+) -> Work:
+    """Return the least work of one step: each of the two fields is read once and written once."""
+    points = shape[0] * shape[1] * shape[2]
+    flops = FLOPS_PER_CELL + (FLOPS_NOISE if noisy else 0)
+    return Work(
+        points, float(flops * points), float(2 * FIELDS * itemsize * points), bytes_exchanged, messages
+    )
+
+
+def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
+    """Return decomposition, memory, output and least work of the case on n_ranks ranks."""
+    grid = process_grid(case, n_ranks)
+    shape = case.grid.shape
+    itemsize = np.dtype(case.run.precision).itemsize
+    ghost = case.model.steps_per_sweep if isinstance(case.model.steps_per_sweep, int) else 1
+    largest = Block.of_rank(shape, grid, 0, ghost=ghost)
+    nz, ny, nx = largest.shape_local
+    allocated = (nz + 2 * ghost) * (ny + 2 * ghost) * (nx + 2 * ghost) * itemsize
+    # One copy of each field in the old and the new state, and the contiguous copy that output makes of one.
+    memory = 2 * FIELDS * allocated + nz * ny * nx * itemsize
+    outputs = case.run.steps // case.output.every if case.output.every else 0
+    outputs += 1 if case.output.every and case.output.initial else 0
+    cells = shape[0] * shape[1] * shape[2]
+    faces = [2.0 * ghost * cells / shape[d] * grid[d] if grid[d] > 1 else 0.0 for d in range(3)]
+    work = least_work(
+        shape,
+        itemsize,
+        case.model.noise > 0,
+        FIELDS * itemsize * sum(faces) / ghost,
+        sum(2.0 * n_ranks for d in range(3) if grid[d] > 1) / ghost,
+    )
+    return Estimate(
+        process_grid=grid,
+        block=largest.shape_local,
+        memory_per_rank=float(memory),
+        output_bytes=float(outputs * len(case.output.variables) * cells * itemsize),
+        outputs=outputs,
+        checkpoint_bytes=float(FIELDS * cells * itemsize),
+        work=work,
+    )

@@ -1,0 +1,131 @@
+"""The run report: counted work over measured time, as a fraction of limits measured in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ridgeline.models.contract import Work
+
+PHASES = ("compute", "exchange", "output", "checkpoint", "other")
+
+
+@dataclass(frozen=True)
+class PhaseTimes:
+    """Seconds of one phase over ranks."""
+
+    min: float
+    mean: float
+    max: float
+
+
+@dataclass
+class Timing:
+    """Where the seconds of a run went. Steps are those of this run, not those before a resume.
+
+    steady: steps after the first call, which also warms caches and touches pages; without output,
+    checkpoints and NaN checks, the slowest rank's.
+    """
+
+    setup: float
+    compile: float
+    first_step: float
+    steady: float
+    total: float
+    steps: int
+    steady_steps: int
+    phases: dict[str, PhaseTimes] = field(default_factory=dict)
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Seconds of one steady step; of the first call if there was no other; 0 if no step was done."""
+        if self.steady_steps > 0:
+            return self.steady / self.steady_steps
+        return self.first_step / self.steps if self.steps else 0.0
+
+
+def performance(work: Work, timing: Timing, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the derived figures of a run; None where a figure has no denominator."""
+    seconds = timing.seconds_per_step
+    best = float(limits.get("best", 0.0))
+    rate = work.bytes_memory / seconds if seconds else None
+    return {
+        "steps": timing.steps,
+        "seconds_per_step": seconds if timing.steps else None,
+        "points_per_second": work.points / seconds if seconds else None,
+        "flops_per_second": work.flops / seconds if seconds else None,
+        "least_bytes_per_second": rate,
+        "fraction_of_stream": rate / best if rate is not None and best else None,
+    }
+
+
+def format_bytes(value: float) -> str:
+    """Return a number of bytes in decimal units (1 GB = 1e9 B)."""
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if abs(value) < 1000 or unit == "PB":
+            return f"{value:.4g} {unit}"
+        value /= 1000
+    raise AssertionError("unreachable")
+
+
+def _seconds(value: float) -> str:
+    return (
+        f"{value:.4g} s"
+        if value >= 1
+        else f"{1e3 * value:.4g} ms"
+        if value >= 1e-3
+        else f"{1e6 * value:.4g} us"
+    )
+
+
+def print_report(report: Mapping[str, Any], console: Console) -> None:
+    """Print the report of `driver.run_case` for people. Same content as the JSON, shortened."""
+    run = report["run"]
+    seconds = report["seconds"]
+    console.print()
+    console.print(
+        f"[bold]{report['model']}[/] {'x'.join(map(str, run['shape']))} {run['precision']}, "
+        f"{run['ranks']} ranks x {run['threads']} threads on {run['device']}: "
+        f"{report['steps']} steps, ended at step {run['last_step']} ({run['ended']})"
+    )
+    times = Table(title="seconds", title_justify="left", box=None, pad_edge=False)
+    for name in ("phase", "min", "mean", "max over ranks"):
+        times.add_column(name, justify="left" if name == "phase" else "right")
+    for name, phase in report["phases"].items():
+        times.add_row(name, *(f"{phase[key]:.3f}" for key in ("min", "mean", "max")))
+    console.print(times)
+    console.print(
+        f"setup {seconds['setup']:.2f} s, compile {seconds['compile']:.2f} s, "
+        f"first step {_seconds(seconds['first_step'])}, steady steps {seconds['steady']:.2f} s, "
+        f"whole run {seconds['total']:.2f} s"
+    )
+    if report["seconds_per_step"] is None:
+        console.print("no step was computed, so there is no speed to report")
+        return
+    work = report["work"]
+    figures = Table(title="speed", title_justify="left", box=None, pad_edge=False, show_header=False)
+    figures.add_column()
+    figures.add_column(justify="right")
+    figures.add_row("per step", _seconds(report["seconds_per_step"]))
+    figures.add_row("grid points", f"{report['points_per_second'] / 1e6:.4g} M/s")
+    figures.add_row("arithmetic", f"{report['flops_per_second'] / 1e9:.4g} GFLOP/s")
+    figures.add_row(
+        "least memory traffic",
+        f"{format_bytes(work['bytes_memory'])} per step, {format_bytes(report['least_bytes_per_second'])}/s",
+    )
+    figures.add_row(
+        "exchange", f"{format_bytes(work['bytes_exchanged'])} in {work['messages']:.4g} messages per step"
+    )
+    for name, value in report["comparisons"].items():
+        figures.add_row(name.replace("_", " "), f"{format_bytes(value)}/s")
+    best = report["limits"].get("best")
+    if best:
+        figures.add_row(f"limit ({report['limits']['best_name']})", f"{format_bytes(best)}/s")
+        figures.add_row("[bold]fraction of the limit[/]", f"[bold]{report['fraction_of_stream']:.3f}[/]")
+    console.print(figures)
+    for name, path in report["files"].items():
+        console.print(f"{name}: {path}", highlight=False)

@@ -1,0 +1,72 @@
+"""Progress of a run: a bar on a terminal, a line now and then elsewhere. Rank 0 only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+
+class Progress:
+    """Shows step, steps/s and the time to go on stderr. A context manager; silent where `shown` is false."""
+
+    # Without a terminal (batch logs), a line every tenth of the run and not more often than this.
+    LINES = 10
+    REFRESH_SECONDS = 0.1
+
+    def __init__(self, first: int, last: int, shown: bool) -> None:
+        self._first, self._last = first, last
+        self._shown = shown and last > first
+        self._terminal = sys.stderr.isatty()
+        self._started = self._drawn = time.monotonic()
+        self._next_line = first + max(1, (last - first) // self.LINES)
+
+    def __enter__(self) -> Progress:
+        if self._shown and self._terminal:
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+                BarColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[eta]}"),
+                console=Console(stderr=True),
+                auto_refresh=False,  # no thread beside the compute threads
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=self._last, completed=self._first, rate="", eta="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown and self._terminal:
+            self._bar.refresh()
+            self._bar.stop()
+
+    def update(self, step: int) -> None:
+        """Say that the run has reached `step`. Cheap: draws ten times a second at most."""
+        if not self._shown:
+            return
+        now = time.monotonic()
+        rate = (step - self._first) / max(now - self._started, 1e-9)
+        eta = f"ETA {_duration((self._last - step) / rate)}" if step < self._last else "done"
+        if self._terminal:
+            if now - self._drawn >= self.REFRESH_SECONDS or step == self._last:
+                self._drawn = now
+                self._bar.update(
+                    self._task, completed=step, rate=f"{rate:.4g} steps/s", eta=eta, refresh=True
+                )
+        elif step >= self._next_line or step == self._last:
+            self._next_line += max(1, (self._last - self._first) // self.LINES)
+            sys.stderr.write(f"step {step}/{self._last}  {rate:.4g} steps/s  {eta}\n")
+            sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

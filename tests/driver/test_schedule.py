@@ -1,0 +1,31 @@
+"""The driver's calendar: every event once, none skipped, the last step always an end."""
+
+import pytest
+
+from ridgeline.driver.schedule import Schedule
+
+
+@pytest.mark.parametrize("steps", [1, 7, 30, 31])
+@pytest.mark.parametrize("output_every", [0, 1, 4, 50])
+@pytest.mark.parametrize("checkpoint_every", [0, 3, 10])
+def test_stepping_from_event_to_event_meets_every_event(steps, output_every, checkpoint_every):
+    schedule = Schedule(steps, output_every, checkpoint_every, check_every=5)
+    step, outputs, saved = 0, [], []
+    while step < steps:
+        following = schedule.next_event(step)
+        assert step < following <= steps
+        step = following
+        if schedule.output_due(step):
+            outputs.append(step)
+        if schedule.checkpoint_due(step):
+            saved.append(step)
+    assert outputs == ([n for n in range(1, steps + 1) if n % output_every == 0] if output_every else [])
+    if checkpoint_every:
+        assert saved == [n for n in range(1, steps + 1) if n % checkpoint_every == 0 or n == steps]
+    else:
+        assert saved == []
+
+
+def test_state_is_checked_before_it_is_written_or_saved():
+    schedule = Schedule(steps=20, output_every=4, checkpoint_every=6, check_every=0)
+    assert [n for n in range(1, 21) if schedule.check_due(n)] == [4, 6, 8, 12, 16, 18, 20]
