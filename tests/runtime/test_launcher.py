@@ -44,5 +44,5 @@ def test_mpiexec_of_the_environment_can_be_overruled(monkeypatch):
 
 def test_launcher_that_cannot_start_is_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("RIDGELINE_MPIEXEC", str(tmp_path / "nowhere"))
-    with pytest.raises(LauncherError, match="cannot start .*nowhere.*RIDGELINE_MPIEXEC"):
+    with pytest.raises(LauncherError, match=r"cannot start .*nowhere.*RIDGELINE_MPIEXEC"):
         launch_ranks(2, [])

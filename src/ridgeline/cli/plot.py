@@ -12,9 +12,7 @@ def plot(
     variable: Annotated[list[str] | None, typer.Option(help="Variable; all images without it.")] = None,
     slice: Annotated[str, typer.Option(metavar="AXIS=INDEX", help="Plane: z=mid, y=12, x=-1.")] = "z=mid",
     step: Annotated[int, typer.Option(help="Output to show; negative counts from the last.")] = -1,
-    pdf: Annotated[
-        bool, typer.Option("--pdf", help="Probability density of the plane instead of the plane.")
-    ] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Probability density instead of the plane.")] = False,
     movie: Annotated[str | None, typer.Option(metavar="GIF", help="Write a movie over all outputs.")] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")

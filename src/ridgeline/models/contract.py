@@ -1,8 +1,9 @@
 """What the driver asks of a model. It knows nothing else about physics.
 
-A model is a folder of `ridgeline/models` with `config.py` (its `Case`) and `model.py` (a function
-`create_model()` that returns an object of this shape) and `estimate.py` (`estimate(case, n_ranks)`). Output, checkpoints, resume, progress, timing and
-reports then work for it. docs/adding-a-model.md walks through an example.
+A model is a folder of `ridgeline/models` with `config.py` (its `CASE`), `estimate.py` (`estimate(case,
+n_ranks)`) and `model.py` (a function `create_model()` that returns an object of the shape `Model`). Output,
+checkpoints, resume, progress, timing and reports then work for it. docs/adding-a-model.md walks through an
+example.
 """
 
 from collections.abc import Mapping
