@@ -50,6 +50,7 @@ class RunSection(Checked):
     seed: Integer = setting(
         0,
         "Key of the random numbers. The same seed gives the same noise on any ranks, threads and process grid.",
+        rule="an integer from 0 to 2^64 - 1",
         ge=0,
         le=2**64 - 1,
     )

@@ -1,0 +1,74 @@
+"""The words that `ridgeline explain` and docs/settings.md show, and the JSON Schema."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from ridgeline.config.explain import explain_rows, json_schema
+from ridgeline.models import available, case_class
+
+ROOT = Path(__file__).resolve().parents[2]
+# Keys that the project promised to keep.
+PROMISED = """
+run.model run.steps run.precision run.seed run.threads run.device run.walltime
+grid.shape grid.boundary grid.process_grid
+output.path output.every output.variables output.compression
+checkpoint.path checkpoint.every checkpoint.keep checkpoint.ranks_per_file
+"""
+
+
+@pytest.mark.parametrize("model", available())
+def test_every_setting_is_explained(model: str) -> None:
+    rows = explain_rows(case_class(model))
+    keys = [row.key for row in rows]
+    assert len(set(keys)) == len(keys)
+    assert set(PROMISED.split()) <= set(keys)
+    for row in rows:
+        assert row.type, row.key
+        assert row.default, row.key
+        assert row.range, row.key
+        assert row.description.endswith("."), row.key
+
+
+def test_rows_of_gray_scott() -> None:
+    rows = {row.key: row for row in explain_rows(case_class("gray_scott"))}
+    assert rows["model.dt"][1:] == (
+        "number",
+        "time",
+        "1.0",
+        "a number > 0",
+        "Time step; at most 2/(2 Du + F) and 2/(2 Dv + F + k), the linear stability limits.",
+    )
+    assert rows["run.steps"][1:5] == ("integer", "steps", "required", "an integer >= 1")
+    assert rows["run.walltime"][1:5] == ("number", "s", "not set", 'seconds > 0 or "HH:MM:SS"')
+    assert rows["grid.process_grid"][1:3] == ("text or list of 3 integers", "ranks")
+    assert rows["output.variables"][3] == '["U", "V"]'
+    assert [key for key in rows if key.startswith("initial.")] == [
+        "initial.kind",
+        "initial.half_width",
+        "initial.u",
+        "initial.v",
+    ]
+
+
+def test_schema_is_json_with_units_and_forbids_other_keys() -> None:
+    schema = json.loads(json.dumps(json_schema(case_class("gray_scott"))))
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["required"] == ["run", "grid"]
+    assert schema["additionalProperties"] is False
+    definitions = schema["$defs"]
+    assert all(definition["additionalProperties"] is False for definition in definitions.values())
+    assert definitions["RunSection"]["properties"]["model"]["const"] == "gray_scott"
+    steps = definitions["RunSection"]["properties"]["steps"]
+    assert (steps["type"], steps["minimum"], steps["unit"]) == ("integer", 1, "steps")
+    walltime = definitions["RunSection"]["properties"]["walltime"]
+    assert {choice["type"] for choice in walltime["anyOf"]} == {"number", "string", "null"}
+
+
+def test_settings_page_is_fresh() -> None:
+    page = runpy.run_path(str(ROOT / "tools" / "generate_settings_doc.py"))
+    assert (ROOT / "docs" / "settings.md").read_text() == page["render"](), (
+        "docs/settings.md is stale: run `python tools/generate_settings_doc.py`"
+    )

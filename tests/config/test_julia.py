@@ -1,0 +1,156 @@
+"""GrayScott.jl's JSON settings, as its users have them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ridgeline.config.load import load_case
+from ridgeline.models import case_class
+from ridgeline.runtime.errors import ConfigError
+
+# Every key that GrayScott.jl's own example files hold.
+SETTINGS: dict[str, Any] = {
+    "L": 64,
+    "Du": 0.2,
+    "Dv": 0.1,
+    "F": 0.02,
+    "k": 0.048,
+    "dt": 1.0,
+    "plotgap": 10,
+    "steps": 1000,
+    "noise": 0.1,
+    "output": "gs-1MPI-1GPU-64L-F32.bp",
+    "checkpoint": False,
+    "checkpoint_freq": 700,
+    "checkpoint_output": "ckpt.bp",
+    "restart": False,
+    "restart_input": "old.bp",
+    "adios_config": "adios2.xml",
+    "adios_span": False,
+    "adios_memory_selection": False,
+    "mesh_type": "image",
+    "precision": "Float32",
+    "backend": "CUDA",
+}
+DIFFERS = (
+    "s.json: run with periodic boundaries and 12^3 seeded cells, as ADIOS2-Examples does; "
+    "GrayScott.jl leaves its boundary undefined and seeds 13^3 cells."
+)
+KNOWN = (
+    "L, steps, plotgap, F, k, dt, Du, Dv, noise, output, checkpoint, checkpoint_freq, checkpoint_output, restart, "
+    "restart_input, precision"
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(settings: dict[str, Any] | str, *overrides: str) -> Any:
+    Path("s.json").write_text(settings if isinstance(settings, str) else json.dumps(settings, indent=4))
+    return load_case("s.json", case_class, overrides)
+
+
+def message(settings: dict[str, Any] | str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(settings, *overrides)
+    return str(caught.value)
+
+
+def test_every_key_is_mapped_or_named() -> None:
+    loaded = load(SETTINGS)
+    flat = loaded.case.flatten()
+    assert {
+        key: flat[key] for key in flat if key.split(".")[0] in ("grid", "model", "initial", "output")
+    } == {
+        "grid.shape": [64, 64, 64],
+        "grid.boundary": "periodic",
+        "grid.process_grid": "auto",
+        "model.Du": 0.2,
+        "model.Dv": 0.1,
+        "model.F": 0.02,
+        "model.k": 0.048,
+        "model.noise": 0.1,
+        "model.dt": 1.0,
+        "model.steps_per_sweep": "auto",
+        "initial.kind": "box",
+        "initial.half_width": 6,
+        "initial.u": 0.25,
+        "initial.v": 0.33,
+        "output.path": "gs-1MPI-1GPU-64L-F32.bp",
+        "output.every": 10,
+        "output.initial": False,
+        "output.variables": ["U", "V"],
+        "output.compression": "none",
+    }
+    assert (flat["run.model"], flat["run.steps"], flat["run.precision"]) == ("gray_scott", 1000, "float32")
+    assert (flat["checkpoint.path"], flat["checkpoint.every"], loaded.resume) == ("ckpt.bp", 0, None)
+    assert loaded.warnings == (
+        "s.json: no meaning here, left out: adios_config, adios_span, adios_memory_selection, mesh_type, backend.",
+        DIFFERS,
+    )
+
+
+def test_checkpoint_and_restart() -> None:
+    loaded = load(SETTINGS | {"checkpoint": True, "restart": True})
+    assert (loaded.case.checkpoint.every, loaded.case.checkpoint.path) == (700, "ckpt.bp")
+    assert loaded.resume == Path("old.bp")
+
+
+def test_keys_left_out_have_the_defaults_of_grayscott_jl() -> None:
+    loaded = load({})
+    case = loaded.case
+    assert (case.run.steps, case.run.precision, case.grid.shape) == (20000, "float64", (128, 128, 128))
+    assert (case.model.Du, case.model.Dv, case.model.F, case.model.k) == (0.05, 0.1, 0.04, 0.0)
+    assert (case.model.dt, case.model.noise, case.output.path, case.output.every) == (0.2, 0.0, "foo.bp", 200)
+    assert loaded.warnings == (DIFFERS,)
+
+
+def test_whole_floats_are_integers_as_in_julia() -> None:
+    assert load({"L": 32.0, "steps": 1e3}).case.run.steps == 1000
+
+
+def test_our_names_override() -> None:
+    case = load(SETTINGS, "run.steps=5", "grid.boundary=fixed").case
+    assert (case.run.steps, case.grid.boundary) == (5, "fixed")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"L": 0}, "L in s.json:2: got 0; need an integer >= 1."),
+        ({"L": 64.5}, "L in s.json:2: got 64.5; need an integer >= 1."),
+        ({"L": 8}, "initial.half_width in s.json: got 6; need half_width <= 4, so that the box fits into "
+                   "grid.shape = [8, 8, 8]."),
+        ({"F": "0.02"}, 'F in s.json:5: got "0.02"; need a number >= 0.'),
+        ({"dt": 9}, "dt in s.json:7: got 9.0; need dt <= 4.761, the linear stability limit 2/(2 Du + F) of forward "
+                    "Euler for U."),
+        ({"plotgap": 0}, "plotgap in s.json:8: got 0; need an integer >= 1."),
+        ({"restart": 1}, "restart in s.json:15: got 1; need true or false."),
+        ({"precision": "Float16"}, 'precision in s.json:21: got "Float16"; need "Float64" or "Float32".'),
+        ({"plot_gap": 5}, f"plot_gap in s.json:23: got 5; need a known key of GrayScott.jl: {KNOWN}. "
+                          "Did you mean 'plotgap'?"),
+        ({"zzz": None}, f"zzz in s.json:23: got none; need a known key of GrayScott.jl: {KNOWN}."),
+    ],
+    ids=lambda value: str(value)[:24],
+)  # fmt: skip
+def test_wrong_settings_are_told_in_their_own_words(change: dict[str, Any], expected: str) -> None:
+    assert message(SETTINGS | change) == expected
+
+
+def test_faults_are_reported_together() -> None:
+    told = message(SETTINGS | {"L": -1, "Plotgap": 2, "Dv": None})
+    assert [line.split(" ")[0] for line in told.splitlines()] == ["Plotgap", "L", "Dv"]
+
+
+def test_wrong_override_of_json_settings() -> None:
+    assert message(SETTINGS, "model.dt=9").startswith("model.dt in --set: got 9; need dt <= 4.761,")
+
+
+def test_what_is_not_json_settings() -> None:
+    told = message('{\n "L": 64,\n "Du" 0.2\n}')
+    assert told == """s.json:3: not valid JSON, expecting ':' delimiter; need "key": value pairs."""
+    assert message("[1, 2]") == 's.json: got [1, 2]; need an object of "key": value pairs.'

@@ -1,0 +1,348 @@
+"""Settings files: every message is a snapshot, since people read them and nothing else."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ridgeline.config.load import LoadedCase, load_case
+from ridgeline.models import case_class
+from ridgeline.runtime.errors import ConfigError
+
+GOOD = """\
+[run]
+model = "gray_scott"
+steps = 10
+[grid]
+shape = [16, 20, 24]
+"""
+RUN_KEYS = "model, steps, precision, seed, threads, device, walltime, check_every"
+SECTIONS = "[run], [grid], [model], [initial], [output], [checkpoint]"
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(text: str, *overrides: str) -> LoadedCase:
+    Path("case.toml").write_text(text)
+    return load_case("case.toml", case_class, overrides)
+
+
+def message(text: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(text, *overrides)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_smallest_case_has_the_documented_defaults() -> None:
+    loaded = load(GOOD)
+    assert (loaded.source, loaded.warnings, loaded.resume) == (Path("case.toml"), (), None)
+    assert loaded.case.flatten() == {
+        "run.model": "gray_scott",
+        "run.steps": 10,
+        "run.precision": "float64",
+        "run.seed": 0,
+        "run.threads": 1,
+        "run.device": "cpu",
+        "run.walltime": "none",
+        "run.check_every": 100,
+        "grid.shape": [16, 20, 24],
+        "grid.boundary": "periodic",
+        "grid.process_grid": "auto",
+        "output.path": "gray_scott.bp",
+        "output.every": 100,
+        "output.initial": True,
+        "output.variables": ["U", "V"],
+        "output.compression": "none",
+        "checkpoint.path": "checkpoints",
+        "checkpoint.every": 0,
+        "checkpoint.keep": 2,
+        "checkpoint.ranks_per_file": 64,
+        "model.Du": 0.2,
+        "model.Dv": 0.1,
+        "model.F": 0.02,
+        "model.k": 0.048,
+        "model.noise": 0.1,
+        "model.dt": 1.0,
+        "model.steps_per_sweep": "auto",
+        "initial.kind": "box",
+        "initial.half_width": 6,
+        "initial.u": 0.25,
+        "initial.v": 0.33,
+    }
+
+
+def test_every_value_that_a_file_gives_arrives() -> None:
+    case: Any = load(
+        """\
+run = { model = "gray_scott", steps = 7, seed = 18446744073709551615, walltime = 01:30:05 }
+grid.shape = [
+  5, # planes
+  6,
+  1,
+]
+grid.process_grid = [1, 2, 1]
+[model]
+dt = 2
+noise = 1e-7
+steps_per_sweep = 2
+[initial]
+kind = "uniform"
+[output]
+variables = ["V"]
+"""
+    ).case
+    assert (case.run.steps, case.run.seed, case.run.walltime) == (7, 2**64 - 1, 5405.0)
+    assert (case.grid.shape, case.grid.process_grid) == ((5, 6, 1), (1, 2, 1))
+    assert (case.model.dt, case.model.noise, case.model.steps_per_sweep) == (2.0, 1e-7, 2)
+    assert isinstance(case.model.dt, float)
+    assert case.output.variables == ("V",)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("90", 90), ("1.5", 1.5), ('"00:10:00"', 600), ('"100:00:01"', 360001), ("02:00:00", 7200)],
+)
+def test_walltime_is_seconds_or_hours(written: str, seconds: float) -> None:
+    assert load(GOOD, f"run.walltime={written}").case.run.walltime == seconds
+
+
+WRONG_VALUES = [
+    ("run.steps", "0", "got 0; need an integer >= 1."),
+    ("run.steps", "-5", "got -5; need an integer >= 1."),
+    ("run.steps", "1e3", "got 1000.0; need an integer >= 1."),
+    ("run.steps", "true", "got true; need an integer >= 1."),
+    ("run.steps", '"10"', 'got "10"; need an integer >= 1.'),
+    ("run.precision", "double", 'got "double"; need "float64" or "float32".'),
+    ("run.seed", "-1", "got -1; need an integer from 0 to 2^64 - 1."),
+    ("run.seed", "18446744073709551616", "got 18446744073709551616; need an integer from 0 to 2^64 - 1."),
+    ("run.threads", "0", "got 0; need an integer >= 1."),
+    ("run.device", "gpu", 'got "gpu"; need "cpu" or "cuda".'),
+    ("run.walltime", "0", 'got 0; need seconds > 0 or "HH:MM:SS".'),
+    ("run.walltime", "1:60:00", 'got "1:60:00"; need seconds > 0 or "HH:MM:SS".'),
+    ("run.check_every", "-1", "got -1; need an integer >= 0."),
+    ("grid.shape", "[64, 64]", "got [64, 64]; need three integers >= 1 as [nz, ny, nx]."),
+    ("grid.shape", "[64, 64, 0]", "got [64, 64, 0]; need three integers >= 1 as [nz, ny, nx]."),
+    ("grid.shape", '[64, 64, "64"]', 'got [64, 64, "64"]; need three integers >= 1 as [nz, ny, nx].'),
+    ("grid.shape", "64", "got 64; need three integers >= 1 as [nz, ny, nx]."),
+    ("grid.boundary", "open", 'got "open"; need "periodic" or "fixed".'),
+    ("grid.process_grid", "[2, 2]", 'got [2, 2]; need "auto" or three integers >= 1 as [pz, py, px].'),
+    ("grid.process_grid", "atuo", 'got "atuo"; need "auto" or three integers >= 1 as [pz, py, px].'),
+    ("model.Du", "-0.1", "got -0.1; need a number >= 0."),
+    ("model.F", "nan", "got nan; need a number >= 0."),
+    ("model.noise", "inf", "got inf; need a number >= 0."),
+    ("model.k", "[0.1]", "got [0.1]; need a number >= 0."),
+    ("model.dt", "0", "got 0; need a number > 0."),
+    ("model.dt", "-1.0", "got -1.0; need a number > 0."),
+    (
+        "model.dt",
+        "4.7620",
+        "got 4.762; need dt <= 4.761, the linear stability limit 2/(2 Du + F) of forward Euler for U.",
+    ),
+    ("model.steps_per_sweep", "0", 'got 0; need "auto" or an integer >= 1.'),
+    ("initial.kind", "ball", 'got "ball"; need "box" or "uniform".'),
+    ("initial.half_width", "0", "got 0; need an integer >= 1."),
+    ("initial.half_width", "9", "got 9; need half_width <= 8, so that the box fits into grid.shape = [16, 20, 24]."),
+    ("output.path", '""', 'got ""; need a path.'),
+    ("output.every", "0.5", "got 0.5; need an integer >= 0."),
+    ("output.initial", "1", "got 1; need true or false."),
+    ("output.variables", '["U", "W"]', 'got ["U", "W"]; need a list of "U" and "V", each at most once.'),
+    ("output.variables", '["U", "U"]', 'got ["U", "U"]; need each of "U" and "V" at most once.'),
+    ("output.variables", "[]", 'got []; need a list of "U" and "V", each at most once.'),
+    ("output.compression", "zip", 'got "zip"; need "none", "blosc" or "bzip2".'),
+    ("checkpoint.keep", "0", "got 0; need an integer >= 1."),
+    ("checkpoint.ranks_per_file", "0", "got 0; need an integer >= 1."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "expected"), WRONG_VALUES, ids=lambda value: str(value)[:30])
+def test_wrong_value_names_key_value_and_rule(key: str, value: str, expected: str) -> None:
+    assert message(GOOD, f"{key}={value}") == f"{key} in --set: {expected}"
+
+
+WRONG_FILES = [
+    (
+        '[run]\nmodel = "gray_scott"\n\nstep = 100\n[grid]\nshape = [8, 8, 8]\n[initial]\nhalf_width = 2\n',
+        f"run.step in case.toml:4: got 100; need a known key of [run]: {RUN_KEYS}. Did you mean 'steps'?",
+    ),
+    (
+        GOOD + "[model]\ndu = 0.1\n",
+        "model.du in case.toml:7: got 0.1; need a known key of [model]: Du, Dv, F, k, noise, dt, steps_per_sweep. "
+        "Did you mean 'Du'?",
+    ),
+    (
+        GOOD + "Du = 0.1\n",
+        "grid.Du in case.toml:6: got 0.1; need a known key of [grid]: shape, boundary, process_grid. "
+        "'Du' belongs to [model].",
+    ),
+    (
+        GOOD + "halfwidth = 2\n",
+        "grid.halfwidth in case.toml:6: got 2; need a known key of [grid]: shape, boundary, process_grid. "
+        "Did you mean 'initial.half_width'?",
+    ),
+    (
+        GOOD + "qqq = 'x'\n",
+        'grid.qqq in case.toml:6: got "x"; need a known key of [grid]: shape, boundary, process_grid.',
+    ),
+    (
+        GOOD + "[modell]\nF = 0.1\n",
+        f"[modell] in case.toml:6: no such section; need one of {SECTIONS}. Did you mean [model]?",
+    ),
+    (GOOD + "[zzz]\n", f"[zzz] in case.toml:6: no such section; need one of {SECTIONS}."),
+    (
+        "threads = 2\n" + GOOD,
+        "threads in case.toml:1: got 2; need a section before it. Did you mean 'run.threads'?",
+    ),
+    ("output = 3\n" + GOOD, "output in case.toml:1: got 3; need a table, [output]."),
+    (GOOD.replace("steps = 10\n", ""), "run.steps in case.toml:1: not given; need an integer >= 1."),
+    (
+        '[run]\nmodel = "gray_scott"\nsteps = 1\n',
+        "grid.shape in case.toml: not given; need three integers >= 1 as [nz, ny, nx].",
+    ),
+    (
+        GOOD.replace('model = "gray_scott"\n', ""),
+        "run.model in case.toml:1: not given; need the name of a model (`ridgeline explain` lists them).",
+    ),
+    (
+        GOOD.replace('"gray_scott"', "3"),
+        "run.model in case.toml:2: got 3; need the name of a model (`ridgeline explain` lists them).",
+    ),
+    (
+        GOOD.replace("gray_scott", "grayscott"),
+        'run.model in case.toml:2: no model is called "grayscott"; need one of: gray_scott. '
+        'Did you mean "gray_scott"?',
+    ),
+    (
+        GOOD.replace("[16, 20, 24]", "[8, 20, 24]"),
+        "initial.half_width in case.toml: got 6 by default; need half_width <= 4, so that the box fits into "
+        "grid.shape = [8, 20, 24].",
+    ),
+    (
+        GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",
+        "model.dt in case.toml:10: got 2; need dt <= 1.999, the linear stability limit 2/(2 Dv + F + k) of forward "
+        "Euler for V.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), WRONG_FILES, ids=[str(i) for i in range(len(WRONG_FILES))])
+def test_wrong_file_is_told_with_its_line(text: str, expected: str) -> None:
+    assert message(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[run]\nsteps = \n", "case.toml:2"),
+        ("[run]\nsteps = [1,\n", "case.toml, at its end"),
+        (GOOD + "shape = [1, 1, 1]\n", "case.toml:6"),
+    ],
+)
+def test_what_is_not_toml_is_told_with_its_line(text: str, place: str) -> None:
+    told = message(text)
+    assert told.startswith(f"{place}: not valid TOML, ")
+    assert told.endswith("; need lines key = value.")
+    assert told.count("\n") == 0
+
+
+def test_all_faults_are_reported_at_once() -> None:
+    told = message(
+        GOOD + "bounday = 'fixed'\n[model]\nF = -1\n[nope]\n[checkpoint]\nkeep = 'all'\n", "run.seed=x"
+    )
+    assert [line.split(":")[0].split(" in ")[0] for line in told.splitlines()] == [
+        "grid.bounday",
+        "[nope]",
+        "run.seed",
+        "checkpoint.keep",
+        "model.F",
+    ]
+
+
+def test_unknown_model_does_not_hide_other_faults() -> None:
+    told = message(GOOD.replace("gray_scott", "g").replace("10", "0"))
+    assert told.splitlines()[1:] == ["run.steps in case.toml:3: got 0; need an integer >= 1."]
+
+
+def test_long_values_are_cut() -> None:
+    assert message(GOOD, f"run.precision={'x' * 200}").split(";")[0].endswith("xxx...")
+
+
+def test_overrides_win_over_the_file_and_the_last_wins() -> None:
+    case: Any = load(GOOD, "run.steps=20", " run.steps = 30 ", "output.path=out/x.bp", "grid.shape=[7, 8,9]",
+                     'initial.kind="uniform"', "run.walltime=1:00:00").case  # fmt: skip
+    assert (case.run.steps, case.output.path, case.grid.shape) == (30, "out/x.bp", (7, 8, 9))
+    assert (case.initial.kind, case.run.walltime) == ("uniform", 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("run.steps", "--set run.steps: need section.key=value, such as run.steps=100."),
+        ("steps=3", "--set steps=3: need section.key=value, such as run.steps=100."),
+        ("grid.shape=[8, 8", "--set grid.shape=[8, 8: got [8, 8; need a TOML value, quoted for the shell."),
+        (
+            "run.step=3",
+            f"run.step in --set: got 3; need a known key of [run]: {RUN_KEYS}. Did you mean 'steps'?",
+        ),
+        ("foo.bar=1", f"[foo] in --set: no such section; need one of {SECTIONS}."),
+    ],
+)
+def test_wrong_override(override: str, expected: str) -> None:
+    assert message(GOOD, override) == expected
+
+
+def test_override_cannot_smuggle_in_a_second_key() -> None:
+    assert message(GOOD, "run.steps=1\nother = 2").startswith('run.steps in --set: got "1\\nother = 2"; need')
+
+
+def test_unreadable_files() -> None:
+    need = "need a settings file (.toml, or GrayScott.jl's .json)."
+    Path("settings.toml").write_text(GOOD)
+    Path("bytes.toml").write_bytes(b"[run]\n\xff")
+    told = {}
+    for name in ("setings.toml", "nowhere/x.toml", ".", "bytes.toml"):
+        with pytest.raises(ConfigError) as caught:
+            load_case(name, case_class)
+        told[name] = str(caught.value)
+    assert told == {
+        "setings.toml": f"setings.toml: no such file; {need} Did you mean 'settings.toml'?",
+        "nowhere/x.toml": f"nowhere/x.toml: no such file; {need}",
+        ".": f".: is a directory; {need} Did you mean 'bytes.toml'?",
+        "bytes.toml": "bytes.toml: byte 6 is not UTF-8; need a text file.",
+    }
+
+
+def test_file_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)  # permissions do not stop root
+    with pytest.raises(ConfigError) as caught:
+        load_case("secret.toml", case_class)
+    assert str(caught.value) == (
+        "secret.toml: cannot be read (Permission denied); need a readable settings file."
+    )
+
+
+def test_a_case_is_frozen_and_travels_between_processes() -> None:
+    case: Any = load(GOOD).case
+    with pytest.raises(ValueError, match="frozen"):
+        case.run.steps = 3
+    assert pickle.loads(pickle.dumps(case)) == case
+
+
+def test_loading_needs_neither_mpi_nor_a_compiler() -> None:
+    code = (
+        "import sys; from ridgeline.config.load import load_case; from ridgeline.models import case_class; "
+        "load_case('case.toml', case_class); "
+        "print([m for m in ('mpi4py', 'numba', 'numpy', 'adios2') if m in sys.modules])"
+    )
+    Path("case.toml").write_text(GOOD)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "[]\n"

@@ -1,0 +1,94 @@
+"""Write docs/settings.md from the schemas: `python tools/generate_settings_doc.py`. A test keeps it fresh."""
+
+import inspect
+from pathlib import Path
+
+from ridgeline.config.check import sections_of
+from ridgeline.config.explain import explain_rows
+from ridgeline.config.fields import rule_of, toml
+from ridgeline.config.julia import MEANINGLESS, JuliaSettings
+from ridgeline.models import available, case_class
+
+PATH = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
+
+INTRODUCTION = """\
+# Settings
+
+<!-- Written by tools/generate_settings_doc.py from the schemas in src/ridgeline; edit those. -->
+
+A case is a TOML file. `ridgeline check CASE.toml` validates it and shows what would run, `ridgeline explain`
+prints this page's tables, and `ridgeline explain --schema` the JSON Schema, for editors that complete and
+check TOML (in VS Code with Even Better TOML: a first line `#:schema gray_scott.schema.json`).
+
+- The smallest case names `run.model`, `run.steps` and `grid.shape`; everything else has a default.
+- Unknown keys, wrong types and values out of range are errors. All of them are reported at once, each in a line
+  with key, place, value, what is allowed, and the nearest valid key; the exit code is 2.
+- Numbers are numbers (`"1"` is not), and whole numbers have no point (`1.0` is not 1).
+- Paths are relative to the directory in which the run is started, not to the settings file.
+- `--set section.key=value` overrides the file, as often as needed. Values are TOML, and a bare word is text:
+  `--set run.steps=100 --set grid.shape=[64,64,128] --set output.path=out.bp`.
+"""
+
+JULIA = """\
+## JSON settings of GrayScott.jl
+
+`ridgeline run settings-files.json` takes the settings of GrayScott.jl as they are (ADIOS2-Examples'
+gray-scott shares them). Keys that are left out have GrayScott.jl's defaults, which differ from the above.
+`--set` takes the names above.
+"""
+
+
+def cell(text: str) -> str:
+    """Return text that is safe in a Markdown table."""
+    return text.replace("|", "\\|")
+
+
+def model_tables(name: str) -> list[str]:
+    """Return the lines on one model: a table for each section."""
+    case = case_class(name)
+    rows = explain_rows(case)
+    lines = [f"## Model `{name}`", ""]
+    for section, table in sections_of(case).items():
+        lines += [f"### [{section}]", "", inspect.getdoc(table) or "", ""]
+        lines += ["| key | type | unit | default | allowed | meaning |", "|---|---|---|---|---|---|"]
+        for row in rows:
+            if row.key.startswith(f"{section}."):
+                key = row.key.removeprefix(f"{section}.")
+                default = row.default if row.default in ("required", "not set") else f"`{row.default}`"
+                cells = (f"`{key}`", row.type, row.unit, default, row.range, row.description)
+                lines.append("| " + " | ".join(map(cell, cells)) + " |")
+        lines.append("")
+    return lines
+
+
+def julia_table() -> list[str]:
+    """Return the lines on GrayScott.jl's settings."""
+    lines = [JULIA, "| GrayScott.jl | here | default | allowed |", "|---|---|---|---|"]
+    for key, field in JuliaSettings.model_fields.items():
+        cells = (f"`{key}`", field.description or "", f"`{toml(field.default)}`", rule_of(field))
+        lines.append("| " + " | ".join(map(cell, cells)) + " |")
+    named = ", ".join(f"`{key}`" for key in MEANINGLESS)
+    return [
+        *lines,
+        "",
+        f"Without meaning here, and named in a warning: {named}. Any other key is an error.",
+        "",
+        "Three things differ from GrayScott.jl. Its boundary is neither periodic nor fixed (the ghosts beyond the",
+        "grid are never written); runs here are periodic, as ADIOS2-Examples' are. It seeds 13^3 cells, both ends",
+        "included; here they are 12^3, again as in ADIOS2-Examples. And its `restart` and `checkpoint` keys have an",
+        "effect here: they resume from and write Ridgeline's checkpoints.",
+    ]
+
+
+def render() -> str:
+    """Return the whole page."""
+    lines = [INTRODUCTION]
+    for name in available():
+        lines += model_tables(name)
+    lines += julia_table()
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(render(), encoding="utf-8")
+    print(f"wrote {PATH}")
