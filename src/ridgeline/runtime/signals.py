@@ -11,29 +11,22 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+_WALLTIME = 1 << 16  # more than any signal number: where ranks differ, the maximum prefers it
 
 
-class StopRequest:
-    """Whether the run should end, agreed by all ranks at the same step.
+class SignalCatcher:
+    """Remembers the first stop signal instead of dying of it. A context manager around the whole run.
 
-    A signal may reach any subset of the ranks at any time. Every step posts a non-blocking maximum over all
-    ranks and reads the one posted a step earlier, so the agreement costs no waiting: it travels while the
-    step computes. Use as a context manager; the former signal handlers come back at the end. A second
-    signal of the same kind finds the default handler, so an impatient user can still end the job at once.
+    Installed before MPI starts and kernels compile, so that a signal that comes early still ends the run in
+    order. A second signal of the same kind finds the default handler, so an impatient user can end the job
+    at once. The former handlers come back at the end.
     """
 
-    def __init__(self, comm: MPI.Comm, walltime: float | None, started: float | None = None) -> None:
-        """Collective. walltime: seconds since `started` (time.monotonic(), default now) or None."""
-        self._comm = comm.Dup()
-        started = time.monotonic() if started is None else started
-        self._deadline = None if walltime is None else started + walltime
-        self._received = 0
+    def __init__(self) -> None:
+        self.received = 0
         self._previous: dict[int, object] = {}
-        self._request: MPI.Request | None = None
-        self._mine = bytearray(8)
-        self._all = bytearray(8)
 
-    def __enter__(self) -> StopRequest:
+    def __enter__(self) -> SignalCatcher:
         for number in STOP_SIGNALS:
             self._previous[number] = signal.signal(number, self._receive)
         return self
@@ -41,20 +34,42 @@ class StopRequest:
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
+        signal.signal(number, signal.SIG_DFL)
+
+
+class StopRequest:
+    """Whether the run should end, agreed by all ranks at the same step.
+
+    A signal may reach any subset of the ranks at any time. Every step posts a non-blocking maximum over all
+    ranks and reads the one posted a step earlier, so the agreement costs no waiting: it travels while the
+    step computes.
+    """
+
+    def __init__(self, comm: MPI.Comm, caught: SignalCatcher, walltime: float | None, started: float) -> None:
+        """Collective. walltime: seconds since `started` (a time.monotonic()), or None."""
+        self._comm = comm.Dup()
+        self._caught = caught
+        self._deadline = None if walltime is None else started + walltime
+        self._request: MPI.Request | None = None
+        self._mine = bytearray(8)
+        self._all = bytearray(8)
+
+    def __enter__(self) -> StopRequest:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # After an error on one rank the others may never answer: waiting would hang.
         if exception[0] is None:
             self._finish()
             self._comm.Free()
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        self._received = number
-        signal.signal(number, signal.SIG_DFL)
-
     def _state(self) -> int:
-        if self._received:
-            return self._received
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            return 1 << 16  # more than any signal number: the maximum prefers it, and all ranks agree anyway
-        return 0
+            return _WALLTIME
+        return self._caught.received
 
     def _finish(self) -> int:
         if self._request is None:
@@ -69,7 +84,7 @@ class StopRequest:
 
         agreed = self._finish()
         if agreed:
-            return "wall-clock limit" if agreed >= 1 << 16 else signal.Signals(agreed).name
+            return "wall-clock limit" if agreed >= _WALLTIME else signal.Signals(agreed).name
         self._mine[:] = self._state().to_bytes(8, "little")
         self._request = self._comm.Iallreduce([self._mine, MPI.INT64_T], [self._all, MPI.INT64_T], op=MPI.MAX)
         return None

@@ -1,0 +1,32 @@
+"""Which cells of a block to compute before the exchange starts, and which while it travels."""
+
+from ridgeline.grid.block import Block
+
+Box = tuple[int, int, int, int, int, int]  # z0, z1, y0, y1, x0, x1: local cells z0 <= k < z1 and so on
+
+
+def split_for_overlap(block: Block, sending_faces: set[tuple[int, int]]) -> tuple[list[Box], list[Box]]:
+    """Cut a block's owned cells into boxes that neighbours wait for and boxes that nobody waits for.
+
+    sending_faces: (axis, side) of the faces, side -1 or +1, whose `block.ghost` outer layers are sent. The
+    boxes of both lists together cover every owned cell once. Layers across z come first and are whole planes,
+    those across x last and shortest, since their rows hardly fill a vector.
+    """
+    low, high = [0, 0, 0], list(block.shape_local)
+    first: list[Box] = []
+    for axis in range(3):
+        for side in (-1, 1):
+            if (axis, side) not in sending_faces or low[axis] >= high[axis]:
+                continue
+            layer_low, layer_high = list(low), list(high)
+            if side < 0:
+                low[axis] = layer_high[axis] = min(low[axis] + block.ghost, high[axis])
+            else:
+                high[axis] = layer_low[axis] = max(high[axis] - block.ghost, low[axis])
+            first.append(_box(layer_low, layer_high))
+    rest = [_box(low, high)] if all(a < b for a, b in zip(low, high)) else []
+    return [box for box in first if box[0] < box[1] and box[2] < box[3] and box[4] < box[5]], rest
+
+
+def _box(low: list[int], high: list[int]) -> Box:
+    return low[0], high[0], low[1], high[1], low[2], high[2]
