@@ -125,7 +125,10 @@ class Lanes:
 
 
 class Vector:
-    """One SIMD value of `lanes`; arithmetic emits one vector instruction each, on floats or integers."""
+    """One SIMD value of `lanes`; arithmetic emits one vector instruction each, on floats or integers.
+
+    The right operand may be a Python or NumPy number: the same constant in every lane.
+    """
 
     def __init__(self, lanes: Lanes, value):
         self.lanes = lanes
@@ -135,6 +138,8 @@ class Vector:
         name = float_name if self.lanes.is_float else integer_name
         if name is None:
             raise TypeError(f"no such operation on {self.lanes.type}")
+        if other is not None and not isinstance(other, Vector):
+            other = self.lanes.constant(float(other) if self.lanes.is_float else int(other))
         operands = [self.value] if other is None else [self.value, other.value]
         return Vector(self.lanes, getattr(self.lanes.builder, name)(*operands))
 

@@ -1,0 +1,258 @@
+"""The Gray-Scott sweep on CPUs: one fused pass over u and v, one or several time steps at a time.
+
+    sweep = make_sweep()
+    scratch = make_scratch(dtype, shape_local, steps, tile_rows, n_threads)
+    sweep(u, v, layout, box, offset_global, shape_global, periodic, step, steps,
+          keys, coefficients, tile_rows, streaming, n_threads, *scratch, out_u, out_v)
+
+advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at `step + steps`.
+
+- u, v, out_u, out_v: `BlockArray.flat` of one layout, float64 or float32. u and v hold valid ghosts `steps`
+  wide around the box, edges and corners included if steps > 1 (beyond a fixed boundary: u=1, v=0).
+  Nothing outside the box is written, so that boxes may be swept while others' ghosts are still on the way.
+- layout = (origin, row_pitch, plane_pitch) of the four arrays; origin a cache line's first element.
+- box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do; the best have
+  global y0 and y1 that are multiples of 4, and x0 and x1 that are multiples of a vector.
+- offset_global: global index (z, y, x) of local cell 0; shape_global; periodic: three bools.
+- keys: `random.round_keys(seed)`, or None for no noise (they are two compilations).
+- coefficients: `physics.Coefficients` in the arrays' precision.
+- tile_rows, a multiple of 4, and streaming (stores bypass the caches): see `tiling`; they change speed only.
+- n_threads: threads that share the box, at most `numba.get_num_threads()`.
+
+A cell's new value is the same bit for bit in any box, alignment, thread count, vector width, tile and number
+of fused steps: each evaluates the same expressions in the same order, with fused multiply-adds only where
+`physics.point_update` has them, and numbers from `random` by global index.
+
+Loops: a thread takes a range of planes (rows, if there are few planes), cuts it into tiles of rows and
+runs through the tile's planes, so that three planes of a tile stay in the second-level cache. With
+steps = S > 1 the front is followed by S - 1 more planes, each one step further and one plane behind,
+whose intermediate values live in rings of three planes in `scratch`; the S - s cells around the tile that
+step s needs are computed again by each tile (Wellein et al., COMPSAC 2009; overlapped wavefront blocking).
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.grid.block import CACHE_LINE, PAGE, Triple
+from ridgeline.kernels.llvm import host_vector_bytes, store_fence
+from ridgeline.models.gray_scott.kernels_rows import update_four_rows, update_part_of_row
+
+RING = 3  # planes of an intermediate step that the next one reads
+
+
+@njit(cache=True)
+def _inside(i, n):
+    """Return the global index of a cell up to one period outside."""
+    return i + n if i < 0 else (i - n if i >= n else i)
+
+
+@njit(cache=True)
+def _fill(flat, first, last, value):
+    for i in range(first, last):
+        flat[i] = value
+
+
+@njit(cache=True)
+def _share(first, last, part, parts, unit, offset):
+    """Return part `part` of the range, cut where the global index (local + offset) is a multiple of `unit`."""
+    n = last - first
+    a = first + n * part // parts
+    b = first + n * (part + 1) // parts
+    if part > 0:
+        a = max(first, (a + offset) // unit * unit - offset)
+    if part < parts - 1:
+        b = max(first, (b + offset) // unit * unit - offset)
+    return a, b
+
+
+@cache
+def make_sweep(vector_bytes: int = 0):
+    """Return the compiled sweep (see the module) for vectors of 16, 32 or 64 bytes; 0: this CPU's."""
+    vector_bytes = vector_bytes or host_vector_bytes()
+
+    @njit(cache=True, parallel=True, nogil=True, error_model="numpy")
+    def sweep(
+        u, v, layout, box, offset_global, shape_global, periodic, step, steps,
+        keys, coefficients, tile_rows, streaming, n_threads, scratch_u, scratch_v, out_u, out_v,
+    ):  # fmt: skip
+        origin, row_pitch, plane_pitch = layout
+        z0, z1, y0, y1, x0, x1 = box
+        oz, oy, ox = offset_global
+        nz, ny, nx = shape_global
+        pz, py, px = periodic
+        lanes = vector_bytes // u.itemsize
+        line = CACHE_LINE // u.itemsize
+        by_planes = z1 - z0 >= 2 * n_threads
+        halo = steps - 1
+        # Scratch rows run over the box and its halo, aligned as the fields are.
+        x_first = (x0 - halo) // line * line - line
+        scratch_pitch = _scratch_pitch(x0, x1, steps, line)
+        scratch_plane = scratch_pitch * (tile_rows + 2 * halo)
+        for thread in prange(n_threads):
+            za, zb, ya, yb = z0, z1, y0, y1
+            if by_planes:
+                za, zb = _share(z0, z1, thread, n_threads, 1, 0)
+            else:
+                ya, yb = _share(y0, y1, thread, n_threads, 4, oy)
+            scratch = thread * halo * RING * scratch_plane
+            tile = ya
+            while tile < yb and za < zb:
+                tile_end = min(yb, (tile + oy + max(4, tile_rows)) // 4 * 4 - oy)
+                if halo > 0 and not (pz and py and px):
+                    _fill(scratch_u, scratch, scratch + halo * RING * scratch_plane, 1.0)
+                    _fill(scratch_v, scratch, scratch + halo * RING * scratch_plane, 0.0)
+                for front in range(za - halo, zb + halo):
+                    for stage in range(steps):
+                        k = front - stage
+                        grow = halo - stage
+                        if k < za - grow or k >= zb + grow:
+                            continue
+                        last_stage = stage == halo
+                        # Where this stage reads: index of cell (row 0, x 0) of planes k-1, k, k+1.
+                        if stage == 0:
+                            from_u, from_v, pitch = u, v, row_pitch
+                            centre = origin + k * plane_pitch
+                            below, above = centre - plane_pitch, centre + plane_pitch
+                        else:
+                            from_u, from_v, pitch = scratch_u, scratch_v, scratch_pitch
+                            ring = scratch + (stage - 1) * RING * scratch_plane
+                            ring += (halo - tile) * scratch_pitch - x_first
+                            below = ring + (k + RING - 1 + halo) % RING * scratch_plane
+                            centre = ring + (k + RING + halo) % RING * scratch_plane
+                            above = ring + (k + RING + 1 + halo) % RING * scratch_plane
+                        if last_stage:
+                            to_u, to_v, out_pitch = out_u, out_v, row_pitch
+                            out = origin + k * plane_pitch
+                        else:
+                            to_u, to_v, out_pitch = scratch_u, scratch_v, scratch_pitch
+                            ring = scratch + stage * RING * scratch_plane
+                            out = ring + (k + RING + halo) % RING * scratch_plane
+                            if not pz and not 0 <= k + oz < nz:
+                                _fill(scratch_u, out, out + scratch_plane, 1.0)
+                                _fill(scratch_v, out, out + scratch_plane, 0.0)
+                                continue
+                            out += (halo - tile) * scratch_pitch - x_first
+                        ja, jb, ia, ib = tile - grow, tile_end + grow, x0 - grow, x1 + grow
+                        if not py:
+                            ja, jb = max(ja, -oy), min(jb, ny - oy)
+                        if not px:
+                            ia, ib = max(ia, -ox), min(ib, nx - ox)
+                        # Full vectors free of periodic ghosts are [ma, mb).
+                        ma = -(-max(ia, -ox) // lanes) * lanes
+                        mb = max(ma, min(ib, nx - ox) // lanes * lanes)
+                        z_global = _inside(k + oz, nz)
+                        j = ja
+                        while j < jb:
+                            y_global = _inside(j + oy, ny)
+                            rows = 1
+                            if y_global % 4 == 0 and j + 4 <= jb and y_global + 4 <= ny and ma < mb:
+                                rows = 4
+                                ahead = above + (j + 4) * pitch
+                                if stage == 0 and j + 8 > jb:
+                                    ahead = above + plane_pitch + ja * pitch
+                                indices = (
+                                    below + j * pitch, centre + j * pitch, above + j * pitch, pitch,
+                                    out + j * out_pitch, out_pitch, ma, mb, ahead,
+                                    ox, y_global, z_global, nx, step + stage,
+                                )  # fmt: skip
+                                if last_stage and streaming:
+                                    update_four_rows(
+                                        vector_bytes,
+                                        True,
+                                        from_u,
+                                        from_v,
+                                        indices,
+                                        coefficients,
+                                        keys,
+                                        to_u,
+                                        to_v,
+                                    )
+                                else:
+                                    update_four_rows(
+                                        vector_bytes,
+                                        False,
+                                        from_u,
+                                        from_v,
+                                        indices,
+                                        coefficients,
+                                        keys,
+                                        to_u,
+                                        to_v,
+                                    )
+                            for row in range(rows):
+                                for part in range(2):
+                                    first = ia if part == 0 else mb
+                                    last = ib if part == 1 or rows == 1 else min(ma, ib)
+                                    if part == 1 and rows == 1:
+                                        break
+                                    if first < last:
+                                        i = j + row
+                                        indices = (
+                                            below + i * pitch, centre + i * pitch, above + i * pitch, pitch,
+                                            out + i * out_pitch, out_pitch, first, last, 0,
+                                            ox, y_global + row, z_global, nx, step + stage,
+                                        )  # fmt: skip
+                                        update_part_of_row(
+                                            vector_bytes,
+                                            from_u,
+                                            from_v,
+                                            indices,
+                                            coefficients,
+                                            keys,
+                                            to_u,
+                                            to_v,
+                                        )
+                            j += rows
+                tile = tile_end
+            store_fence()
+
+    return sweep
+
+
+@njit(cache=True)
+def _scratch_pitch(x0, x1, steps, line):
+    first = (x0 - steps + 1) // line * line - line
+    last = -(-(x1 + steps - 1) // line) * line + line
+    return last - first
+
+
+class Tiling(NamedTuple):
+    """How the sweep cuts its work; changes speed only."""
+
+    tile_rows: int
+    streaming: bool
+
+
+def tiling(
+    dtype: DTypeLike, shape_local: Triple, steps: int, l2_bytes: int = 1 << 20, l3_bytes: int = 32 << 20
+) -> Tiling:
+    """Return the tiling for a block of `shape_local` cells on a core with these caches.
+
+    l2_bytes: second-level cache of one core; l3_bytes: last-level cache that the rank may call its own.
+    """
+    itemsize = np.dtype(dtype).itemsize
+    nz, ny, nx = shape_local
+    row_bytes = 2 * (nx + 2 * steps) * itemsize
+    rows = int(0.8 * l2_bytes) // (RING * steps * row_bytes) - 2 * steps
+    rows = min(max(rows, 8 * steps), ny + 3) // 4 * 4
+    return Tiling(max(rows, 4), 2 * nz * ny * row_bytes > l3_bytes)
+
+
+def make_scratch(
+    dtype: DTypeLike, shape_local: Triple, steps: int, tile_rows: int, n_threads: int
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Allocate the scratch of u and v for boxes within a block of `shape_local` cells."""
+    itemsize = np.dtype(dtype).itemsize
+    line = CACHE_LINE // itemsize
+    pitch = shape_local[2] + 2 * steps + 4 * line
+    size = n_threads * (steps - 1) * RING * pitch * (tile_rows + 2 * steps) + line
+    result = []
+    for _ in range(2):
+        raw = np.zeros(size + PAGE // itemsize, dtype)
+        start = (-raw.ctypes.data // itemsize) % line
+        result.append(raw[start : start + size])
+    return result[0], result[1]

@@ -1,0 +1,178 @@
+"""The compiled sweep: equal to the NumPy reference, and bit for bit to itself however the work is cut."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numba import set_num_threads
+
+from ridgeline.grid.block import Block, BlockArray
+from ridgeline.kernels.random import round_keys
+from ridgeline.models.gray_scott import kernels
+from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.reference import advance
+
+SEED = 11
+SHAPES = [(37, 20, 51), (5, 3, 2), (1, 1, 1), (8, 16, 64)]
+NOISY = {"noise": 0.1}
+
+
+def fill_ghosts(array, boundary, outside):
+    inner = array.owned.copy()
+    g = array.block.ghost
+    if boundary == "periodic":
+        array.ghosted[:] = np.pad(inner, g, mode="wrap")
+    else:
+        array.ghosted[:] = np.pad(inner, g, constant_values=outside)
+
+
+def start(shape, dtype):
+    u, v = np.random.default_rng(3).random((2, *shape)).astype(dtype)
+    return u, v
+
+
+def run(
+    shape, steps=6, dtype=np.float64, boundary="periodic", noise=0.0, fused=1, n_threads=1,
+    tile_rows=8, streaming=False, vector_bytes=0, boxes=None,
+):  # fmt: skip
+    """Sweep the whole grid as one block; return u and v after `steps`."""
+    set_num_threads(n_threads)
+    block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
+    u, v, out_u, out_v = (BlockArray.allocate(block, dtype, fill=np.nan) for _ in range(4))
+    u.owned[:], v.owned[:] = start(shape, dtype)
+    sweep = kernels.make_sweep(vector_bytes)
+    scratch = kernels.make_scratch(dtype, shape, fused, tile_rows, n_threads)
+    keys = round_keys(SEED) if noise else None
+    layout = (u.origin, u.row_pitch, u.plane_pitch)
+    periodic = (boundary == "periodic",) * 3
+    c = coefficients(0.2, 0.1, 0.02, 0.048, noise, 1.0, dtype)
+    for step in range(0, steps, fused):
+        fill_ghosts(u, boundary, 1.0)
+        fill_ghosts(v, boundary, 0.0)
+        for box in boxes or [(0, shape[0], 0, shape[1], 0, shape[2])]:
+            sweep(
+                u.flat, v.flat, layout, box, (0, 0, 0), shape, periodic, step, fused, keys, c,
+                tile_rows, streaming, n_threads, *scratch, out_u.flat, out_v.flat,
+            )  # fmt: skip
+        u, v, out_u, out_v = out_u, out_v, u, v
+    return u.owned.copy(), v.owned.copy()
+
+
+def assert_same_bits(a, b):
+    for x, y in zip(a, b):
+        np.testing.assert_array_equal(x.view(f"u{x.itemsize}"), y.view(f"u{y.itemsize}"))
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_equals_the_reference(shape, dtype, boundary, noise):
+    result = run(shape, 50, dtype, boundary, noise)
+    c = coefficients(0.2, 0.1, 0.02, 0.048, noise, 1.0, dtype)
+    expected = advance(*start(shape, dtype), c, 50, boundary, SEED)
+    for x, y in zip(result, expected):
+        tolerance = 1e-13 if dtype == np.float64 else 2e-4
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * np.abs(y).max())
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"n_threads": 2},
+        {"streaming": True},
+        {"tile_rows": 4},
+        {"tile_rows": 64},
+        {"fused": 2},
+        {"fused": 3, "n_threads": 2, "streaming": True},
+        {"fused": 6, "tile_rows": 4},
+    ],
+    ids=str,
+)
+def test_the_cut_of_the_work_changes_no_bit(how, dtype, boundary):
+    shape = (13, 22, 51)
+    base = run(shape, dtype=dtype, boundary=boundary, **NOISY)
+    assert_same_bits(run(shape, dtype=dtype, boundary=boundary, **NOISY, **how), base)
+
+
+@pytest.mark.parametrize("fused", [1, 2])
+@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+def test_boxes_of_any_alignment_change_no_bit(boundary, fused):
+    shape = (7, 11, 45)
+    cuts = [(0, 1, 7), (0, 3, 6, 11), (0, 1, 18, 19, 45)]
+    z, y, x = (list(pairwise(c)) for c in cuts)
+    boxes = [(*a, *b, *c) for a in z for b in y for c in x]
+    base = run(shape, boundary=boundary, **NOISY)
+    assert_same_bits(run(shape, boundary=boundary, **NOISY, fused=fused, boxes=boxes), base)
+    assert_same_bits(run(shape, boundary=boundary, **NOISY, fused=fused, boxes=boxes, streaming=True), base)
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_vector_width_changes_no_bit(vector_bytes):
+    base = run((5, 9, 37), **NOISY)
+    assert_same_bits(run((5, 9, 37), **NOISY, vector_bytes=vector_bytes), base)
+
+
+@pytest.mark.parametrize("fused", [1, 2])
+def test_nothing_outside_the_box_is_written(fused):
+    shape = (6, 9, 40)
+    block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
+    u, v, out_u, out_v = (BlockArray.allocate(block, np.float64, fill=0.5) for _ in range(4))
+    c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
+    kernels.make_sweep()(
+        u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), (1, 5, 2, 8, 3, 35), (0, 0, 0), shape,
+        (True,) * 3, 0, fused, round_keys(1), c, 8, True, 1, *kernels.make_scratch("f8", shape, fused, 8, 1),
+        out_u.flat, out_v.flat,
+    )  # fmt: skip
+    for out in (out_u, out_v):
+        assert np.all(out.owned[1:5, 2:8, 3:35] != 0.5)
+        out.owned[1:5, 2:8, 3:35] = 0.5
+        assert np.all(out.flat == 0.5)
+
+
+def test_a_block_away_from_the_corner_draws_its_own_numbers():
+    """Sweep a block with offset and odd cuts out of a larger grid; it must equal that part of the whole."""
+    shape = (6, 14, 40)
+    expected = run(shape, 1, **NOISY)
+    u0, v0 = start(shape, np.float64)
+    block = Block(shape, (2, 2, 2), (1, 1, 1))
+    u, v, out_u, out_v = (BlockArray.allocate(block, np.float64) for _ in range(4))
+    (oz, oy, ox), (nz, ny, nx) = block.offset_global, block.shape_local
+    around = np.ix_(*(np.arange(o - 1, o + n + 1) % s for o, n, s in zip((oz, oy, ox), (nz, ny, nx), shape)))
+    u.ghosted[:], v.ghosted[:] = u0[around], v0[around]
+    c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
+    kernels.make_sweep()(
+        u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), (0, nz, 0, ny, 0, nx), (oz, oy, ox), shape,
+        (True,) * 3, 0, 1, round_keys(SEED), c, 8, False, 1, *kernels.make_scratch("f8", (nz, ny, nx), 1, 8, 1),
+        out_u.flat, out_v.flat,
+    )  # fmt: skip
+    assert_same_bits((out_u.owned, out_v.owned), tuple(f[oz:, oy:, ox:] for f in expected))
+
+
+def test_diffusion_and_reaction_conserve_the_total():
+    shape = (12, 13, 14)
+    block = Block.of_rank(shape, (1, 1, 1), 0, ghost=2)
+    fields = [BlockArray.allocate(block, np.float64) for _ in range(4)]
+    fields[0].owned[:], fields[1].owned[:] = start(shape, np.float64)
+    total = fields[0].owned.sum() + fields[1].owned.sum()
+    c = coefficients(0.2, 0.2, 0.0, 0.0, 0.0, 1.0)
+    layout = (fields[0].origin, fields[0].row_pitch, fields[0].plane_pitch)
+    scratch = kernels.make_scratch("f8", shape, 2, 8, 1)
+    for step in range(0, 100, 2):
+        fill_ghosts(fields[0], "periodic", 0)
+        fill_ghosts(fields[1], "periodic", 0)
+        kernels.make_sweep()(
+            fields[0].flat, fields[1].flat, layout, (0, 12, 0, 13, 0, 14), (0, 0, 0), shape, (True,) * 3,
+            step, 2, None, c, 8, False, 1, *scratch, fields[2].flat, fields[3].flat,
+        )  # fmt: skip
+        fields = fields[2:] + fields[:2]
+    assert fields[0].owned.sum() + fields[1].owned.sum() == pytest.approx(total, rel=1e-14)
+
+
+def test_tiling_streams_only_what_exceeds_the_cache():
+    assert not kernels.tiling("f8", (64, 64, 64), 1).streaming
+    assert kernels.tiling("f8", (256, 256, 256), 1).streaming
+    assert kernels.tiling("f8", (512, 512, 512), 2).tile_rows % 4 == 0
+    assert kernels.tiling("f8", (1, 1, 1), 1).tile_rows == 4
