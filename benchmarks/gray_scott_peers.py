@@ -1,13 +1,13 @@
-"""The Gray-Scott sweeps written in C, on the same arrays as ours, and the check that they solve the same equations."""
+"""The Gray-Scott sweeps written in C, on the same arrays as ours, and the check that they solve the same."""
 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from harness.c_library import load
 from numpy.typing import NDArray
 
+from harness.c_library import load
 from ridgeline.grid.block import Block, BlockArray
 from ridgeline.kernels.random import uniform_reference
 from ridgeline.models.gray_scott.physics import Coefficients, coefficients, point_update
