@@ -1,0 +1,211 @@
+"""Checkpoints: the state of a run on disk, from which it resumes on any number of ranks.
+
+Groups of consecutive ranks share a data file, written by MPI-IO. Everything goes into a directory with a
+temporary name, the manifest last, and is forced to the disk before one rename makes it a checkpoint; so a
+crash at any moment leaves the previous checkpoint as it was. checkpoint_format.py says what the files hold,
+checkpoint_load.py reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from mpi4py import MPI as mpi
+
+from ridgeline.grid.distributed import DistributedArray
+from ridgeline.io.agree import explain, on_rank_0, together
+from ridgeline.io.checkpoint_format import (
+    PARTIAL,
+    REMOVED,
+    Manifest,
+    data_name,
+    find_checkpoints,
+    is_leftover,
+    normalized,
+    read_manifest,
+    step_of,
+)
+from ridgeline.io.checkpoint_load import Loaded, load
+from ridgeline.io.checkpoint_write import check_tiling, commit, sync_directory, write_group_file
+from ridgeline.runtime.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["CheckpointStore", "Loaded", "Saved", "find_checkpoints", "load", "read_manifest"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint cost. bytes_raw: of the fields; bytes_written: of the data files; seconds: slowest rank."""
+
+    path: Path
+    step: int
+    bytes_raw: int
+    bytes_written: int
+    seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """Compression ratio: raw bytes over written bytes."""
+        return self.bytes_raw / self.bytes_written
+
+
+class CheckpointStore:
+    """The checkpoints of one run in the directory `path`, of which the newest `keep` are kept.
+
+    Consecutive ranks, `ranks_per_file` of them, share a data file. Every method is collective over `comm`.
+    A directory belongs to one run at a time.
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, path: str | os.PathLike[str], *, keep: int = 2, ranks_per_file: int = 64
+    ) -> None:
+        self.path = Path(path)
+        self.keep = keep
+        self._comm = comm
+        self._group_index = comm.rank // ranks_per_file
+        self._group = cast(mpi.Intracomm, comm.Split(self._group_index, comm.rank))
+        self._leads = self._group.rank == 0
+        self._leaders = comm.Split(0 if self._leads else mpi.UNDEFINED, comm.rank)
+        self._refused: set[Path] = set()
+
+    def close(self) -> None:
+        """Free the communicators. Collective."""
+        self._group.Free()
+        if self._leads:
+            self._leaders.Free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def load(
+        self,
+        fields: Mapping[str, DistributedArray],
+        identity: Mapping[str, Any],
+        resume: str | os.PathLike[str] = "auto",
+    ) -> Loaded | None:
+        """Fill `fields` from the newest usable checkpoint here ("auto"; None if there is none), or from a path.
+
+        Collective; see `load` of this module. Checkpoints that were refused are deleted after the next save.
+        """
+        automatic = resume == "auto"
+        path = self.path if automatic else Path(resume)
+        loaded = load(self._comm, path, fields, identity, required=not automatic)
+        if loaded is not None:
+            self._refused.update(directory for directory in loaded.refused if directory.parent == self.path)
+        return loaded
+
+    def save(
+        self,
+        fields: Mapping[str, DistributedArray],
+        *,
+        step: int,
+        time: float,
+        identity: Mapping[str, Any],
+        state: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Saved:
+        """Write a checkpoint of `fields`, then delete those beyond the newest `keep`. Collective.
+
+        fields: equal names, order, dtypes and global shapes on all ranks, whose parts tile each global array.
+        time: in the model's unit. identity: what a run must have in common to resume. state: the driver's own,
+        such as its output position; settings: for the record. All three plain data; rank 0's are written.
+
+        Raises CheckpointError on all ranks if any of them fails; earlier checkpoints are untouched then and
+        what was written of this one is removed.
+        """
+        begin = perf_counter()
+        what = f"cannot write a checkpoint to {self.path}"
+        check_tiling(self._comm, fields)
+        sequence, final = on_rank_0(self._comm, what, lambda: self._prepare(step))
+        unfinished = final.with_name(final.name + PARTIAL)
+        file = unfinished / data_name(self._group_index)
+        blame = partial(explain, what, self._comm)
+        try:
+            entry = together(self._comm, what, lambda: write_group_file(self._group, file, fields, blame))
+            entries = self._leaders.gather(entry) if self._leads else None
+
+            def finish() -> None:
+                manifest = Manifest(
+                    sequence=sequence,
+                    step=step,
+                    time=time,
+                    written=datetime.now(UTC).isoformat(timespec="seconds"),
+                    ranks=self._comm.size,
+                    identity=normalized(identity),
+                    settings=normalized(settings or {}),
+                    state=normalized(state or {}),
+                    fields={name: (a.local.dtype.str, tuple(a.shape_global)) for name, a in fields.items()},
+                    files=entries or [],
+                )
+                commit(unfinished, final, manifest)
+
+            on_rank_0(self._comm, what, finish)
+        except CheckpointError:
+            if self._comm.rank == 0:
+                shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        if self._comm.rank == 0:
+            try:
+                self._prune(final)
+            except OSError as error:  # the new checkpoint is safe: the run goes on
+                log.warning("cannot delete old checkpoints in %s: %s", self.path, error.strerror)
+        self._refused.clear()
+        written = sum(file.size for file in entries) if entries else 0
+        raw = sum(math.prod(a.shape_global) * a.local.itemsize for a in fields.values())
+        seconds = max(self._comm.allgather(perf_counter() - begin))
+        saved: Saved = self._comm.bcast(Saved(final, step, raw, written, seconds))
+        return saved
+
+    def _prepare(self, step: int) -> tuple[int, Path]:
+        """Make the directory to write to; return the checkpoint's number and final name. Rank 0 only."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        sync_directory(self.path.parent)
+        for directory in self.path.iterdir():
+            if is_leftover(directory):
+                shutil.rmtree(directory, ignore_errors=True)
+        numbers = [manifest.sequence for _, manifest in self._readable()]
+        name = f"checkpoint_{step:08d}"
+        final, attempt = self.path / name, 1
+        while (
+            final.exists()
+        ):  # a run that went back writes a step again; the old one stays until this is done
+            attempt += 1
+            final = self.path / f"{name}_{attempt}"
+        final.with_name(final.name + PARTIAL).mkdir()
+        return max(numbers, default=0) + 1, final
+
+    def _readable(self) -> Iterator[tuple[Path, Manifest]]:
+        """Yield the checkpoints here whose manifest is whole, the newest first."""
+        for directory in find_checkpoints(self.path):
+            try:
+                yield directory, read_manifest(directory)
+            except CheckpointError:
+                continue
+
+    def _prune(self, newest: Path) -> None:
+        """Delete what `newest` replaces: its step written before, what was refused, what is beyond `keep`."""
+        step = step_of(newest)
+        others = [directory for directory, _ in self._readable() if directory != newest]
+        replaced = [d for d in others if step_of(d) == step or d in self._refused]
+        kept = [d for d in others if d not in replaced]
+        for directory in {*replaced, *self._refused, *kept[self.keep - 1 :]}:
+            removed = directory.with_name(directory.name + REMOVED)
+            directory.rename(removed)  # at once, so that no half-deleted checkpoint is ever found
+            shutil.rmtree(removed)

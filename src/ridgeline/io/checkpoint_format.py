@@ -1,0 +1,299 @@
+"""What a checkpoint is on disk: names, the manifest, tables of chunks, compressed chunks.
+
+    <checkpoint.path>/checkpoint_00000700/manifest.json   what was saved, and one entry per data file
+                                         /data_0000.bin   magic, chunks back to back, table of chunks
+                                         /data_0001.bin   the next group of ranks
+
+A *chunk* is a box of one field, at most CHUNK_BYTES large, whose bytes are shuffled (all first bytes of the
+numbers, then all second bytes, ...) and compressed by LZ4. Shuffling gathers the slowly varying exponents,
+which compress, apart from the noisy mantissas, which do not. The *table* of a data file is JSON, one row per
+chunk. Every byte of a checkpoint is covered by one 64-bit XXH3 hash: chunks by the table, tables by
+the manifest, the manifest by itself; magic and lengths are compared. docs/restart.md describes the format.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import lz4.block
+import numpy as np
+import xxhash
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.runtime.errors import CheckpointError
+
+FORMAT = 1
+MAGIC = b"ridgeline ckpt 1"  # first bytes of every data file
+MANIFEST = "manifest.json"
+CHUNK_BYTES = 4 << 20  # of raw data; what is copied, shuffled and compressed at a time stays in the cache
+PARTIAL = ".partial"  # suffix of a checkpoint that is being written
+REMOVED = ".removed"  # suffix of a checkpoint that is being deleted
+
+_NAME = re.compile(r"checkpoint_(\d{8,})(?:_\d+)?")
+
+Index = tuple[int, ...]
+
+
+class DamagedError(CheckpointError):
+    """A checkpoint is incomplete or its bytes are not those that were written."""
+
+
+def data_name(group: int) -> str:
+    """Return the file name of the data of one group of ranks."""
+    return f"data_{group:04d}.bin"
+
+
+def step_of(directory: Path) -> int | None:
+    """Return the step in a checkpoint's name, None if it is not the name of a complete checkpoint."""
+    match = _NAME.fullmatch(directory.name)
+    return int(match[1]) if match else None
+
+
+def is_leftover(directory: Path) -> bool:
+    """Say whether this is what an interrupted write or delete left behind."""
+    return directory.suffix in (PARTIAL, REMOVED) and step_of(directory.with_suffix("")) is not None
+
+
+def digest(data: bytes | bytearray | memoryview) -> str:
+    """Return the 64-bit XXH3 hash as 16 hexadecimal digits."""
+    return str(xxhash.xxh3_64_hexdigest(data))
+
+
+def cut(shape: Sequence[int], itemsize: int, limit: int = CHUNK_BYTES) -> Iterator[tuple[Index, Index]]:
+    """Yield (offset, shape) of boxes of at most `limit` bytes that tile a block of `shape`, in C order.
+
+    Boxes are as many whole planes, or rows of one plane, or cells of one row, as fit; at least one cell.
+    """
+    if 0 in shape:
+        return
+    axis = 0
+    while axis < len(shape) - 1 and math.prod(shape[axis + 1 :]) * itemsize > limit:
+        axis += 1
+    if axis == len(shape):
+        yield (), ()
+        return
+    whole = tuple(shape[axis + 1 :])
+    most = max(1, limit // (math.prod(whole) * itemsize))
+    for *lead, start in product(*map(range, shape[:axis]), range(0, shape[axis], most)):
+        size = min(most, shape[axis] - start)
+        yield (*lead, start, *(0 for _ in whole)), (*(1 for _ in lead), size, *whole)
+
+
+def intersect(
+    offset_a: Sequence[int], shape_a: Sequence[int], offset_b: Sequence[int], shape_b: Sequence[int]
+) -> tuple[slice, ...] | None:
+    """Return the global index ranges that two boxes have in common, None if there are none."""
+    ranges = []
+    for a, n_a, b, n_b in zip(offset_a, shape_a, offset_b, shape_b):
+        first, last = max(a, b), min(a + n_a, b + n_b)
+        if first >= last:
+            return None
+        ranges.append(slice(first, last))
+    return tuple(ranges)
+
+
+def localize(ranges: tuple[slice, ...], offset: Sequence[int]) -> tuple[slice, ...]:
+    """Return global index ranges counted from `offset`."""
+    return tuple(slice(r.start - o, r.stop - o) for r, o in zip(ranges, offset))
+
+
+def _bytes_first(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """View an array of shape [...] as its bytes of shape [itemsize, ...]; strides are free."""
+    return np.moveaxis(array[..., np.newaxis].view(np.uint8), -1, 0)
+
+
+def compress(box: NDArray[Any], scratch: NDArray[np.uint8]) -> tuple[str, bytes]:
+    """Return (codec, payload) of a box. scratch: uint8, at least box.nbytes, overwritten.
+
+    codec "lz4" is shuffled and compressed, "none" only shuffled, where LZ4 would not make it smaller.
+    """
+    shuffled = scratch[: box.nbytes]
+    np.copyto(shuffled.reshape(box.itemsize, *box.shape), _bytes_first(box))
+    packed: bytes = lz4.block.compress(shuffled, store_size=False)
+    return ("lz4", packed) if len(packed) < box.nbytes else ("none", shuffled.tobytes())
+
+
+def decompress(
+    codec: str, payload: bytes, shape: Index, source: tuple[slice, ...], target: NDArray[Any]
+) -> None:
+    """Write the cells `source` of a chunk of `shape` to `target`, a view of equal shape and the field's dtype.
+
+    Raises DamagedError if the payload does not hold that many bytes.
+    """
+    size = math.prod(shape) * target.itemsize
+    try:
+        raw = lz4.block.decompress(payload, uncompressed_size=size) if codec == "lz4" else payload
+    except lz4.block.LZ4BlockError as error:
+        raise DamagedError(f"a chunk cannot be decompressed ({error})") from None
+    if len(raw) != size:
+        raise DamagedError(f"a chunk holds {len(raw)} bytes instead of {size}")
+    cells = np.frombuffer(raw, np.uint8).reshape(target.itemsize, *shape)
+    np.copyto(_bytes_first(target), cells[(slice(None), *source)])
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One row of a table. offset, shape: global cells; position, size: bytes in the data file."""
+
+    field: str
+    offset: Index
+    shape: Index
+    position: int
+    size: int
+    codec: str
+    hash: str
+
+
+def encode_table(chunks: Sequence[Chunk]) -> bytes:
+    """Return the table as JSON: a list of rows with Chunk's members in order."""
+    rows = [[c.field, c.offset, c.shape, c.position, c.size, c.codec, c.hash] for c in chunks]
+    return json.dumps(rows, separators=(",", ":")).encode()
+
+
+def decode_table(data: bytes) -> list[Chunk]:
+    """Return the chunks of a table whose hash has been checked."""
+    return [Chunk(row[0], tuple(row[1]), tuple(row[2]), *row[3:]) for row in json.loads(data)]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file. boxes: per field, first global cell and shape of the box around its chunks."""
+
+    name: str
+    size: int
+    table_position: int
+    table_hash: str
+    boxes: Mapping[str, tuple[Index, Index]]
+
+
+def bounding_boxes(chunks: Sequence[Chunk]) -> dict[str, tuple[Index, Index]]:
+    """Return, per field, offset and shape of the smallest box around its chunks."""
+    boxes: dict[str, tuple[Index, Index]] = {}
+    for c in chunks:
+        low, shape = boxes.get(c.field, (c.offset, c.shape))
+        first = tuple(map(min, low, c.offset))
+        ends = (max(l + n, o + m) for l, n, o, m in zip(low, shape, c.offset, c.shape))
+        boxes[c.field] = first, tuple(e - f for e, f in zip(ends, first))
+    return boxes
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All there is to know about a checkpoint but the data.
+
+    sequence grows by one with every checkpoint of a directory: the newest has the largest, also after a run
+    went back to an earlier step. fields: name to (dtype as numpy's `dtype.str`, global shape). identity: what
+    a run must have in common to resume; settings: all settings, for the record; state: the driver's own.
+    """
+
+    sequence: int
+    step: int
+    time: float
+    written: str
+    ranks: int
+    identity: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    state: Mapping[str, Any]
+    fields: Mapping[str, tuple[str, Index]]
+    files: Sequence[DataFile]
+
+    def encode(self) -> bytes:
+        """Return the manifest as JSON with its own hash. Raises TypeError for what JSON cannot hold."""
+        body = {"format": FORMAT, **asdict(self)}
+        return _to_json({**body, "xxh3_64": digest(_to_json(body))})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Manifest:
+        """Return the manifest in `data`. Raises DamagedError, or CheckpointError for a newer format."""
+        try:
+            body = json.loads(data)
+            claimed = body.pop("xxh3_64")
+            version = body.pop("format")
+        except (ValueError, AttributeError, KeyError):
+            raise DamagedError(f"{MANIFEST} is damaged (it is not a manifest)") from None
+        whole = {"format": version, **body}
+        if digest(_to_json(whole)) != claimed or _to_json({**whole, "xxh3_64": claimed}) != data:
+            raise DamagedError(f"{MANIFEST} is damaged (its hash does not match)")
+        if version != FORMAT:
+            raise CheckpointError(
+                f"the checkpoint has format {version}, this version of Ridgeline reads format {FORMAT}; "
+                "resume with the version that wrote it"
+            )
+        fields = {name: (dtype, tuple(shape)) for name, (dtype, shape) in body.pop("fields").items()}
+        files = [
+            DataFile(boxes={n: (tuple(o), tuple(s)) for n, (o, s) in file.pop("boxes").items()}, **file)
+            for file in body.pop("files")
+        ]
+        return cls(fields=fields, files=files, **body)
+
+
+def _plain(value: Any) -> Any:
+    """Turn NumPy scalars and arrays, which settings and driver state may hold, into JSON's types."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a checkpoint's state and settings hold plain data, not {type(value).__name__}")
+
+
+def _to_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, default=_plain) + "\n").encode()
+
+
+def normalized(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping as it reads back from JSON: tuples as lists, NumPy scalars as numbers."""
+    result: dict[str, Any] = json.loads(_to_json(dict(mapping)))
+    return result
+
+
+def describe_fields(fields: Mapping[str, tuple[DTypeLike, Index]]) -> dict[str, Any]:
+    """Return dtype and shape of fields as people read them, for comparison."""
+    return {name: {"dtype": np.dtype(d).name, "shape": list(s)} for name, (d, s) in fields.items()}
+
+
+def differences(checkpoint: Mapping[str, Any], run: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return "key: checkpoint has X, run has Y" for every key whose values differ, nested ones dotted."""
+    found = []
+    for key in [*checkpoint, *(k for k in run if k not in checkpoint)]:
+        a, b = checkpoint.get(key), run.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += differences(a, b, f"{prefix}{key}.")
+        elif a != b or (key in checkpoint) != (key in run):
+            a_text = repr(a) if key in checkpoint else "nothing"
+            b_text = repr(b) if key in run else "nothing"
+            found.append(f"{prefix}{key}: checkpoint has {a_text}, run has {b_text}")
+    return found
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read and check the manifest of one checkpoint.
+
+    Raises DamagedError if it is missing, unreadable or not what was written, CheckpointError if its format is
+    newer.
+    """
+    try:
+        data = (directory / MANIFEST).read_bytes()
+    except OSError as error:
+        raise DamagedError(f"{MANIFEST} cannot be read ({error.strerror})") from None
+    return Manifest.decode(data)
+
+
+def find_checkpoints(path: Path) -> list[Path]:
+    """Return the checkpoints in a directory, the newest first; those with a damaged manifest before all."""
+    try:
+        entries = [entry for entry in Path(path).iterdir() if step_of(entry) is not None and entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(entries, key=_age, reverse=True)
+
+
+def _age(directory: Path) -> tuple[float, str]:
+    try:
+        return float(read_manifest(directory).sequence), directory.name
+    except CheckpointError:
+        return math.inf, directory.name
