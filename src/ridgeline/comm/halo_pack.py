@@ -1,0 +1,236 @@
+"""How the cells of a halo exchange get between fields and messages: the interface, and the host's way.
+
+A *packer* knows the fields of one device. `HaloExchange` knows MPI. Between them lie message buffers.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.comm.halo_plan import Box, HaloPlan
+from ridgeline.grid.block import CACHE_LINE, BlockArray, Triple, split
+from ridgeline.kernels.pack import BOX_COLUMNS, copy_boxes, copy_boxes_threaded
+
+Fields = Sequence[BlockArray]
+
+# Below this, one thread has copied all before a second one is awake (a parallel region takes some 5 us).
+THREADED_BYTES = 128 * 1024
+
+
+class Packer(Protocol):
+    """Moves the cells of a plan between the fields of one device and message buffers.
+
+    For another device, say a GPU, write one of these and hand it to `HaloExchange`:
+    - Buffers are anything that mpi4py takes: host arrays (pinned, so that the device copies at full speed), or
+      device arrays with `__cuda_array_interface__` where the MPI library is GPU-aware. They are asked for once
+      per message and set, and stay where they are: the requests are persistent.
+    - `pack` returns when MPI may read the send buffers: kernels done, copies to pinned memory done, stream
+      synchronised. It may pack all messages by one kernel into one device buffer and stage it by one copy;
+      `Message.offset` and `HaloPlan.buffer_items` lay that buffer out.
+    - `unpack` is called when the receive buffers are full; it may return before the ghosts are, as long as
+      whatever is put on the same stream later sees them.
+    - `copy_wraps` fills ghosts from the block itself, while messages travel; the same rule as `unpack`.
+    - None of them allocates or compiles; `compile` has done so.
+
+    shared: True if all sets use the same buffers, and hence the same requests.
+    """
+
+    plan: HaloPlan
+    n_sets: int
+    shared: bool
+
+    def send_buffer(self, set_index: int, message: int) -> Any:
+        """Return what MPI sends as the message of this number (in plan.messages)."""
+
+    def receive_buffer(self, set_index: int, message: int) -> Any:
+        """Return what MPI receives the message of this number into."""
+
+    def compile(self) -> None:
+        """Compile or load every kernel that the others call. No communication."""
+
+    def pack(self, set_index: int) -> None:
+        """Fill the send buffers from the owned cells of a set of fields."""
+
+    def unpack(self, set_index: int) -> None:
+        """Fill the ghosts of a set of fields from the receive buffers."""
+
+    def copy_wraps(self, set_index: int) -> None:
+        """Fill the ghosts in periodic directions that the block holds alone."""
+
+    def free(self) -> None:
+        """Give back what the garbage collector does not know of."""
+
+
+def check_field_sets(field_sets: Sequence[Fields]) -> None:
+    """Raise ValueError unless all sets hold as many fields, all of one block, dtype and layout."""
+    if not field_sets or not field_sets[0]:
+        raise ValueError("a halo exchange needs at least one set of at least one field")
+    first = field_sets[0][0]
+    for fields in field_sets:
+        if len(fields) != len(field_sets[0]):
+            raise ValueError(f"sets of {len(field_sets[0])} and of {len(fields)} fields cannot share a plan")
+        for field in fields:
+            if _layout(field) != _layout(first):
+                raise ValueError(
+                    f"all fields of a halo exchange share one block, dtype and layout: got {_layout(field)} "
+                    f"beside {_layout(first)}"
+                )
+
+
+def _layout(field: BlockArray) -> tuple[Any, ...]:
+    return field.block, str(field.flat.dtype), field.origin, field.row_pitch, field.plane_pitch
+
+
+class _Side:
+    """One end of a copy: where a box's rows lie in a flat array."""
+
+    def __init__(self, start: int, plane: int, row: int) -> None:
+        self.start, self.plane, self.row = start, plane, row
+
+    @classmethod
+    def of_field(cls, field: BlockArray, box: Box) -> "_Side":
+        z, y, x = box.start
+        start = field.origin + z * field.plane_pitch + y * field.row_pitch + x
+        return cls(start, field.plane_pitch, field.row_pitch)
+
+    @classmethod
+    def of_buffer(cls, offset: int, box: Box) -> "_Side":
+        return cls(offset, box.shape[1] * box.shape[2], box.shape[2])
+
+    def at(self, z: int, y: int) -> list[int]:
+        """Columns of a box whose first row is (z, y) of this one."""
+        return [self.start + z * self.plane + y * self.row, self.plane, self.row]
+
+
+Copy = tuple[_Side, _Side, Triple]
+
+
+def _table(copies: Sequence[Copy], n_threads: int) -> NDArray[np.uint64]:
+    """Cut every copy into a part per thread: the table of boxes, (n_threads, n_boxes, 9)."""
+    table = np.zeros((n_threads, len(copies), BOX_COLUMNS), np.uint64)
+    for (n, (source, target, (nz, ny, nx))), thread in product(enumerate(copies), range(n_threads)):
+        z, y = 0, 0
+        if nz >= n_threads:
+            z, nz = split(nz, n_threads, thread)
+        else:
+            y, ny = split(ny, n_threads, thread)
+        table[thread, n] = [*source.at(z, y), *target.at(z, y), nz, ny, nx]
+    return table
+
+
+class Copies:
+    """All copies between one flat array and another, as a table for the compiled kernel."""
+
+    def __init__(self, copies: Sequence[Copy], itemsize: int, n_threads: int) -> None:
+        cells = sum(nz * ny * nx for _, _, (nz, ny, nx) in copies)
+        threads = n_threads if cells * itemsize >= THREADED_BYTES else 1
+        self.empty = not cells
+        self._table = _table(copies, threads)
+        self._serial = self._table[0]
+        self._threaded = threads > 1
+
+    def compile(self, flat: NDArray[Any]) -> None:
+        """Compile or load the kernel for arrays like `flat`, copying nothing."""
+        kernel = copy_boxes_threaded if self._threaded else copy_boxes
+        kernel(flat, flat, np.zeros_like(self._table if self._threaded else self._serial))
+
+    def run(self, source: NDArray[Any], target: NDArray[Any]) -> None:
+        """Copy."""
+        if self._threaded:
+            copy_boxes_threaded(source, target, self._table)
+        elif not self.empty:
+            copy_boxes(source, target, self._serial)
+
+
+class WrapCopies:
+    """Periodic wraps of fields of one layout onto themselves."""
+
+    def __init__(self, plan: HaloPlan, field: BlockArray, n_threads: int) -> None:
+        of = _Side.of_field
+        copies = [(of(field, w.source), of(field, w.target), w.source.shape) for w in plan.wraps]
+        self._copies = Copies(copies, plan.itemsize, n_threads)
+
+    def run(self, fields: Fields) -> None:
+        """Fill the ghosts of `fields`."""
+        if not self._copies.empty:
+            for field in fields:
+                self._copies.run(field.flat, field.flat)
+
+    def compile(self, fields: Fields) -> None:
+        """Compile or load the kernel."""
+        self._copies.compile(fields[0].flat)
+
+
+class HostPacker:
+    """Packs fields in host memory into contiguous buffers, all fields of one neighbour in one message.
+
+    field_sets: the sets of fields that take turns (a model's present and next state); they share buffers.
+    n_threads: threads of large copies; Numba must have been given as many.
+    """
+
+    shared = True
+
+    def __init__(self, plan: HaloPlan, field_sets: Sequence[Fields], n_threads: int = 1) -> None:
+        check_field_sets(field_sets)
+        self.plan = plan
+        self.n_sets = len(field_sets)
+        self._sets = [[field.flat for field in fields] for fields in field_sets]
+        self._fields = field_sets
+        layout, dtype = field_sets[0][0], field_sets[0][0].flat.dtype
+        self._send, self._receive = (_aligned(plan.buffer_items, dtype) for _ in range(2))
+        self._wraps = WrapCopies(plan, layout, n_threads)
+        self._packs, self._unpacks = [], []
+        for f in range(plan.n_fields):
+            packs, unpacks = [], []
+            for message in plan.messages:
+                offset = message.offset + f * message.send.cells
+                buffer = _Side.of_buffer(offset, message.send)
+                packs.append((_Side.of_field(layout, message.send), buffer, message.send.shape))
+                unpacks.append((buffer, _Side.of_field(layout, message.receive), message.receive.shape))
+            self._packs.append(Copies(packs, plan.itemsize, n_threads))
+            self._unpacks.append(Copies(unpacks, plan.itemsize, n_threads))
+
+    def _slice(self, buffer: NDArray[Any], message: int) -> NDArray[Any]:
+        offset, items = self.plan.messages[message].offset, self.plan.messages[message].items
+        return buffer[offset : offset + items]
+
+    def send_buffer(self, set_index: int, message: int) -> NDArray[Any]:
+        """Return the part of the send buffer that holds this message."""
+        return self._slice(self._send, message)
+
+    def receive_buffer(self, set_index: int, message: int) -> NDArray[Any]:
+        """Return the part of the receive buffer that holds this message."""
+        return self._slice(self._receive, message)
+
+    def compile(self) -> None:
+        """Compile or load the kernels; nothing is copied."""
+        self._packs[0].compile(self._sets[0][0])
+        self._wraps.compile(self._fields[0])
+
+    def pack(self, set_index: int) -> None:
+        """Gather the owned cells that neighbours need."""
+        for copies, flat in zip(self._packs, self._sets[set_index]):
+            copies.run(flat, self._send)
+
+    def unpack(self, set_index: int) -> None:
+        """Scatter what came into the ghosts."""
+        for copies, flat in zip(self._unpacks, self._sets[set_index]):
+            copies.run(self._receive, flat)
+
+    def copy_wraps(self, set_index: int) -> None:
+        """Copy owned cells to the ghosts on the other side."""
+        self._wraps.run(self._fields[set_index])
+
+    def free(self) -> None:
+        """Nothing to do: buffers are arrays."""
+
+
+def _aligned(items: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return `items` zeros on a cache line."""
+    line = CACHE_LINE // dtype.itemsize
+    raw = np.zeros(items + line, dtype)
+    start = (-raw.ctypes.data // dtype.itemsize) % line
+    return raw[start : start + items]
