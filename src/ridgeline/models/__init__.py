@@ -1,9 +1,11 @@
 """The physics: one folder per model, found by name.
 
 A folder with a `config.py` is a model. Its `config.CASE` is the class of its settings, and
-`model.create_model()` returns the object that the driver runs.
+`model.create_model()` returns the object that the driver runs. Folders of models outside the package are
+named by the environment variable RIDGELINE_MODEL_PATH, separated like those of PYTHONPATH.
 """
 
+import os
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -15,10 +17,13 @@ if TYPE_CHECKING:
     from ridgeline.config.case import Case
     from ridgeline.models.contract import Estimate, Model
 
+# Python finds a package's modules in all folders of its __path__; the package's own models come first.
+__path__ += filter(None, os.environ.get("RIDGELINE_MODEL_PATH", "").split(os.pathsep))
+
 
 def available() -> list[str]:
     """Return the names of all models, sorted."""
-    return sorted(path.parent.name for path in Path(__file__).parent.glob("*/config.py"))
+    return sorted({path.parent.name for folder in __path__ for path in Path(folder).glob("*/config.py")})
 
 
 def _check(name: str) -> None:
