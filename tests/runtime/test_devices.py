@@ -1,0 +1,134 @@
+"""Finding GPUs and handing them to ranks, with a driver that exists only in the test."""
+
+import sys
+from enum import Enum
+from types import SimpleNamespace
+
+import pytest
+
+from ridgeline.runtime import devices
+from ridgeline.runtime.devices import DeviceInfo, choose_device, describe_devices, mpi_takes_device_buffers
+from ridgeline.runtime.errors import DeviceError
+
+GPU = DeviceInfo(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132)
+
+
+class Result(Enum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_NO_DEVICE = 100
+    CUDA_ERROR_SYSTEM_NOT_READY = 802
+
+
+ATTRIBUTES = {
+    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9,
+    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0,
+    "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT": 132,
+}
+
+
+def driver_with(count: int, status: Result = Result.CUDA_SUCCESS) -> SimpleNamespace:
+    """The part of the driver's interface that finding devices takes."""
+    ok = Result.CUDA_SUCCESS
+    return SimpleNamespace(
+        CUresult=Result,
+        CUdevice_attribute=SimpleNamespace(**{name: name for name in ATTRIBUTES}),
+        cuInit=lambda flags: (status,),
+        cuDeviceGetCount=lambda: (ok, count),
+        cuDeviceGet=lambda index: (ok, index),
+        cuDeviceGetName=lambda size, handle: (ok, b"NVIDIA H200\x00\x00"),
+        cuDeviceTotalMem=lambda handle: (ok, 141 * 2**30),
+        cuDeviceGetAttribute=lambda name, handle: (ok, ATTRIBUTES[name]),
+    )
+
+
+@pytest.fixture
+def install(monkeypatch):
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(devices, "find_spec", lambda name: object())
+
+    def put(driver):
+        monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
+
+    return put
+
+
+def test_describes_each_device(install):
+    install(driver_with(2))
+    first, second = describe_devices()
+    assert first == GPU
+    assert second.index == 1
+    assert str(first) == "NVIDIA H200 (141 GiB, 132 multiprocessors, compute capability 9.0)"
+
+
+def test_no_device_names_what_hides_them(install, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    install(driver_with(0, Result.CUDA_ERROR_NO_DEVICE))
+    with pytest.raises(DeviceError, match=r"NO_DEVICE \(CUDA_VISIBLE_DEVICES is ''\); ask the job scheduler"):
+        describe_devices()
+    install(driver_with(0))
+    with pytest.raises(DeviceError, match="shows no GPU"):
+        describe_devices()
+
+
+def test_a_failing_driver_is_quoted(install):
+    install(driver_with(1, Result.CUDA_ERROR_SYSTEM_NOT_READY))
+    with pytest.raises(
+        DeviceError, match="cuInit of the CUDA driver failed with CUDA_ERROR_SYSTEM_NOT_READY"
+    ):
+        describe_devices()
+
+
+def test_a_missing_driver_or_package_names_the_fix(install, monkeypatch):
+    def missing(flags):
+        raise RuntimeError("libcuda.so.1: cannot open shared object file")
+
+    install(SimpleNamespace(**{**vars(driver_with(1)), "cuInit": missing}))
+    with pytest.raises(DeviceError, match=r"no NVIDIA driver.*--device cpu"):
+        describe_devices()
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match=r'numba-cuda.*pip install "ridgeline\[cuda\]"'):
+        describe_devices()
+
+
+def test_the_simulator_is_a_device_that_says_so(monkeypatch):
+    monkeypatch.setattr(devices, "find_spec", lambda name: object())
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    assert [str(device) for device in describe_devices()] == ["CUDA simulator (runs kernels in Python)"]
+
+
+def test_ranks_take_turns_over_the_devices():
+    four = [DeviceInfo(n, "NVIDIA H200", (9, 0), 2**37, 132) for n in range(4)]
+    assert [choose_device(rank, four).index for rank in range(6)] == [0, 1, 2, 3, 0, 1]
+    assert choose_device(5, [GPU]) == GPU
+
+
+def test_an_old_device_is_refused():
+    with pytest.raises(DeviceError, match=r"Tesla P100.*capability 6\.0.*7\.5 or newer"):
+        choose_device(0, [DeviceInfo(0, "Tesla P100", (6, 0), 2**34, 56)])
+
+
+def test_gpu_aware_mpi_is_asked_for_or_decided_by_the_user(monkeypatch):
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    monkeypatch.delenv(devices.MPI_SWITCH, raising=False)
+
+    def answers(functions):
+        monkeypatch.setattr(devices, "_mpi_symbols", lambda: SimpleNamespace(**functions))
+
+    answers({"MPIX_Query_cuda_support": lambda: 1})
+    assert mpi_takes_device_buffers()
+    answers({"MPIX_Query_cuda_support": lambda: 0})
+    assert not mpi_takes_device_buffers()
+    answers({})
+    assert not mpi_takes_device_buffers()
+    monkeypatch.setenv(devices.MPI_SWITCH, "1")
+    assert mpi_takes_device_buffers()
+    monkeypatch.setenv(devices.MPI_SWITCH, "yes")
+    with pytest.raises(DeviceError, match="'yes' is neither 0"):
+        mpi_takes_device_buffers()
+
+
+def test_the_mpi_library_at_hand_answers(monkeypatch):
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    monkeypatch.delenv(devices.MPI_SWITCH, raising=False)
+    assert mpi_takes_device_buffers() in (False, True)
