@@ -1,0 +1,57 @@
+"""Settings of the heat model."""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ridgeline.config import sections
+from ridgeline.config.case import Case
+from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
+
+
+class RunSection(sections.RunSection):
+    """What runs, how long, in which precision and on what."""
+
+    model: Literal["heat"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
+
+
+class OutputSection(sections.OutputSection):
+    """The data set."""
+
+    path: str = setting("heat.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    variables: tuple[Literal["T"], ...] = setting(("T",), "Fields to write.", rule='["T"]', min_length=1)
+
+
+class ModelSection(Checked):
+    """T_t = D lap(T), forward Euler, 7-point stencil."""
+
+    D: Number = setting(1.0, "Diffusivity.", unit="cells^2/time", gt=0)
+    dt: Number = setting(0.1, "Time step, at most 1/(6 D).", unit="time", gt=0)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if self.dt * self.D * 6 > 1:
+            yield Problem("dt", f"dt <= {1 / (6 * self.D):.4g}, the stability limit 1/(6 D) of forward Euler")
+
+
+class InitialSection(Checked):
+    """The state of step 0: one cosine, which decays and keeps its shape."""
+
+    amplitude: Number = setting(1.0, "Amplitude.", unit="temperature")
+    waves: tuple[Integer, Integer, Integer] = setting((0, 0, 1), "Waves in z, y, x.", rule="three integers")
+
+
+class HeatCase(Case):
+    """Settings of one run of the heat model."""
+
+    PHYSICS: ClassVar[tuple[str, ...]] = (*Case.PHYSICS, "model", "initial")
+
+    run: RunSection
+    model: ModelSection = Field(default_factory=ModelSection)
+    initial: InitialSection = Field(default_factory=InitialSection)
+    output: OutputSection = Field(default_factory=OutputSection)
+
+
+CASE = HeatCase

@@ -1,0 +1,111 @@
+"""Heat conduction on this rank: what the driver asks of a model (see ridgeline.models.contract)."""
+
+import numpy as np
+
+from ridgeline.comm import reduce
+from ridgeline.comm.cartesian import decompose
+from ridgeline.comm.halo import HaloExchange
+from ridgeline.grid.block import BlockArray
+from ridgeline.models.contract import DistributedArray
+
+from .estimate import estimate
+from .kernels import advance_heat
+
+
+class Heat:
+    """T_t = D lap(T). A fixed boundary is held at T = 0."""
+
+    name = "heat"
+
+    def setup(self, case, context):
+        """Cut the grid into blocks, allocate two copies of T and plan the exchange of ghosts."""
+        self._case, self._context = case, context
+        periodic = (case.grid.boundary == "periodic",) * 3
+        self._estimate = estimate(case, context.comm.size)
+        cartesian, self._block = decompose(
+            context.comm, case.grid.shape, self._estimate.process_grid, periodic
+        )
+        dtype = np.dtype(case.run.precision)
+        self._factor = dtype.type(case.model.dt * case.model.D)
+        self._old, self._new = (BlockArray.allocate(self._block, dtype, fill=0.0) for _ in range(2))
+        self._sets = [(self._old,), (self._new,)]
+        self._now = 0
+        self._halo = HaloExchange.of_fields(cartesian, self._sets, n_threads=context.threads)
+
+    def compile(self):
+        """Compile the sweep, or load it from the cache, by running it on one cell that nobody uses."""
+        cell = np.zeros((3, 3, 3), self._old.flat.dtype)
+        advance_heat(cell, self._factor, cell.copy())
+
+    def initialize(self):
+        """Set the cosine, by global index: then it is the same on any ranks."""
+        initial = self._case.initial
+        starts, sizes = self._block.offset_global, self._block.shape_local
+        z, y, x = (
+            2 * np.pi * waves / n * np.arange(start, start + size)
+            for waves, n, start, size in zip(initial.waves, self._block.shape_global, starts, sizes)
+        )
+        phase = z[:, None, None] + y[:, None] + x
+        self._sets[self._now][0].owned[...] = initial.amplitude * np.cos(phase)
+
+    def restored(self, step):
+        """Continue from what was written into `state`: ghosts are filled at the next step."""
+
+    def step(self, most):
+        """Advance by one step."""
+        timers = self._context.timers
+        (old,), (new,) = self._sets[self._now], self._sets[1 - self._now]
+        with timers.phase("exchange"):
+            self._halo.exchange(self._now)
+        with timers.phase("compute"):
+            advance_heat(old.ghosted, self._factor, new.ghosted)
+        self._now = 1 - self._now
+        return 1
+
+    def state(self):
+        """Return T."""
+        owned = self._sets[self._now][0].owned
+        return {"T": DistributedArray("T", self._block.shape_global, self._block.offset_global, owned)}
+
+    def time(self, step):
+        """Return step * dt."""
+        return step * self._case.model.dt
+
+    def diagnostics(self):
+        """Return the extremes of T."""
+        owned, comm = self._sets[self._now][0].owned, self._context.comm
+        return {
+            "T_min": comm.allreduce(float(owned.min()), reduce.MIN),
+            "T_max": comm.allreduce(float(owned.max()), reduce.MAX),
+        }
+
+    def locate_nonfinite(self):
+        """Say in which rank's block T is not finite."""
+        finite = bool(np.isfinite(self._sets[self._now][0].owned).all())
+        blocks = self._context.comm.allgather((finite, self._block.offset_global))
+        return next((f"T in the block from {list(offset)}" for finite, offset in blocks if not finite), None)
+
+    def work(self):
+        """Return the least work of one step."""
+        return self._estimate.work
+
+    def describe(self):
+        """Return what the run header shows."""
+        return {
+            "process_grid": list(self._block.process_grid),
+            "block": list(self._block.shape_local),
+            "method": f"plain sweep, exchange by {self._halo.method}",
+        }
+
+    def comparisons(self, seconds_per_step):
+        """Return figures to compare with the literature: none."""
+        return {}
+
+    def image_fields(self):
+        """Return the fields that are images."""
+        return ("T",)
+
+
+def create_model():
+    """Return a model to set up and run."""
+    return Heat()
