@@ -25,13 +25,15 @@ class Fields:
     v_new: BlockArray
 
     @classmethod
-    def allocate(cls, shape: tuple[int, int, int], dtype: str) -> "Fields":
+    def allocate(cls, shape: tuple[int, int, int], dtype: str, ghost: int = 1) -> "Fields":
         """Allocate on `shape` and fill; no value is tiny, so that subnormal numbers slow nobody down."""
-        block = Block.of_rank(shape, (1, 1, 1), 0)
+        block = Block.of_rank(shape, (1, 1, 1), 0, ghost=ghost)
         fields = cls(*(BlockArray.allocate(block, dtype) for _ in range(4)))
-        wave = np.sin(np.arange(fields.u.flat.size % 997 + 997, dtype=dtype))
+        wave = 0.1 * np.sin(np.arange(2**18 + 5))
         for array, mean in ((fields.u, 0.5), (fields.v, 0.25), (fields.u_new, 0.5), (fields.v_new, 0.25)):
-            array.flat[:] = np.resize(wave * 0.1 + mean, array.flat.size).astype(dtype)
+            for start in range(0, array.flat.size, wave.size):
+                piece = array.flat[start : start + wave.size]
+                piece[:] = mean + wave[: piece.size]
         return fields
 
     @property

@@ -45,6 +45,10 @@ class Row:
         figure = number(self.figure) or "not run"
         return self.name, figure, number(self.median), self.target, self.verdict, self.note
 
+    def line(self) -> str:
+        """Return the row as one line of text, for progress."""
+        return "  ".join(cell for cell in self.cells() if cell)
+
 
 COLUMNS = ("benchmark", "best", "median", "target", "verdict", "note")
 

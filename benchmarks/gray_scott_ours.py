@@ -1,0 +1,40 @@
+"""Our Gray-Scott sweep on the arrays that the C peers use."""
+
+from collections.abc import Callable
+
+from gray_scott_peers import Fields, step_coefficients
+from ridgeline.kernels.random import round_keys
+from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
+
+
+def ours(
+    fields: Fields,
+    n_threads: int,
+    steps: int = 1,
+    noise: float = 0.0,
+    tile_rows: int | None = None,
+    seed: int = 7,
+    step: int = 3,
+) -> Callable[[Fields], None]:
+    """Return the sweep of `steps` steps over a whole block of this shape, dtype and ghost width >= steps.
+
+    tile_rows: None takes what the model would.
+    """
+    dtype, block = fields.dtype, fields.u.block
+    plan = tiling(dtype, block.shape_local, steps)
+    rows = plan.tile_rows if tile_rows is None else tile_rows
+    scratch = make_scratch(dtype, block.shape_local, steps, rows, n_threads)
+    sweep = make_sweep()
+    keys = round_keys(seed) if noise else None
+    c = step_coefficients(str(dtype), noise)
+    nz, ny, nx = block.shape_local
+    layout = fields.u.origin, fields.u.row_pitch, fields.u.plane_pitch
+
+    def run(fields: Fields) -> None:
+        sweep(
+            fields.u.flat, fields.v.flat, layout, (0, nz, 0, ny, 0, nx), block.offset_global,
+            block.shape_global, block.periodic, step, steps, keys, c, rows, plan.streaming, n_threads,
+            *scratch, fields.u_new.flat, fields.v_new.flat,
+        )  # fmt: skip
+
+    return run
