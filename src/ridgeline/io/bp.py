@@ -1,0 +1,403 @@
+"""Data sets of a run, written through ADIOS2 BP5. The only file that imports adios2.
+
+A data set holds, for each output step, global arrays ([z, y, x] or of any rank) and the scalars `step` (int32)
+and `time` (float64), and once the attributes. Where ADIOS2 has MPI, all ranks write together. With the plain
+wheel rank 0 writes and places every rank's block into the same global arrays: both read back alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import resource
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.io import bp_files
+from ridgeline.io.viewer_schemas import image_schemas
+from ridgeline.runtime.errors import OutputError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["BPWriter", "Facts", "Variable", "adios2_facts", "image_schemas"]
+
+# Lossless operators of ADIOS2 and their settings, chosen by ratio per second on fields with noise.
+OPERATORS: dict[str, dict[str, str]] = {
+    "blosc": {"compressor": "zstd", "clevel": "1", "doshuffle": "BLOSC_SHUFFLE", "nthreads": "1"},
+    "bzip2": {"blockSize100k": "9"},
+}
+PARAMETERS = {
+    "AsyncOpen": "off",  # what cannot be opened fails at once
+    "StatsLevel": "1",  # minimum and maximum of every block
+    "MaxShmSize": "33554432",  # containers have little /dev/shm; two halves of 16 MiB suffice to overlap
+}
+SLAB = 64 * 2**20  # bytes that rank 0 receives, and that ADIOS2 holds, at a time
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One global array of the data set, and this rank's block of it."""
+
+    name: str
+    dtype: DTypeLike
+    shape_global: Shape
+    offset_global: Shape
+    shape_local: Shape
+    unit: str = ""
+    description: str = ""
+
+    @property
+    def bytes_global(self) -> int:
+        """Size of the whole array in bytes."""
+        return prod(self.shape_global) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the installed ADIOS2 can do."""
+
+    version: str
+    with_mpi: bool
+    compressions: tuple[str, ...]
+
+
+def adios2_facts() -> Facts:
+    """Return version, MPI and compressions of the installed ADIOS2. Raises OutputError if there is none."""
+    bindings = load_bindings()
+    adios = bindings.ADIOS()
+    found = ["none"]
+    for name in OPERATORS:
+        with contextlib.suppress(ValueError, RuntimeError):
+            adios.DefineOperator(name, name, {})
+            found.append(name)
+    return Facts(str(bindings.__version__), bool(bindings.is_built_with_mpi), tuple(found))
+
+
+def load_bindings() -> Any:
+    """Import ADIOS2's bindings: late, because that takes a moment and most commands need none."""
+    try:
+        import adios2.bindings
+    except ImportError as error:
+        raise OutputError(f"ADIOS2 cannot be imported ({error}); pip install adios2") from error
+    return adios2.bindings
+
+
+@contextlib.contextmanager
+def adios2_errors(doing: str, hint: str) -> Iterator[None]:
+    """Turn what ADIOS2 throws into an OutputError of one sentence: "cannot {doing}: why; {hint}"."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except Exception as error:  # the bindings throw whatever fits the C++ exception
+        text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+        text = re.sub(r"^\s*\[.*?\]\s*\[ADIOS2 EXCEPTION\](\s*<[^>]*>)*\s*:?\s*", "", text).strip()
+        text = text.splitlines()[0].removesuffix(": iostream error") if text else type(error).__name__
+        raise OutputError(f"cannot {doing}: {text}; {hint}") from error
+
+
+class BPWriter:
+    """Writes one data set, a step at a time. Every method is collective over `comm`.
+
+    path: folder of the data set (`gray_scott.bp`). variables: the same names, dtypes and global shapes on all
+    ranks; the blocks tile each array once. attributes: of rank 0, written once: str, bool, int, float, or
+    lists of one of them; None and empty lists are left out. compression: "none" or a lossless operator.
+
+    keep_steps: None starts anew: an old data set at `path` is deleted, anything else there is an error. A
+    number continues the data set after its first keep_steps steps; later ones, written after the checkpoint
+    that the run continues from, are cut off, and so is what a killed writer left half done.
+
+    collective: None writes with all ranks if ADIOS2 has MPI; False lets rank 0 write even then.
+
+    Raises OutputError on all ranks: nothing may be written there, something else is there, fewer than
+    keep_steps steps are there, the operator is not in this ADIOS2, or (in `write`) the disk is full. If all
+    ranks write and one meets an error inside ADIOS2's collective call, that rank alone raises and the others
+    wait there: the caller must end the job, as after any error of one rank.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        comm: MPI.Comm,
+        variables: Sequence[Variable],
+        attributes: Mapping[str, Any],
+        *,
+        compression: str = "none",
+        keep_steps: int | None = None,
+        collective: bool | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.steps = keep_steps or 0  # output steps in the data set
+        self._comm = comm
+        self._variables = {v.name: v for v in variables}
+        self._compression = compression
+        self._engine: Any = None
+        self._open = False
+        self._bindings: Any = None
+        with self._together():
+            self._bindings = load_bindings()
+            with_mpi = bool(self._bindings.is_built_with_mpi)
+            self.collective = comm.size > 1 and (with_mpi if collective is None else collective)
+            if self.collective and not with_mpi:
+                raise OutputError(
+                    "all ranks cannot write together: this ADIOS2 is built without MPI; run `make adios2-mpi`"
+                )
+            if compression != "none" and compression not in (known := adios2_facts().compressions):
+                raise OutputError(
+                    f'output.compression = "{compression}" is not in this ADIOS2; use one of '
+                    f"{', '.join(known)}, or run `make adios2-mpi`"
+                )
+        # Where the ranks' blocks lie: rank 0 needs to know when it writes for all.
+        mine = {v.name: (v.offset_global, v.shape_local) for v in variables}
+        self._blocks = [mine] if self.collective else comm.gather(mine, root=0) or []
+        subfiles = 0
+        with self._together():
+            if comm.rank == 0:
+                subfiles = self._prepare(keep_steps)
+        if self.collective:
+            subfiles = comm.bcast(subfiles, root=0)
+        with self._together():
+            if self.collective or comm.rank == 0:
+                self._open_engine(attributes if comm.rank == 0 else {}, subfiles)
+        self._open = True
+
+    @contextlib.contextmanager
+    def _together(self) -> Iterator[None]:
+        """Raise an OutputError of one rank on all ranks."""
+        from ridgeline.io.agree import raise_together
+
+        failed: OutputError | None = None
+        try:
+            yield
+        except OutputError as error:
+            failed = error
+        raise_together(self._comm, failed)
+
+    def _prepare(self, keep_steps: int | None) -> int:
+        """Make the folder ready (rank 0); return how many subfiles to append to, 0 for a new data set."""
+        if not keep_steps:
+            bp_files.clear(self.path)
+            return 0
+        index = bp_files.repair(self.path)
+        if len(index.steps) < keep_steps:
+            raise OutputError(
+                f"the data set {self.path} holds {len(index.steps)} whole output steps, but the run had written "
+                f"{keep_steps} when its checkpoint was taken; restore it, or start anew with --resume never"
+            )
+        from ridgeline.io.bp_reader import BPReader
+
+        with BPReader(self.path) as reader:
+            there = {v.name: (v.dtype, v.shape) for v in reader.arrays.values()}
+        ours = {v.name: (np.dtype(v.dtype), v.shape_global) for v in self._variables.values()}
+        if there != ours:
+            raise OutputError(
+                f"the data set {self.path} holds {_listed(there)}, but this run writes {_listed(ours)}; set "
+                f"output.path to another name, or start anew with --resume never"
+            )
+        return index.subfiles
+
+    def _open_engine(self, attributes: Mapping[str, Any], subfiles: int) -> None:
+        """Define variables and attributes, and open the data set."""
+        bindings = self._bindings
+        with adios2_errors(
+            f"open the data set {self.path}", "set output.path to a place where you may write"
+        ):
+            self._adios = bindings.ADIOS(self._comm) if self.collective else bindings.ADIOS()
+            io = self._adios.DeclareIO("output")
+            io.SetEngine("BP5")
+            io.SetParameters(PARAMETERS)
+            if subfiles:
+                # BP5 knows where to append only in the subfiles that are there already.
+                io.SetParameters({"AppendAfterSteps": str(self.steps), "NumSubFiles": str(subfiles)})
+            self._defined = {
+                "step": io.DefineVariable("step", np.empty(0, np.int32), [], [], [], True),
+                "time": io.DefineVariable("time", np.empty(0, np.float64), [], [], [], True),
+            }
+            for v in self._variables.values():
+                places = [list(v.shape_global), list(v.offset_global), list(v.shape_local)]
+                defined = self._defined[v.name] = io.DefineVariable(
+                    v.name, np.empty(0, v.dtype), *places, False
+                )
+                if self._compression != "none":
+                    defined.AddOperation(self._compression, OPERATORS[self._compression])
+                for key, value in (("units", v.unit), ("long_name", v.description)):
+                    if value and self._comm.rank == 0:
+                        io.DefineAttribute(key, value, v.name)
+            for key, value in attributes.items():
+                stored = _storable(key, value)
+                if stored is not None:
+                    io.DefineAttribute(key, stored)
+            mode = bindings.Mode.Append if subfiles else bindings.Mode.Write
+            self._engine = io.Open(str(self.path), mode)
+
+    def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Append one output step.
+
+        step: number of the time step; time: model time; arrays: this rank's blocks by name, shape and dtype
+        as declared, rows may be strided (ghosts left out). Nothing of the arrays is kept after the return.
+        """
+        self._check_arrays(arrays)
+        if not self._open:
+            raise OutputError(f"the data set {self.path} was closed, by `close` or after an error")
+        self._open = False  # until the step is whole
+        with self._together():
+            if self._comm.rank == 0 and self._compression == "none":
+                self._check_space(step)
+        if self.collective:
+            self._write_collectively(step, time, arrays)
+        else:
+            with self._together():
+                if self._comm.rank == 0:
+                    self._write_for_all(step, time, arrays)
+                else:
+                    self._send_to_writer(arrays)
+        self.steps += 1
+        self._open = True
+
+    def _check_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        if set(arrays) != set(self._variables):
+            raise ValueError(f"the data set has {sorted(self._variables)}, not {sorted(arrays)}")
+        for name, v in self._variables.items():
+            got, declared = (arrays[name].dtype, arrays[name].shape), (np.dtype(v.dtype), v.shape_local)
+            if got != declared:
+                raise ValueError(
+                    f"{_listed({name: got})} given where {_listed({name: declared})} is declared"
+                )
+
+    def _check_space(self, step: int) -> None:
+        """Raise OutputError if the step cannot fit: before ADIOS2 starts, all ranks can still agree."""
+        need = sum(v.bytes_global for v in self._variables.values())
+        with adios2_errors(f"write output step {step} to {self.path}", "is the folder still there?"):
+            free = shutil.disk_usage(self.path).free
+            largest = max((file.stat().st_size for file in self.path.glob("data.*")), default=0)
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if limit != resource.RLIM_INFINITY:
+            free = min(free, limit - largest)
+        if need > free:
+            raise OutputError(
+                f"cannot write output step {step} to {self.path}: it needs {need / 2**20:.1f} MiB and "
+                f"{max(free, 0) / 2**20:.1f} MiB are free; free space, raise output.every, or set output.path "
+                f"to another file system"
+            )
+
+    def _errors(self, step: int) -> contextlib.AbstractContextManager[None]:
+        return adios2_errors(
+            f"write output step {step} to {self.path}",
+            "free space or set output.path to another file system; the steps before it are intact",
+        )
+
+    def _begin_step(self, step: int, time: float) -> None:
+        self._engine.BeginStep()
+        if self._comm.rank == 0:
+            self._engine.Put(self._defined["step"], np.array(step, np.int32), self._bindings.Mode.Sync)
+            self._engine.Put(self._defined["time"], np.array(time, np.float64), self._bindings.Mode.Sync)
+
+    def _write_collectively(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
+        blocks = {}
+        with self._together(), self._errors(step):
+            # ADIOS2 reads the blocks in EndStep; it takes them contiguous and does not check that they are.
+            blocks = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array.size}
+            self._begin_step(step, time)
+            for name, block in blocks.items():
+                self._engine.Put(self._defined[name], block, self._bindings.Mode.Deferred)
+        with self._errors(step):
+            self._engine.EndStep()
+
+    def _send_to_writer(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        for name in self._variables:
+            for z0, z1 in _slabs(arrays[name].shape, arrays[name].itemsize):
+                self._comm.Send(np.ascontiguousarray(arrays[name][z0:z1]), dest=0)
+
+    def _write_for_all(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Put the blocks of all ranks, in their order; each is moved in slabs, so memory stays bounded."""
+        failed: OutputError | None = None
+        held = 0
+        slabs = self._receive(arrays)
+        try:
+            with self._errors(step):
+                self._begin_step(step, time)
+                for name, offset, slab in slabs:
+                    self._defined[name].SetSelection((list(offset), list(slab.shape)))
+                    self._engine.Put(self._defined[name], slab, self._bindings.Mode.Sync)
+                    held += slab.nbytes
+                    if held >= SLAB:
+                        self._engine.PerformDataWrite()
+                        held = 0
+                self._engine.PerformDataWrite()  # so that the index knows how long the data are
+                self._engine.EndStep()
+        except OutputError as error:
+            failed = error
+        for _ in slabs:
+            pass  # after an error: the ranks wait until their blocks are taken
+        if failed:
+            raise failed
+
+    def _receive(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Shape, NDArray[Any]]]:
+        """Yield (name, global offset, contiguous slab) of all ranks' blocks, in the order they are sent."""
+        for rank, blocks in enumerate(self._blocks):
+            for name, v in self._variables.items():
+                offset, shape = blocks[name]
+                for z0, z1 in _slabs(shape, np.dtype(v.dtype).itemsize):
+                    if rank == 0:
+                        slab = np.ascontiguousarray(arrays[name][z0:z1])
+                    else:
+                        slab = np.empty((z1 - z0, *shape[1:]), v.dtype)
+                        self._comm.Recv(slab, source=rank)
+                    yield name, (offset[0] + z0, *offset[1:]), slab
+
+    def close(self) -> None:
+        """Finish the data set; does nothing if it is closed already, or after an error."""
+        if not self._open:
+            return
+        self._open = False
+        with self._together():
+            if self._engine is not None:
+                with adios2_errors(f"finish the data set {self.path}", "its steps are intact"):
+                    self._engine.Close()
+
+    def __enter__(self) -> BPWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+
+
+def _slabs(shape: Shape, itemsize: int) -> Iterator[tuple[int, int]]:
+    """Cut a block along its first axis into parts of at most SLAB bytes, at least one plane: yield (from, to)."""
+    plane = prod(shape[1:]) * itemsize
+    if not plane:
+        return
+    planes = max(1, SLAB // plane)
+    for start in range(0, shape[0], planes):
+        yield start, min(start + planes, shape[0])
+
+
+def _storable(key: str, value: Any) -> Any:
+    """Return an attribute as ADIOS2 takes it: str, list of str, or a NumPy array; None for nothing."""
+    if value is None or (isinstance(value, (list, tuple)) and not value):
+        return None
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return list(value)
+    array = np.asarray(value)
+    if array.dtype == bool:
+        array = array.astype(np.uint8)
+    if array.dtype.kind not in "iuf" or array.ndim > 1:
+        raise TypeError(f"attribute {key} = {value!r} is neither text, numbers nor a list of one of them")
+    return np.ascontiguousarray(array) if array.ndim else array
+
+
+def _listed(arrays: Mapping[str, tuple[np.dtype[Any], Shape]]) -> str:
+    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (dtype, shape) in sorted(arrays.items()))

@@ -1,0 +1,234 @@
+"""The files of a BP5 data set, looked at without ADIOS2: what is there, what is complete, what is damaged.
+
+A BP5 data set is a folder of `md.idx` (index), `md.0` and `mmd.0` (metadata) and `data.0`, `data.1`, ...
+(blocks of arrays). A step is written in the order data, metadata, index, so its index record says that it is
+complete. ADIOS2 trusts these files: a half-written record or a missing file makes it wait, or worse. So
+writers and readers ask here first.
+
+`md.idx` is a header of 64 bytes and then records of a type (1 byte), a body length (uint64) and a body of
+uint64: for each new set of writers a record "w" (writers, aggregators, subfiles, subfile of each writer),
+for each step a record "s" (position and size in `md.0`, flushes, and for each writer position and size of
+each flush and the position of the rest in its subfile).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from ridgeline.runtime.errors import OutputError
+
+INDEX, METADATA, FORMATS = "md.idx", "md.0", "mmd.0"
+BP_FILE = re.compile(r"md\.idx|m?md\.\d+|data\.\d+|profiling\.json")
+
+_HEADER_SIZE = 64
+_ENDIAN_AT, _VERSION_AT, _ACTIVE_AT = 36, 37, 39
+_RECORD = struct.Struct("<cQ")
+_BLOCK_ALIGNMENT = 4096  # ADIOS2's StripeSize: a rank's data may begin at the next multiple beyond the end
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one output step needs: bytes of `md.0`, and of each subfile at least this many bytes."""
+
+    record_end: int
+    metadata_end: int
+    data_ends: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Index:
+    """The complete records of `md.idx`."""
+
+    steps: tuple[Step, ...]
+    subfiles: int
+    size: int  # bytes of md.idx that hold them; a writer may be at work on the rest
+    active: bool  # a writer is at work, or died
+
+
+def describe(path: Path) -> str:
+    """Say what is at `path`, for messages: "a file", "a folder with a.txt, b.txt"."""
+    if not path.exists():
+        return "nothing"
+    if not path.is_dir():
+        return "a file"
+    names = sorted(entry.name for entry in path.iterdir())
+    if not names:
+        return "an empty folder"
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"a folder with {shown}"
+
+
+def is_data_set(path: Path) -> bool:
+    """Say whether `path` is a folder of BP files and of nothing else."""
+    if not path.is_dir():
+        return False
+    names = [entry.name for entry in path.iterdir()]
+    return INDEX in names and all(BP_FILE.fullmatch(name) for name in names)
+
+
+def clear(path: Path) -> None:
+    """Make `path` an empty folder: create it, or delete the files of the data set in it and nothing else.
+
+    Raises OutputError if something else is there or if it cannot be done.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        entries = list(path.iterdir())
+        if entries and not is_data_set(path):
+            raise OutputError(
+                f"{path} exists and is not a data set ({describe(path)}), so it is not overwritten; move it "
+                f"away or set output.path to another name"
+            )
+        for entry in entries:
+            entry.unlink()
+        (path / INDEX).touch()  # the folder is ours from here on, whenever we are killed
+    except OSError as error:
+        if path.exists() and not path.is_dir():
+            raise OutputError(
+                f"{path} exists and is not a data set (a file), so it is not overwritten; move it away or set "
+                f"output.path to another name"
+            ) from error
+        raise OutputError(
+            f"cannot create the data set {path}: {error.strerror}; set output.path to a place where you may write"
+        ) from error
+
+
+def read_index(path: Path) -> Index:
+    """Read `md.idx` of the data set at `path`.
+
+    Raises OutputError if `path` is not a BP5 data set or its index is damaged.
+    """
+    if not (path / INDEX).is_file():
+        near = sorted(p.name for p in path.parent.glob("*.bp")) if path.parent.is_dir() else []
+        there = f"; {path.parent} holds {', '.join(near[:5])}" if near else ""
+        raise OutputError(
+            f"no data set at {path}: found {describe(path)} where a folder with md.idx should be{there}"
+        )
+    raw = _bytes_of(path / INDEX)
+    if not raw:
+        return Index((), 0, 0, active=True)  # created, nothing written yet
+    if len(raw) < _HEADER_SIZE or raw[_ENDIAN_AT] != 0 or raw[_VERSION_AT] != 5:
+        raise OutputError(
+            f"{path} is not a little-endian BP5 data set: its {INDEX} has another header; "
+            f"it may be of an older ADIOS2 or damaged"
+        )
+    return _parse(path, raw)
+
+
+def _parse(path: Path, raw: bytes) -> Index:
+    steps: list[Step] = []
+    writer_to_subfile: tuple[int, ...] = ()
+    position = _HEADER_SIZE
+    while position + _RECORD.size <= len(raw):
+        kind, length = _RECORD.unpack_from(raw, position)
+        end = position + _RECORD.size + length
+        if kind not in b"ws" or length % 8 or length < 24:
+            raise _damaged(path, f"{INDEX} has an unknown record at byte {position}")
+        if end > len(raw):
+            break  # being written, or cut off when its writer was killed
+        body = struct.unpack_from(f"<{length // 8}Q", raw, position + _RECORD.size)
+        writers = len(writer_to_subfile)
+        if kind == b"w":
+            if len(body) != 3 + body[0] or any(subfile >= body[2] for subfile in body[3:]):
+                raise _damaged(path, f"{INDEX} has a wrong record of writers at byte {position}")
+            writer_to_subfile = body[3:]
+        else:
+            per_writer = 2 * body[2] + 1
+            if not writers or len(body) != 3 + writers * per_writer:
+                raise _damaged(path, f"{INDEX} has a wrong record of a step at byte {position}")
+            ends: dict[int, int] = {}
+            for writer, subfile in enumerate(writer_to_subfile):
+                places = body[3 + writer * per_writer : 3 + (writer + 1) * per_writer]
+                flushed = [p + n for p, n in zip(places[:-1:2], places[1:-1:2]) if n]
+                ends[subfile] = max([ends.get(subfile, 0), *flushed, places[-1] - _BLOCK_ALIGNMENT + 1])
+            steps.append(Step(end, body[0] + body[1], ends))
+        position = end
+    subfiles = max((subfile + 1 for step in steps for subfile in step.data_ends), default=0)
+    return Index(tuple(steps), subfiles, position, raw[_ACTIVE_AT] == 1)
+
+
+def problem(path: Path, step: Step) -> str | None:
+    """Return what is wrong if the files at `path` cannot hold `step`, None if they may."""
+    wanted = {METADATA: step.metadata_end}
+    wanted |= {f"data.{subfile}": end for subfile, end in step.data_ends.items()}
+    for name, least in wanted.items():
+        size = _size_of(path / name)
+        if size is None:
+            return f"{name} is missing"
+        if size < least:
+            return f"{name} is {size} bytes long where the index refers to {least}"
+    return None
+
+
+def check(path: Path, index: Index) -> None:
+    """Raise OutputError if the files at `path` cannot hold what the index says."""
+    for number, step in enumerate(index.steps):
+        wrong = problem(path, step)
+        if wrong:
+            raise _damaged(path, f"{wrong} (output step {number} of {len(index.steps)})")
+    if index.steps:
+        complete = _complete_formats(path)
+        if not complete:
+            raise _damaged(path, f"{FORMATS} is missing or empty")
+        if complete != _size_of(path / FORMATS):
+            raise _damaged(path, f"{FORMATS} is cut off in a record")
+
+
+def repair(path: Path) -> Index:
+    """Cut off what a killed writer left half written, and return the index of the steps that are whole.
+
+    Only `md.idx` and `mmd.0` are cut; unused bytes at the end of the others do no harm.
+    """
+    index = read_index(path)
+    whole = 0
+    for step in index.steps:
+        if problem(path, step):
+            break
+        whole += 1
+    steps = index.steps[:whole]
+    size = index.size if whole == len(index.steps) else (steps[-1].record_end if steps else _HEADER_SIZE)
+    try:
+        _truncate(path / INDEX, size)
+        _truncate(path / FORMATS, _complete_formats(path))
+    except OSError as error:
+        raise OutputError(
+            f"cannot continue the data set {path}: {error.strerror}; may you write there?"
+        ) from error
+    return Index(steps, index.subfiles, size, index.active)
+
+
+def _complete_formats(path: Path) -> int:
+    """Return how many bytes of `mmd.0` hold complete records: two lengths (uint64), then two strings."""
+    file = path / FORMATS
+    raw = _bytes_of(file) if file.is_file() else b""
+    position = 0
+    while position + 16 <= len(raw):
+        end = position + 16 + sum(struct.unpack_from("<2Q", raw, position))
+        if end > len(raw):
+            break
+        position = end
+    return position
+
+
+def _truncate(file: Path, size: int) -> None:
+    if file.is_file() and file.stat().st_size > size:
+        with file.open("r+b") as handle:
+            handle.truncate(size)
+
+
+def _size_of(file: Path) -> int | None:
+    return file.stat().st_size if file.is_file() else None
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise OutputError(f"cannot read {file}: {error.strerror}; may you read it?") from error
+
+
+def _damaged(path: Path, what: str) -> OutputError:
+    return OutputError(f"the data set {path} is damaged: {what}; restore it from a copy, or run again")

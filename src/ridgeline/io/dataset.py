@@ -1,0 +1,125 @@
+"""Data sets as xarray Datasets whose arrays are read only where they are indexed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core import indexing
+
+from ridgeline.io import bp_files
+from ridgeline.io.bp_reader import BPReader, Piece, StoredArray
+
+AXES = ("z", "y", "x")
+
+
+def open(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Open the data set of a run, lazily.
+
+    Dims: step, z, y, x. Coordinates: `step` (numbers of the time steps), `time` (step), and z, y, x: places of
+    the values, which are cell indices unless the run set a spacing. Attributes as written. Only what is
+    indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane. A data set that a run is still writing shows
+    the output steps that were whole when it was opened.
+
+    Raises OutputError if `path` is not a BP5 data set, holds no whole step, or is damaged; and, when values
+    are read, if they are not in the files.
+    """
+    reader = BPReader(Path(path))
+    image = next((array for array in reader.arrays.values() if len(array.shape) == 3), None)
+    variables: dict[str, Any] = {}
+    for array in reader.arrays.values():
+        dims = _dims(array, image)
+        data = indexing.LazilyIndexedArray(_Array(reader, array))
+        variables[array.name] = xr.Variable(("step", *dims), data, reader.array_attributes.get(array.name))
+    coords: dict[str, Any] = {"step": ("step", reader.scalars.pop("step", np.arange(reader.steps)))}
+    for name, values in reader.scalars.items():
+        (coords if name == "time" else variables)[name] = ("step", values)
+    if image is not None:
+        coords |= _places(image.shape, reader.attributes)
+    dataset = xr.Dataset(variables, coords, reader.attributes)
+    dataset.encoding["source"] = str(path)
+    dataset.set_close(reader.close)
+    return dataset
+
+
+def _dims(array: StoredArray, image: StoredArray | None) -> tuple[str, ...]:
+    if image is not None and array.shape == image.shape:
+        return AXES
+    return tuple(f"{array.name}_{axis}" for axis in range(len(array.shape)))
+
+
+def _places(shape: Sequence[int], attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the coordinates of a uniform grid; integers where they are the cells' indices."""
+    origin, spacing = (
+        np.asarray(attributes.get(f"Fides_{key}", default), float)[::-1]
+        for key, default in (("Origin", (0, 0, 0)), ("Spacing", (1, 1, 1)))
+    )
+    places = {}
+    for axis, n, o, h in zip(AXES, shape, origin, spacing):
+        index = np.arange(n)
+        places[axis] = (axis, index if (o, h) == (0, 1) else o + h * index)
+    return places
+
+
+class _Array(BackendArray):
+    """One array over all steps, (step, ...), as xarray indexes it."""
+
+    def __init__(self, reader: BPReader, stored: StoredArray) -> None:
+        self.shape = (reader.steps, *stored.shape)
+        self.dtype = stored.dtype
+        self._reader = reader
+        self._name = stored.name
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
+        """Read an outer selection: an int, a slice or a 1-D array of indices for each axis.
+
+        Steps and planes of the first axis are read one by one (neighbouring planes together), of the other
+        axes the range from the first to the last index.
+        """
+        wanted = [np.arange(n)[k] for n, k in zip(self.shape, key)]
+        steps, *axes = (np.atleast_1d(w) for w in wanted)
+        ranges = [(int(a.min()), int(a.max()) + 1) if a.size else (0, 0) for a in axes]
+        planes = np.unique(axes[0])
+        box = np.empty((len(steps), len(planes), *(end - start for start, end in ranges[1:])), self.dtype)
+        if box.size:
+            self._reader.read(self._name, self._pieces(steps, planes, ranges, box))
+        inside = [np.searchsorted(planes, axes[0])]
+        inside += [a - start for a, (start, _) in zip(axes[1:], ranges[1:])]
+        picked = box[np.ix_(np.arange(len(steps)), *inside)]
+        return picked.reshape([w.size for w in wanted if w.ndim])
+
+    def _pieces(
+        self, steps: NDArray[Any], planes: NDArray[Any], ranges: list[tuple[int, int]], box: NDArray[Any]
+    ) -> Iterable[Piece]:
+        runs = np.split(np.arange(len(planes)), np.flatnonzero(np.diff(planes) > 1) + 1)
+        rest = tuple(start for start, _ in ranges[1:])
+        for i, step in enumerate(steps):
+            for run in runs:
+                yield Piece(int(step), (int(planes[run[0]]), *rest), box[i, run[0] : run[-1] + 1])
+
+
+class RidgelineBackend(BackendEntrypoint):
+    """`xarray.open_dataset(path, engine="ridgeline")`."""
+
+    description = "Data sets written by Ridgeline (ADIOS2 BP5)"
+    open_dataset_parameters = ("filename_or_obj", "drop_variables")
+
+    def open_dataset(  # type: ignore[override]
+        self, filename_or_obj: str | os.PathLike[str], *, drop_variables: str | Iterable[str] | None = None
+    ) -> xr.Dataset:
+        """Open a data set as `open` does."""
+        dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables or ())
+        return open(filename_or_obj).drop_vars(dropped, errors="ignore")
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Say whether it is a folder of BP files."""
+        return isinstance(filename_or_obj, (str, os.PathLike)) and bp_files.is_data_set(Path(filename_or_obj))

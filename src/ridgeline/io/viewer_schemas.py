@@ -1,0 +1,57 @@
+"""Attributes that tell ParaView how to show a data set: Fides and VTX, both for images on a uniform grid.
+
+A value U[k, j, i] belongs to the place origin + (k, j, i) * spacing. Fides is given these places as points.
+VTX is given cells that have them as centres, so its image begins half a cell before `origin` and both readers
+show a value at the same place. ParaView's readers: Fides ("ADIOS2 Fides") and VTX ("ADIOS2VTXReader").
+
+Order of axes: Fides and VTK take origin and spacing as x, y, z. VTX takes extents in the order of the ADIOS2
+variable's shape, here z, y, x, and turns them round itself (VTK, IO/ADIOS2/VTX/schema/vtk/VTXvtkVTI.cxx,
+where the selection of a variable is the extents' differences, in their order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+
+def image_schemas(
+    shape: Sequence[int],
+    variables: Sequence[str],
+    origin: Sequence[float] = (0.0, 0.0, 0.0),
+    spacing: Sequence[float] = (1.0, 1.0, 1.0),
+) -> dict[str, Any]:
+    """Return the attributes for scalar variables of one shape on a uniform grid.
+
+    shape: global shape (nz, ny, nx); variables: names, at least one; origin: place of value [0, 0, 0];
+    spacing: distance of values; both (z, y, x), in the unit of length of the model.
+    """
+    if len(shape) != 3 or len(origin) != 3 or len(spacing) != 3 or not variables:
+        raise ValueError("image schemas need three axes (z, y, x) and at least one variable")
+    names = list(variables)
+    corner = [o - 0.5 * h for o, h in zip(origin, spacing)]
+    extent = " ".join(f"0 {n}" for n in shape)
+    arrays = "".join(f"<DataArray Name={quoteattr(name)} />" for name in names)
+    return {
+        "Fides_Data_Model": "uniform",
+        "Fides_Origin": [float(o) for o in reversed(origin)],
+        "Fides_Spacing": [float(h) for h in reversed(spacing)],
+        "Fides_Dimension_Variable": names[0],
+        "Fides_Variable_List": names,
+        "Fides_Variable_Associations": ["points"] * len(names),
+        "Fides_Time_Variable": "step",
+        "vtk.xml": (
+            '<?xml version="1.0"?>'
+            '<VTKFile type="ImageData" version="0.1" byte_order="LittleEndian">'
+            f'<ImageData WholeExtent="{extent}" Origin="{_xyz(corner)}" Spacing="{_xyz(spacing)}">'
+            f'<Piece Extent="{extent}"><CellData Scalars={quoteattr(names[0])}>'
+            f'{arrays}<DataArray Name="TIME">step</DataArray>'
+            "</CellData></Piece></ImageData></VTKFile>"
+        ),
+    }
+
+
+def _xyz(zyx: Sequence[float]) -> str:
+    """Write a (z, y, x) triple as VTK's "x y z"."""
+    return " ".join(f"{float(value):.17g}" for value in reversed(zyx))
