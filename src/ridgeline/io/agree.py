@@ -20,7 +20,9 @@ def explain(what: str, comm: MPI.Comm, error: Exception) -> RidgelineError:
     if isinstance(error, RidgelineError):
         return error
     place = f"rank {comm.rank}: " if comm.size > 1 else ""
-    return CheckpointError(f"{what}: {place}{reason(error)}")
+    problem = CheckpointError(f"{what}: {place}{reason(error)}")
+    problem.__cause__ = error  # for a traceback, where one is asked for
+    return problem
 
 
 def reason(error: Exception) -> str:

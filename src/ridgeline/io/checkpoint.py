@@ -131,7 +131,10 @@ class CheckpointStore:
         what was written of this one is removed.
         """
         begin = perf_counter()
-        what = f"cannot write a checkpoint to {self.path}"
+        what = (
+            f"cannot write a checkpoint to {self.path} (earlier ones are untouched; free space there or set "
+            "checkpoint.path elsewhere)"
+        )
         check_tiling(self._comm, fields)
         sequence, final = on_rank_0(self._comm, what, lambda: self._prepare(step))
         unfinished = final.with_name(final.name + PARTIAL)

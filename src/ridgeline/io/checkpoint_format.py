@@ -216,7 +216,7 @@ class Manifest:
             body = json.loads(data)
             claimed = body.pop("xxh3_64")
             version = body.pop("format")
-        except (ValueError, AttributeError, KeyError):
+        except (ValueError, TypeError, AttributeError, KeyError):
             raise DamagedError(f"{MANIFEST} is damaged (it is not a manifest)") from None
         whole = {"format": version, **body}
         if digest(_to_json(whole)) != claimed or _to_json({**whole, "xxh3_64": claimed}) != data:
