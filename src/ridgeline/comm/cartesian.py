@@ -9,7 +9,7 @@ from ridgeline.runtime.errors import DecompositionError
 
 
 def decompose(
-    comm: MPI.Intracomm,
+    comm: MPI.Comm,
     shape_global: Triple,
     process_grid: Literal["auto"] | Triple = "auto",
     periodic: tuple[bool, bool, bool] = (True, True, True),
@@ -24,6 +24,8 @@ def decompose(
     Communication: collective over comm; every rank passes the same arguments, so an error is raised by all.
     Raises DecompositionError if the process grid does not fit the ranks, the grid or the ghost layers.
     """
+    if not isinstance(comm, MPI.Intracomm):
+        raise TypeError("an inter-communicator has two groups of ranks; the grid needs one")
     if process_grid == "auto":
         process_grid = choose_process_grid(shape_global, comm.size, ghost)
     check_process_grid(shape_global, process_grid, comm.size)

@@ -33,7 +33,7 @@ class HaloExchange:
     packer: the fields' side, see halo_pack.Packer; `of_fields` chooses one for host arrays.
     """
 
-    def __init__(self, comm: MPI.Intracomm, packer: Packer, method: str) -> None:
+    def __init__(self, comm: MPI.Comm, packer: Packer, method: str) -> None:
         block = packer.plan.block
         if comm.size != block.n_ranks or comm.rank != block.neighbour((0, 0, 0)):
             raise ValueError(
@@ -56,7 +56,7 @@ class HaloExchange:
 
     @staticmethod
     def of_fields(
-        comm: MPI.Intracomm,
+        comm: MPI.Comm,
         field_sets: Sequence[Fields],
         *,
         corners: bool = False,
@@ -102,7 +102,7 @@ class HaloExchange:
                 candidate.free()
         return chosen
 
-    def _measure(self, comm: MPI.Intracomm) -> float:
+    def _measure(self, comm: MPI.Comm) -> float:
         best = float("inf")
         self.exchange(0)
         for _ in range(TRIALS):
