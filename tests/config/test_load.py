@@ -187,6 +187,11 @@ WRONG_FILES = [
         "Did you mean 'initial.half_width'?",
     ),
     (
+        GOOD + "[checkpoint]\nevry = 5\n",  # output.every is as near, and comes first
+        "checkpoint.evry in case.toml:7: got 5; need a known key of [checkpoint]: path, every, keep, ranks_per_file. "
+        "Did you mean 'every'?",
+    ),
+    (
         GOOD + "qqq = 'x'\n",
         'grid.qqq in case.toml:6: got "x"; need a known key of [grid]: shape, boundary, process_grid.',
     ),

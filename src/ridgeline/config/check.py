@@ -58,7 +58,7 @@ def nearest(word: str, known: list[str]) -> str | None:
 def nearest_key(section: str, key: str, keys: list[str]) -> str | None:
     """Return the valid "section.key" most like the one given, in its own section first, or None."""
     inside = [name.split(".")[1] for name in keys if name.startswith(f"{section}.")]
-    if key not in inside and (near := nearest(key, inside)):
+    if near := nearest(key, inside):
         return f"{section}.{near}"
     names = [name.split(".")[1] for name in keys]
     near = key if key in names else nearest(key, names)

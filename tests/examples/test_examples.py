@@ -1,0 +1,181 @@
+"""Everything under examples/ is valid, described and, as far as no cluster is needed, run."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ridgeline.cli.main import app
+from ridgeline.config.load import load_case
+from ridgeline.models import case_class
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+CASES = sorted([*EXAMPLES.glob("*/*.toml"), *EXAMPLES.glob("*/*.json")])
+FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/README.md"))
+REGIMES = {(0.03, 0.06), (0.03, 0.0545), (0.01, 0.05), (0.02, 0.048)}
+
+
+def load(path: Path) -> Any:
+    return load_case(path, case_class)
+
+
+def test_the_promised_cases_are_there() -> None:
+    names = {path.parent.name for path in CASES}
+    assert {"gray_scott", "gray_scott_jl"} <= names
+    cases = [load(path).case for path in CASES if path.suffix == ".toml"]
+    assert {(case.model.F, case.model.k) for case in cases} == REGIMES
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
+def test_case_is_valid(path: Path) -> None:
+    loaded = load(path)
+    assert bool(loaded.warnings) == (path.suffix == ".json")
+    case = loaded.case
+    assert case.output.every > 0
+    assert case.run.steps % case.output.every == 0  # the last step is written
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in CASES if path.suffix == ".toml"], ids=lambda path: path.parent.name
+)
+def test_header_gives_physics_cost_command_and_what_to_expect(path: Path) -> None:
+    header = path.read_text().split("\n\n")[0]
+    for word in ("# Physics   ", "# Cost      ", "# Run       ", "# Expect    "):
+        assert word in header
+    case = load(path).case
+    assert f"ridgeline run examples/{path.parent.name}/settings.toml" in header
+    shape = case.grid.shape
+    assert f"{shape[0]}^3 cells" in header
+    steps = f"{case.run.steps:,}".replace(",", " ")
+    assert f"{steps} steps" in header or f"{case.run.steps} steps" in header
+    # The size of the data set that the header promises, within rounding.
+    outputs = case.run.steps // case.output.every + case.output.initial
+    size = (
+        outputs * len(case.output.variables) * shape[0] ** 3 * (8 if case.run.precision == "float64" else 4)
+    )
+    promised = re.search(r"(\d+) MB of data set", header)
+    assert promised is not None
+    assert float(promised[1]) == pytest.approx(size / 1e6, rel=0.03)
+
+
+def test_cases_do_not_write_over_each_other() -> None:
+    cases = [load(path).case for path in CASES]
+    assert len({case.output.path for case in cases}) == len(cases)
+    assert len({case.checkpoint.path for case in cases}) == len(cases)
+
+
+def test_readmes_are_short_and_their_links_lead_somewhere() -> None:
+    assert {path.parent for path in CASES} <= set(FOLDERS)
+    for folder in [*FOLDERS, EXAMPLES]:
+        text = (folder / "README.md").read_text()
+        assert len(text.splitlines()) <= 20, folder
+        for target in re.findall(r"\]\(([^)#]+)", text):
+            assert (folder / target).exists(), f"{folder}/README.md links to {target}"
+        for command in re.findall(r"ridgeline (?:run|check) (\S+)", text):
+            assert (EXAMPLES.parent / command).exists(), f"{folder}/README.md runs {command}"
+
+
+def stand_in(folder: Path, name: str, log: Path) -> None:
+    """Put a program on the path that notes how it was called and then runs what it was to launch, once."""
+    path = folder / name
+    launches = (
+        'while [ $# -gt 0 ] && [ "${1##*/}" != ridgeline ]; do shift; done; exec "$@"'
+        if name != "ridgeline"
+        else ""
+    )
+    path.write_text(f'#!/bin/bash\necho "{name} $*" >> {log}\n{launches}\n')
+    path.chmod(0o755)
+
+
+def run_script(tmp_path: Path, script: str, *arguments: str, **environment: str) -> list[list[str]]:
+    """Run a job script among stand-ins of the batch system; return what it called, in order."""
+    log = tmp_path / "calls"
+    for name in ("srun", "mpiexec", "ridgeline"):
+        stand_in(tmp_path, name, log)
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "USER": "me",
+        "HOME": str(tmp_path),
+        "RIDGELINE": str(tmp_path / "ridgeline"),
+        "BASH_FUNC_module%%": f'() {{ echo "module $*" >> {log}; }}',
+        **environment,
+    }
+    subprocess.run(
+        ["bash", str(EXAMPLES / "job_scripts" / script), *arguments],
+        env=environment, cwd=tmp_path, check=True, timeout=60, capture_output=True,
+    )  # fmt: skip
+    return [line.split() for line in log.read_text().splitlines()]
+
+
+def parsed(call: list[str]) -> dict[str, Any]:
+    """Parse a call of ridgeline with its real command line, and its settings with the real loader."""
+    assert call[0] == "ridgeline"
+    command = typer.main.get_command(app).commands[call[1]]  # type: ignore[attr-defined]
+    with command.make_context(call[1], call[2:]) as context:
+        options: dict[str, Any] = context.params
+    load_case(options["case"], case_class, options["settings"] or [])
+    return options
+
+
+def option(call: list[str], name: str) -> str:
+    """Return the value of `--name value` or `--name=value` among a launcher's arguments."""
+    for word, following in zip(call, [*call[1:], ""]):
+        if word == name:
+            return following
+        if word.startswith(f"{name}="):
+            return word.removeprefix(f"{name}=")
+    raise AssertionError(f"no {name} in {call}")
+
+
+CASE = str(EXAMPLES / "gray_scott" / "settings.toml")
+
+
+def test_slurm_script_binds_and_calls_what_exists(tmp_path: Path) -> None:
+    calls = run_script(tmp_path, "frontier.slurm", CASE, SLURM_NNODES="8", SLURM_JOB_ID="77")
+    assert [call[0] for call in calls] == ["module", "srun", "ridgeline", "srun", "ridgeline"]
+    _, launch_compile, compiling, launch_run, running = calls
+    assert parsed(compiling)["threads"] == 7
+    options = parsed(running)
+    assert (options["threads"], options["resume"], options["json"]) == (7, "auto", "ridgeline-77.json")
+    assert option(launch_compile, "--ntasks-per-node") == "1"
+    assert (option(launch_run, "--nodes"), option(launch_run, "--cpu-bind")) == ("8", "cores")
+    cores = int(option(launch_run, "--ntasks-per-node")) * int(option(launch_run, "--cpus-per-task"))
+    assert cores == 56  # 64 without the first core of each of 8 L3 caches
+
+
+def test_pbs_script_binds_and_calls_what_exists(tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text("a\nb\na\nc\n")
+    calls = run_script(
+        tmp_path, "aurora.pbs", CASE=CASE, PBS_NODEFILE=str(tmp_path / "nodes"), PBS_O_WORKDIR=str(tmp_path),
+        PBS_JOBID="42.server",
+    )  # fmt: skip
+    assert [call[0] for call in calls] == ["mpiexec", "ridgeline", "mpiexec", "ridgeline"]
+    launch_compile, compiling, launch_run, running = calls
+    assert parsed(compiling)["settings"] == ["grid.process_grid=auto"]
+    options = parsed(running)
+    assert (options["threads"], options["resume"], options["json"]) == (8, "auto", "ridgeline-42.json")
+    assert options["settings"] == ["run.walltime=01:55:00"]
+    assert (option(launch_compile, "-n"), option(launch_compile, "--ppn")) == ("3", "1")
+    assert (option(launch_run, "-n"), option(launch_run, "--ppn")) == ("36", "12")
+    ranges = option(launch_run, "--cpu-bind").removeprefix("list:").split(":")
+    sets = [set(range(int(first), int(last) + 1)) for first, last in (part.split("-") for part in ranges)]
+    assert [len(cores) for cores in sets] == [8] * 12  # one list per rank, one core per thread
+    union = set().union(*sets)
+    assert len(union) == 96
+    assert not union & {0, 52}
+    assert max(union) < 104
+    assert not any(min(cores) < 52 <= max(cores) for cores in sets)  # no rank spans the sockets
+
+
+@pytest.mark.parametrize("script", ["frontier.slurm", "aurora.pbs"])
+def test_job_scripts_say_what_they_need(script: str) -> None:
+    done = subprocess.run(
+        ["bash", str(EXAMPLES / "job_scripts" / script)],
+        env={"PATH": os.environ["PATH"], "PBS_O_WORKDIR": "/"}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "usage: " in done.stderr
