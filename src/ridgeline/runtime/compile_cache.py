@@ -26,11 +26,17 @@ def cache_root() -> Path:
     return (Path(home) if home else Path("~/.cache").expanduser()) / "ridgeline"
 
 
+# Packages whose code is never compiled into a kernel: editing them keeps the kernels.
+_NEVER_COMPILED = {"analysis", "cli", "config", "driver", "io", "perf", "runtime"}
+
+
 def source_digest() -> str:
-    """Return a digest of all sources of the package."""
+    """Return a digest of the package's sources that kernels are, or may be, made of."""
     package = Path(__file__).parents[1]
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(package.rglob("*.py")):
+        if path.relative_to(package).parts[0] in _NEVER_COMPILED:
+            continue
         digest.update(str(path.relative_to(package)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -23,6 +23,25 @@ def process_grid(case: GrayScottCase, n_ranks: int) -> tuple[int, int, int]:
     return case.grid.process_grid
 
 
+AUTO_STEPS = 2
+
+
+def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
+    """Return how many time steps one sweep advances: as set, or the fastest that the blocks allow.
+
+    Ghosts are as wide as the steps, and come from direct neighbours only, so the thinnest block in a
+    direction that is cut or periodic bounds them.
+    """
+    if case.run.device == "cuda":
+        return 1
+    chosen = case.model.steps_per_sweep
+    if chosen != "auto":
+        return chosen
+    periodic = case.grid.boundary == "periodic"
+    thinnest = [n // p for n, p in zip(case.grid.shape, grid) if p > 1 or periodic]
+    return max(1, min([AUTO_STEPS, *thinnest]))
+
+
 def least_work(
     shape: tuple[int, int, int], itemsize: int, noisy: bool, bytes_exchanged: float, messages: float
 ) -> Work:
@@ -39,7 +58,7 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     grid = process_grid(case, n_ranks)
     shape = case.grid.shape
     itemsize = np.dtype(case.run.precision).itemsize
-    ghost = case.model.steps_per_sweep if isinstance(case.model.steps_per_sweep, int) else 1
+    ghost = steps_per_sweep(case, grid)
     largest = Block.of_rank(shape, grid, 0, ghost=ghost)
     nz, ny, nx = largest.shape_local
     allocated = (nz + 2 * ghost) * (ny + 2 * ghost) * (nx + 2 * ghost) * itemsize

@@ -1,0 +1,101 @@
+"""What would run: `ridgeline check`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ridgeline.models import estimate
+from ridgeline.perf.report import format_bytes
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.machine import describe_machine, memory_available
+from ridgeline.runtime.threads import configure_threads, oversubscription
+
+if TYPE_CHECKING:
+    from ridgeline.config.load import LoadedCase
+
+
+def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
+    """Return decomposition, memory, output size and predicted time of a case on n_ranks ranks of this node.
+
+    The time is the least memory traffic over a STREAM rate measured now on as many threads as the ranks of
+    this machine would use; for a run on many nodes it holds per node.
+    """
+    case = loaded.case
+    plan = estimate(case, n_ranks)
+    machine = describe_machine()
+    workers = min(machine.cores, n_ranks * case.run.threads)
+    configure_threads(workers)
+    configure_kernel_cache()
+    from ridgeline.bench.stream import measure_stream
+
+    limits = measure_stream(None, workers)
+    warnings = list(loaded.warnings)
+    crowded = oversubscription(n_ranks, case.run.threads, machine.cores)
+    if crowded:
+        warnings.append(f"if all ranks are on this machine: {crowded}")
+    if plan.memory_per_rank * n_ranks > memory_available():
+        warnings.append(
+            f"if all ranks are on this machine: the fields need {format_bytes(plan.memory_per_rank * n_ranks)}, "
+            f"but {format_bytes(memory_available())} are free"
+        )
+    free = _free_space(Path(case.output.path))
+    if plan.output_bytes > free:
+        warnings.append(
+            f"the data set will have {format_bytes(plan.output_bytes)}, but {format_bytes(free)} are free on its disk"
+        )
+    seconds = case.run.steps * plan.work.bytes_memory / limits.best
+    return {
+        "model": case.run.model,
+        "grid": list(case.grid.shape),
+        "precision": case.run.precision,
+        "ranks": n_ranks,
+        "threads": case.run.threads,
+        "process_grid": list(plan.process_grid),
+        "largest_block": list(plan.block),
+        "memory_per_rank": plan.memory_per_rank,
+        "output_bytes": plan.output_bytes,
+        "outputs": plan.outputs,
+        "checkpoint_bytes": plan.checkpoint_bytes,
+        "bytes_exchanged_per_step": plan.work.bytes_exchanged,
+        "stream": limits.best,
+        "least_seconds": seconds,
+        "warnings": warnings,
+    }
+
+
+def _free_space(path: Path) -> int:
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        return shutil.disk_usage(path).free
+    except OSError as problem:
+        raise RidgelineError(f"cannot look at {path}: {problem.strerror}") from None
+
+
+def print_prediction(plan: dict[str, Any], console: Console) -> None:
+    """Print the prediction for people."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column()
+    table.add_row("model", f"{plan['model']}, {plan['precision']}")
+    table.add_row("grid (z y x)", " x ".join(map(str, plan["grid"])))
+    table.add_row("ranks x threads", f"{plan['ranks']} x {plan['threads']}")
+    table.add_row("process grid", f"{plan['process_grid']}, largest block {plan['largest_block']}")
+    table.add_row("memory", f"{format_bytes(plan['memory_per_rank'])} per rank")
+    table.add_row("data set", f"{format_bytes(plan['output_bytes'])} in {plan['outputs']} outputs")
+    table.add_row("checkpoint", f"{format_bytes(plan['checkpoint_bytes'])} before compression")
+    table.add_row("exchange", f"{format_bytes(plan['bytes_exchanged_per_step'])} per step")
+    table.add_row(
+        "predicted time",
+        f"{plan['least_seconds']:.3g} s of steps at this machine's memory bandwidth "
+        f"({format_bytes(plan['stream'])}/s), output not counted",
+    )
+    console.print(table, highlight=False)
+    for warning in plan["warnings"]:
+        console.print(f"warning: {warning}", highlight=False, soft_wrap=True)

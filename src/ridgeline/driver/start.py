@@ -1,0 +1,123 @@
+"""From the command line to a running job: launching ranks, preparing this one, handing over to the loop."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.errors import LauncherError
+from ridgeline.runtime.launcher import detect_launch, launch_ranks
+from ridgeline.runtime.threads import configure_threads
+
+if TYPE_CHECKING:
+    from ridgeline.config.load import LoadedCase
+    from ridgeline.models.contract import Model
+
+
+def start_ranks(ranks: int | None, arguments: list[str] | None = None) -> int | None:
+    """Start `ranks` MPI ranks of this same command and return their exit code; None: run in this process.
+
+    Raises LauncherError if the ranks asked for contradict the launcher that started this process.
+    """
+    launch = detect_launch()
+    if launch is not None:
+        if ranks is not None and ranks != launch.size:
+            raise LauncherError(
+                f"-n {ranks} inside a job that {launch.launcher} started with {launch.size} ranks; "
+                f"leave -n out, or start without the launcher"
+            )
+        return None
+    if ranks is None or ranks == 1:
+        return None
+    return launch_ranks(ranks, sys.argv[1:] if arguments is None else arguments)
+
+
+def run_on_this_rank(
+    loaded: LoadedCase,
+    resume: str | None = None,
+    json_path: str | None = None,
+    verbose: bool = False,
+    debug: bool = False,
+    started: float | None = None,
+) -> dict[str, Any]:
+    """Run a loaded case on this rank of however many there are, print the report on rank 0, return it.
+
+    Collective over the world. Any failure ends the job (see `runtime.communicator.ends_job_on_error`).
+    """
+    case = loaded.case
+    started = time.monotonic() if started is None else started
+    configure_threads(case.run.threads)
+    configure_kernel_cache()
+
+    from rich.console import Console
+
+    from ridgeline.driver.job import Options, run_case
+    from ridgeline.models import create
+    from ridgeline.perf.report import print_report
+    from ridgeline.runtime.communicator import ends_job_on_error, world
+    from ridgeline.runtime.context import Context
+    from ridgeline.runtime.messages import configure_logging
+    from ridgeline.runtime.signals import SignalCatcher
+
+    with SignalCatcher() as caught:
+        comm = world()
+        configure_logging(comm.rank, comm.size, verbose)
+        with ends_job_on_error(comm, debug):
+            context = Context(comm, case.run.device, case.run.threads)
+            options = Options(
+                resume=resume or str(loaded.resume or "never"),
+                json_path=json_path,
+                started=started,
+                caught=caught,
+                show=_print_header,
+            )
+            report = run_case(case, create(case.run.model), context, options)
+            if comm.rank == 0:
+                if json_path == "-":
+                    import json
+
+                    print(json.dumps(report, indent=2, default=str))
+                else:
+                    print_report(report, Console(stderr=not sys.stdout.isatty(), soft_wrap=True))
+    return report
+
+
+def _print_header(facts: dict[str, Any]) -> None:
+    """Say what runs, on what, before the first step."""
+    used = facts["ranks_on_node"] * facts["threads"]
+    lines = [
+        f"ridgeline: {facts['model']}, grid {' x '.join(map(str, facts['shape']))} (z y x), "
+        f"{facts['precision']}, {facts['steps']} steps",
+        f"{facts['ranks']} ranks x {facts['threads']} threads on {facts['device']}, "
+        f"using {used} of the {facts['cores']} cores here",
+    ]
+    if used < facts["cores"]:
+        lines[-1] += f"; -n {facts['cores'] // facts['threads']} would use them all"
+    for key in ("process_grid", "block", "method"):
+        if key in facts:
+            lines.append(f"{key.replace('_', ' ')}: {facts[key]}")
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
+
+
+def compile_case(loaded: LoadedCase) -> float:
+    """Compile every kernel of a case into the cache, print the time, return it in seconds."""
+    case = loaded.case
+    configure_threads(case.run.threads)
+    path = configure_kernel_cache()
+
+    from ridgeline.models import create
+    from ridgeline.runtime.communicator import in_turn_per_node, world
+    from ridgeline.runtime.context import Context
+
+    comm = world()
+    begin = time.perf_counter()
+    model: Model = create(case.run.model)
+    model.setup(case, Context(comm, case.run.device, case.run.threads))
+    in_turn_per_node(comm, model.compile)
+    seconds = time.perf_counter() - begin
+    if comm.rank == 0:
+        sys.stderr.write(f"kernels of {case.run.model} are in {path} ({seconds:.1f} s)\n")
+    return seconds

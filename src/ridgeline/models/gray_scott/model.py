@@ -1,0 +1,173 @@
+"""The Gray-Scott model: decomposes, owns the engine that holds the fields, and says what the driver asks.
+
+The arithmetic is in `physics` (one formula), swept over cells by `kernels` on CPUs and by `cuda` on GPUs;
+`cpu.CpuEngine` and `cuda.CudaEngine` are the two holders of fields, with the same methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.comm.cartesian import decompose
+from ridgeline.grid.block import BlockArray
+from ridgeline.grid.distributed import DistributedArray
+from ridgeline.models.contract import Context, Work
+from ridgeline.models.gray_scott.config import GrayScottCase
+from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
+from ridgeline.models.gray_scott.effective import effective_bytes
+from ridgeline.models.gray_scott.estimate import FIELDS, least_work, process_grid, steps_per_sweep
+from ridgeline.models.gray_scott.initial import set_box
+from ridgeline.models.gray_scott.physics import coefficients
+
+NAMES = ("U", "V")
+
+
+class Engine(Protocol):
+    """Holds u and v of one block on a device, advances them and keeps their ghosts up to date."""
+
+    steps_per_sweep: int
+    bytes_exchanged: float  # sent to other ranks by this rank, per step
+    messages: float  # sent to other ranks by this rank, per step
+    method: str  # how it exchanges and sweeps, for the run header
+
+    def compile(self) -> None:
+        """Compile or load every kernel."""
+
+    def host(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the owned u and v on the host: views on a CPU, the latest copies from a GPU."""
+
+    def commit(self) -> None:
+        """Take over what was written into the arrays of `host`, and fill the ghosts. Neighbours."""
+
+    def advance(self, step: int, most: int) -> int:
+        """Advance from `step` by at most `most` steps, return how many. Neighbours."""
+
+    def fields(self) -> tuple[BlockArray, BlockArray]:
+        """Return the present u and v on the host, ghosts not guaranteed."""
+
+    def allocated(self) -> int:
+        """Return the bytes of fields held."""
+
+
+class GrayScott:
+    """A Gray-Scott simulation on this rank (see `models.contract.Model`)."""
+
+    name = "gray_scott"
+
+    def __init__(self) -> None:
+        self._step = 0
+
+    def setup(self, case: GrayScottCase, context: Context) -> None:
+        """Decompose the grid, allocate fields and plan the exchange. Collective."""
+        self._case, self._context = case, context
+        self._dtype = np.dtype(case.run.precision)
+        grid = process_grid(case, context.comm.size)
+        ghost = steps_per_sweep(case, grid)
+        periodic = (case.grid.boundary == "periodic",) * 3
+        self._cartesian, self._block = decompose(context.comm, case.grid.shape, grid, periodic, ghost)
+        settings = case.model
+        c = coefficients(
+            settings.Du, settings.Dv, settings.F, settings.k, settings.noise, settings.dt, self._dtype
+        )
+        arguments = (self._block, self._cartesian, c, case.run.seed, self._dtype, context)
+        if context.device == "cuda":
+            from ridgeline.models.gray_scott.cuda import CudaEngine
+
+            self._engine: Engine = CudaEngine(*arguments)
+        else:
+            from ridgeline.models.gray_scott.cpu import CpuEngine
+
+            self._engine = CpuEngine(*arguments)
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, the sweeps of this case."""
+        self._engine.compile()
+
+    def initialize(self) -> None:
+        """Set the initial state by global index."""
+        u, v = self._engine.host()
+        settings = self._case.initial
+        inside = (settings.u, settings.v)
+        outside = inside if settings.kind == "uniform" else (1.0, 0.0)
+        set_box(self._block, u, v, settings.half_width, inside, outside)
+        self._engine.commit()
+        self._step = 0
+
+    def state(self) -> Mapping[str, DistributedArray]:
+        """Return U and V."""
+        block = self._block
+        return {
+            name: DistributedArray(name, block.shape_global, block.offset_global, field)
+            for name, field in zip(NAMES, self._engine.host())
+        }
+
+    def restored(self, step: int) -> None:
+        """Continue from `step` with what was written into the arrays of `state`."""
+        self._engine.commit()
+        self._step = step
+
+    def step(self, most: int) -> int:
+        """Advance by one sweep, of as many steps as fit into `most`. Neighbours."""
+        done = self._engine.advance(self._step, most)
+        self._step += done
+        return done
+
+    def time(self, step: int) -> float:
+        """Return step * dt."""
+        return step * self._case.model.dt
+
+    def diagnostics(self) -> dict[str, float]:
+        """Return minimum, maximum and mean of U and V. Collective."""
+        values: dict[str, float] = {}
+        for name, field in zip(NAMES, self._engine.fields()):
+            found = figures(self._context.comm, field, self._context.threads)
+            values |= {f"{name}_min": found.min, f"{name}_max": found.max, f"{name}_mean": found.mean}
+        return values
+
+    def locate_nonfinite(self) -> str | None:
+        """Say where the first cell that is not finite lies, None if there is none. Collective."""
+        for name, field in zip(NAMES, self._engine.fields()):
+            found = first_nonfinite(self._context.comm, field, self._context.threads)
+            if found is not None:
+                return f"{name} at z={found[0]}, y={found[1]}, x={found[2]}"
+        return None
+
+    def work(self) -> Work:
+        """Return the least work of a step on all ranks. Collective."""
+        comm = self._context.comm
+        sent, messages = comm.allreduce(np.array([self._engine.bytes_exchanged, self._engine.messages]))
+        return least_work(
+            self._case.grid.shape,
+            self._dtype.itemsize,
+            self._case.model.noise > 0,
+            float(sent),
+            float(messages),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return decomposition, memory and method."""
+        return {
+            "process_grid": list(self._block.process_grid),
+            "block": list(self._block.shape_local),
+            "steps_per_sweep": self._engine.steps_per_sweep,
+            "field_bytes_per_rank": self._engine.allocated(),
+            "method": self._engine.method,
+        }
+
+    def comparisons(self, seconds_per_step: float) -> dict[str, float]:
+        """Return the paper's effective bandwidth in B/s, summed over ranks (Eqs. 4 and 5a). Collective."""
+        mine = effective_bytes(self._block.shape_local, self._dtype.itemsize, FIELDS)
+        return {"paper_effective_bandwidth": self._context.comm.allreduce(mine) / seconds_per_step}
+
+    def image_fields(self) -> tuple[str, ...]:
+        """Return the fields that are images."""
+        return NAMES
+
+
+def create_model() -> GrayScott:
+    """Return a model to set up and run."""
+    return GrayScott()

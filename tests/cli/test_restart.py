@@ -1,0 +1,127 @@
+"""A run that is stopped, killed or limited continues as if nothing had happened."""
+
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import ridgeline as package
+
+
+def wait_for(condition, process, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "timed out"
+        time.sleep(0.01)
+
+
+def manifests(folder):
+    return sorted((folder.path / "checkpoints").glob("checkpoint_*/manifest.json"))
+
+
+def same_data(folder, a, b):
+    with package.open(folder.path / a) as first, package.open(folder.path / b) as second:
+        assert first.step.values.tolist() == second.step.values.tolist()
+        for name in ("U", "V"):
+            assert np.array_equal(first[name].values, second[name].values), name
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+def test_kill_and_resume_on_other_ranks_gives_the_same_bits(ridgeline, before, after):
+    case = ridgeline.write(steps=400, every=10, checkpoint=50, shape="24, 20, 31")
+    whole = ridgeline("run", case, "--set", "output.path=whole.bp", "--set", "checkpoint.every=0")
+    assert whole.returncode == 0, whole.stderr
+    # Slowed down by many outputs, so that the kill falls into the middle and the data set is ahead.
+    process = ridgeline.start("run", case, "-n", before, start_new_session=True)
+    wait_for(lambda: manifests(ridgeline), process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    resumed = ridgeline("run", case, "-n", after, "--resume", "auto")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "continuing from" in resumed.stderr
+    same_data(ridgeline, "whole.bp", "gray_scott.bp")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_signal_ends_the_run_with_a_checkpoint_and_exit_code_0(ridgeline, number):
+    case = ridgeline.write(steps=1_000_000, every=100_000)
+    process = ridgeline.start("run", case, "-n", 2)
+    lines = []
+
+    def stepping():
+        lines.append(process.stderr.readline())
+        return "block" in lines[-1] or "method" in lines[-1]
+
+    wait_for(stepping, process)
+    time.sleep(2)  # any moment from compiling to stepping must do; this one is usually in the loop
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert len(manifests(ridgeline)) == 1
+    report = json.loads((ridgeline.path / "gray_scott.bp.run.json").read_text())
+    assert report["run"]["ended"] == number.name
+    reached = report["run"]["last_step"]
+    assert 0 <= reached < 1_000_000
+    resumed = ridgeline("run", case, "--set", f"run.steps={reached + 5}", "--resume", "auto")
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"at step {reached}" in resumed.stderr
+
+
+def test_wall_clock_limit_ends_the_run_with_a_checkpoint(ridgeline):
+    case = ridgeline.write(steps=10_000_000, every=0)
+    done = ridgeline("run", case, "-n", 2, "--set", "run.walltime=4")
+    assert done.returncode == 0, done.stderr
+    assert len(manifests(ridgeline)) == 1
+    report = json.loads((ridgeline.path / "gray_scott.bp.run.json").read_text())
+    assert report["run"]["ended"] == "wall-clock limit"
+
+
+def test_damaged_checkpoint_falls_back_to_the_previous(ridgeline):
+    case = ridgeline.write(steps=12, every=3, checkpoint=4)
+    assert ridgeline("run", case, "--set", "output.path=whole.bp").returncode == 0
+    assert ridgeline("run", case, "-n", 2, "--set", "run.steps=8").returncode == 0
+    newest = manifests(ridgeline)[-1].parent
+    assert newest.name == "checkpoint_00000008"
+    victim = sorted(newest.glob("data_*"))[0]
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 3] ^= 0x10
+    victim.write_bytes(content)
+    resumed = ridgeline("run", case, "-n", 2, "--resume", "auto")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "checkpoint_00000008" in resumed.stderr
+    assert "at step 4" in resumed.stderr
+    same_data(ridgeline, "whole.bp", "gray_scott.bp")
+
+
+def test_checkpoint_of_another_run_is_refused(ridgeline):
+    case = ridgeline.write(steps=8, every=0, checkpoint=4)
+    assert ridgeline("run", case).returncode == 0
+    done = ridgeline("run", case, "--resume", "auto", "--set", "model.F=0.03")
+    assert done.returncode == 4
+    assert "model.F" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_starting_anew_sets_old_checkpoints_aside(ridgeline):
+    case = ridgeline.write(steps=8, every=0, checkpoint=4)
+    assert ridgeline("run", case).returncode == 0
+    again = ridgeline("run", case, "--set", "run.steps=4")
+    assert again.returncode == 0
+    assert "checkpoints.previous" in again.stderr
+    assert [m.parent.name for m in manifests(ridgeline)] == ["checkpoint_00000004"]
+    assert (ridgeline.path / "checkpoints.previous" / "checkpoint_00000008").is_dir()
+
+
+def test_finished_run_resumes_to_nothing_and_to_more(ridgeline):
+    case = ridgeline.write(steps=8, every=4, checkpoint=4)
+    assert ridgeline("run", case, "--set", "run.steps=12", "--set", "output.path=whole.bp").returncode == 0
+    assert ridgeline("run", case).returncode == 0
+    nothing = ridgeline("run", case, "--resume", "auto")
+    assert nothing.returncode == 0, nothing.stderr
+    more = ridgeline("run", case, "--resume", "auto", "--set", "run.steps=12")
+    assert more.returncode == 0, more.stderr
+    same_data(ridgeline, "whole.bp", "gray_scott.bp")
