@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ridgeline.comm import reduce
 from ridgeline.comm.cartesian import decompose
 from ridgeline.comm.halo import HaloExchange
+from ridgeline.comm.reduce import global_max, global_min
 from ridgeline.grid.block import BlockArray
 from ridgeline.models.contract import DistributedArray
 
@@ -33,9 +33,11 @@ class Heat:
         self._halo = HaloExchange.of_fields(cartesian, self._sets, n_threads=context.threads)
 
     def compile(self):
-        """Compile the sweep, or load it from the cache, by running it on one cell that nobody uses."""
-        cell = np.zeros((3, 3, 3), self._old.flat.dtype)
-        advance_heat(cell, self._factor, cell.copy())
+        """Compile the sweep, or load it from the cache, by a call whose result the first step overwrites.
+
+        With the arrays of the run: Numba compiles anew for another layout.
+        """
+        advance_heat(self._old.ghosted, self._factor, self._new.ghosted)
 
     def initialize(self):
         """Set the cosine, by global index: then it is the same on any ranks."""
@@ -75,8 +77,8 @@ class Heat:
         """Return the extremes of T."""
         owned, comm = self._sets[self._now][0].owned, self._context.comm
         return {
-            "T_min": comm.allreduce(float(owned.min()), reduce.MIN),
-            "T_max": comm.allreduce(float(owned.max()), reduce.MAX),
+            "T_min": float(global_min(comm, owned.min())),
+            "T_max": float(global_max(comm, owned.max())),
         }
 
     def locate_nonfinite(self):
