@@ -17,15 +17,27 @@ from harness.table import Row, markdown, show, write_json
 from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.threads import configure_threads, cores_available
 
-NAMES = ("stream", "fraction", "noise", "size", "c")
+NAMES = ("stream", "fraction", "noise", "size", "c", "packing", "ranks", "start")
 
 
 def benchmarks() -> dict[str, Callable[..., Iterator[Row]]]:
     """Import and return the benchmarks by name; call after the threads are configured."""
+    from gray_scott_packing import packing
+    from gray_scott_ranks import ranks_against_threads
+    from gray_scott_start import warm_start
     from gray_scott_stream import stream
     from gray_scott_sweep import c_peers, fraction, noise, size
 
-    found = {"stream": stream, "fraction": fraction, "noise": noise, "size": size, "c": c_peers}
+    found = {
+        "stream": stream,
+        "fraction": fraction,
+        "noise": noise,
+        "size": size,
+        "c": c_peers,
+        "packing": packing,
+        "ranks": ranks_against_threads,
+        "start": warm_start,
+    }
     assert tuple(found) == NAMES
     return found
 

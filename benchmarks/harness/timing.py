@@ -36,10 +36,12 @@ def interleave(
     seconds: float,
     min_rounds: int = 5,
     max_rounds: int = 200,
+    before: Callable[[], object] = lambda: None,
 ) -> Timings:
     """Run all candidates in turn, round after round, for about `seconds`; every other round runs backwards.
 
-    Each is called once beforehand (compilation, first touch, thread pools).
+    Each is called once beforehand (compilation, first touch, thread pools). `before` is called before every
+    call and not timed, to put caches into a known state.
     """
     for candidate in candidates.values():
         candidate()
@@ -49,6 +51,7 @@ def interleave(
     while rounds < min_rounds or (time.perf_counter() < end and rounds < max_rounds):
         order = list(candidates) if rounds % 2 == 0 else list(reversed(candidates))
         for name in order:
+            before()
             start = time.perf_counter()
             candidates[name]()
             samples[name].append(time.perf_counter() - start)
