@@ -84,20 +84,22 @@ def _layout(field: BlockArray) -> tuple[Any, ...]:
     return field.block, str(field.flat.dtype), field.origin, field.row_pitch, field.plane_pitch
 
 
-class _Side:
+class Side:
     """One end of a copy: where a box's rows lie in a flat array."""
 
     def __init__(self, start: int, plane: int, row: int) -> None:
         self.start, self.plane, self.row = start, plane, row
 
     @classmethod
-    def of_field(cls, field: BlockArray, box: Box) -> "_Side":
+    def of_field(cls, field: BlockArray, box: Box) -> "Side":
+        """Return the side of a box of cells of a field."""
         z, y, x = box.start
         start = field.origin + z * field.plane_pitch + y * field.row_pitch + x
         return cls(start, field.plane_pitch, field.row_pitch)
 
     @classmethod
-    def of_buffer(cls, offset: int, box: Box) -> "_Side":
+    def of_buffer(cls, offset: int, box: Box) -> "Side":
+        """Return the side of a box whose cells lie one after the other from `offset` on."""
         return cls(offset, box.shape[1] * box.shape[2], box.shape[2])
 
     def at(self, z: int, y: int) -> list[int]:
@@ -105,10 +107,26 @@ class _Side:
         return [self.start + z * self.plane + y * self.row, self.plane, self.row]
 
 
-Copy = tuple[_Side, _Side, Triple]
+Copy = tuple[Side, Side, Triple]
 
 
-def _table(copies: Sequence[Copy], n_threads: int) -> NDArray[np.uint64]:
+def wrap_copies(plan: HaloPlan, layout: BlockArray) -> list[Copy]:
+    """Return the copies of a field onto itself that fill its ghosts in the plan's wraps."""
+    of = Side.of_field
+    return [(of(layout, w.source), of(layout, w.target), w.source.shape) for w in plan.wraps]
+
+
+def message_copies(plan: HaloPlan, layout: BlockArray, field: int) -> tuple[list[Copy], list[Copy]]:
+    """Return the copies that pack field number `field` into a buffer and that unpack it from one."""
+    packs, unpacks = [], []
+    for message in plan.messages:
+        buffer = Side.of_buffer(message.offset + field * message.send.cells, message.send)
+        packs.append((Side.of_field(layout, message.send), buffer, message.send.shape))
+        unpacks.append((buffer, Side.of_field(layout, message.receive), message.receive.shape))
+    return packs, unpacks
+
+
+def box_table(copies: Sequence[Copy], n_threads: int) -> NDArray[np.uint64]:
     """Cut every copy into a part per thread: the table of boxes, (n_threads, n_boxes, 9)."""
     table = np.zeros((n_threads, len(copies), BOX_COLUMNS), np.uint64)
     for (n, (source, target, (nz, ny, nx))), thread in product(enumerate(copies), range(n_threads)):
@@ -128,7 +146,7 @@ class Copies:
         cells = sum(nz * ny * nx for _, _, (nz, ny, nx) in copies)
         threads = n_threads if cells * itemsize >= THREADED_BYTES else 1
         self.empty = not cells
-        self._table = _table(copies, threads)
+        self._table = box_table(copies, threads)
         self._serial = self._table[0]
         self._threaded = threads > 1
 
@@ -149,9 +167,7 @@ class WrapCopies:
     """Periodic wraps of fields of one layout onto themselves."""
 
     def __init__(self, plan: HaloPlan, field: BlockArray, n_threads: int) -> None:
-        of = _Side.of_field
-        copies = [(of(field, w.source), of(field, w.target), w.source.shape) for w in plan.wraps]
-        self._copies = Copies(copies, plan.itemsize, n_threads)
+        self._copies = Copies(wrap_copies(plan, field), plan.itemsize, n_threads)
 
     def run(self, fields: Fields) -> None:
         """Fill the ghosts of `fields`."""
@@ -184,12 +200,7 @@ class HostPacker:
         self._wraps = WrapCopies(plan, layout, n_threads)
         self._packs, self._unpacks = [], []
         for f in range(plan.n_fields):
-            packs, unpacks = [], []
-            for message in plan.messages:
-                offset = message.offset + f * message.send.cells
-                buffer = _Side.of_buffer(offset, message.send)
-                packs.append((_Side.of_field(layout, message.send), buffer, message.send.shape))
-                unpacks.append((buffer, _Side.of_field(layout, message.receive), message.receive.shape))
+            packs, unpacks = message_copies(plan, layout, f)
             self._packs.append(Copies(packs, plan.itemsize, n_threads))
             self._unpacks.append(Copies(unpacks, plan.itemsize, n_threads))
 
