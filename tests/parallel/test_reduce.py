@@ -44,6 +44,8 @@ def hard_values(kind: str, dtype) -> np.ndarray:
         values *= 1e300 if dtype == np.float64 else 1e34
     elif kind == "zero":
         values *= 0.0
+    elif kind == "alike":  # as large as the fixed point allows, all of one sign
+        values[...] = np.nextafter(dtype(1), dtype(0))
     return values.astype(dtype)
 
 
@@ -55,7 +57,7 @@ def my_part(block, values: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kind", ["plain", "wide", "cancelling", "tiny", "huge", "zero"])
+@pytest.mark.parametrize("kind", ["plain", "wide", "cancelling", "tiny", "huge", "zero", "alike"])
 def test_sums_are_exact_to_rounding_and_alike_for_all_grids(comm, kind, dtype) -> None:
     values = hard_values(kind, dtype)
     exact = sum(map(Fraction, values.astype(np.float64).ravel().tolist()))
