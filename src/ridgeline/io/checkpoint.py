@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from mpi4py import MPI as mpi
 
+from ridgeline.comm.reduce import decide, together
 from ridgeline.grid.distributed import DistributedArray
-from ridgeline.io.agree import explain, on_rank_0, together
 from ridgeline.io.checkpoint_format import (
     PARTIAL,
     REMOVED,
@@ -37,6 +37,7 @@ from ridgeline.io.checkpoint_format import (
 )
 from ridgeline.io.checkpoint_load import Loaded, load
 from ridgeline.io.checkpoint_write import check_tiling, commit, sync_directory, write_group_file
+from ridgeline.io.file_errors import explain, explained
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -135,13 +136,15 @@ class CheckpointStore:
             f"cannot write a checkpoint to {self.path} (earlier ones are untouched; free space there or set "
             "checkpoint.path elsewhere)"
         )
+        in_words = partial(explained, what, self._comm)
         check_tiling(self._comm, fields)
-        sequence, final = on_rank_0(self._comm, what, lambda: self._prepare(step))
+        sequence, final = decide(self._comm, in_words()(lambda: self._prepare(step)))
         unfinished = final.with_name(final.name + PARTIAL)
         file = unfinished / data_name(self._group_index)
         blame = partial(explain, what, self._comm)
         try:
-            entry = together(self._comm, what, lambda: write_group_file(self._group, file, fields, blame))
+            with together(self._comm), in_words():
+                entry = write_group_file(self._group, file, fields, blame)
             entries = self._leaders.gather(entry) if self._leads else None
 
             def finish() -> None:
@@ -159,7 +162,7 @@ class CheckpointStore:
                 )
                 commit(unfinished, final, manifest)
 
-            on_rank_0(self._comm, what, finish)
+            decide(self._comm, in_words()(finish))
         except CheckpointError:
             if self._comm.rank == 0:
                 shutil.rmtree(unfinished, ignore_errors=True)

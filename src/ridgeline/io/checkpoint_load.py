@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.comm.reduce import decide, together
 from ridgeline.grid.distributed import DistributedArray
-from ridgeline.io.agree import on_rank_0, together
 from ridgeline.io.checkpoint_format import (
     MAGIC,
     MANIFEST,
@@ -32,6 +32,7 @@ from ridgeline.io.checkpoint_format import (
     read_manifest,
     step_of,
 )
+from ridgeline.io.file_errors import explained
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -79,14 +80,15 @@ def load(
     """
     begin = time.perf_counter()
     path = Path(path)
-    what = f"cannot read checkpoint {path}"
-    candidates = on_rank_0(comm, what, partial(_candidates, path, required))
+    in_words = partial(explained, f"cannot read checkpoint {path}", comm)
+    candidates = decide(comm, in_words()(partial(_candidates, path, required)))
     refused: list[Path] = []
     remarks: list[str] = []
     for candidate in candidates:
         try:
-            manifest = on_rank_0(comm, what, partial(_matching_manifest, candidate, fields, identity))
-            size = together(comm, what, partial(_restore, candidate, manifest, fields))
+            manifest = decide(comm, in_words()(partial(_matching_manifest, candidate, fields, identity)))
+            with together(comm), in_words():
+                size = _restore(candidate, manifest, fields)
         except DamagedError as error:
             refused.append(candidate)
             remarks.append(f"checkpoint {candidate} was refused: {error}")

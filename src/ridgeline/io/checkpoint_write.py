@@ -14,8 +14,8 @@ import numpy as np
 from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
+from ridgeline.comm.reduce import raise_together
 from ridgeline.grid.distributed import DistributedArray
-from ridgeline.io.agree import raise_together
 from ridgeline.io.checkpoint_format import (
     CHUNK_BYTES,
     MAGIC,
