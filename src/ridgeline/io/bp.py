@@ -8,19 +8,21 @@ wheel rank 0 writes and places every rank's block into the same global arrays: b
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import resource
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ridgeline.io import bp_files
+from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.viewer_schemas import image_schemas
 from ridgeline.runtime.errors import OutputError
 
@@ -39,27 +41,6 @@ PARAMETERS = {
     "StatsLevel": "1",  # minimum and maximum of every block
     "MaxShmSize": "33554432",  # containers have little /dev/shm; two halves of 16 MiB suffice to overlap
 }
-SLAB = 64 * 2**20  # bytes that rank 0 receives, and that ADIOS2 holds, at a time
-
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Variable:
-    """One global array of the data set, and this rank's block of it."""
-
-    name: str
-    dtype: DTypeLike
-    shape_global: Shape
-    offset_global: Shape
-    shape_local: Shape
-    unit: str = ""
-    description: str = ""
-
-    @property
-    def bytes_global(self) -> int:
-        """Size of the whole array in bytes."""
-        return prod(self.shape_global) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
@@ -157,9 +138,7 @@ class BPWriter:
                     f'output.compression = "{compression}" is not in this ADIOS2; use one of '
                     f"{', '.join(known)}, or run `make adios2-mpi`"
                 )
-        # Where the ranks' blocks lie: rank 0 needs to know when it writes for all.
-        mine = {v.name: (v.offset_global, v.shape_local) for v in variables}
-        self._blocks = [mine] if self.collective else comm.gather(mine, root=0) or []
+        self._blocks = None if self.collective else BlocksAtRank0(comm, variables)
         subfiles = 0
         with self._together():
             if comm.rank == 0:
@@ -174,7 +153,7 @@ class BPWriter:
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
         """Raise an OutputError of one rank on all ranks."""
-        from ridgeline.io.agree import raise_together
+        from ridgeline.comm.reduce import raise_together
 
         failed: OutputError | None = None
         try:
@@ -188,12 +167,7 @@ class BPWriter:
         if not keep_steps:
             bp_files.clear(self.path)
             return 0
-        index = bp_files.repair(self.path)
-        if len(index.steps) < keep_steps:
-            raise OutputError(
-                f"the data set {self.path} holds {len(index.steps)} whole output steps, but the run had written "
-                f"{keep_steps} when its checkpoint was taken; restore it, or start anew with --resume never"
-            )
+        index = bp_files.repair(self.path, least=keep_steps)
         from ridgeline.io.bp_reader import BPReader
 
         with BPReader(self.path) as reader:
@@ -253,14 +227,14 @@ class BPWriter:
         with self._together():
             if self._comm.rank == 0 and self._compression == "none":
                 self._check_space(step)
-        if self.collective:
+        if self._blocks is None:
             self._write_collectively(step, time, arrays)
         else:
             with self._together():
-                if self._comm.rank == 0:
-                    self._write_for_all(step, time, arrays)
+                if self._comm.rank:
+                    self._blocks.send(arrays)
                 else:
-                    self._send_to_writer(arrays)
+                    self._write_for_all(step, time, self._blocks.receive(arrays))
         self.steps += 1
         self._open = True
 
@@ -313,16 +287,12 @@ class BPWriter:
         with self._errors(step):
             self._engine.EndStep()
 
-    def _send_to_writer(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        for name in self._variables:
-            for z0, z1 in _slabs(arrays[name].shape, arrays[name].itemsize):
-                self._comm.Send(np.ascontiguousarray(arrays[name][z0:z1]), dest=0)
-
-    def _write_for_all(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Put the blocks of all ranks, in their order; each is moved in slabs, so memory stays bounded."""
+    def _write_for_all(
+        self, step: int, time: float, slabs: Iterator[tuple[str, Shape, NDArray[Any]]]
+    ) -> None:
+        """Put the slabs of all ranks as they come; ADIOS2 holds some, not the whole arrays."""
         failed: OutputError | None = None
         held = 0
-        slabs = self._receive(arrays)
         try:
             with self._errors(step):
                 self._begin_step(step, time)
@@ -340,20 +310,21 @@ class BPWriter:
         for _ in slabs:
             pass  # after an error: the ranks wait until their blocks are taken
         if failed:
+            self._abandon()
             raise failed
 
-    def _receive(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Shape, NDArray[Any]]]:
-        """Yield (name, global offset, contiguous slab) of all ranks' blocks, in the order they are sent."""
-        for rank, blocks in enumerate(self._blocks):
-            for name, v in self._variables.items():
-                offset, shape = blocks[name]
-                for z0, z1 in _slabs(shape, np.dtype(v.dtype).itemsize):
-                    if rank == 0:
-                        slab = np.ascontiguousarray(arrays[name][z0:z1])
-                    else:
-                        slab = np.empty((z1 - z0, *shape[1:]), v.dtype)
-                        self._comm.Recv(slab, source=rank)
-                    yield name, (offset[0] + z0, *offset[1:]), slab
+    def _abandon(self) -> None:
+        """Let go of an engine that failed: its `Close` would declare the half-written step whole."""
+        self._engine = None
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        with open(os.devnull, "w") as nowhere:  # ADIOS2 remarks on it, after we have said all in one sentence
+            os.dup2(nowhere.fileno(), 2)
+        try:
+            self._adios.RemoveIO("output")
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
     def close(self) -> None:
         """Finish the data set; does nothing if it is closed already, or after an error."""
@@ -371,16 +342,6 @@ class BPWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
-
-
-def _slabs(shape: Shape, itemsize: int) -> Iterator[tuple[int, int]]:
-    """Cut a block along its first axis into parts of at most SLAB bytes, at least one plane: yield (from, to)."""
-    plane = prod(shape[1:]) * itemsize
-    if not plane:
-        return
-    planes = max(1, SLAB // plane)
-    for start in range(0, shape[0], planes):
-        yield start, min(start + planes, shape[0])
 
 
 def _storable(key: str, value: Any) -> Any:

@@ -13,6 +13,7 @@ each flush and the position of the rest in its subfile).
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ INDEX, METADATA, FORMATS = "md.idx", "md.0", "mmd.0"
 BP_FILE = re.compile(r"md\.idx|m?md\.\d+|data\.\d+|profiling\.json")
 
 _HEADER_SIZE = 64
-_ENDIAN_AT, _VERSION_AT, _ACTIVE_AT = 36, 37, 39
+_ENDIAN_AT, _VERSION_AT = 36, 37
 _RECORD = struct.Struct("<cQ")
+_LONGEST_RECORD = 2**32  # bytes: millions of ranks with dozens of flushes
 _BLOCK_ALIGNMENT = 4096  # ADIOS2's StripeSize: a rank's data may begin at the next multiple beyond the end
 
 
@@ -44,8 +46,6 @@ class Index:
 
     steps: tuple[Step, ...]
     subfiles: int
-    size: int  # bytes of md.idx that hold them; a writer may be at work on the rest
-    active: bool  # a writer is at work, or died
 
 
 def describe(path: Path) -> str:
@@ -101,53 +101,64 @@ def read_index(path: Path) -> Index:
 
     Raises OutputError if `path` is not a BP5 data set or its index is damaged.
     """
+    index, wrong = _read_index(path)
+    if wrong:
+        raise _damaged(path, wrong)
+    return index
+
+
+def _read_index(path: Path) -> tuple[Index, str | None]:
+    """Return the index up to its first record that is wrong, and what is wrong there."""
     if not (path / INDEX).is_file():
         near = sorted(p.name for p in path.parent.glob("*.bp")) if path.parent.is_dir() else []
         there = f"; {path.parent} holds {', '.join(near[:5])}" if near else ""
         raise OutputError(
-            f"no data set at {path}: found {describe(path)} where a folder with md.idx should be{there}"
+            f"no data set at {path}: found {describe(path)} where a folder with {INDEX} should be{there}"
         )
     raw = _bytes_of(path / INDEX)
     if not raw:
-        return Index((), 0, 0, active=True)  # created, nothing written yet
+        return Index((), 0), None  # created, nothing written yet
     if len(raw) < _HEADER_SIZE or raw[_ENDIAN_AT] != 0 or raw[_VERSION_AT] != 5:
         raise OutputError(
             f"{path} is not a little-endian BP5 data set: its {INDEX} has another header; "
-            f"it may be of an older ADIOS2 or damaged"
+            f"it may be of an older ADIOS2, or damaged"
         )
-    return _parse(path, raw)
-
-
-def _parse(path: Path, raw: bytes) -> Index:
     steps: list[Step] = []
     writer_to_subfile: tuple[int, ...] = ()
-    position = _HEADER_SIZE
+    position, wrong = _HEADER_SIZE, None
     while position + _RECORD.size <= len(raw):
         kind, length = _RECORD.unpack_from(raw, position)
-        end = position + _RECORD.size + length
-        if kind not in b"ws" or length % 8 or length < 24:
-            raise _damaged(path, f"{INDEX} has an unknown record at byte {position}")
+        begin, end = position + _RECORD.size, position + _RECORD.size + length
+        if kind not in (b"w", b"s") or length % 8 or not 24 <= length < _LONGEST_RECORD:
+            wrong = f"{INDEX} has an unknown record at byte {position}"
+            break
         if end > len(raw):
             break  # being written, or cut off when its writer was killed
-        body = struct.unpack_from(f"<{length // 8}Q", raw, position + _RECORD.size)
-        writers = len(writer_to_subfile)
-        if kind == b"w":
-            if len(body) != 3 + body[0] or any(subfile >= body[2] for subfile in body[3:]):
-                raise _damaged(path, f"{INDEX} has a wrong record of writers at byte {position}")
+        body = struct.unpack_from(f"<{length // 8}Q", raw, begin)
+        if kind == b"w" and len(body) == 3 + body[0] and all(subfile < body[2] for subfile in body[3:]):
             writer_to_subfile = body[3:]
+        elif (
+            kind == b"s" and writer_to_subfile and len(body) == 3 + len(writer_to_subfile) * (2 * body[2] + 1)
+        ):
+            steps.append(_step(end, body, writer_to_subfile))
         else:
-            per_writer = 2 * body[2] + 1
-            if not writers or len(body) != 3 + writers * per_writer:
-                raise _damaged(path, f"{INDEX} has a wrong record of a step at byte {position}")
-            ends: dict[int, int] = {}
-            for writer, subfile in enumerate(writer_to_subfile):
-                places = body[3 + writer * per_writer : 3 + (writer + 1) * per_writer]
-                flushed = [p + n for p, n in zip(places[:-1:2], places[1:-1:2]) if n]
-                ends[subfile] = max([ends.get(subfile, 0), *flushed, places[-1] - _BLOCK_ALIGNMENT + 1])
-            steps.append(Step(end, body[0] + body[1], ends))
+            wrong = f"{INDEX} has a wrong record at byte {position}"
+            break
         position = end
     subfiles = max((subfile + 1 for step in steps for subfile in step.data_ends), default=0)
-    return Index(tuple(steps), subfiles, position, raw[_ACTIVE_AT] == 1)
+    return Index(tuple(steps), subfiles), wrong
+
+
+def _step(record_end: int, body: tuple[int, ...], writer_to_subfile: tuple[int, ...]) -> Step:
+    """Read the body of a record "s"."""
+    places = iter(body[3:])
+    ends: dict[int, int] = {}
+    for subfile in writer_to_subfile:
+        for _ in range(body[2]):
+            begin, size = next(places), next(places)
+            ends[subfile] = max(ends.get(subfile, 0), begin + size if size else 0)
+        ends[subfile] = max(ends.get(subfile, 0), next(places) - _BLOCK_ALIGNMENT + 1)
+    return Step(record_end, body[0] + body[1], ends)
 
 
 def problem(path: Path, step: Step) -> str | None:
@@ -177,27 +188,38 @@ def check(path: Path, index: Index) -> None:
             raise _damaged(path, f"{FORMATS} is cut off in a record")
 
 
-def repair(path: Path) -> Index:
+def repair(path: Path, least: int) -> Index:
     """Cut off what a killed writer left half written, and return the index of the steps that are whole.
 
-    Only `md.idx` and `mmd.0` are cut; unused bytes at the end of the others do no harm.
+    Readers take `md.0` and `mmd.0` without gaps, so these are cut after the last whole step like the index.
+    What lies in a subfile beyond it does no harm: ADIOS2 appends after it.
+
+    Raises OutputError, and changes nothing, if fewer than `least` steps are whole.
     """
-    index = read_index(path)
+    index, _ = _read_index(path)
     whole = 0
     for step in index.steps:
         if problem(path, step):
             break
         whole += 1
+    if whole < least:
+        raise OutputError(
+            f"the data set {path} holds {whole} whole output steps, but the run had written {least} when its "
+            f"checkpoint was taken; restore it, or start anew with --resume never"
+        )
     steps = index.steps[:whole]
-    size = index.size if whole == len(index.steps) else (steps[-1].record_end if steps else _HEADER_SIZE)
+    sizes = {INDEX: _HEADER_SIZE, METADATA: 0, FORMATS: _complete_formats(path)}
+    if steps:
+        sizes |= {INDEX: steps[-1].record_end, METADATA: steps[-1].metadata_end}
     try:
-        _truncate(path / INDEX, size)
-        _truncate(path / FORMATS, _complete_formats(path))
+        for name, size in sizes.items():
+            if (_size_of(path / name) or 0) > size:
+                os.truncate(path / name, size)
     except OSError as error:
         raise OutputError(
             f"cannot continue the data set {path}: {error.strerror}; may you write there?"
         ) from error
-    return Index(steps, index.subfiles, size, index.active)
+    return Index(steps, index.subfiles)
 
 
 def _complete_formats(path: Path) -> int:
@@ -211,12 +233,6 @@ def _complete_formats(path: Path) -> int:
             break
         position = end
     return position
-
-
-def _truncate(file: Path, size: int) -> None:
-    if file.is_file() and file.stat().st_size > size:
-        with file.open("r+b") as handle:
-            handle.truncate(size)
 
 
 def _size_of(file: Path) -> int | None:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io import bp_files
-from ridgeline.io.bp import Shape, adios2_errors, load_bindings
+from ridgeline.io.bp import adios2_errors, load_bindings
+from ridgeline.io.bp_blocks import Shape
 from ridgeline.runtime.errors import OutputError
 
 DTYPES = {

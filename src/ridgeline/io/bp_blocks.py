@@ -1,0 +1,74 @@
+"""The blocks of all ranks, moved to rank 0 one slab at a time: for a writer that works without MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+SLAB = 64 * 2**20  # bytes that rank 0 holds at a time
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One global array of a data set, and this rank's block of it."""
+
+    name: str
+    dtype: DTypeLike
+    shape_global: Shape
+    offset_global: Shape
+    shape_local: Shape
+    unit: str = ""
+    description: str = ""
+
+    @property
+    def bytes_global(self) -> int:
+        """Size of the whole array in bytes."""
+        return prod(self.shape_global) * np.dtype(self.dtype).itemsize
+
+
+class BlocksAtRank0:
+    """Knows where the blocks of all ranks lie, and moves them. Made collectively."""
+
+    def __init__(self, comm: MPI.Comm, variables: Sequence[Variable]) -> None:
+        self._comm = comm
+        self._dtypes = {v.name: np.dtype(v.dtype) for v in variables}
+        self._blocks = comm.gather({v.name: (v.offset_global, v.shape_local) for v in variables}) or []
+
+    def send(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Give this rank's blocks to rank 0, which must run through `receive`."""
+        for name, dtype in self._dtypes.items():
+            for z0, z1 in slabs(arrays[name].shape, dtype.itemsize):
+                self._comm.Send(np.ascontiguousarray(arrays[name][z0:z1]), dest=0)
+
+    def receive(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Shape, NDArray[Any]]]:
+        """Yield (name, global offset, contiguous array) of each slab of each rank, rank 0's `arrays` first."""
+        for rank, blocks in enumerate(self._blocks):
+            for name, dtype in self._dtypes.items():
+                offset, shape = blocks[name]
+                for z0, z1 in slabs(shape, dtype.itemsize):
+                    if rank == 0:
+                        slab = np.ascontiguousarray(arrays[name][z0:z1])
+                    else:
+                        slab = np.empty((z1 - z0, *shape[1:]), dtype)
+                        self._comm.Recv(slab, source=rank)
+                    yield name, (offset[0] + z0, *offset[1:]), slab
+
+
+def slabs(shape: Shape, itemsize: int) -> Iterator[tuple[int, int]]:
+    """Cut a block along its first axis into parts of at most SLAB bytes, at least a plane: yield (from, to)."""
+    plane = prod(shape[1:]) * itemsize
+    if not plane:
+        return
+    planes = max(1, SLAB // plane)
+    for start in range(0, shape[0], planes):
+        yield start, min(start + planes, shape[0])

@@ -1,0 +1,151 @@
+"""Damaged data sets: whatever is cut off or missing is one sentence, never a crash, a wait or a wrong value."""
+
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.io import bp_files
+from ridgeline.io.bp import BPWriter, Variable
+from ridgeline.io.bp_reader import BPReader
+from ridgeline.runtime.errors import OutputError
+
+SHAPE = (4, 5, 6)
+
+
+def field(step: int) -> np.ndarray:
+    return np.random.default_rng(step).random(SHAPE)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "toy.bp"
+    with BPWriter(path, MPI.COMM_SELF, [Variable("U", "float64", SHAPE, (0, 0, 0), SHAPE)], {"a": 1}) as out:
+        for step in range(3):
+            out.write(step, 0.5 * step, {"U": field(step)})
+    return path
+
+
+@pytest.fixture
+def path(whole, tmp_path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(whole, tmp_path / "toy.bp"))
+
+
+@pytest.mark.parametrize("name", ["md.idx", "md.0", "mmd.0", "data.0"])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_missing_or_empty_file_is_named(path, name, emptied):
+    (path / name).unlink()
+    if emptied:
+        (path / name).touch()
+    message = "no whole output step" if name == "md.idx" and emptied else name.replace(".", r"\.")
+    with pytest.raises(OutputError, match=message) as caught:
+        BPReader(path)
+    assert "\n" not in str(caught.value)
+
+
+CUT = """
+    import shutil, sys, warnings
+    from pathlib import Path
+    sys.path[:0] = [sys.argv[1], sys.argv[2]]
+    import numpy as np
+    from test_bp_files import SHAPE, field
+    from ridgeline.io.bp_reader import BPReader, Piece
+    from ridgeline.runtime.errors import OutputError
+
+    whole, work = Path(sys.argv[3]), Path(sys.argv[4])
+    outcomes = []
+    for name in ("md.idx", "md.0", "mmd.0", "data.0"):
+        content = (whole / name).read_bytes()
+        for size in sorted({*range(0, len(content), max(1, len(content) // 12)), len(content) - 1}):
+            for active in (0, 1):
+                shutil.copytree(whole, work, dirs_exist_ok=True)
+                with (work / "md.idx").open("r+b") as file:
+                    file.seek(39)
+                    file.write(bytes([active]))
+                with (work / name).open("r+b") as file:
+                    file.truncate(size)
+                try:
+                    with BPReader(work) as reader:
+                        steps = reader.steps
+                        for step in range(steps):
+                            out = np.empty(SHAPE)
+                            reader.read("U", [Piece(step, (0, 0, 0), out)])
+                            assert (out == field(step)).all(), (name, size, step)
+                    outcomes.append("read")
+                    assert steps == 3 or name == "md.idx", (name, size, steps)
+                except OutputError as error:
+                    assert "\\n" not in str(error)
+                    outcomes.append("refused")
+    print(outcomes.count("read"), outcomes.count("refused"))
+"""
+
+
+def test_files_cut_off_anywhere_are_refused_or_read_right(whole, tmp_path):
+    """A cut index reads as fewer steps, like one that is being written; all else is refused."""
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(CUT)]
+    folders = [str(Path(__file__).parent), str(Path(bp_files.__file__).parents[2])]
+    done = subprocess.run(
+        [*command, *folders, str(whole), str(tmp_path / "cut.bp")],
+        timeout=100,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    read, refused = (int(n) for n in done.stdout.split())
+    assert read > 4
+    assert refused > 60
+
+
+@pytest.mark.parametrize("at", [37, 64, 65, 72, 73])
+def test_a_changed_index_is_refused(path, at):
+    """The version; type, length (first and last byte) and number of writers of the first record."""
+    content = bytearray((path / "md.idx").read_bytes())
+    content[at] ^= 0x55
+    (path / "md.idx").write_bytes(content)
+    with pytest.raises(OutputError, match=r"damaged|not a little-endian BP5"):
+        BPReader(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda p: None, r"found nothing where .* md\.idx should be; .* holds near\.bp"),
+        (lambda p: p.write_text("x"), "found a file where"),
+        (lambda p: p.mkdir(), "found an empty folder where"),
+        (lambda p: (p.mkdir(), (p / "b.h5").touch(), (p / "a.txt").touch()), r"a folder with a\.txt, b\.h5 where"),
+    ],
+)  # fmt: skip
+def test_what_is_there_instead_of_a_data_set_is_named(tmp_path, make, words):
+    (tmp_path / "near.bp").mkdir()
+    make(tmp_path / "toy.bp")
+    with pytest.raises(OutputError, match=words):
+        BPReader(tmp_path / "toy.bp")
+
+
+def test_the_index_counts_steps_and_subfiles(whole):
+    index = bp_files.read_index(whole)
+    assert (len(index.steps), index.subfiles) == (3, 1)
+    assert [step.record_end for step in index.steps][-1] == (whole / "md.idx").stat().st_size
+    assert [step.metadata_end for step in index.steps][-1] == (whole / "md.0").stat().st_size
+    assert [step.data_ends for step in index.steps][-1] == {0: (whole / "data.0").stat().st_size}
+    assert bp_files.is_data_set(whole)
+
+
+def test_repair_leaves_whole_data_sets_alone(path, whole):
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    assert len(bp_files.repair(path, least=3).steps) == 3
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
+
+
+def test_repair_changes_nothing_if_too_little_is_left(path):
+    (path / "data.0").unlink()
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    with pytest.raises(OutputError, match="holds 0 whole output steps"):
+        bp_files.repair(path, least=1)
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before

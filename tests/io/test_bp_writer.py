@@ -1,0 +1,398 @@
+"""Data sets of one rank: what is written is what is read; what is kept, replaced, cut off and refused."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.grid.block import Block, BlockArray
+from ridgeline.io import bp, bp_blocks
+from ridgeline.io.bp import BPWriter, Variable, adios2_facts, image_schemas
+from ridgeline.io.bp_reader import BPReader, Piece
+from ridgeline.runtime.errors import OutputError
+
+ROOT = Path(__file__).resolve().parents[2]
+SHAPE = (5, 3, 7)
+FACTS = adios2_facts()
+
+
+def bits(step: int, dtype: str = "float64", shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    """Floats of random bits, NaN and denormal numbers among them."""
+    unsigned = {"float64": np.uint64, "float32": np.uint32}[dtype]
+    random = np.random.default_rng(step)
+    return random.integers(0, np.iinfo(unsigned).max, shape, unsigned).view(dtype)
+
+
+def variables(dtype: str = "float64", names: str = "UV", shape: tuple[int, ...] = SHAPE) -> list[Variable]:
+    return [Variable(name, dtype, shape, (0,) * len(shape), shape) for name in names]
+
+
+def writer(path, attributes=None, *, names="UV", **more) -> BPWriter:
+    return BPWriter(path, MPI.COMM_SELF, variables(names=names), attributes or {}, **more)
+
+
+def put(out: BPWriter, *steps: int) -> None:
+    for step in steps:
+        out.write(10 * step, 0.5 * step, {"U": bits(step), "V": bits(1000 + step)})
+
+
+def read(path, name, step, dtype="float64", shape=SHAPE) -> np.ndarray:
+    out = np.empty(shape, dtype)
+    with BPReader(path) as reader:
+        reader.read(name, [Piece(step, (0,) * len(shape), out)])
+    return out
+
+
+def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
+    assert a.dtype == b.dtype
+    assert a.shape == b.shape
+    assert a.tobytes() == b.tobytes()
+
+
+def assert_steps(path, *steps: int) -> None:
+    """The data set holds exactly these steps, in this order, each with its own fields."""
+    with BPReader(path) as reader:
+        assert reader.scalars["step"].tolist() == [10 * step for step in steps]
+        assert reader.scalars["time"].tolist() == [0.5 * step for step in steps]
+    for i, step in enumerate(steps):
+        assert_same_bits(read(path, "U", i), bits(step))
+        assert_same_bits(read(path, "V", i), bits(1000 + step))
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "run" / "toy.bp"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("slab", [1, 300, 2**20])
+def test_what_is_written_is_read_bit_for_bit(path, monkeypatch, dtype, slab):
+    monkeypatch.setattr(bp, "SLAB", slab)
+    monkeypatch.setattr(bp_blocks, "SLAB", slab)
+    with BPWriter(path, MPI.COMM_SELF, variables(dtype), {}) as out:
+        for step in range(3):
+            out.write(step, float(step), {"U": bits(step, dtype), "V": bits(9 + step, dtype)})
+    for step in range(3):
+        assert_same_bits(read(path, "U", step, dtype), bits(step, dtype))
+        assert_same_bits(read(path, "V", step, dtype), bits(9 + step, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ghosts_are_left_out(path, dtype):
+    array = BlockArray.allocate(Block(SHAPE, (1, 1, 1), (0, 0, 0), ghost=2), dtype, fill=-1.0)
+    array.owned[...] = bits(4, dtype)
+    assert not array.owned.flags.c_contiguous
+    with BPWriter(path, MPI.COMM_SELF, variables(dtype, "U"), {}) as out:
+        out.write(0, 0.0, {"U": array.owned})
+    assert_same_bits(read(path, "U", 0, dtype), bits(4, dtype))
+
+
+def test_arrays_may_be_reused_after_write_returns(path):
+    field = bits(1)
+    with writer(path, names="U") as out:
+        for step in (1, 2):
+            field[...] = bits(step)
+            out.write(step, 0.0, {"U": field})
+            field[...] = 0.0
+    assert_same_bits(read(path, "U", 0), bits(1))
+    assert_same_bits(read(path, "U", 1), bits(2))
+
+
+def test_attributes_come_back_as_given(path):
+    given = {
+        "model.F": 0.02, "seed": 2**63 - 1, "host": "näme", "empty": "", "shape": [4, 5, 6], "rates": (0.1, 2.5),
+        "names": ["U"], "none": None, "nothing": [], "yes": True, "float32": np.float32(0.1), "multi\nline": "a\nb",
+    }  # fmt: skip
+    unit = [Variable("U", "float64", SHAPE, (0, 0, 0), SHAPE, unit="kg", description="mass")]
+    with BPWriter(path, MPI.COMM_SELF, unit, given) as out:
+        out.write(0, 0.0, {"U": bits(0)})
+    with BPReader(path) as reader:
+        got = reader.attributes
+        assert reader.array_attributes == {"U": {"units": "kg", "long_name": "mass"}}
+    assert set(got) == set(given) - {"none", "nothing"}
+    for key in ("model.F", "seed", "host", "empty", "names", "multi\nline"):
+        assert got[key] == given[key]
+        assert type(got[key]) is type(given[key])
+    assert got["shape"].tolist() == [4, 5, 6]
+    assert got["rates"].tolist() == [0.1, 2.5]
+    assert got["yes"] == 1
+    assert got["float32"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [["x"]], object(), [1, "a"]])
+def test_attributes_that_cannot_be_stored_are_refused(path, value):
+    with pytest.raises((TypeError, OutputError), match="odd"):
+        writer(path, {"odd": value})
+
+
+def test_schemas_give_the_viewers_the_extents_of_the_arrays(path):
+    schemas = image_schemas(SHAPE, ["U", "V"], origin=(3.0, 2.0, 1.0), spacing=(0.3, 0.2, 0.1))
+    with writer(path, schemas) as out:
+        put(out, 0)
+    with BPReader(path) as reader:
+        got, shape = reader.attributes, reader.arrays["U"].shape
+    assert got["Fides_Data_Model"] == "uniform"
+    assert got["Fides_Origin"].tolist() == [1.0, 2.0, 3.0]  # x, y, z
+    assert got["Fides_Spacing"].tolist() == [0.1, 0.2, 0.3]
+    assert got["Fides_Dimension_Variable"] == "U"
+    assert got["Fides_Variable_List"] == ["U", "V"]
+    assert got["Fides_Variable_Associations"] == ["points", "points"]
+    assert got["Fides_Time_Variable"] == "step"
+    root = ElementTree.fromstring(got["vtk.xml"])
+    assert (root.tag, root.get("type"), root.get("byte_order")) == ("VTKFile", "ImageData", "LittleEndian")
+    image = root.find("ImageData")
+    piece = image.find("Piece")
+    extent = [int(n) for n in image.get("WholeExtent").split()]
+    assert image.get("WholeExtent") == piece.get("Extent")
+    assert extent[::2] == [0, 0, 0]
+    assert tuple(extent[1::2]) == shape  # cells, in the order of the ADIOS2 variable
+    assert [float(h) for h in image.get("Spacing").split()] == [0.1, 0.2, 0.3]
+    assert [float(o) for o in image.get("Origin").split()] == pytest.approx([0.95, 1.9, 2.85])
+    cells = piece.find("CellData")
+    assert cells.get("Scalars") == "U"
+    assert [(a.get("Name"), a.text) for a in cells] == [("U", None), ("V", None), ("TIME", "step")]
+
+
+def test_a_fresh_run_replaces_an_old_data_set_whole(path):
+    with writer(path) as out:
+        put(out, 0, 1, 2)
+    (path / "data.1").write_bytes(b"of an older run with more files")
+    with writer(path) as out:
+        put(out, 7)
+    assert_steps(path, 7)
+    assert not (path / "data.1").exists()
+
+
+def test_what_is_not_a_data_set_is_never_deleted(path):
+    for name in ("notes.txt", "md.idx", "data.0"):
+        path.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("precious")
+    with pytest.raises(OutputError, match=r"not a data set.*notes\.txt.*output\.path"):
+        writer(path)
+    with pytest.raises(OutputError, match="not a data set"):
+        writer(path, keep_steps=0)
+    assert sorted(os.listdir(path)) == ["data.0", "md.idx", "notes.txt"]
+    assert (path / "data.0").read_text() == "precious"
+
+
+def test_a_file_in_the_way_is_refused(path):
+    path.parent.mkdir()
+    path.write_text("precious")
+    with pytest.raises(OutputError, match=r"not a data set \(a file\)"):
+        writer(path)
+    assert path.read_text() == "precious"
+
+
+@pytest.mark.parametrize("place", ["/proc/toy.bp", "file/toy.bp", "/dev/null/toy.bp"])
+def test_places_where_nothing_can_be_written_are_named(tmp_path, place):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"cannot create the data set .*toy\.bp: .*; set output\.path"):
+        writer(tmp_path / place)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 5])
+def test_steps_after_the_checkpoint_are_cut_off(path, kept):
+    with writer(path, {"run": "first"}) as out:
+        put(out, *range(5))
+    with writer(path, {"run": "second"}, keep_steps=kept) as out:
+        assert out.steps == kept
+        put(out, *range(kept, 7))
+        assert out.steps == 7
+    assert_steps(path, *range(7))
+    with BPReader(path) as reader:
+        assert reader.attributes["run"] == "second"
+
+
+def test_a_data_set_that_lacks_steps_is_not_continued(path):
+    with writer(path) as out:
+        put(out, 0, 1)
+    with pytest.raises(OutputError, match=r"holds 2 whole output steps.*had written 3.*--resume never"):
+        writer(path, keep_steps=3)
+    with pytest.raises(OutputError, match=r"no data set at .*found nothing"):
+        writer(path.with_name("other.bp"), keep_steps=1)
+    assert_steps(path, 0, 1)
+
+
+def test_a_data_set_of_other_variables_is_not_continued(path):
+    with writer(path) as out:
+        put(out, 0, 1)
+    with pytest.raises(OutputError, match=r"holds U float64\[5, 3, 7\], V .* writes U float64\[5, 3, 7\];"):
+        writer(path, names="U", keep_steps=1)
+    assert_steps(path, 0, 1)
+
+
+KILLED = """
+    import os, signal, sys
+    sys.path[:0] = [sys.argv[1], sys.argv[2]]
+    from test_bp_writer import put, writer
+
+    class Deadly:
+        '''ADIOS2's engine, but the process is killed after a call of a step.'''
+        def __init__(self, engine, method, step):
+            self.engine, self.method, self.left = engine, method, step
+        def __getattr__(self, name):
+            method = getattr(self.engine, name)
+            def call(*arguments):
+                method(*arguments)
+                self.left -= name == self.method
+                if self.left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return call
+
+    method, step = sys.argv[4], int(sys.argv[5])
+    out = writer(sys.argv[3])
+    out._engine = Deadly(out._engine, method, step)
+    put(out, *range(9))
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "step", "whole"),
+    [
+        ("BeginStep", 0, 0),
+        ("PerformDataWrite", 0, 0),
+        ("EndStep", 0, 1),
+        ("PerformDataWrite", 3, 3),
+        ("EndStep", 3, 4),
+    ],
+)
+def test_a_killed_writer_leaves_its_whole_steps_and_is_continued(path, method, step, whole):
+    here = str(Path(__file__).parent)
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(KILLED),
+        here,
+        str(ROOT / "src"),
+        str(path),
+        method,
+        str(step),
+    ]
+    done = subprocess.run(command, timeout=60, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if whole:
+        assert_steps(path, *range(whole))
+    else:
+        with pytest.raises(OutputError, match="no whole output step"):
+            BPReader(path)
+    kept = max(0, whole - 1)
+    with writer(path, keep_steps=kept) as out:
+        put(out, *range(kept, 6))
+    assert_steps(path, *range(6))
+
+
+@pytest.mark.parametrize(
+    "index_tail", [b"s\xc8" + bytes(40), b"w\x20\0\0", bytes(500)], ids=["step", "header", "zeros"]
+)
+def test_records_cut_in_two_are_cut_off_when_the_run_continues(path, index_tail):
+    with writer(path) as out:
+        put(out, 0, 1, 2)
+    tails = {"md.idx": index_tail, "md.0": b"?" * 50, "mmd.0": b"\x09" + bytes(7), "data.0": b"?" * 5000}
+    for name, tail in tails.items():
+        with (path / name).open("ab") as file:
+            file.write(tail)
+    with writer(path, keep_steps=3) as out:
+        put(out, 3, 4)
+    assert_steps(path, 0, 1, 2, 3, 4)
+
+
+def test_steps_whose_data_were_lost_are_written_again(path):
+    """After a power cut, files may be shorter than the index says."""
+    with writer(path) as out:
+        put(out, 0, 1, 2, 3)
+    os.truncate(path / "data.0", (path / "data.0").stat().st_size // 2)
+    with pytest.raises(OutputError, match="holds 2 whole output steps"):
+        writer(path, keep_steps=3)
+    with writer(path, keep_steps=2) as out:
+        put(out, 2, 3)
+    assert_steps(path, 0, 1, 2, 3)
+
+
+@contextlib.contextmanager
+def largest_file(size: int):
+    """Let no file grow beyond `size` bytes: writing more fails as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("foreseen", [True, False])
+def test_a_full_disk_is_one_sentence_and_spares_the_steps_before(tmp_path, monkeypatch, foreseen):
+    path, shape = tmp_path / "toy.bp", (60, 60, 60)
+    if not foreseen:
+        monkeypatch.setattr(BPWriter, "_check_space", lambda self, step: None)
+    out = BPWriter(path, MPI.COMM_SELF, variables(names="U", shape=shape), {})
+    out.write(10, 0.0, {"U": bits(1, shape=shape)})
+    words = "needs 1.6 MiB and .* are free" if foreseen else "File too large"
+    with largest_file(2 * 2**20), pytest.raises(OutputError, match=words) as caught:
+        out.write(20, 0.5, {"U": bits(2, shape=shape)})
+    assert "\n" not in str(caught.value)
+    assert "output step 20" in str(caught.value)
+    with pytest.raises(OutputError, match="was closed"):
+        out.write(30, 1.0, {"U": bits(3, shape=shape)})
+    out.close()
+    assert_same_bits(read(path, "U", 0, shape=shape), bits(1, shape=shape))
+    with BPWriter(path, MPI.COMM_SELF, variables(names="U", shape=shape), {}, keep_steps=1) as out:
+        out.write(20, 0.5, {"U": bits(2, shape=shape)})
+    assert_same_bits(read(path, "U", 1, shape=shape), bits(2, shape=shape))
+
+
+def test_wrong_arrays_are_a_mistake_of_the_caller(path):
+    out = writer(path, names="U")
+    for wrong in ({}, {"U": bits(0), "V": bits(1)}, {"U": bits(0)[1:]}, {"U": bits(0, "float32")}):
+        with pytest.raises(ValueError, match="U"):
+            out.write(0, 0.0, wrong)
+    out.write(0, 0.0, {"U": bits(0)})
+    out.close()
+    out.close()
+    assert_same_bits(read(path, "U", 0), bits(0))
+
+
+def test_an_operator_that_is_lacking_names_those_that_are_there(path):
+    with pytest.raises(OutputError, match=r'output\.compression = "zip".*use one of none'):
+        writer(path, compression="zip")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("compression", sorted(bp.OPERATORS))
+def test_compression_loses_no_bit(tmp_path, compression):
+    if compression not in FACTS.compressions:
+        pytest.skip(f"this ADIOS2 has no {compression}: it is in the build with MPI (make adios2-mpi)")
+    shape = (32, 32, 32)
+    fields = [bits(1, shape=shape), np.repeat(bits(2, shape=(32,)), 32 * 32).reshape(shape)]
+    for name, more in (("plain", {}), ("packed", {"compression": compression})):
+        with BPWriter(tmp_path / name, MPI.COMM_SELF, variables(names="U", shape=shape), {}, **more) as out:
+            for step, field in enumerate(fields):
+                out.write(step, 0.0, {"U": field})
+    for step, field in enumerate(fields):
+        assert_same_bits(read(tmp_path / "packed", "U", step, shape=shape), field)
+    plain, packed = ((tmp_path / name / "data.0").stat().st_size for name in ("plain", "packed"))
+    assert packed < 0.7 * plain
+
+
+def test_importing_it_starts_neither_mpi_nor_adios2():
+    code = (
+        "import sys, ridgeline.io.bp, ridgeline.io.dataset; print({'mpi4py.MPI', 'adios2'} & {*sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_build_tool_finds_what_it_needs_in_the_project():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"cmake", "ninja", "wheel"} <= {req.split(">")[0] for req in extras["adios2-mpi-build"]}
