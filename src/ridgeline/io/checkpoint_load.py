@@ -76,7 +76,7 @@ def load(
 
     Returns None if there is no checkpoint and it is not `required`.
     Raises CheckpointError if a required checkpoint is missing, if the one named is damaged, if all are, or if
-    the newest usable one is of another run, listing the differences. `fields` are undefined then.
+    the newest usable one is of another case, listing the differences. `fields` are undefined then.
     """
     begin = time.perf_counter()
     path = Path(path)
@@ -136,11 +136,13 @@ def _matching_manifest(
     """Return the manifest of a checkpoint that this run can continue from."""
     manifest = read_manifest(path)
     mine = {name: (array.local.dtype.str, array.shape_global) for name, array in fields.items()}
-    found = differences(manifest.identity, normalized(identity))
-    found += differences(describe_fields(manifest.fields), describe_fields(mine), "fields.")
+    # Fields follow from the settings, so they are worth naming only where the settings agree.
+    found = differences(manifest.identity, normalized(identity)) or differences(
+        describe_fields(manifest.fields), describe_fields(mine), "fields."
+    )
     if found:
         raise CheckpointError(
-            f"checkpoint {path} is of another run ({'; '.join(found)}); change the settings back, name another "
+            f"checkpoint {path} is of another case ({'; '.join(found)}); change the settings back, name another "
             "checkpoint, or start from the beginning with --resume never"
         )
     return manifest
