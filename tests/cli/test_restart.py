@@ -20,7 +20,8 @@ def wait_for(condition, process, seconds=60):
 
 
 def manifests(folder):
-    return sorted((folder.path / "checkpoints").glob("checkpoint_*/manifest.json"))
+    found = (folder.path / "checkpoints").glob("checkpoint_*/manifest.json")
+    return sorted(path for path in found if path.parent.name.removeprefix("checkpoint_").isdigit())
 
 
 def same_data(folder, a, b):

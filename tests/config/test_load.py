@@ -57,7 +57,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "grid.process_grid": "auto",
         "output.path": "gray_scott.bp",
         "output.every": 100,
-        "output.initial": True,
+        "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
         "checkpoint.path": "checkpoints",

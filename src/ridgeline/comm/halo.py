@@ -125,7 +125,6 @@ class HaloExchange:
         MPI.Prequest.Startall(self._receives[requests])
         self._packer.pack(set_index)
         MPI.Prequest.Startall(self._sends[requests])
-        self._packer.copy_wraps(set_index)
 
     def progress(self) -> None:
         """Let the MPI library move large messages on; worth a call now and then between `start` and `finish`.
@@ -145,6 +144,8 @@ class HaloExchange:
         if self._active != set_index:
             raise RuntimeError(f"halo exchange of set {set_index} was not started")
         requests = 0 if self._packer.shared else set_index
+        # Copies onto the block itself wait until here: only cells that are sent must be computed before `start`.
+        self._packer.copy_wraps(set_index)
         MPI.Request.Waitall(self._receives[requests])
         self._packer.unpack(set_index)
         MPI.Request.Waitall(self._sends[requests])

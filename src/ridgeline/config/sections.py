@@ -103,7 +103,7 @@ class OutputSection(Checked):
         unit="steps",
         ge=0,
     )
-    initial: Truth = setting(True, "Whether the state of step 0 is written too.")
+    initial: Truth = setting(False, "Whether the state of step 0 is written too.")
     variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1)
     compression: Literal["none", "blosc", "bzip2"] = setting(
         "none",

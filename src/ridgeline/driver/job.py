@@ -197,7 +197,7 @@ def _facts(case: Case, model: Model, context: Context, ranks_on_node: int) -> di
 def _provenance(case: Case, model: Model, context: Context, started_at: str) -> dict[str, Any]:
     machine = describe_machine()
     versions = {**package_versions(), **mpi_versions()}
-    return context.comm.bcast(
+    provenance: dict[str, Any] = context.comm.bcast(
         {
             "settings": case.flatten(),
             "seed": case.run.seed,
@@ -211,6 +211,7 @@ def _provenance(case: Case, model: Model, context: Context, started_at: str) -> 
             "start_time": started_at,
         }
     )
+    return provenance
 
 
 def _refuse_nonfinite(model: Model, step: int, checked: int, restart: Restart) -> None:

@@ -14,7 +14,7 @@ def measure_limits(context: Context) -> dict[str, Any]:
     `best` is the highest of all kernels and store kinds, `best_name` says which it was.
     """
     if context.device == "cuda":
-        from ridgeline.kernels.cuda_copy import measure_device_copy
+        from ridgeline.bench.device_copy import measure_device_copy
 
         rate = context.comm.allreduce(measure_device_copy())
         return {"device_copy": rate, "best": rate, "best_name": "device copy"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.errors import LauncherError
-from ridgeline.runtime.launcher import detect_launch, launch_ranks
+from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks
 from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def run_on_this_rank(
     """
     case = loaded.case
     started = time.monotonic() if started is None else started
+    end_with_launcher()
     configure_threads(case.run.threads)
     configure_kernel_cache()
 

@@ -85,10 +85,21 @@ def find_mpiexec() -> str:
     return found
 
 
+# Set for the ranks that `launch_ranks` starts.
+_LAUNCHED = "RIDGELINE_LAUNCHED"
+
+
 def _die_with_parent() -> None:
-    # Runs in the child between fork and exec: should `ridgeline` be killed outright, the job must not live on.
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    """Let the kernel kill this process when its parent dies: a job killed outright leaves nothing behind."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def end_with_launcher() -> None:
+    """Make this rank end when its launcher is killed, if it was `ridgeline -n` that started it."""
+    if _LAUNCHED in os.environ:
+        _die_with_parent()
 
 
 def launch_ranks(n_ranks: int, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
@@ -101,9 +112,9 @@ def launch_ranks(n_ranks: int, arguments: Sequence[str], environ: Mapping[str, s
     try:
         job = subprocess.Popen(
             command,
-            env=dict(os.environ if environ is None else environ),
+            env=dict(os.environ if environ is None else environ) | {_LAUNCHED: "1"},
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=_die_with_parent,
         )
     except OSError as error:
         raise LauncherError(f"cannot start {command[0]}: {error.strerror}; check RIDGELINE_MPIEXEC") from None
