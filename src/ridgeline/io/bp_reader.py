@@ -52,7 +52,7 @@ class Piece:
 
 
 class BPReader:
-    """Reads the whole output steps of the data set at `path`, also while a run writes it.
+    """Reads the output steps that are whole, also while a run is writing the data set at `path`.
 
     arrays: global arrays by name; scalars: values per step by name (`step`, `time`); attributes: as written,
     those of one array (units) under its name in `array_attributes`. Opening reads metadata only.
@@ -67,17 +67,22 @@ class BPReader:
         bp_files.check(self.path, index)
         if not index.steps:
             raise OutputError(f"the data set {self.path} holds no whole output step yet; wait for the first")
-        bindings = self._bindings = load_bindings()
+        self.steps = len(index.steps)
+        self._bindings = load_bindings()
+        self._engine: Any = None
         with self._errors():
-            self._adios = bindings.ADIOS()
-            self._io = self._adios.DeclareIO("input")
-            self._io.SetEngine("BP5")
-            # POSIX transport waits for ever for data that a killed writer never wrote; this one raises.
-            self._io.AddTransport("File", {"Library": "stdio"})
-            self._io.SetParameters({"SelectSteps": f"0:{len(index.steps) - 1}"})
-            self._engine = self._io.Open(str(self.path), bindings.Mode.ReadRandomAccess)
-            self.steps = int(self._engine.Steps())
+            self._adios = self._bindings.ADIOS()
+            self._open()
             self._read_contents()
+
+    def _open(self) -> None:
+        self._io = self._adios.DeclareIO("input")
+        self._io.SetEngine("BP5")
+        # The POSIX transport waits for ever for data that a killed writer never wrote; this one raises.
+        self._io.AddTransport("File", {"Library": "stdio"})
+        # Steps that a run has written since the index was checked are for the next reader.
+        self._io.SetParameters({"SelectSteps": f"0:{self.steps - 1}"})
+        self._engine = self._io.Open(str(self.path), self._bindings.Mode.ReadRandomAccess)
 
     def _errors(self) -> Any:
         return adios2_errors(
@@ -124,24 +129,34 @@ class BPReader:
 
         Raises OutputError if the data cannot be read.
         """
+        wanted = list(pieces)
+        stored = self.arrays[name]
+        if any(not piece.out.flags.c_contiguous or piece.out.dtype != stored.dtype for piece in wanted):
+            raise ValueError(f"{name} can be read into contiguous arrays of {stored.dtype} only")
         with self._lock, self._errors():
-            variable = self._io.InquireVariable(name)
-            for piece in pieces:
-                if not piece.out.flags.c_contiguous or piece.out.dtype != self.arrays[name].dtype:
-                    raise ValueError(
-                        f"{name} can be read into contiguous arrays of {self.arrays[name].dtype} only"
-                    )
-                variable.SetStepSelection((piece.step, 1))
-                variable.SetSelection((list(piece.start), list(piece.out.shape)))
-                self._engine.Get(variable, piece.out, self._bindings.Mode.Deferred)
-            self._engine.PerformGets()
+            if self._engine is None:
+                self._open()
+            try:
+                variable = self._io.InquireVariable(name)
+                for piece in wanted:
+                    variable.SetStepSelection((piece.step, 1))
+                    variable.SetSelection((list(piece.start), list(piece.out.shape)))
+                    self._engine.Get(variable, piece.out, self._bindings.Mode.Deferred)
+                self._engine.PerformGets()
+            except Exception:
+                self._drop()  # it would fill `wanted` at the next call, when the arrays may be gone
+                raise
+
+    def _drop(self) -> None:
+        self._engine = self._io = None
+        self._adios.RemoveIO("input")
 
     def close(self) -> None:
-        """Release the files; the reader cannot be used afterwards."""
+        """Release the files; a later `read` opens them again."""
         with self._lock, self._errors():
-            engine, self._engine = self._engine, None
-            if engine is not None:
-                engine.Close()
+            if self._engine is not None:
+                self._engine.Close()
+                self._drop()
 
     def __enter__(self) -> BPReader:
         return self

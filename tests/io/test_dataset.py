@@ -1,0 +1,214 @@
+"""`ridgeline.open`: dims, coordinates and attributes; any indexing, and only what is indexed is read."""
+
+import pickle
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from mpi4py import MPI
+
+import ridgeline
+from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.io.bp_reader import BPReader
+from ridgeline.io.dataset import RidgelineBackend
+from ridgeline.runtime.errors import OutputError
+
+SHAPE = (9, 7, 5)
+STEPS = (0, 10, 25, 40)
+RANDOM = np.random.default_rng(1)
+U = RANDOM.random((len(STEPS), *SHAPE))
+V = RANDOM.random((len(STEPS), *SHAPE)).astype(np.float32)
+SPECTRUM = RANDOM.random((len(STEPS), 6))
+ATTRIBUTES = {"model.F": 0.02, "run.seed": 7, "host": "here", "grid.shape": list(SHAPE)}
+
+
+def write(path: Path, attributes=None, steps: int = len(STEPS)) -> BPWriter:
+    variables = [
+        Variable("U", "float64", SHAPE, (0, 0, 0), SHAPE, unit="1", description="first species"),
+        Variable("V", "float32", SHAPE, (0, 0, 0), SHAPE),
+        Variable("E", "float64", (6,), (0,), (6,)),
+    ]
+    out = BPWriter(path, MPI.COMM_SELF, variables, ATTRIBUTES if attributes is None else attributes)
+    for i in range(steps):
+        out.write(STEPS[i], 0.5 * STEPS[i], {"U": U[i], "V": V[i], "E": SPECTRUM[i]})
+    return out
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "toy.bp"
+    write(path).close()
+    return path
+
+
+@pytest.fixture
+def data(path):
+    with ridgeline.open(path) as data:
+        yield data
+
+
+@pytest.fixture
+def values_read(monkeypatch) -> list[int]:
+    """How many values each call of the reader was asked for."""
+    counts: list[int] = []
+    real = BPReader.read
+
+    def spy(self, name, pieces):
+        kept = list(pieces)
+        counts.append(sum(piece.out.size for piece in kept))
+        real(self, name, kept)
+
+    monkeypatch.setattr(BPReader, "read", spy)
+    return counts
+
+
+def test_dims_coordinates_and_attributes(data):
+    assert {name: (data[name].dims, data[name].dtype) for name in data} == {
+        "U": (("step", "z", "y", "x"), np.dtype("float64")),
+        "V": (("step", "z", "y", "x"), np.dtype("float32")),
+        "E": (("step", "E_0"), np.dtype("float64")),
+    }
+    assert dict(data.sizes) == {"step": 4, "z": 9, "y": 7, "x": 5, "E_0": 6}
+    assert data.step.values.tolist() == list(STEPS)
+    assert data.time.values.tolist() == [0.5 * step for step in STEPS]
+    assert data.time.dims == ("step",)
+    assert [data[axis].values.tolist() for axis in "zyx"] == [list(range(n)) for n in SHAPE]
+    assert data.U.attrs == {"units": "1", "long_name": "first species"}
+    assert {key: data.attrs[key] for key in ("model.F", "run.seed", "host")} == {
+        "model.F": 0.02,
+        "run.seed": 7,
+        "host": "here",
+    }
+    assert data.attrs["grid.shape"].tolist() == list(SHAPE)
+
+
+def test_places_follow_origin_and_spacing(tmp_path):
+    write(tmp_path / "toy.bp", image_schemas(SHAPE, ["U"], (1.0, 2.0, 3.0), (0.1, 0.2, 0.3)), 1).close()
+    with ridgeline.open(tmp_path / "toy.bp") as data:
+        np.testing.assert_allclose(data.z, 1.0 + 0.1 * np.arange(9))
+        np.testing.assert_allclose(data.y, 2.0 + 0.2 * np.arange(7))
+        np.testing.assert_allclose(data.x, 3.0 + 0.3 * np.arange(5))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (),
+        (2,),
+        (-1, -2, -3, -4),
+        (slice(1, 3), 4),
+        (slice(None), 4, slice(None, None, 2), slice(1, 4)),
+        (slice(None, None, -1), slice(8, 1, -3), slice(5, None, -1), slice(None, None, -2)),
+        ([3, 0, 0], [8, 1, 1, 5], [6, 0], [4, 2, 2]),
+        (np.array([True, False, True, False]), 0),
+        (slice(0, 0), 3),
+        (1, slice(3, 3), [], slice(None)),
+        ([], 2),
+    ],
+)
+def test_any_outer_indexing_equals_numpys(data, key):
+    for name, whole in (("U", U), ("V", V)):
+        indexers = dict(zip(("step", "z", "y", "x"), key))
+        expected = xr.DataArray(whole, dims=("step", "z", "y", "x")).isel(indexers)
+        got = data[name].isel(indexers)
+        assert got.dims == expected.dims
+        np.testing.assert_array_equal(got.values, expected.values, strict=True)
+    np.testing.assert_array_equal(data.E.isel(step=slice(1, None, 2)), SPECTRUM[1::2])
+
+
+def test_pointwise_and_labelled_indexing(data):
+    points = {
+        axis: xr.DataArray(index, dims="point")
+        for axis, index in zip("zyx", ([8, 0, 3], [1, 1, 6], [4, 0, 2]))
+    }
+    np.testing.assert_array_equal(data.U.isel(points).values, U[:, [8, 0, 3], [1, 1, 6], [4, 0, 2]])
+    np.testing.assert_array_equal(data.U.sel(step=25, z=4).values, U[2, 4])
+    np.testing.assert_array_equal(data.U[1:][1:, ::2][0, 1].values, U[2, 2])
+    assert float(data.V.isel(step=-1).mean()) == pytest.approx(V[-1].mean())
+
+
+def test_only_what_is_indexed_is_read(path, values_read):
+    with ridgeline.open(path) as data:
+        assert repr(data)
+        assert values_read == []
+        plane = data.U.isel(step=2, z=4)
+        assert values_read == []
+        plane.load()
+        assert values_read == [7 * 5]
+        data.V.isel(step=[0, 3], z=[0, 8], y=3).load()
+        assert values_read[1:] == [2 * 2 * 5]
+
+
+def test_a_plane_costs_a_plane_of_bytes(tmp_path):
+    shape = (64, 64, 64)
+    field = RANDOM.random(shape)
+    with BPWriter(
+        tmp_path / "big.bp", MPI.COMM_SELF, [Variable("U", float, shape, (0, 0, 0), shape)], {}
+    ) as out:
+        for step in range(3):
+            out.write(step, 0.0, {"U": field + step})
+    before = bytes_read()
+    with ridgeline.open(tmp_path / "big.bp") as data:
+        opened = bytes_read()
+        np.testing.assert_array_equal(data.U.isel(step=1, z=40).values, field[40] + 1)
+    after = bytes_read()
+    assert opened - before < 64**2 * 8 + 2**16
+    assert 64**2 * 8 <= after - opened < 2 * 64**2 * 8 + 2**16  # of 3 * 64^3 * 8
+
+
+def bytes_read() -> int:
+    """Bytes that this process has got from read calls."""
+    return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
+
+
+def test_a_run_that_is_writing_shows_its_whole_steps(tmp_path):
+    out = write(tmp_path / "toy.bp", steps=2)
+    with ridgeline.open(tmp_path / "toy.bp") as early:
+        assert early.step.values.tolist() == [0, 10]
+        out.write(STEPS[2], 0.0, {"U": U[2], "V": V[2], "E": SPECTRUM[2]})
+        np.testing.assert_array_equal(early.U.values, U[:2])
+        with ridgeline.open(tmp_path / "toy.bp") as late:
+            np.testing.assert_array_equal(late.U.values, U[:3])
+    out.close()
+
+
+@pytest.mark.parametrize("how", ["missing", "fresh", "file"])
+def test_what_cannot_be_opened_is_one_sentence(tmp_path, how):
+    path = tmp_path / "toy.bp"
+    if how == "fresh":
+        write(path, steps=0)
+    elif how == "file":
+        path.write_text("x")
+    with pytest.raises(OutputError, match=str(path)) as caught:
+        ridgeline.open(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_data_that_vanish_after_opening_are_an_error(tmp_path):
+    write(tmp_path / "toy.bp").close()
+    with ridgeline.open(tmp_path / "toy.bp") as data:
+        file = (tmp_path / "toy.bp" / "data.0").rename(tmp_path / "elsewhere")
+        with pytest.raises(OutputError, match="cannot read the data set"):
+            data.U.isel(step=1).load()
+        file.rename(tmp_path / "toy.bp" / "data.0")
+        np.testing.assert_array_equal(data.U.isel(step=1).values, U[1])
+
+
+def test_xarray_opens_data_sets_itself(path):
+    with xr.open_dataset(path, engine=RidgelineBackend) as data:
+        np.testing.assert_array_equal(data.U.isel(step=1), U[1])
+    with xr.open_dataset(path, engine=RidgelineBackend, drop_variables="U") as data:
+        assert set(data) == {"V", "E"}
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["xarray.backends"]["ridgeline"].partition(":")
+    assert getattr(import_module(module), name) is RidgelineBackend
+    assert RidgelineBackend().guess_can_open(path)
+    assert not RidgelineBackend().guess_can_open(path.parent)
+
+
+def test_an_open_data_set_can_be_sent_to_another_process(data):
+    copy = pickle.loads(pickle.dumps(data))
+    np.testing.assert_array_equal(copy.U.isel(step=3, x=0).values, U[3, :, :, 0])
