@@ -179,7 +179,7 @@ def _check_arguments(
 ) -> None:
     if np.dtype(dtype) not in vector.DTYPES:
         raise ConfigError(f"STREAM has no kernels for dtype {np.dtype(dtype)}; use float64 or float32")
-    available = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    available = int(numba.config.NUMBA_NUM_THREADS)
     if not 1 <= n_threads <= available:
         raise ConfigError(
             f"STREAM on {n_threads} threads: Numba was started with {available}, so 1 to {available} are "

@@ -1,0 +1,241 @@
+"""The Gray-Scott sweep on NVIDIA GPUs: one fused pass over u and v, the GPU twin of `kernels`.
+
+    sweep = make_sweep(dtype, row_pitch)
+    launch = launch_shape(box, ...)
+    sweep[launch.grid, launch.block, stream](
+        u, v, (origin, plane_pitch), box, launch.first_x, launch.planes,
+        offset_global, wrap, step, keys, scaled_coefficients, out_u, out_v)
+
+advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at `step + 1`.
+
+- u, v, out_u, out_v: flat device arrays of one layout (`BlockArray` with PAD_ROWS rows more at either end), of
+  one dtype, float64 or float32. u and v hold valid ghosts around the box, of faces only.
+- box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do.
+- offset_global: global index (z, y, x) of local cell 0.
+- wrap = (nz, ny, nx): the block's extent in each direction in which it is periodic with itself, else 0. There
+  the sweep also writes a boundary cell's new value into the ghost at the other end, so that nothing has to
+  fill the ghosts of a whole grid on one GPU.
+- keys: `cuda_random.device_keys(seed)`, or None for no noise (they are two compilations).
+- scaled_coefficients: `scale_noise(coefficients)`.
+
+A cell's new value is bit for bit that of the CPU sweep: the same expressions in the same order, fused
+multiply-adds only where `physics.point_update` has them. (No product in it is added other than by an explicit
+one, so that the compiler finds nothing to contract.)
+
+Loops: a thread takes the four rows of an aligned group at one x, which share a Philox block, and marches in z
+with three planes of its column of both fields in registers. A warp's 32 threads lie along x. So a cell of the
+next plane is fetched from memory once, its neighbours in x and y come from the first-level cache, and per
+four cells and step 8 cells are in flight per thread. The row pitch is a constant of the compiled kernel: every
+access is then one of four moving pointers plus an immediate.
+"""
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import cuda
+
+from ridgeline.kernels.cuda_device import (
+    WARP,
+    device_function,
+    fma,
+    kernel,
+    load,
+    store,
+    store_streaming,
+)
+from ridgeline.kernels.cuda_random import SCALE, philox_words, significant_bits
+from ridgeline.kernels.random import WORDS
+from ridgeline.models.gray_scott.physics import Coefficients, point_update
+
+PAD_ROWS = WORDS  # a group of four rows may start up to 3 rows, and read 4, outside the block
+_update = device_function(point_update(fma))
+
+
+class Shape(NamedTuple):
+    """Threads of a launch; changes speed only."""
+
+    threads: int  # per block, at most
+    blocks: int  # that fit on a multiprocessor
+    streaming: bool = False  # stores are the first that the cache evicts
+
+
+def default_shape(dtype) -> Shape:
+    """Return the shape for fields of `dtype`: 128 registers per thread in float64, 64 in float32."""
+    return Shape(512, 1 if np.dtype(dtype) == np.float64 else 2)
+
+
+class Launch(NamedTuple):
+    """A launch of the sweep over one box."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    first_x: int  # local x of the first thread: aligned, where the box is wide
+    planes: int  # that a thread block marches through
+
+
+def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int, least_waves: int = 1) -> Launch:
+    """Return how to launch the sweep over a box that is not empty.
+
+    y_offset: global y of local row 0. least_waves: cut z at least so often that this many thread blocks in a
+    row fill the device, if the box is large enough: work on other streams is let in between them.
+    """
+    z0, z1, y0, y1, x0, x1 = box
+    first_x = x0 - x0 % WARP if x1 - x0 >= WARP else x0
+    width = x1 - first_x
+    groups = (y1 - 1 + y_offset) // WORDS - (y0 + y_offset) // WORDS + 1
+    if width >= WARP:
+        along_x = min((4 * WARP, 2 * WARP, WARP), key=lambda n: -(-width // n) * n)
+    else:
+        along_x = 1 << (width - 1).bit_length()
+    along_y = min(shape.threads // along_x, groups)
+    columns, rows = -(-width // along_x), -(-groups // along_y)
+
+    def cost(chunks: int) -> float:
+        planes = -(-(z1 - z0) // chunks)
+        waves = columns * rows * -(-(z1 - z0) // planes) / (multiprocessors * shape.blocks)
+        # A block reads two planes more than it writes, half of the traffic; the last wave may not fill the
+        # device; and blocks of a wave do not end together, by some twentieth of it.
+        return (1 + 1 / planes) * math.ceil(waves) / waves * (1 + 0.05 / math.ceil(waves))
+
+    device = multiprocessors * shape.blocks
+    least = min(z1 - z0, -(-least_waves * device // (columns * rows)) if least_waves > 1 else 1)
+    chunks = min(range(least, z1 - z0 + 1), key=cost)
+    planes = -(-(z1 - z0) // chunks)
+    return Launch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), first_x, planes)
+
+
+def scale_noise(c: Coefficients) -> Coefficients:
+    """Return the coefficients with the power of two in `noise` that makes words uniform numbers: exact."""
+    return c._replace(noise=c.noise * type(c.noise)(SCALE))
+
+
+@device_function
+def _column(field, at, pitch):
+    """Return the cells of the four rows of a group."""
+    return load(field, at), load(field, at + pitch), load(field, at + 2 * pitch), load(field, at + 3 * pitch)
+
+
+@device_function
+def _point(u, v, at, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r, c):
+    """Return the new u, v of one cell: c centre, s and n rows before and after, b and a planes below and above."""
+    sum_u = ((load(u, at - 1) + load(u, at + 1)) + (u_s + u_n)) + (u_b + u_a)
+    sum_v = ((load(v, at - 1) + load(v, at + 1)) + (v_s + v_n)) + (v_b + v_a)
+    return _update(u_c, v_c, sum_u, sum_v, r, c)
+
+
+@device_function
+def _put(out_u, out_v, at, new_u, new_v, k, j, i, y0, y1, wrap, pitch, plane):
+    """Store one cell if its row is in the box, and its copies in ghosts across periodic boundaries."""
+    if j < y0 or j >= y1:
+        return
+    store(out_u, at, new_u)
+    store(out_v, at, new_v)
+    nz, ny, nx = wrap
+    if nx > 0:
+        if i == 0:
+            store(out_u, at + nx, new_u)
+            store(out_v, at + nx, new_v)
+        if i == nx - 1:
+            store(out_u, at - nx, new_u)
+            store(out_v, at - nx, new_v)
+    if ny > 0:
+        if j == 0:
+            store(out_u, at + ny * pitch, new_u)
+            store(out_v, at + ny * pitch, new_v)
+        if j == ny - 1:
+            store(out_u, at - ny * pitch, new_u)
+            store(out_v, at - ny * pitch, new_v)
+    if nz > 0:
+        if k == 0:
+            store(out_u, at + nz * plane, new_u)
+            store(out_v, at + nz * plane, new_v)
+        if k == nz - 1:
+            store(out_u, at - nz * plane, new_u)
+            store(out_v, at - nz * plane, new_v)
+
+
+@cache
+def make_sweep(dtype, row_pitch: int, shape: Shape | None = None):
+    """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart."""
+    threads, blocks, streaming = shape or default_shape(dtype)
+    real = np.dtype(dtype).type
+    bits = significant_bits(dtype)
+    pitch = row_pitch
+
+    @kernel(threads, blocks)
+    def sweep(u, v, layout, box, first_x, planes, offset_global, wrap, step, keys, c, out_u, out_v):
+        origin, plane = layout
+        z0, z1, y0, y1, x0, x1 = box
+        oz, oy, ox = offset_global
+        i = first_x + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        group = (y0 + oy) // 4 + cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+        j = group * 4 - oy
+        if i < x0 or i >= x1 or j >= y1:
+            return
+        k = z0 + cuda.blockIdx.z * planes
+        end = min(k + planes, z1)
+        whole = j >= y0 and j + 4 <= y1
+        at_edge = (wrap[2] > 0 and (i == 0 or i == wrap[2] - 1)) or (
+            wrap[1] > 0 and (j == 0 or j + 4 >= wrap[1])
+        )
+        plain = whole and not at_edge
+        at = origin + k * plane + j * pitch + i
+        above = at + plane
+        u_b, v_b = _column(u, at - plane, pitch), _column(v, at - plane, pitch)
+        u_c, v_c = _column(u, at, pitch), _column(v, at, pitch)
+        while k < end:
+            u_a, v_a = _column(u, above, pitch), _column(v, above, pitch)
+            u_s, v_s = load(u, at - pitch), load(v, at - pitch)
+            u_n, v_n = load(u, at + 4 * pitch), load(v, at + 4 * pitch)
+            if keys is None:
+                r0 = r1 = r2 = r3 = None
+            else:
+                w0, w1, w2, w3 = philox_words(i + ox, group, k + oz, step, keys)
+                r0, r1 = real(np.int32(w0 & bits)), real(np.int32(w1 & bits))
+                r2, r3 = real(np.int32(w2 & bits)), real(np.int32(w3 & bits))
+            p0, q0 = _point(
+                u, v, at, u_c[0], v_c[0], u_s, v_s, u_c[1], v_c[1], u_b[0], v_b[0], u_a[0], v_a[0], r0, c
+            )
+            p1, q1 = _point(
+                u, v, at + pitch,
+                u_c[1], v_c[1], u_c[0], v_c[0], u_c[2], v_c[2], u_b[1], v_b[1], u_a[1], v_a[1], r1, c,
+            )  # fmt: skip
+            p2, q2 = _point(
+                u, v, at + 2 * pitch,
+                u_c[2], v_c[2], u_c[1], v_c[1], u_c[3], v_c[3], u_b[2], v_b[2], u_a[2], v_a[2], r2, c,
+            )  # fmt: skip
+            p3, q3 = _point(
+                u, v, at + 3 * pitch,
+                u_c[3], v_c[3], u_c[2], v_c[2], u_n, v_n, u_b[3], v_b[3], u_a[3], v_a[3], r3, c,
+            )  # fmt: skip
+            if not plain or k == 0 or k == wrap[0] - 1:
+                _put(out_u, out_v, at, p0, q0, k, j, i, y0, y1, wrap, pitch, plane)
+                _put(out_u, out_v, at + pitch, p1, q1, k, j + 1, i, y0, y1, wrap, pitch, plane)
+                _put(out_u, out_v, at + 2 * pitch, p2, q2, k, j + 2, i, y0, y1, wrap, pitch, plane)
+                _put(out_u, out_v, at + 3 * pitch, p3, q3, k, j + 3, i, y0, y1, wrap, pitch, plane)
+            elif streaming:
+                store_streaming(out_u, np.uint64(at), p0)
+                store_streaming(out_u, np.uint64(at + pitch), p1)
+                store_streaming(out_u, np.uint64(at + 2 * pitch), p2)
+                store_streaming(out_u, np.uint64(at + 3 * pitch), p3)
+                store_streaming(out_v, np.uint64(at), q0)
+                store_streaming(out_v, np.uint64(at + pitch), q1)
+                store_streaming(out_v, np.uint64(at + 2 * pitch), q2)
+                store_streaming(out_v, np.uint64(at + 3 * pitch), q3)
+            else:
+                store(out_u, at, p0)
+                store(out_u, at + pitch, p1)
+                store(out_u, at + 2 * pitch, p2)
+                store(out_u, at + 3 * pitch, p3)
+                store(out_v, at, q0)
+                store(out_v, at + pitch, q1)
+                store(out_v, at + 2 * pitch, q2)
+                store(out_v, at + 3 * pitch, q3)
+            u_b, u_c, v_b, v_c = u_c, u_a, v_c, v_a
+            at = above
+            above += plane
+            k += 1
+
+    return sweep
