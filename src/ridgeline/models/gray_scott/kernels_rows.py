@@ -13,7 +13,16 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ridgeline.kernels.llvm import I64, Lanes, Vector, data_pointer, element_type, prefetch
+from ridgeline.kernels.llvm import (
+    I64,
+    Lanes,
+    Vector,
+    data_pointer,
+    element_type,
+    left_neighbours,
+    prefetch,
+    right_neighbours,
+)
 from ridgeline.kernels.random import WORDS
 from ridgeline.kernels.random_llvm import load_keys, philox_words, uniform_scale, unscaled_uniform
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
@@ -52,7 +61,7 @@ class RowBuilder:
         )
         self.keys = None
         if noisy:
-            self.keys = load_keys(self.integers, function.args[-1])
+            self.keys = function.args[-1]
             c = c._replace(noise=c.noise * uniform_scale(self.lanes))
         self.coefficients = c
         self.update = point_update(self.lanes.fma)
@@ -64,74 +73,133 @@ class RowBuilder:
         offset = self.builder.mul(self.index[pitch], ir.Constant(I64, row))
         return self.builder.add(self.index[name], offset)
 
-    def loop(self, first, last, body) -> None:
-        """Emit `for i in range(first, last, lanes): body(i)` and the function's return."""
+    def loop(self, first, last, body, carried: list[Vector]) -> None:
+        """Emit `for i in range(first, last, lanes): carried = body(i, carried)` and the function's return."""
         builder = self.builder
         function, before = builder.function, builder.block
         inside, after = function.append_basic_block("vectors"), function.append_basic_block("done")
         builder.cbranch(builder.icmp_signed("<", first, last), inside, after)
         builder.position_at_end(inside)
-        i = builder.phi(I64)
-        i.add_incoming(first, before)
-        body(i)
-        following = builder.add(i, ir.Constant(I64, self.lanes.count))
-        i.add_incoming(following, builder.block)
-        builder.cbranch(builder.icmp_signed("<", following, last), inside, after)
+        i, *values = [builder.phi(kind) for kind in (I64, *(c.value.type for c in carried))]
+        following = body(i, [Vector(c.lanes, value) for c, value in zip(carried, values)])
+        i_following = builder.add(i, ir.Constant(I64, self.lanes.count))
+        for phi, start, end in zip(
+            (i, *values), (first, *(c.value for c in carried)), (i_following, *(f.value for f in following))
+        ):
+            phi.add_incoming(start, before)
+            phi.add_incoming(end, builder.block)
+        builder.cbranch(builder.icmp_signed("<", i_following, last), inside, after)
         builder.position_at_end(after)
         builder.ret_void()
 
-    def rows(self, i, count: int, noise: list[Vector | None]) -> list[tuple[Vector, Vector]]:
-        """Return the new (u, v) of `count` rows at vector i; noise has one unscaled vector per row."""
-        values = [self._values_and_sums(pointer, i, count) for pointer in self.pointers[:2]]
-        return [
-            self.update(u, v, sum_u, sum_v, r, self.coefficients)
-            for (u, sum_u), (v, sum_v), r in zip(*values, noise)
+    def _aligned(self, pointer, name: str, row: int, i, shift: int = 0) -> Vector:
+        index = self.builder.add(self.at(name, row), i)
+        if shift:
+            index = self.builder.add(index, ir.Constant(I64, shift * self.lanes.count))
+        return self.lanes.load(pointer, index, aligned=True)
+
+    def first_carried(self, i, count: int) -> list[Vector]:
+        """Return what the loop carries from vector to vector: the row's values here and one to the left."""
+        carried = []
+        for pointer in self.pointers[:2]:
+            for row in range(count):
+                here = self._aligned(pointer, "centre", row, i)
+                carried += [here, left_neighbours(self._aligned(pointer, "centre", row, i, -1), here)]
+        return carried
+
+    def rows(self, i, count: int, carried: list[Vector], noise: list[Vector | None]):
+        """Return the new (u, v) of `count` rows at vector i, and what to carry to the next vector.
+
+        noise has one unscaled vector per row. Neighbours in x come by lane shifts of aligned vectors, each
+        loaded once: an unaligned load would cross a cache line.
+        """
+        half = len(carried) // 2
+        u, carried_u = self._values_and_sums(self.pointers[0], i, count, carried[:half])
+        v, carried_v = self._values_and_sums(self.pointers[1], i, count, carried[half:])
+        new = [
+            self.update(u_here, v_here, sum_u, sum_v, r, self.coefficients)
+            for (u_here, sum_u), (v_here, sum_v), r in zip(u, v, noise)
         ]
+        return new, carried_u + carried_v
 
-    def _values_and_sums(self, pointer, i, count: int) -> list[tuple[Vector, Vector]]:
-        add = self.builder.add
-        load = self.lanes.load
-
-        def aligned(name: str, row: int) -> Vector:
-            return load(pointer, add(self.at(name, row), i), aligned=True)
-
-        centre = [aligned("centre", row) for row in range(-1, count + 1)]
-        result = []
+    def _values_and_sums(self, pointer, i, count: int, carried: list[Vector]):
+        here = [
+            self._aligned(pointer, "centre", -1, i),
+            *carried[::2],
+            self._aligned(pointer, "centre", count, i),
+        ]
+        result, following = [], []
         for row in range(count):
-            here = add(self.at("centre", row), i)
-            left, right = (load(pointer, add(here, ir.Constant(I64, shift))) for shift in (-1, 1))
-            x = left + right
-            y = centre[row] + centre[row + 2]
-            z = aligned("below", row) + aligned("above", row)
-            result.append((centre[row + 1], (x + y) + z))
-        return result
+            centre, left = carried[2 * row : 2 * row + 2]
+            after = self._aligned(pointer, "centre", row, i, 1)
+            x = left + right_neighbours(centre, after)
+            y = here[row] + here[row + 2]
+            z = self._aligned(pointer, "below", row, i) + self._aligned(pointer, "above", row, i)
+            result.append((centre, (x + y) + z))
+            following += [after, left_neighbours(centre, after)]
+        return result, following
 
-    def words(self, i, wrap: bool) -> tuple[Vector, ...]:
-        """Return the four words of noise of the cells at vector i; `wrap`: x may be a periodic ghost's."""
-        builder = self.builder
-        x = self.integers.iota(builder.add(self.index["x_global"], i))
-        if wrap:
-            nx = self.integers.splat(self.index["nx_global"])
-            x = x.min_unsigned(x + nx)
-            x = x.min_unsigned(x - nx)
-        group = builder.lshr(self.index["y_global"], ir.Constant(I64, 2))
-        return philox_words(x, group, self.index["z_global"], self.index["step"], self.keys)
+    def words(self, x: Vector) -> tuple[Vector, ...]:
+        """Return the four words of noise of the cells with global indices x."""
+        group = self.builder.lshr(self.index["y_global"], ir.Constant(I64, 2))
+        keys = load_keys(x.lanes, self.keys)
+        return philox_words(x, group, self.index["z_global"], self.index["step"], keys)
+
+
+class NoiseBuffer:
+    """Noise of four rows for the next few vectors, refilled as the loop runs.
+
+    One Philox block is a chain of ten rounds, each waiting for the one before. So several vectors' blocks
+    are computed side by side, on a vector type that LLVM splits into registers; the results wait in the
+    first-level cache.
+    """
+
+    REGISTERS = 4
+
+    def __init__(self, build: RowBuilder):
+        self.build = build
+        lanes = build.lanes
+        self.count = self.REGISTERS * lanes.bytes * lanes.count // 8  # cells
+        self.wide = Lanes(build.builder, lanes.element, self.count)
+        self.memory = build.builder.alloca(lanes.element, WORDS * self.count)
+        self.memory.align = self.count * lanes.bytes
+
+    def at(self, i) -> list[Vector]:
+        """Return the four rows' unscaled noise at vector i, a multiple of a vector."""
+        build, builder = self.build, self.build.builder
+        place = builder.and_(builder.sub(i, build.index["first"]), ir.Constant(I64, self.count - 1))
+        with builder.if_then(builder.icmp_unsigned("==", place, ir.Constant(I64, 0))):
+            x = Lanes(builder, I64, self.count).iota(builder.add(build.index["x_global"], i))
+            for row, word in enumerate(build.words(x)):
+                index = ir.Constant(I64, row * self.count)
+                unscaled_uniform(word, self.wide).store(self.memory, index, aligned=True)
+        return [
+            build.lanes.load(
+                self.memory, builder.add(place, ir.Constant(I64, row * self.count)), aligned=True
+            )
+            for row in range(WORDS)
+        ]
 
 
 def _four_rows(build: RowBuilder, streaming: bool) -> None:
-    def body(i):
+    noise_buffer = NoiseBuffer(build) if build.keys else None
+
+    def body(i, carried):
         for row in range(WORDS):
             for pointer in build.pointers[:2]:
                 prefetch(build.builder, pointer, build.builder.add(build.at("ahead", row), i))
         noise = [None] * WORDS
-        if build.keys:
-            noise = [unscaled_uniform(word, build.lanes) for word in build.words(i, wrap=False)]
-        for row, new in enumerate(build.rows(i, WORDS, noise)):
+        if noise_buffer:
+            noise = noise_buffer.at(i)
+        new, carried = build.rows(i, WORDS, carried, noise)
+        for row, values in enumerate(new):
             index = build.builder.add(build.at("out", row, "out_pitch"), i)
-            for pointer, value in zip(build.pointers[2:], new):
+            for pointer, value in zip(build.pointers[2:], values):
                 value.store(pointer, index, aligned=True, streaming=streaming)
+        return carried
 
-    build.loop(build.index["first"], build.index["last"], body)
+    first = build.index["first"]
+    build.loop(first, build.index["last"], body, build.first_carried(first, WORDS))
 
 
 def _part_of_row(build: RowBuilder) -> None:
@@ -139,21 +207,26 @@ def _part_of_row(build: RowBuilder) -> None:
     width = build.lanes.count
     start = builder.and_(index["first"], ir.Constant(I64, -width))
 
-    def body(i):
+    def body(i, carried):
         x = build.integers.iota(i)
         noise = None
         if build.keys:
-            word = _word_of_row(build, build.words(i, wrap=True))
+            wrapped = build.integers.iota(builder.add(index["x_global"], i))
+            nx = build.integers.splat(index["nx_global"])
+            wrapped = wrapped.min_unsigned(wrapped + nx)
+            wrapped = wrapped.min_unsigned(wrapped - nx)  # a periodic ghost's own index
+            word = _word_of_row(build, build.words(wrapped))
             noise = unscaled_uniform(word, build.lanes)
-        ((new_u, new_v),) = build.rows(i, 1, [noise])
+        ((new_u, new_v),), carried = build.rows(i, 1, carried, [noise])
         mask = builder.and_(
             builder.not_(x.less(build.integers.splat(index["first"]))),
             x.less(build.integers.splat(index["last"])),
         )
         new_u.store_masked(mask, build.pointers[2], builder.add(index["out"], i))
         new_v.store_masked(mask, build.pointers[3], builder.add(index["out"], i))
+        return carried
 
-    build.loop(start, index["last"], body)
+    build.loop(start, index["last"], body, build.first_carried(start, 1))
 
 
 def _word_of_row(build: RowBuilder, words: tuple[Vector, ...]) -> Vector:
