@@ -105,9 +105,9 @@ class OutputSection(Checked):
     )
     initial: Truth = setting(False, "Whether the state of step 0 is written too.")
     variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1)
-    compression: Literal["none", "blosc", "bzip2"] = setting(
+    compression: Literal["none", "blosc"] = setting(
         "none",
-        "Lossless ADIOS2 operator on every field; `ridgeline doctor` says which ones the ADIOS2 found has.",
+        "Lossless ADIOS2 operator on every field; `ridgeline doctor` says whether the ADIOS2 found has it.",
     )
 
 

@@ -97,7 +97,7 @@ CHANGES: dict[str, Any] = {
     "grid.process_grid": [1, 1, 1],
     "output.path": "x.bp",
     "output.every": 1,
-    "output.initial": False,
+    "output.initial": True,
     "output.variables": ["U"],
     "output.compression": "blosc",
     "checkpoint.path": "x",
