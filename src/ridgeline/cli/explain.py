@@ -16,7 +16,7 @@ def explain(
 ) -> None:
     """Print every key of a model's settings with type, unit, default, range and meaning."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.padding import Padding
 
     from ridgeline.config.explain import explain_rows, json_schema
     from ridgeline.models import available, case_class
@@ -31,9 +31,17 @@ def explain(
     if schema:
         typer.echo(json.dumps(json_schema(case), indent=2))
         return
-    table = Table(box=None, pad_edge=False, title=f"settings of {model}", title_justify="left")
-    for column in ("key", "type", "unit", "default", "range", "meaning"):
-        table.add_column(column, overflow="fold", no_wrap=column == "key")
+    console = Console(markup=False, highlight=False)
+    section = ""
     for row in explain_rows(case):
-        table.add_row(row.key, row.type, row.unit, row.default, row.range, row.description)
-    Console(markup=False, highlight=False).print(table)
+        if row.key.split(".")[0] != section:
+            section = row.key.split(".")[0]
+            console.print(f"\n[{section}]", style="bold")
+        facts = ", ".join(
+            filter(
+                None,
+                [row.type, row.unit, row.default if row.default == "required" else f"default {row.default}"],
+            )
+        )
+        console.print(f"{row.key}  ({facts}; {row.range})", soft_wrap=True)
+        console.print(Padding(row.description, (0, 0, 0, 4)))

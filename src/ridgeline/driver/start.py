@@ -109,6 +109,7 @@ def compile_case(loaded: LoadedCase) -> float:
     configure_threads(case.run.threads)
     path = configure_kernel_cache()
 
+    from ridgeline.driver.limits import measure_limits
     from ridgeline.models import create
     from ridgeline.runtime.communicator import in_turn_per_node, world
     from ridgeline.runtime.context import Context
@@ -116,8 +117,13 @@ def compile_case(loaded: LoadedCase) -> float:
     comm = world()
     begin = time.perf_counter()
     model: Model = create(case.run.model)
-    model.setup(case, Context(comm, case.run.device, case.run.threads))
+    context = Context(comm, case.run.device, case.run.threads)
+    model.setup(case, context)
     in_turn_per_node(comm, model.compile)
+    # What a run calls beside its steps: initial state, diagnostics, and the measurement of the limits.
+    model.initialize()
+    model.diagnostics()
+    measure_limits(context)
     seconds = time.perf_counter() - begin
     if comm.rank == 0:
         sys.stderr.write(f"kernels of {case.run.model} are in {path} ({seconds:.1f} s)\n")

@@ -1,0 +1,112 @@
+"""The smaller commands: help, check, explain, compile, doctor, plot."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ridgeline as package
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys\n"
+        "from ridgeline.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'mpi4py', 'numba', 'numpy', 'adios2', 'pydantic', 'matplotlib', 'xarray'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--help"], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_version(ridgeline):
+    assert ridgeline("--version").stdout == f"ridgeline {package.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["run", "check", "explain", "compile", "doctor", "plot"])
+def test_every_command_explains_itself(ridgeline, command):
+    done = ridgeline(command, "--help")
+    assert done.returncode == 0
+    assert re.search(rf"ridgeline {command}", done.stdout)
+
+
+def test_check_says_what_would_run_and_runs_nothing(ridgeline):
+    case = ridgeline.write(steps=20, every=5, shape="40, 30, 20")
+    done = ridgeline("check", case, "-n", 2)
+    assert done.returncode == 0, done.stderr
+    for words in (r"\[2, 1, 1\], largest block \[20, 30, 20\]", r"1\.536 MB in 4 outputs", "predicted time"):
+        assert re.search(words, done.stdout), (words, done.stdout)
+    assert [path.name for path in ridgeline.path.iterdir()] == ["case.toml"]
+
+
+def test_check_refuses_what_run_would_refuse(ridgeline):
+    done = ridgeline("check", ridgeline.write(shape="3, 2, 2"), "-n", 64, "--set", "initial.half_width=1")
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: cannot cut grid.shape = [3, 2, 2] into 64 blocks")
+
+
+def test_explain_lists_every_key_and_a_schema_that_is_json(ridgeline):
+    listing = ridgeline("explain").stdout
+    schema = json.loads(ridgeline("explain", "gray_scott", "--schema").stdout)
+    for key in (
+        "run.steps",
+        "grid.shape",
+        "model.Du",
+        "initial.half_width",
+        "output.every",
+        "checkpoint.keep",
+    ):
+        assert key in listing
+    assert schema["properties"]
+    unknown = ridgeline("explain", "gray_scot")
+    assert unknown.returncode == 2
+    assert "gray_scott" in unknown.stderr
+
+
+def test_compile_leaves_nothing_to_compile_for_the_run(ridgeline, tmp_path):
+    case = ridgeline.write(shape="9, 8, 7")
+    cache = {"RIDGELINE_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": ""}
+
+    def kernels() -> set[str]:
+        return {path.name for path in Path(tmp_path / "cache").rglob("*.nb*")}
+
+    done = ridgeline("compile", case, env=cache)
+    assert done.returncode == 0, done.stderr
+    compiled = kernels()
+    assert compiled
+    done = ridgeline("run", case, "-n", 2, env=cache)
+    assert done.returncode == 0, done.stderr
+    assert kernels() == compiled
+
+
+def test_doctor_finds_mpi_and_adios2(ridgeline):
+    done = ridgeline("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for words in ("two ranks see each other", "ADIOS2", "Numba"):
+        assert words in done.stdout
+
+
+def test_plot_draws_planes_densities_and_movies(ridgeline):
+    case = ridgeline.write(steps=8, every=2)
+    assert ridgeline("run", case).returncode == 0
+    for arguments, name in [
+        ([], "gray_scott.png"),
+        (["--pdf", "-o", "pdf.png"], "pdf.png"),
+        (["--variable", "V", "--slice", "y=3", "--step", "4", "-o", "v.png"], "v.png"),
+        (["--variable", "U", "--movie", "u.gif"], "u.gif"),
+    ]:
+        done = ridgeline("plot", "gray_scott.bp", *arguments)
+        assert done.returncode == 0, done.stderr
+        assert (ridgeline.path / name).stat().st_size > 1000
+    wrong = ridgeline("plot", "gray_scott.bp", "--slice", "z=99")
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr
+    missing = ridgeline("plot", "nothing.bp")
+    assert missing.returncode == 6
+    assert "nothing.bp" in missing.stderr
