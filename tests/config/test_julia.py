@@ -123,8 +123,6 @@ def test_our_names_override() -> None:
     [
         ({"L": 0}, "L in s.json:2: got 0; need an integer >= 1."),
         ({"L": 64.5}, "L in s.json:2: got 64.5; need an integer >= 1."),
-        ({"L": 8}, "initial.half_width in s.json: got 6; need half_width <= 4, so that the box fits into "
-                   "grid.shape = [8, 8, 8]."),
         ({"F": "0.02"}, 'F in s.json:5: got "0.02"; need a number >= 0.'),
         ({"dt": 9}, "dt in s.json:7: got 9.0; need dt <= 4.761, the linear stability limit 2/(2 Du + F) of forward "
                     "Euler for U."),

@@ -148,7 +148,6 @@ WRONG_VALUES = [
     ("model.steps_per_sweep", "0", 'got 0; need "auto" or an integer >= 1.'),
     ("initial.kind", "ball", 'got "ball"; need "box" or "uniform".'),
     ("initial.half_width", "0", "got 0; need an integer >= 1."),
-    ("initial.half_width", "9", "got 9; need half_width <= 8, so that the box fits into grid.shape = [16, 20, 24]."),
     ("output.path", '""', 'got ""; need a path.'),
     ("output.every", "0.5", "got 0.5; need an integer >= 0."),
     ("output.initial", "1", "got 1; need true or false."),
@@ -224,9 +223,10 @@ WRONG_FILES = [
         'Did you mean "gray_scott"?',
     ),
     (
-        GOOD.replace("[16, 20, 24]", "[8, 20, 24]"),
-        "initial.half_width in case.toml: got 6 by default; need half_width <= 4, so that the box fits into "
-        "grid.shape = [8, 20, 24].",
+        GOOD.replace('model = "gray_scott"', 'model = "gray_scott"\ndevice = "cuda"')
+        + "[model]\nsteps_per_sweep = 2\n",
+        'model.steps_per_sweep in case.toml:8: got 2; need "auto" or 1 with run.device = "cuda": GPU sweeps advance '
+        "one step.",
     ),
     (
         GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",

@@ -100,8 +100,8 @@ class InitialSection(Checked):
     )
     half_width: Integer = setting(
         6,
-        "The box is n/2 - half_width <= i < n/2 + half_width in each direction of n cells; directions of a "
-        "single cell lie inside it.",
+        "The box is n/2 - half_width <= i < n/2 + half_width in each direction of n cells, n/2 rounded down; in "
+        "directions with fewer cells it spans them all.",
         unit="cells",
         ge=1,
     )
@@ -122,11 +122,10 @@ class GrayScottCase(Case):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
-        widths = [n // 2 for n in self.grid.shape if n > 1]
-        if self.initial.kind == "box" and widths and self.initial.half_width > min(widths):
+        chosen = self.model.steps_per_sweep
+        if self.run.device == "cuda" and chosen not in ("auto", 1):
             yield Problem(
-                "initial.half_width",
-                f"half_width <= {min(widths)}, so that the box fits into grid.shape = {list(self.grid.shape)}",
+                "model.steps_per_sweep", '"auto" or 1 with run.device = "cuda": GPU sweeps advance one step'
             )
 
 

@@ -32,11 +32,11 @@ def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
     Ghosts are as wide as the steps, and come from direct neighbours only, so the thinnest block in a
     direction that is cut or periodic bounds them.
     """
-    if case.run.device == "cuda":
-        return 1
     chosen = case.model.steps_per_sweep
     if chosen != "auto":
         return chosen
+    if case.run.device == "cuda":
+        return 1
     periodic = case.grid.boundary == "periodic"
     thinnest = [n // p for n, p in zip(case.grid.shape, grid) if p > 1 or periodic]
     return max(1, min([AUTO_STEPS, *thinnest]))
