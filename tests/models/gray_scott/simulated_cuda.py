@@ -1,0 +1,189 @@
+"""Tests of the GPU engine and sweep in numba-cuda's simulator; test_cuda.py runs this file."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from numba import cuda
+
+from ridgeline.comm.cartesian import decompose
+from ridgeline.grid.block import Block, BlockArray
+from ridgeline.kernels.cuda_device import SIMULATED
+from ridgeline.kernels.cuda_random import device_keys
+from ridgeline.models.gray_scott import cuda as engine_module
+from ridgeline.models.gray_scott.cpu import CpuEngine
+from ridgeline.models.gray_scott.cuda import CudaEngine
+from ridgeline.models.gray_scott.kernels_cuda import PAD_ROWS, Shape, launch_shape, make_sweep, scale_noise
+from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.reference import advance
+from ridgeline.runtime.context import Context
+from ridgeline.runtime.devices import DeviceInfo
+from ridgeline.runtime.errors import DeviceError
+
+assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+
+SEED, STEPS = 2**40 + 7, 3
+TOLERANCE = {np.float64: 1e-13, np.float32: 1e-5}
+
+
+def coefficients_of(dtype, noise=0.0):
+    return coefficients(0.2, 0.1, 0.02, 0.048, noise, 1.0, dtype)
+
+
+def start_of(shape, dtype):
+    rng = np.random.default_rng(1)
+    return [rng.random(shape).astype(dtype) for _ in range(2)]
+
+
+def make_engine(kind, shape, dtype, noise=0.0, periodic=True, ghost=1):
+    cartesian, block = decompose(MPI.COMM_SELF, shape, "auto", (periodic,) * 3, ghost)
+    engine = kind(block, cartesian, coefficients_of(dtype, noise), SEED, dtype, Context(MPI.COMM_SELF))
+    engine.compile()
+    return engine
+
+
+def run_engine(kind, start, *case, first_step=0):
+    engine = make_engine(kind, start[0].shape, start[0].dtype.type, *case)
+    for field, value in zip(engine.host(), start):
+        field[:] = value
+    engine.commit()
+    for step in range(first_step, first_step + STEPS):
+        assert engine.advance(step, 100) == 1
+    return [field.copy() for field in engine.host()]
+
+
+CASES = list(
+    product([(5, 6, 7), (9, 4, 11), (3, 1, 2)], [np.float64, np.float32], [0.0, 0.1], ["periodic", "fixed"])
+)
+
+
+@pytest.mark.parametrize(("shape", "dtype", "noise", "boundary"), CASES)
+def test_equals_the_reference(shape, dtype, noise, boundary) -> None:
+    start = start_of(shape, dtype)
+    found = run_engine(CudaEngine, start, noise, boundary == "periodic", first_step=11)
+    expected = advance(*start, coefficients_of(dtype, noise), STEPS, boundary, SEED, first_step=11)
+    np.testing.assert_allclose(found, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(("shape", "dtype", "noise", "boundary"), CASES)
+def test_equals_the_cpu_bit_for_bit(shape, dtype, noise, boundary) -> None:
+    start = start_of(shape, dtype)
+    case = noise, boundary == "periodic"
+    np.testing.assert_array_equal(run_engine(CudaEngine, start, *case), run_engine(CpuEngine, start, *case))
+
+
+# A block inside a 2 x 2 x 2 process grid, whose rows start in the middle of a group of four.
+BLOCK = Block((9, 13, 41), (2, 2, 2), (1, 1, 1))
+
+
+class Device:
+    """Fields of BLOCK on the device, what is outside them NaN."""
+
+    def __init__(self, dtype) -> None:
+        self.layout = BlockArray.allocate(BLOCK, dtype)
+        self.pad = PAD_ROWS * self.layout.row_pitch
+        rng = np.random.default_rng(2)
+        self.present = [self.upload(rng.random(self.layout.ghosted.shape)) for _ in range(2)]
+
+    def upload(self, ghosted):
+        field = BlockArray.allocate(BLOCK, self.layout.flat.dtype, np.nan)
+        field.ghosted[:] = ghosted
+        padding = np.full(self.pad, np.nan, field.flat.dtype)
+        return cuda.to_device(np.concatenate([padding, field.flat, padding]))
+
+    def sweep(self, boxes, keys, noise, shape=None):
+        """Sweep boxes into fields of NaN and return their ghosted cells."""
+        dtype = self.layout.flat.dtype.type
+        out = [self.upload(np.nan) for _ in range(2)]
+        sweep = make_sweep(dtype, self.layout.row_pitch, shape)
+        layout = self.layout.origin + self.pad, self.layout.plane_pitch
+        c = scale_noise(coefficients_of(dtype, noise))
+        for box in boxes:
+            launch = launch_shape(box, BLOCK.offset_global[1], Shape(64, 1), 1)
+            sweep[launch.grid, launch.block](
+                *self.present, layout, box, launch.first_x, launch.planes,
+                BLOCK.offset_global, (0, 0, 0), 5, keys, c, *out,
+            )  # fmt: skip
+        results = []
+        for field in out:
+            self.layout.flat[:] = field.copy_to_host()[self.pad : -self.pad]
+            results.append(self.layout.ghosted.copy())
+        return results
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_any_boxes_make_the_same_bits_and_touch_nothing_else(dtype, noise) -> None:
+    assert BLOCK.offset_global[1] % 4 == 3
+    device = Device(dtype)
+    keys = device_keys(SEED) if noise else None
+    nz, ny, nx = BLOCK.shape_local
+    whole = device.sweep([(0, nz, 0, ny, 0, nx)], keys, noise)
+    for field in whole:
+        owned = np.zeros(field.shape, bool)
+        owned[1:-1, 1:-1, 1:-1] = True
+        np.testing.assert_array_equal(np.isfinite(field), owned)
+    cuts = [[0, 1, nz - 1, nz], [0, 2, 3, ny], [0, 1, 7, nx]]
+    pairs = [list(pairwise(cut)) for cut in cuts]
+    boxes = [(*z, *y, *x) for z, y, x in product(*pairs)]
+    np.testing.assert_array_equal(device.sweep(boxes, keys, noise), whole)
+    part = device.sweep([(1, 3, 2, 5, 3, 9)], keys, noise)
+    inside = (slice(2, 4), slice(3, 6), slice(4, 10))
+    for field, expected in zip(part, whole):
+        np.testing.assert_array_equal(field[inside], expected[inside])
+        assert np.isfinite(field).sum() == 2 * 3 * 6
+
+
+def test_streaming_stores_store_the_same() -> None:
+    device = Device(np.float64)
+    nz, ny, nx = BLOCK.shape_local
+    box = (0, nz, 0, ny, 0, nx)
+    plain = device.sweep([box], None, 0.0)
+    np.testing.assert_array_equal(device.sweep([box], None, 0.0, Shape(64, 1, streaming=True)), plain)
+
+
+def test_noise_is_keyed_by_step_and_seed() -> None:
+    start = start_of((4, 5, 6), np.float64)
+    first = run_engine(CudaEngine, start, 0.1)
+    assert (run_engine(CudaEngine, start, 0.1, first_step=1)[0] != first[0]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("periodic", [True, False])
+def test_the_trivial_state_stays_put(dtype, periodic) -> None:
+    start = [np.ones((4, 6, 5), dtype), np.zeros((4, 6, 5), dtype)]
+    np.testing.assert_array_equal(run_engine(CudaEngine, start, 0.0, periodic), start)
+
+
+def test_host_arrays_are_read_back_and_taken_over() -> None:
+    engine = make_engine(CudaEngine, (4, 5, 6), np.float64)
+    u, v = engine.host()
+    u[:], v[:] = 0.5, 0.25
+    engine.commit()
+    engine.advance(0, 1)
+    again = engine.host()
+    assert np.shares_memory(u, again[0])
+    assert (again[0] != 0.5).all()
+    kept = again[0].copy(), again[1].copy()
+    engine.commit()
+    np.testing.assert_array_equal(engine.host(), kept)
+    # What is written between two looks survives the first.
+    u[1, 2, 3] = 7.0
+    assert engine.host()[0][1, 2, 3] == 7.0
+
+
+def test_says_what_it_holds_and_sends() -> None:
+    engine = make_engine(CudaEngine, (4, 5, 6), np.float32)
+    assert engine.allocated() >= 4 * 6 * 7 * 8 * 4
+    assert (engine.bytes_exchanged, engine.messages, engine.steps_per_sweep) == (0, 0, 1)
+    assert "CUDA simulator" in engine.method
+
+
+def test_refuses_what_it_cannot_do(monkeypatch) -> None:
+    with pytest.raises(DeviceError, match=r"one step at a time, not 2; set model\.steps_per_sweep = 1"):
+        make_engine(CudaEngine, (8, 8, 8), np.float64, 0.0, True, 2)
+    tiny = DeviceInfo(0, "Tiny GPU", (9, 0), 4096, 1)
+    monkeypatch.setattr(engine_module, "select_device", lambda comm: tiny)
+    with pytest.raises(DeviceError, match=r"\[8, 8, 8\] cells take .* GiB of Tiny GPU; use more GPUs"):
+        make_engine(CudaEngine, (8, 8, 8), np.float64)

@@ -1,0 +1,156 @@
+"""The GPU sweep: what it compiles to, how it is launched, and what it computes, in the simulator and on a GPU."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+
+from mpi4py import MPI
+from numba import types
+
+from cuda_tools import assemble, run_simulated, skip_without_device
+from ridgeline.comm.cartesian import decompose
+from ridgeline.models.gray_scott.cpu import CpuEngine
+from ridgeline.models.gray_scott.kernels_cuda import Shape, default_shape, launch_shape, make_sweep
+from ridgeline.models.gray_scott.physics import Coefficients, coefficients
+from ridgeline.runtime.context import Context
+
+ROW_PITCH = 528
+ROWS = 4  # cells of one thread and plane
+LOADS = 2 * (2 * ROWS) + 2 * (ROWS + 2 + 2 * ROWS)  # two planes of both fields ahead of the loop; in it
+FMA_PER_CELL = {False: 6, True: 7}
+VARIANTS = [(dtype, noisy) for dtype in (np.float64, np.float32) for noisy in (False, True)]
+
+
+def signature(dtype, noisy):
+    real = types.float64 if dtype == np.float64 else types.float32
+    fields, integer, several = real[::1], types.int64, types.UniTuple
+    keys = several(several(types.uint32, 2), 10) if noisy else types.none
+    c = types.NamedUniTuple(real, len(Coefficients._fields), Coefficients)
+    layout, box, three = several(integer, 2), several(integer, 6), several(integer, 3)
+    return (
+        fields, fields, layout, box, integer, integer, three, three, integer, keys, c, fields, fields,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def assembly():
+    made = {}
+
+    def of(dtype, noisy, shape=None):
+        key = dtype, noisy, shape
+        if key not in made:
+            made[key] = assemble(make_sweep(dtype, ROW_PITCH, shape), signature(dtype, noisy))
+        return made[key]
+
+    return of
+
+
+@pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
+def test_multiply_adds_are_those_of_the_formula(assembly, dtype, noisy) -> None:
+    """One more or less would be a contraction: other bits than on the CPU."""
+    kind = "f64" if dtype == np.float64 else "f32"
+    assert assembly(dtype, noisy).count(f"fma.rn.{kind}") == ROWS * FMA_PER_CELL[noisy]
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_single_precision_stays_single(assembly, noisy) -> None:
+    assert ".f64" not in assembly(np.float32, noisy).ptx
+
+
+@pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
+def test_random_numbers_take_two_wide_products_a_round_for_four_cells(assembly, dtype, noisy) -> None:
+    assert assembly(dtype, noisy).count("mul.wide.u32") == (20 if noisy else 0)
+
+
+@pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
+def test_each_cell_is_loaded_once_into_the_queue(assembly, dtype, noisy) -> None:
+    kind = "f64" if dtype == np.float64 else "f32"
+    assert assembly(dtype, noisy).ptx.count(f"ld.global.{kind}") == LOADS
+
+
+@pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
+def test_registers_allow_the_planned_occupancy(assembly, dtype, noisy) -> None:
+    shape = default_shape(dtype)
+    result = assembly(dtype, noisy)
+    assert result.registers <= 65536 // (shape.threads * shape.blocks)
+    assert result.spilled == 0
+
+
+def test_streaming_stores_are_an_option(assembly) -> None:
+    streaming = Shape(512, 1, streaming=True)
+    assert assembly(np.float64, False, streaming).count("st.global.cs.f64") == 2 * ROWS
+    assert assembly(np.float64, False).count("st.global.cs.f64") == 0
+
+
+BOXES = [
+    (0, 512, 0, 512, 0, 512),
+    (0, 37, 0, 20, 0, 51),
+    (0, 1, 0, 512, 0, 512),  # a layer across z
+    (1, 511, 511, 512, 0, 512),  # across y
+    (1, 511, 1, 511, 0, 1),  # across x
+    (1, 511, 1, 511, 1, 511),
+    (2, 3, 5, 6, 7, 8),
+    (0, 4, 0, 4, 30, 34),
+]
+
+
+@pytest.mark.parametrize("box", BOXES)
+@pytest.mark.parametrize(("y_offset", "shape", "waves"), [(0, Shape(512, 1), 1), (3, Shape(512, 2), 4)])
+def test_launches_cover_the_box(box, y_offset, shape, waves) -> None:
+    z0, z1, y0, y1, x0, x1 = box
+    launch = launch_shape(box, y_offset, shape, 132, waves)
+    threads = [n * m for n, m in zip(launch.grid, launch.block)]
+    assert 1 <= np.prod(launch.block) <= shape.threads
+    assert launch.first_x <= x0
+    assert x0 - launch.first_x < 32
+    assert launch.first_x + threads[0] >= x1 > launch.first_x + threads[0] - launch.block[0]
+    first_group, last_group = (y0 + y_offset) // 4, (y1 - 1 + y_offset) // 4
+    assert first_group + threads[1] > last_group >= first_group + threads[1] - launch.block[1]
+    assert z0 + launch.grid[2] * launch.planes >= z1 > z0 + (launch.grid[2] - 1) * launch.planes
+
+
+def test_a_large_box_fills_the_device_evenly() -> None:
+    for n, dtype in product((256, 512, 1024), (np.float64, np.float32)):
+        shape = default_shape(dtype)
+        launch = launch_shape((0, n, 0, n, 0, n), 0, shape, 132)
+        waves = np.prod(launch.grid) / (132 * shape.blocks)
+        assert waves / np.ceil(waves) > 0.9
+        assert launch.planes >= 16
+
+
+def test_faces_get_a_turn_while_the_rest_is_swept() -> None:
+    blocks = np.prod(launch_shape((1, 511, 0, 512, 0, 512), 0, Shape(512, 1), 132, 4).grid)
+    assert blocks >= 4 * 132
+
+
+def test_in_the_simulator() -> None:
+    assert " passed" in run_simulated(Path(__file__).with_name("simulated_cuda.py"))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("shape", [(37, 20, 51), (64, 64, 64), (5, 131, 260)])
+def test_on_a_gpu_equals_the_cpu_bit_for_bit(shape, periodic, dtype, noisy) -> None:
+    skip_without_device()
+    from ridgeline.models.gray_scott.cuda import CudaEngine
+
+    cartesian, block = decompose(MPI.COMM_SELF, shape, "auto", (periodic,) * 3)
+    c = coefficients(0.2, 0.1, 0.02, 0.048, 0.01 if noisy else 0.0, 1.0, dtype)
+    rng = np.random.default_rng(5)
+    start = [rng.random(shape).astype(dtype) for _ in range(2)]
+    results = []
+    for kind in (CudaEngine, CpuEngine):
+        engine = kind(block, cartesian, c, 42, dtype, Context(MPI.COMM_SELF))
+        engine.compile()
+        for field, value in zip(engine.host(), start):
+            field[:] = value
+        engine.commit()
+        for step in range(50):
+            assert engine.advance(step, 1) == 1
+        results.append([field.copy() for field in engine.host()])
+    np.testing.assert_array_equal(results[0], results[1])
