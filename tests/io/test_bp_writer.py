@@ -341,13 +341,52 @@ def test_a_full_disk_is_one_sentence_and_spares_the_steps_before(tmp_path, monke
         out.write(20, 0.5, {"U": bits(2, shape=shape)})
     assert "\n" not in str(caught.value)
     assert "output step 20" in str(caught.value)
-    with pytest.raises(OutputError, match="was closed"):
-        out.write(30, 1.0, {"U": bits(3, shape=shape)})
+    if not foreseen:
+        with pytest.raises(OutputError, match="was closed"):
+            out.write(30, 1.0, {"U": bits(3, shape=shape)})
     out.close()
     assert_same_bits(read(path, "U", 0, shape=shape), bits(1, shape=shape))
     with BPWriter(path, MPI.COMM_SELF, variables(names="U", shape=shape), {}, keep_steps=1) as out:
         out.write(20, 0.5, {"U": bits(2, shape=shape)})
     assert_same_bits(read(path, "U", 1, shape=shape), bits(2, shape=shape))
+
+
+QUOTA = """
+    import resource, sys
+    import numpy as np
+    from mpi4py import MPI
+    from ridgeline.io.bp import BPWriter, Variable
+    from ridgeline.runtime.errors import OutputError
+
+    comm, block = MPI.COMM_WORLD, np.ones((50, 50, 50))
+    BPWriter._check_space = lambda self, step: None  # it was free when we looked
+    mine = Variable("U", "float64", (150, 50, 50), (50 * comm.rank, 0, 0), block.shape)
+    out = BPWriter(sys.argv[1], comm, [mine], {})
+    out.write(0, 0.0, {"U": block})
+    if comm.rank == int(sys.argv[2]):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3_100_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    try:
+        out.write(1, 0.5, {"U": block})
+    except OutputError as error:
+        out.close()
+        print(f"rank {comm.rank}: {error}", flush=True)
+        comm.Abort(error.exit_code)
+"""
+
+
+@pytest.mark.adios2_mpi
+@pytest.mark.skipif(not FACTS.with_mpi, reason="this ADIOS2 is built without MPI: make adios2-mpi builds it")
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_an_error_inside_a_collective_write_is_raised_by_the_rank_that_meets_it(path, rank):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PMI")}
+    mpiexec = str(Path(sys.executable).parent / "mpiexec")
+    command = [mpiexec, "-n", "3", sys.executable, "-c", textwrap.dedent(QUOTA), str(path), str(rank)]
+    done = subprocess.run(command, timeout=60, capture_output=True, text=True, env=environment)
+    assert done.returncode == OutputError.exit_code, done.stderr
+    assert f"rank {rank}: cannot write output step 1 to {path}: " in done.stdout
+    assert "File too large" in done.stdout
+    with BPReader(path) as reader:
+        assert reader.steps == 1
 
 
 def test_wrong_arrays_are_a_mistake_of_the_caller(path):

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import ridgeline
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
-from ridgeline.io.bp_reader import BPReader
+from ridgeline.io.bp_reader import BPReader, Piece
 from ridgeline.io.dataset import RidgelineBackend
 from ridgeline.runtime.errors import OutputError
 
@@ -195,6 +195,20 @@ def test_data_that_vanish_after_opening_are_an_error(tmp_path):
             data.U.isel(step=1).load()
         file.rename(tmp_path / "toy.bp" / "data.0")
         np.testing.assert_array_equal(data.U.isel(step=1).values, U[1])
+
+
+def test_a_read_that_failed_is_forgotten(tmp_path):
+    """ADIOS2 keeps the addresses of what it could not fill, and fills them later, whatever is there then."""
+    write(tmp_path / "toy.bp").close()
+    first, second = np.full(SHAPE, -1.0), np.full(SHAPE, -1.0)
+    with BPReader(tmp_path / "toy.bp") as reader:
+        file = (tmp_path / "toy.bp" / "data.0").rename(tmp_path / "elsewhere")
+        with pytest.raises(OutputError):
+            reader.read("U", [Piece(1, (0, 0, 0), first)])
+        file.rename(tmp_path / "toy.bp" / "data.0")
+        reader.read("U", [Piece(2, (0, 0, 0), second)])
+    assert (first == -1.0).all()
+    np.testing.assert_array_equal(second, U[2])
 
 
 def test_xarray_opens_data_sets_itself(path):

@@ -39,7 +39,9 @@ OPERATORS: dict[str, dict[str, str]] = {
 PARAMETERS = {
     "AsyncOpen": "off",  # what cannot be opened fails at once
     "StatsLevel": "1",  # minimum and maximum of every block
-    "MaxShmSize": "33554432",  # containers have little /dev/shm; two halves of 16 MiB suffice to overlap
+    # Every rank writes its block into its node's file. The default, where one rank per node writes for the
+    # others through shared memory, hangs without a word if that rank meets an error such as a full quota.
+    "AggregationType": "EveryoneWrites",
 }
 
 
@@ -102,8 +104,8 @@ class BPWriter:
 
     Raises OutputError on all ranks: nothing may be written there, something else is there, fewer than
     keep_steps steps are there, the operator is not in this ADIOS2, or (in `write`) the disk is full. If all
-    ranks write and one meets an error inside ADIOS2's collective call, that rank alone raises and the others
-    wait there: the caller must end the job, as after any error of one rank.
+    ranks write and one meets an error inside ADIOS2 (a quota, a broken disk), that rank alone raises, at
+    once, and the others wait in ADIOS2: the caller must end the job, as after any error of one rank.
     """
 
     def __init__(
@@ -144,10 +146,11 @@ class BPWriter:
             if comm.rank == 0:
                 subfiles = self._prepare(keep_steps)
         if self.collective:
-            subfiles = comm.bcast(subfiles, root=0)
-        with self._together():
-            if self.collective or comm.rank == 0:
-                self._open_engine(attributes if comm.rank == 0 else {}, subfiles)
+            self._open_engine(attributes if comm.rank == 0 else {}, comm.bcast(subfiles), self._nodes())
+        else:
+            with self._together():
+                if comm.rank == 0:
+                    self._open_engine(attributes, subfiles, nodes=1)
         self._open = True
 
     @contextlib.contextmanager
@@ -180,8 +183,21 @@ class BPWriter:
             )
         return index.subfiles
 
-    def _open_engine(self, attributes: Mapping[str, Any], subfiles: int) -> None:
-        """Define variables and attributes, and open the data set."""
+    def _nodes(self) -> int:
+        """Return on how many nodes the ranks are. Collective."""
+        from mpi4py import MPI
+
+        node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        first_of_node = node.rank == 0
+        node.Free()
+        return int(self._comm.allreduce(first_of_node))
+
+    def _open_engine(self, attributes: Mapping[str, Any], subfiles: int, nodes: int) -> None:
+        """Define variables and attributes, and open the data set: a file for each node.
+
+        subfiles: how many files the data set has that is continued, 0 for a new one. BP5 knows where to append
+        only in these, so more nodes share them.
+        """
         bindings = self._bindings
         with adios2_errors(
             f"open the data set {self.path}", "set output.path to a place where you may write"
@@ -189,10 +205,9 @@ class BPWriter:
             self._adios = bindings.ADIOS(self._comm) if self.collective else bindings.ADIOS()
             io = self._adios.DeclareIO("output")
             io.SetEngine("BP5")
-            io.SetParameters(PARAMETERS)
+            io.SetParameters(PARAMETERS | {"NumAggregators": str(min(nodes, subfiles or nodes))})
             if subfiles:
-                # BP5 knows where to append only in the subfiles that are there already.
-                io.SetParameters({"AppendAfterSteps": str(self.steps), "NumSubFiles": str(subfiles)})
+                io.SetParameters({"AppendAfterSteps": str(self.steps)})
             self._defined = {
                 "step": io.DefineVariable("step", np.empty(0, np.int32), [], [], [], True),
                 "time": io.DefineVariable("time", np.empty(0, np.float64), [], [], [], True),
@@ -223,10 +238,10 @@ class BPWriter:
         self._check_arrays(arrays)
         if not self._open:
             raise OutputError(f"the data set {self.path} was closed, by `close` or after an error")
-        self._open = False  # until the step is whole
         with self._together():
             if self._comm.rank == 0 and self._compression == "none":
                 self._check_space(step)
+        self._open = False  # until the step is whole
         if self._blocks is None:
             self._write_collectively(step, time, arrays)
         else:
@@ -331,7 +346,7 @@ class BPWriter:
         if not self._open:
             return
         self._open = False
-        with self._together():
+        with contextlib.nullcontext() if self.collective else self._together():
             if self._engine is not None:
                 with adios2_errors(f"finish the data set {self.path}", "its steps are intact"):
                     self._engine.Close()
