@@ -78,13 +78,17 @@ BLOCK = Block((9, 13, 41), (2, 2, 2), (1, 1, 1))
 
 
 class Device:
-    """Fields of BLOCK on the device, what is outside them NaN."""
+    """Fields of BLOCK on the device, cut out of `start` on the whole grid; what is outside them NaN."""
 
     def __init__(self, dtype) -> None:
         self.layout = BlockArray.allocate(BLOCK, dtype)
         self.pad = PAD_ROWS * self.layout.row_pitch
-        rng = np.random.default_rng(2)
-        self.present = [self.upload(rng.random(self.layout.ghosted.shape)) for _ in range(2)]
+        self.start = start_of(BLOCK.shape_global, dtype)
+        places = [
+            np.arange(first - 1, first + n + 1) % whole
+            for first, n, whole in zip(BLOCK.offset_global, BLOCK.shape_local, BLOCK.shape_global)
+        ]
+        self.present = [self.upload(field[np.ix_(*places)]) for field in self.start]
 
     def upload(self, ghosted):
         field = BlockArray.allocate(BLOCK, self.layout.flat.dtype, np.nan)
@@ -114,13 +118,17 @@ class Device:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_any_boxes_make_the_same_bits_and_touch_nothing_else(dtype, noise) -> None:
+def test_any_boxes_make_the_same_bits_by_global_index_and_touch_nothing_else(dtype, noise) -> None:
     assert BLOCK.offset_global[1] % 4 == 3
     device = Device(dtype)
     keys = device_keys(SEED) if noise else None
     nz, ny, nx = BLOCK.shape_local
     whole = device.sweep([(0, nz, 0, ny, 0, nx)], keys, noise)
-    for field in whole:
+    expected = advance(*device.start, coefficients_of(dtype, noise), 1, "periodic", SEED, first_step=5)
+    mine = tuple(slice(first, first + n) for first, n in zip(BLOCK.offset_global, BLOCK.shape_local))
+    for field, on_whole_grid in zip(whole, expected):
+        inner = field[1:-1, 1:-1, 1:-1]
+        np.testing.assert_allclose(inner, on_whole_grid[mine], rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
         owned = np.zeros(field.shape, bool)
         owned[1:-1, 1:-1, 1:-1] = True
         np.testing.assert_array_equal(np.isfinite(field), owned)
