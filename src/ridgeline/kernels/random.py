@@ -54,9 +54,7 @@ def uniform_reference(seed: int, step: int, z, y, x, dtype=np.float64) -> np.nda
     float64: the word as a signed integer times 2^-31. float32: its upper 24 bits times 2^-23. Both exact.
     """
     z, y, x = np.broadcast_arrays(*(np.asarray(i, dtype=np.uint64) for i in (z, y, x)))
-    words = philox4x32(
-        x, y // np.uint64(WORDS), z, np.full(x.shape, step, dtype=np.uint64), round_keys(seed)
-    )
+    words = philox4x32(x, y // np.uint64(WORDS), z, np.full(x.shape, step, dtype=np.uint64), round_keys(seed))
     word = np.select([y % np.uint64(WORDS) == np.uint64(i) for i in range(WORDS)], words)
     signed = word.astype(np.uint32).view(np.int32)
     if np.dtype(dtype) == np.float32:
