@@ -73,11 +73,12 @@ def test_field_wraps_onto_itself() -> None:
 
 
 def test_threads_copy_their_own_tables() -> None:
-    field = random_field(np.float64, 4)
-    target = BlockArray.allocate(BLOCK, np.float64)
-    boxes = np.zeros((3, 2, 9), np.uint64)  # the second box of each thread is empty
+    fields = tuple(random_field(np.float64, seed) for seed in (4, 5))
+    targets = tuple(BlockArray.allocate(BLOCK, np.float64) for _ in fields)
+    boxes = np.zeros((3, 2, 2, 9), np.uint64)  # the second box of each thread and field is empty
     for thread, (start, planes) in enumerate([(0, 4), (4, 4), (8, 3)]):
-        place = in_field(field, (start, 0, 0))
-        boxes[thread, 0] = place + place + [planes, 13, 17]
-    copy_boxes_threaded(field.flat, target.flat, boxes)
-    np.testing.assert_array_equal(target.owned, field.owned)
+        place = in_field(fields[0], (start, 0, 0))
+        boxes[thread, :, 0] = place + place + [planes, 13, 17]
+    copy_boxes_threaded(tuple(f.flat for f in fields), tuple(t.flat for t in targets), boxes)
+    for target, field in zip(targets, fields):
+        np.testing.assert_array_equal(target.owned, field.owned)

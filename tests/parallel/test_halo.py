@@ -88,6 +88,28 @@ def test_ghosts_are_the_neighbours_cells(
     cartesian.Free()
 
 
+@pytest.mark.parametrize("method", ["pack", "datatypes"])
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_cells_that_are_not_sent_may_be_computed_while_others_travel(comm, grid, corners, method) -> None:
+    cartesian, block = decompose(comm, SHAPE, grid, ghost=2)
+    fields = [BlockArray.allocate(block, np.float64)]
+    exchange = HaloExchange.of_fields(cartesian, [fields], corners=corners, method=method)
+    values = fill(block, fields, 0)[0]
+    complete = fields[0].owned.copy()
+    early = np.zeros(block.shape_local, bool)
+    for direction in exchange.directions:
+        sides = {0: slice(None), 1: slice(-2, None), -1: slice(None, 2)}
+        early[tuple(sides[d] for d in direction)] = True
+    fields[0].owned[~early] = UNTOUCHED
+    exchange.start()
+    fields[0].owned[~early] = complete[~early]
+    exchange.finish()
+    np.testing.assert_array_equal(fields[0].ghosted, expected(block, values, corners))
+    exchange.free()
+    cartesian.Free()
+
+
 @pytest.mark.parametrize("wrap", [(True, True, False), (False, False, False), (True, False, True)])
 @pytest.mark.parametrize("grid", GRIDS)
 def test_axes_that_the_sweep_wraps_are_left_alone(comm, grid, wrap) -> None:
@@ -102,9 +124,9 @@ def test_axes_that_the_sweep_wraps_are_left_alone(comm, grid, wrap) -> None:
     cartesian.Free()
 
 
-def test_large_faces_are_packed_by_threads(comm) -> None:
-    shape = (70, 150, 141)
-    cartesian, block = decompose(comm, shape, ghost=2)
+def test_threads_fill_the_same_ghosts(comm, monkeypatch) -> None:
+    monkeypatch.setattr("ridgeline.comm.halo_pack.THREADED_BYTES", 0)
+    cartesian, block = decompose(comm, SHAPE, ghost=2)
     one, many = (BlockArray.allocate(block, np.float64, UNTOUCHED) for _ in range(2))
     one.owned[...] = np.random.default_rng(comm.rank).random(block.shape_local)
     many.owned[...] = one.owned

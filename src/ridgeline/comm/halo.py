@@ -115,6 +115,7 @@ class HaloExchange:
     def start(self, set_index: int = 0) -> None:
         """Send the outer owned layers of a set of fields; until `finish`, write neither them nor the ghosts.
 
+        The cells to compute before are those of `directions`; the others may be computed until `finish`.
         Communication: neighbours; does not wait for them. Raises RuntimeError if an exchange is under way.
         """
         if self._active is not None:

@@ -51,8 +51,7 @@ class DatatypePacker:
         check_field_sets(field_sets)
         self.plan = plan
         self.n_sets = len(field_sets)
-        self._fields = field_sets
-        self._wraps = WrapCopies(plan, field_sets[0][0], n_threads)
+        self._wraps = WrapCopies(plan, field_sets, n_threads)
         self._send = [[box_datatype(fields, m.send) for m in plan.messages] for fields in field_sets]
         self._receive = [[box_datatype(fields, m.receive) for m in plan.messages] for fields in field_sets]
 
@@ -66,7 +65,7 @@ class DatatypePacker:
 
     def compile(self) -> None:
         """Compile or load the kernel of the wraps."""
-        self._wraps.compile(self._fields[0])
+        self._wraps.compile()
 
     def pack(self, set_index: int) -> None:
         """Nothing to do: MPI reads the fields."""
@@ -76,7 +75,7 @@ class DatatypePacker:
 
     def copy_wraps(self, set_index: int) -> None:
         """Copy owned cells to the ghosts on the other side."""
-        self._wraps.run(self._fields[set_index])
+        self._wraps.run(set_index)
 
     def free(self) -> None:
         """Free the datatypes."""

@@ -16,8 +16,8 @@ from ridgeline.kernels.pack import BOX_COLUMNS, copy_boxes, copy_boxes_threaded
 
 Fields = Sequence[BlockArray]
 
-# Below this, one thread has copied all before a second one is awake (a parallel region takes some 5 us).
-THREADED_BYTES = 128 * 1024
+# Below this, one thread has copied all before the others are awake.
+THREADED_BYTES = 2 * 1024 * 1024
 
 
 class Packer(Protocol):
@@ -32,7 +32,8 @@ class Packer(Protocol):
       `Message.offset` and `HaloPlan.buffer_items` lay that buffer out.
     - `unpack` is called when the receive buffers are full; it may return before the ghosts are, as long as
       whatever is put on the same stream later sees them.
-    - `copy_wraps` fills ghosts from the block itself, while messages travel; the same rule as `unpack`.
+    - `copy_wraps` fills ghosts from the block itself; called in `finish`, when all owned cells are computed. The
+      same rule as `unpack`.
     - None of them allocates or compiles; `compile` has done so.
 
     shared: True if all sets use the same buffers, and hence the same requests.
@@ -139,45 +140,58 @@ def box_table(copies: Sequence[Copy], n_threads: int) -> NDArray[np.uint64]:
     return table
 
 
+Arrays = tuple[NDArray[Any], ...]
+
+
 class Copies:
-    """All copies between one flat array and another, as a table for the compiled kernel."""
+    """The copies between some arrays and as many others, the same every time: tables for the kernels.
 
-    def __init__(self, copies: Sequence[Copy], itemsize: int, n_threads: int) -> None:
-        cells = sum(nz * ny * nx for _, _, (nz, ny, nx) in copies)
-        threads = n_threads if cells * itemsize >= THREADED_BYTES else 1
-        self.empty = not cells
-        self._table = box_table(copies, threads)
-        self._serial = self._table[0]
-        self._threaded = threads > 1
+    copies: per pair of arrays, its boxes; as many for each pair.
+    """
 
-    def compile(self, flat: NDArray[Any]) -> None:
-        """Compile or load the kernel for arrays like `flat`, copying nothing."""
-        kernel = copy_boxes_threaded if self._threaded else copy_boxes
-        kernel(flat, flat, np.zeros_like(self._table if self._threaded else self._serial))
+    def __init__(self, copies: Sequence[Sequence[Copy]], itemsize: int, n_threads: int) -> None:
+        cells = sum(nz * ny * nx for boxes in copies for _, _, (nz, ny, nx) in boxes)
+        self._empty = not cells
+        self._threaded = n_threads > 1 and cells * itemsize >= THREADED_BYTES
+        parts = n_threads if self._threaded else 1
+        self._table = np.stack([box_table(boxes, parts) for boxes in copies], axis=1)
+        self._serial = list(self._table[0])
 
-    def run(self, source: NDArray[Any], target: NDArray[Any]) -> None:
-        """Copy."""
+    def compile(self, arrays: Arrays) -> None:
+        """Compile or load the kernel for arrays like these, copying nothing."""
         if self._threaded:
-            copy_boxes_threaded(source, target, self._table)
-        elif not self.empty:
-            copy_boxes(source, target, self._serial)
+            copy_boxes_threaded(arrays, arrays, np.zeros_like(self._table))
+        else:
+            copy_boxes(arrays[0], arrays[0], np.zeros_like(self._serial[0]))
+
+    def run(self, sources: Arrays, targets: Arrays) -> None:
+        """Copy between arrays of the layouts that the tables were made for."""
+        if self._threaded:
+            copy_boxes_threaded(sources, targets, self._table)
+        elif not self._empty:
+            for source, target, boxes in zip(sources, targets, self._serial):
+                copy_boxes(source, target, boxes)
 
 
 class WrapCopies:
-    """Periodic wraps of fields of one layout onto themselves."""
+    """Periodic wraps of sets of fields onto themselves."""
 
-    def __init__(self, plan: HaloPlan, field: BlockArray, n_threads: int) -> None:
-        self._copies = Copies(wrap_copies(plan, field), plan.itemsize, n_threads)
+    def __init__(self, plan: HaloPlan, field_sets: Sequence[Fields], n_threads: int) -> None:
+        copies = [wrap_copies(plan, field) for field in field_sets[0]]
+        self._copies = Copies(copies, plan.itemsize, n_threads)
+        self._sets = [_flats(fields) for fields in field_sets]
 
-    def run(self, fields: Fields) -> None:
-        """Fill the ghosts of `fields`."""
-        if not self._copies.empty:
-            for field in fields:
-                self._copies.run(field.flat, field.flat)
+    def run(self, set_index: int) -> None:
+        """Fill the ghosts of a set."""
+        self._copies.run(self._sets[set_index], self._sets[set_index])
 
-    def compile(self, fields: Fields) -> None:
+    def compile(self) -> None:
         """Compile or load the kernel."""
-        self._copies.compile(fields[0].flat)
+        self._copies.compile(self._sets[0])
+
+
+def _flats(fields: Fields) -> Arrays:
+    return tuple(field.flat for field in fields)
 
 
 class HostPacker:
@@ -193,16 +207,14 @@ class HostPacker:
         check_field_sets(field_sets)
         self.plan = plan
         self.n_sets = len(field_sets)
-        self._sets = [[field.flat for field in fields] for fields in field_sets]
-        self._fields = field_sets
+        self._sets = [_flats(fields) for fields in field_sets]
         layout, dtype = field_sets[0][0], field_sets[0][0].flat.dtype
         self._send, self._receive = (_aligned(plan.buffer_items, dtype) for _ in range(2))
-        self._wraps = WrapCopies(plan, layout, n_threads)
-        self._packs, self._unpacks = [], []
-        for f in range(plan.n_fields):
-            packs, unpacks = message_copies(plan, layout, f)
-            self._packs.append(Copies(packs, plan.itemsize, n_threads))
-            self._unpacks.append(Copies(unpacks, plan.itemsize, n_threads))
+        self._wraps = WrapCopies(plan, field_sets, n_threads)
+        packs, unpacks = zip(*(message_copies(plan, layout, field) for field in range(plan.n_fields)))
+        self._packs = Copies(packs, plan.itemsize, n_threads)
+        self._unpacks = Copies(unpacks, plan.itemsize, n_threads)
+        self._sends, self._receives = (self._send,) * plan.n_fields, (self._receive,) * plan.n_fields
 
     def _slice(self, buffer: NDArray[Any], message: int) -> NDArray[Any]:
         offset, items = self.plan.messages[message].offset, self.plan.messages[message].items
@@ -218,22 +230,20 @@ class HostPacker:
 
     def compile(self) -> None:
         """Compile or load the kernels; nothing is copied."""
-        self._packs[0].compile(self._sets[0][0])
-        self._wraps.compile(self._fields[0])
+        self._packs.compile(self._sets[0])
+        self._wraps.compile()
 
     def pack(self, set_index: int) -> None:
         """Gather the owned cells that neighbours need."""
-        for copies, flat in zip(self._packs, self._sets[set_index]):
-            copies.run(flat, self._send)
+        self._packs.run(self._sets[set_index], self._sends)
 
     def unpack(self, set_index: int) -> None:
         """Scatter what came into the ghosts."""
-        for copies, flat in zip(self._unpacks, self._sets[set_index]):
-            copies.run(self._receive, flat)
+        self._unpacks.run(self._receives, self._sets[set_index])
 
     def copy_wraps(self, set_index: int) -> None:
         """Copy owned cells to the ghosts on the other side."""
-        self._wraps.run(self._fields[set_index])
+        self._wraps.run(set_index)
 
     def free(self) -> None:
         """Nothing to do: buffers are arrays."""
