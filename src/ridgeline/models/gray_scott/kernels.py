@@ -39,7 +39,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.grid.block import CACHE_LINE, PAGE, Triple
 from ridgeline.kernels.llvm import host_vector_bytes, store_fence
-from ridgeline.models.gray_scott.kernels_rows import update_four_rows, update_part_of_row
+from ridgeline.models.gray_scott.kernels_rows import update_four_rows, update_one_row
 
 RING = 3  # planes of an intermediate step that the next one reads
 
@@ -54,6 +54,14 @@ def _inside(i, n):
 def _fill(flat, first, last, value):
     for i in range(first, last):
         flat[i] = value
+
+
+@njit(cache=True)
+def _copy_ghosts(flat, first, last, width):
+    """Set `width` periodic ghosts at both ends of the row flat[first:last]."""
+    for n in range(width):
+        flat[first - 1 - n] = flat[last - 1 - n]
+        flat[last + n] = flat[first + n]
 
 
 @njit(cache=True)
@@ -88,6 +96,7 @@ def make_sweep(vector_bytes: int = 0):
         line = CACHE_LINE // u.itemsize
         by_planes = z1 - z0 >= 2 * n_threads
         halo = steps - 1
+        around = px and x1 - x0 == nx  # rows are whole rings: their ghosts are copies
         # Scratch rows run over the box and its halo, aligned as the fields are.
         x_first = (x0 - halo) // line * line - line
         scratch_pitch = _scratch_pitch(x0, x1, steps, line)
@@ -139,6 +148,8 @@ def make_sweep(vector_bytes: int = 0):
                         ja, jb, ia, ib = tile - grow, tile_end + grow, x0 - grow, x1 + grow
                         if not py:
                             ja, jb = max(ja, -oy), min(jb, ny - oy)
+                        if around:
+                            ia, ib = x0, x1
                         if not px:
                             ia, ib = max(ia, -ox), min(ib, nx - ox)
                         # Full vectors free of periodic ghosts are [ma, mb).
@@ -184,28 +195,41 @@ def make_sweep(vector_bytes: int = 0):
                                         to_v,
                                     )
                             for row in range(rows):
-                                for part in range(2):
-                                    first = ia if part == 0 else mb
-                                    last = ib if part == 1 or rows == 1 else min(ma, ib)
-                                    if part == 1 and rows == 1:
-                                        break
-                                    if first < last:
-                                        i = j + row
-                                        indices = (
-                                            below + i * pitch, centre + i * pitch, above + i * pitch, pitch,
-                                            out + i * out_pitch, out_pitch, first, last, 0,
-                                            ox, y_global + row, z_global, nx, step + stage,
-                                        )  # fmt: skip
-                                        update_part_of_row(
-                                            vector_bytes,
-                                            from_u,
-                                            from_v,
-                                            indices,
-                                            coefficients,
-                                            keys,
-                                            to_u,
-                                            to_v,
-                                        )
+                                i = j + row
+                                to = out + i * out_pitch
+                                if rows == 1:
+                                    indices = (
+                                        below + i * pitch, centre + i * pitch, above + i * pitch, pitch, to,
+                                        out_pitch, ia, ib, 0, ox, y_global, z_global, nx, step + stage,
+                                    )  # fmt: skip
+                                    update_one_row(
+                                        vector_bytes,
+                                        False,
+                                        from_u,
+                                        from_v,
+                                        indices,
+                                        coefficients,
+                                        keys,
+                                        to_u,
+                                        to_v,
+                                    )
+                                else:
+                                    for end in range(2):
+                                        first = ia if end == 0 else mb
+                                        last = min(ma, ib) if end == 0 else ib
+                                        if first < last:
+                                            indices = (
+                                                below + i * pitch, centre + i * pitch, above + i * pitch, pitch, to,
+                                                out_pitch, first, last, 0, ox, y_global + row, z_global, nx,
+                                                step + stage,
+                                            )  # fmt: skip
+                                            update_one_row(
+                                                vector_bytes, True, from_u, from_v, indices, coefficients, keys,
+                                                to_u, to_v,
+                                            )  # fmt: skip
+                                if around and grow > 0:
+                                    _copy_ghosts(to_u, to + x0, to + x1, grow)
+                                    _copy_ghosts(to_v, to + x0, to + x1, grow)
                             j += rows
                 tile = tile_end
             store_fence()

@@ -4,7 +4,7 @@ Two intrinsics, each an LLVM function of its own that the sweep calls once per g
 
 - `update_four_rows`: full, aligned vectors of four rows, which share one Philox block (y // 4); stores
   may be streaming. All the time is spent here.
-- `update_part_of_row`: any cells first <= i < last of one row, by masked stores: what is left over.
+- `update_one_row`: any cells first <= i < last of one row, by masked stores: what is left over.
 
 Both evaluate the same expressions in the same order, so a cell rounds alike in either.
 """
@@ -19,13 +19,14 @@ from ridgeline.kernels.llvm import (
     Vector,
     data_pointer,
     element_type,
-    left_neighbours,
     prefetch,
     right_neighbours,
 )
 from ridgeline.kernels.random import WORDS
 from ridgeline.kernels.random_llvm import load_keys, philox_words, uniform_scale, unscaled_uniform
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
+
+REGISTERS = 4  # Philox blocks of this many vector registers are computed side by side
 
 INDICES = (
     "below",
@@ -99,19 +100,17 @@ class RowBuilder:
         return self.lanes.load(pointer, index, aligned=True)
 
     def first_carried(self, i, count: int) -> list[Vector]:
-        """Return what the loop carries from vector to vector: the row's values here and one to the left."""
-        carried = []
-        for pointer in self.pointers[:2]:
-            for row in range(count):
-                here = self._aligned(pointer, "centre", row, i)
-                carried += [here, left_neighbours(self._aligned(pointer, "centre", row, i, -1), here)]
-        return carried
+        """Return what the loop carries from vector to vector: the values at i of `count` rows of u, of v."""
+        return [
+            self._aligned(pointer, "centre", row, i) for pointer in self.pointers[:2] for row in range(count)
+        ]
 
     def rows(self, i, count: int, carried: list[Vector], noise: list[Vector | None]):
         """Return the new (u, v) of `count` rows at vector i, and what to carry to the next vector.
 
-        noise has one unscaled vector per row. Neighbours in x come by lane shifts of aligned vectors, each
-        loaded once: an unaligned load would cross a cache line.
+        noise has one unscaled vector per row. Of the neighbours in x, the right ones come by a lane shift of
+        the next aligned vector, the left ones by an unaligned load: shifts compete with additions for the
+        same ports, unaligned loads with the other loads, so each gets one.
         """
         half = len(carried) // 2
         u, carried_u = self._values_and_sums(self.pointers[0], i, count, carried[:half])
@@ -123,21 +122,19 @@ class RowBuilder:
         return new, carried_u + carried_v
 
     def _values_and_sums(self, pointer, i, count: int, carried: list[Vector]):
-        here = [
-            self._aligned(pointer, "centre", -1, i),
-            *carried[::2],
-            self._aligned(pointer, "centre", count, i),
-        ]
-        result, following = [], []
+        ends = (self._aligned(pointer, "centre", row, i) for row in (-1, count))
+        column = [next(ends), *carried, next(ends)]
+        sums, following = [], []
         for row in range(count):
-            centre, left = carried[2 * row : 2 * row + 2]
+            left_index = self.builder.add(self.builder.add(self.at("centre", row), i), ir.Constant(I64, -1))
+            left = self.lanes.load(pointer, left_index)
             after = self._aligned(pointer, "centre", row, i, 1)
-            x = left + right_neighbours(centre, after)
-            y = here[row] + here[row + 2]
+            x = left + right_neighbours(carried[row], after)
+            y = column[row] + column[row + 2]
             z = self._aligned(pointer, "below", row, i) + self._aligned(pointer, "above", row, i)
-            result.append((centre, (x + y) + z))
-            following += [after, left_neighbours(centre, after)]
-        return result, following
+            sums.append((x + y) + z)
+            following.append(after)
+        return list(zip(carried, sums)), following
 
     def words(self, x: Vector) -> tuple[Vector, ...]:
         """Return the four words of noise of the cells with global indices x."""
@@ -147,96 +144,87 @@ class RowBuilder:
 
 
 class NoiseBuffer:
-    """Noise of four rows for the next few vectors, refilled as the loop runs.
+    """Noise of the next few vectors, refilled as the loop over i runs from `first`.
 
-    One Philox block is a chain of ten rounds, each waiting for the one before. So several vectors' blocks
-    are computed side by side, on a vector type that LLVM splits into registers; the results wait in the
+    One Philox block is a chain of ten rounds, each waiting for the one before. So the blocks of several
+    registers are computed side by side, on a vector type that LLVM splits; the results wait in the
     first-level cache.
     """
 
-    REGISTERS = 4
-
-    def __init__(self, build: RowBuilder):
+    def __init__(self, build: RowBuilder, first, registers: int, rows: int):
         self.build = build
+        self.first = first
+        self.rows = rows
         lanes = build.lanes
-        self.count = self.REGISTERS * lanes.bytes * lanes.count // 8  # cells
+        self.count = max(registers * lanes.bytes * lanes.count // 8, lanes.count)  # cells
         self.wide = Lanes(build.builder, lanes.element, self.count)
-        self.memory = build.builder.alloca(lanes.element, WORDS * self.count)
+        self.memory = build.builder.alloca(lanes.element, rows * self.count)
         self.memory.align = self.count * lanes.bytes
 
     def at(self, i) -> list[Vector]:
-        """Return the four rows' unscaled noise at vector i, a multiple of a vector."""
+        """Return the rows' unscaled noise at vector i: of all four, or of the one row y_global."""
         build, builder = self.build, self.build.builder
-        place = builder.and_(builder.sub(i, build.index["first"]), ir.Constant(I64, self.count - 1))
+        place = builder.and_(builder.sub(i, self.first), ir.Constant(I64, self.count - 1))
         with builder.if_then(builder.icmp_unsigned("==", place, ir.Constant(I64, 0))):
             x = Lanes(builder, I64, self.count).iota(builder.add(build.index["x_global"], i))
-            for row, word in enumerate(build.words(x)):
+            words = (
+                build.words(x) if self.rows == WORDS else [self._word_of_row(build.words(self._wrapped(x)))]
+            )
+            for row, word in enumerate(words):
                 index = ir.Constant(I64, row * self.count)
                 unscaled_uniform(word, self.wide).store(self.memory, index, aligned=True)
-        return [
-            build.lanes.load(
-                self.memory, builder.add(place, ir.Constant(I64, row * self.count)), aligned=True
-            )
-            for row in range(WORDS)
-        ]
+        indices = [builder.add(place, ir.Constant(I64, row * self.count)) for row in range(self.rows)]
+        return [build.lanes.load(self.memory, index, aligned=True) for index in indices]
+
+    def _wrapped(self, x: Vector) -> Vector:
+        """Give periodic ghosts the index of the cell that they copy."""
+        nx = x.lanes.splat(self.build.index["nx_global"])
+        x = x.min_unsigned(x + nx)
+        return x.min_unsigned(x - nx)
+
+    def _word_of_row(self, words: tuple[Vector, ...]) -> Vector:
+        builder = self.build.builder
+        place = builder.and_(self.build.index["y_global"], ir.Constant(I64, WORDS - 1))
+        value = words[0].value
+        for n in range(1, WORDS):
+            is_n = builder.icmp_unsigned("==", place, ir.Constant(I64, n))
+            value = builder.select(is_n, words[n].value, value)
+        return Vector(words[0].lanes, value)
 
 
 def _four_rows(build: RowBuilder, streaming: bool) -> None:
-    noise_buffer = NoiseBuffer(build) if build.keys else None
+    builder, first = build.builder, build.index["first"]
+    noise = NoiseBuffer(build, first, REGISTERS, WORDS) if build.keys else None
 
     def body(i, carried):
         for row in range(WORDS):
             for pointer in build.pointers[:2]:
-                prefetch(build.builder, pointer, build.builder.add(build.at("ahead", row), i))
-        noise = [None] * WORDS
-        if noise_buffer:
-            noise = noise_buffer.at(i)
-        new, carried = build.rows(i, WORDS, carried, noise)
+                prefetch(builder, pointer, builder.add(build.at("ahead", row), i))
+        new, carried = build.rows(i, WORDS, carried, noise.at(i) if noise else [None] * WORDS)
         for row, values in enumerate(new):
-            index = build.builder.add(build.at("out", row, "out_pitch"), i)
+            index = builder.add(build.at("out", row, "out_pitch"), i)
             for pointer, value in zip(build.pointers[2:], values):
                 value.store(pointer, index, aligned=True, streaming=streaming)
         return carried
 
-    first = build.index["first"]
     build.loop(first, build.index["last"], body, build.first_carried(first, WORDS))
 
 
-def _part_of_row(build: RowBuilder) -> None:
+def _one_row(build: RowBuilder, registers: int) -> None:
     builder, index = build.builder, build.index
-    width = build.lanes.count
-    start = builder.and_(index["first"], ir.Constant(I64, -width))
+    first = builder.and_(index["first"], ir.Constant(I64, -build.lanes.count))
+    noise = NoiseBuffer(build, first, registers, 1) if build.keys else None
 
     def body(i, carried):
+        new, carried = build.rows(i, 1, carried, noise.at(i) if noise else [None])
         x = build.integers.iota(i)
-        noise = None
-        if build.keys:
-            wrapped = build.integers.iota(builder.add(index["x_global"], i))
-            nx = build.integers.splat(index["nx_global"])
-            wrapped = wrapped.min_unsigned(wrapped + nx)
-            wrapped = wrapped.min_unsigned(wrapped - nx)  # a periodic ghost's own index
-            word = _word_of_row(build, build.words(wrapped))
-            noise = unscaled_uniform(word, build.lanes)
-        ((new_u, new_v),), carried = build.rows(i, 1, carried, [noise])
-        mask = builder.and_(
-            builder.not_(x.less(build.integers.splat(index["first"]))),
-            x.less(build.integers.splat(index["last"])),
-        )
-        new_u.store_masked(mask, build.pointers[2], builder.add(index["out"], i))
-        new_v.store_masked(mask, build.pointers[3], builder.add(index["out"], i))
+        before, behind = (x.less(build.integers.splat(index[end])) for end in ("first", "last"))
+        mask = builder.and_(builder.not_(before), behind)
+        for pointer, value in zip(build.pointers[2:], new[0]):
+            value.store_masked(mask, pointer, builder.add(index["out"], i))
         return carried
 
-    build.loop(start, index["last"], body, build.first_carried(start, 1))
-
-
-def _word_of_row(build: RowBuilder, words: tuple[Vector, ...]) -> Vector:
-    builder = build.builder
-    place = builder.and_(build.index["y_global"], ir.Constant(I64, WORDS - 1))
-    value = words[0].value
-    for n in range(1, WORDS):
-        is_n = builder.icmp_unsigned("==", place, ir.Constant(I64, n))
-        value = builder.select(is_n, words[n].value, value)
-    return Vector(build.integers, value)
+    build.loop(first, index["last"], body, build.first_carried(first, 1))
 
 
 def _call(name, emit, context, builder, signature, args, vector_bytes, arguments) -> None:
@@ -290,14 +278,22 @@ def update_four_rows(typing, vector_bytes, streaming, u, v, indices, coefficient
 
 
 @intrinsic(prefer_literal=True)
-def update_part_of_row(typing, vector_bytes, u, v, indices, coefficients, keys, out_u, out_v):
-    """Update the cells first <= i < last of one row; the arguments are those of `update_four_rows`."""
+def update_one_row(typing, vector_bytes, short, u, v, indices, coefficients, keys, out_u, out_v):
+    """Update the cells first <= i < last of one row; the arguments are those of `update_four_rows`.
+
+    short: a literal; True is faster for one vector, False for many.
+    """
 
     def codegen(context, builder, signature, args):
-        name, emit = "part_of_row", _part_of_row
+        registers = 1 if short.literal_value else REGISTERS
+
+        def emit(build):
+            _one_row(build, registers)
+
+        name = "short_row" if short.literal_value else "row"
         _call(
-            name, emit, context, builder, signature, args, vector_bytes.literal_value, (1, 2, 3, 4, 5, 6, 7)
+            name, emit, context, builder, signature, args, vector_bytes.literal_value, (2, 3, 4, 5, 6, 7, 8)
         )
         return context.get_dummy_value()
 
-    return types.void(vector_bytes, u, v, indices, coefficients, keys, out_u, out_v), codegen
+    return types.void(vector_bytes, short, u, v, indices, coefficients, keys, out_u, out_v), codegen
