@@ -8,6 +8,7 @@ wheel rank 0 writes and places every rank's block into the same global arrays: b
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import resource
@@ -127,7 +128,10 @@ class BPWriter:
         self._engine: Any = None
         self._open = False
         self._bindings: Any = None
-        with self._together():
+        from ridgeline.comm.reduce import decide, together  # they import mpi4py, which readers do without
+
+        self._together = functools.partial(together, comm)
+        with together(comm):
             self._bindings = load_bindings()
             with_mpi = bool(self._bindings.is_built_with_mpi)
             self.collective = comm.size > 1 and (with_mpi if collective is None else collective)
@@ -141,29 +145,14 @@ class BPWriter:
                     f"{', '.join(known)}, or run `make adios2-mpi`"
                 )
         self._blocks = None if self.collective else BlocksAtRank0(comm, variables)
-        subfiles = 0
-        with self._together():
-            if comm.rank == 0:
-                subfiles = self._prepare(keep_steps)
+        subfiles = decide(comm, lambda: self._prepare(keep_steps))
         if self.collective:
-            self._open_engine(attributes if comm.rank == 0 else {}, comm.bcast(subfiles), self._nodes())
+            self._open_engine(attributes if comm.rank == 0 else {}, subfiles, self._nodes())
         else:
-            with self._together():
+            with together(comm):
                 if comm.rank == 0:
                     self._open_engine(attributes, subfiles, nodes=1)
         self._open = True
-
-    @contextlib.contextmanager
-    def _together(self) -> Iterator[None]:
-        """Raise an OutputError of one rank on all ranks."""
-        from ridgeline.comm.reduce import raise_together
-
-        failed: OutputError | None = None
-        try:
-            yield
-        except OutputError as error:
-            failed = error
-        raise_together(self._comm, failed)
 
     def _prepare(self, keep_steps: int | None) -> int:
         """Make the folder ready (rank 0); return how many subfiles to append to, 0 for a new data set."""

@@ -37,29 +37,55 @@ class Variable:
 
 
 class BlocksAtRank0:
-    """Knows where the blocks of all ranks lie, and moves them. Made collectively."""
+    """Knows where the blocks of all ranks lie, and moves them. Made collectively.
+
+    Slabs pass through one buffer that is allocated here: a rank that ran out of memory half-way would leave
+    its partner waiting.
+    """
 
     def __init__(self, comm: MPI.Comm, variables: Sequence[Variable]) -> None:
         self._comm = comm
         self._dtypes = {v.name: np.dtype(v.dtype) for v in variables}
-        self._blocks = comm.gather({v.name: (v.offset_global, v.shape_local) for v in variables}) or []
+        mine = {v.name: (v.offset_global, v.shape_local) for v in variables}
+        self._blocks = comm.gather(mine) or [mine]
+        self._buffer = np.empty(max(map(self._largest_slab, self._blocks), default=0), np.uint8)
+
+    def _largest_slab(self, blocks: Mapping[str, tuple[Shape, Shape]]) -> int:
+        return max(
+            (
+                (z1 - z0) * prod(shape[1:]) * self._dtypes[name].itemsize
+                for name, (_, shape) in blocks.items()
+                for z0, z1 in slabs(shape, self._dtypes[name].itemsize)
+            ),
+            default=0,
+        )
+
+    def _room(self, name: str, shape: Shape) -> NDArray[Any]:
+        """Return a contiguous array in the buffer."""
+        dtype = self._dtypes[name]
+        return self._buffer[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
     def send(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Give this rank's blocks to rank 0, which must run through `receive`."""
         for name, dtype in self._dtypes.items():
             for z0, z1 in slabs(arrays[name].shape, dtype.itemsize):
-                self._comm.Send(np.ascontiguousarray(arrays[name][z0:z1]), dest=0)
+                slab = self._room(name, (z1 - z0, *arrays[name].shape[1:]))
+                slab[...] = arrays[name][z0:z1]
+                self._comm.Send(slab, dest=0)
 
     def receive(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Shape, NDArray[Any]]]:
-        """Yield (name, global offset, contiguous array) of each slab of each rank, rank 0's `arrays` first."""
+        """Yield (name, global offset, contiguous array) of each slab of each rank, rank 0's `arrays` first.
+
+        The array is valid until the next one is asked for.
+        """
         for rank, blocks in enumerate(self._blocks):
             for name, dtype in self._dtypes.items():
                 offset, shape = blocks[name]
                 for z0, z1 in slabs(shape, dtype.itemsize):
+                    slab = self._room(name, (z1 - z0, *shape[1:]))
                     if rank == 0:
-                        slab = np.ascontiguousarray(arrays[name][z0:z1])
+                        slab[...] = arrays[name][z0:z1]
                     else:
-                        slab = np.empty((z1 - z0, *shape[1:]), dtype)
                         self._comm.Recv(slab, source=rank)
                     yield name, (offset[0] + z0, *offset[1:]), slab
 
