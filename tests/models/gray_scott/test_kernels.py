@@ -1,5 +1,8 @@
 """The compiled sweep: equal to the NumPy reference, and bit for bit to itself however the work is cut."""
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -33,19 +36,19 @@ def start(shape, dtype):
 
 def run(
     shape, steps=6, dtype=np.float64, boundary="periodic", noise=0.0, fused=1, n_threads=1,
-    tile_rows=8, streaming=False, vector_bytes=0, boxes=None,
+    tile_rows=8, streaming=False, vector_bytes=0, boxes=None, fields=None, look=None, F=0.02, k=0.048, dt=1.0,
 ):  # fmt: skip
-    """Sweep the whole grid as one block; return u and v after `steps`."""
+    """Sweep the whole grid as one block; return u and v after `steps`; `look(step, u, v)` after each sweep."""
     set_num_threads(n_threads)
     block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
     u, v, out_u, out_v = (BlockArray.allocate(block, dtype, fill=np.nan) for _ in range(4))
-    u.owned[:], v.owned[:] = start(shape, dtype)
+    u.owned[:], v.owned[:] = fields or start(shape, dtype)
     sweep = kernels.make_sweep(vector_bytes)
     scratch = kernels.make_scratch(dtype, shape, fused, tile_rows, n_threads)
     keys = round_keys(SEED) if noise else None
     layout = (u.origin, u.row_pitch, u.plane_pitch)
     periodic = (boundary == "periodic",) * 3
-    c = coefficients(0.2, 0.1, 0.02, 0.048, noise, 1.0, dtype)
+    c = coefficients(0.2, 0.1, F, k, noise, dt, dtype)
     for step in range(0, steps, fused):
         fill_ghosts(u, boundary, 1.0)
         fill_ghosts(v, boundary, 0.0)
@@ -55,6 +58,8 @@ def run(
                 tile_rows, streaming, n_threads, *scratch, out_u.flat, out_v.flat,
             )  # fmt: skip
         u, v, out_u, out_v = out_u, out_v, u, v
+        if look:
+            look(step + fused, u.owned, v.owned)
     return u.owned.copy(), v.owned.copy()
 
 
@@ -169,6 +174,71 @@ def test_diffusion_and_reaction_conserve_the_total():
         )  # fmt: skip
         fields = fields[2:] + fields[:2]
     assert fields[0].owned.sum() + fields[1].owned.sum() == pytest.approx(total, rel=1e-14)
+
+
+def box_start(n, half_width=6):
+    u, v = np.ones((n, n, n)), np.zeros((n, n, n))
+    box = (slice(n // 2 - half_width, n // 2 + half_width),) * 3
+    u[box], v[box] = 0.25, 0.33
+    return u, v
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+def test_published_values(noise):
+    """64^3, F=.01, k=.05, dt=2, 1000 steps, looked at every 10.
+
+    With noise 1e-7: what the README of ADIOS2-Examples' gray-scott records, U 0.0907758 ... 1 and
+    V 0 ... 0.674811 over all outputs (two other seeds gave 0.0907605, 0.0908052 and 0.674807, 0.6748191).
+    Without: values recorded from an independent C program.
+    """
+    shape = (64, 64, 64)
+    seen = []
+
+    def look(step, u, v):
+        if step % 10 == 0:
+            seen.append((u.min(), u.max(), v.min(), v.max(), u.mean(), v.mean()))
+
+    set_up = {"F": 0.01, "k": 0.05, "dt": 2.0}
+    run(shape, 1000, noise=noise, fused=5, tile_rows=64, fields=box_start(64), look=look, **set_up)
+    u_min, u_max, v_min, v_max = (pick(column) for pick, column in zip((min, max, min, max), zip(*seen)))
+    if noise:
+        assert (u_max, v_min) == pytest.approx((1, 0), abs=1e-3)
+        assert u_min == pytest.approx(0.0907758, abs=5e-5)
+        assert v_max == pytest.approx(0.674811, abs=2e-5)
+    else:
+        assert seen[0] == pytest.approx(
+            (0.104001758058, 1, 0, 0.600690505794, 0.993057626738, 0.00246192285684), rel=1e-9, abs=1e-4
+        )
+        assert seen[9][0:4:3] == pytest.approx((0.144978139155, 0.410652258923), rel=1e-9)
+        assert seen[9][4:] == pytest.approx((0.986833059449, 0.00262393355886), rel=1e-9)
+        end = seen[-1]
+        assert (*end[:2], end[3]) == pytest.approx((0.148337177577, 0.998811085831, 0.441737995559), rel=1e-7)
+        assert end[4:] == pytest.approx((0.752365387175, 0.0438872615468), rel=1e-8)
+        assert (u_min, v_max) == pytest.approx((0.09083019, 0.6747479), rel=1e-6)
+
+
+CACHE_PROBE = """
+import sys
+import numpy as np
+from ridgeline.models.gray_scott import kernels
+from ridgeline.models.gray_scott.physics import coefficients
+sweep = kernels.make_sweep()
+flat = np.zeros(8)
+sweep(flat, flat, (0, 8, 8), (0,) * 6, (0,) * 3, (1,) * 3, (True,) * 3, 0, 1, None,
+      coefficients(0.2, 0.1, 0.02, 0.048, 0.0, 1.0), 8, False, 1, flat, flat, flat, flat)
+print(sum(sweep.stats.cache_hits.values()), sum(sweep.stats.cache_misses.values()))
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    def hits_and_misses():
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", CACHE_PROBE]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return result.stdout.split()
+
+    assert hits_and_misses() == ["0", "1"]
+    assert hits_and_misses() == ["1", "0"]
 
 
 def test_tiling_streams_only_what_exceeds_the_cache():
