@@ -17,11 +17,12 @@ from harness.table import Row, markdown, show, write_json
 from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.threads import configure_threads, cores_available
 
-NAMES = ("stream", "fraction", "noise", "size", "c", "packing", "ranks", "start")
+NAMES = ("stream", "fraction", "noise", "size", "c", "packing", "ranks", "start", "gpu")
 
 
 def benchmarks() -> dict[str, Callable[..., Iterator[Row]]]:
     """Import and return the benchmarks by name; call after the threads are configured."""
+    from gray_scott_gpu import gpu
     from gray_scott_packing import packing
     from gray_scott_ranks import ranks_against_threads
     from gray_scott_start import warm_start
@@ -37,6 +38,7 @@ def benchmarks() -> dict[str, Callable[..., Iterator[Row]]]:
         "packing": packing,
         "ranks": ranks_against_threads,
         "start": warm_start,
+        "gpu": gpu,
     }
     assert tuple(found) == NAMES
     return found

@@ -47,8 +47,12 @@ class Fields:
 
 
 def step_coefficients(dtype: str, noise: float = 0.0) -> Coefficients:
-    """Return the coefficients that all benchmarks use."""
-    return coefficients(Du=0.2, Dv=0.1, F=0.02, k=0.048, noise=noise, dt=1.0, dtype=dtype)
+    """Return the coefficients that all benchmarks use.
+
+    With this F and k, u and v settle near 0.1 and 0.6 for ever; in many other regimes v dies out into
+    subnormal numbers, which some processors are slow at.
+    """
+    return coefficients(Du=0.2, Dv=0.1, F=0.04, k=0.02, noise=noise, dt=1.0, dtype=dtype)
 
 
 def reference_step(fields: Fields, c: Coefficients, seed: int, step: int) -> tuple[NDArray, NDArray]:
