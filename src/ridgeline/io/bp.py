@@ -144,14 +144,15 @@ class BPWriter:
                     f'output.compression = "{compression}" is not in this ADIOS2; use one of '
                     f"{', '.join(known)}, or run `make adios2-mpi`"
                 )
+            stored = {key: _storable(key, value) for key, value in attributes.items() if comm.rank == 0}
         self._blocks = None if self.collective else BlocksAtRank0(comm, variables)
         subfiles = decide(comm, lambda: self._prepare(keep_steps))
         if self.collective:
-            self._open_engine(attributes if comm.rank == 0 else {}, subfiles, self._nodes())
+            self._open_engine(stored, subfiles, self._nodes())
         else:
             with together(comm):
                 if comm.rank == 0:
-                    self._open_engine(attributes, subfiles, nodes=1)
+                    self._open_engine(stored, subfiles, nodes=1)
         self._open = True
 
     def _prepare(self, keep_steps: int | None) -> int:
@@ -212,9 +213,8 @@ class BPWriter:
                     if value and self._comm.rank == 0:
                         io.DefineAttribute(key, value, v.name)
             for key, value in attributes.items():
-                stored = _storable(key, value)
-                if stored is not None:
-                    io.DefineAttribute(key, stored)
+                if value is not None:
+                    io.DefineAttribute(key, value)
             mode = bindings.Mode.Append if subfiles else bindings.Mode.Write
             self._engine = io.Open(str(self.path), mode)
 

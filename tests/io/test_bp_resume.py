@@ -1,0 +1,138 @@
+"""Data sets of one rank that are continued: after a checkpoint, after kill -9, after a power cut."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from bp_toy import assert_steps, put, writer
+from ridgeline.io import bp_files
+from ridgeline.io.bp_reader import BPReader
+from ridgeline.runtime.errors import OutputError
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "run" / "toy.bp"
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 5])
+def test_steps_after_the_checkpoint_are_cut_off(path, kept):
+    with writer(path, {"run": "first"}) as out:
+        put(out, *range(5))
+    with writer(path, {"run": "second"}, keep_steps=kept) as out:
+        assert out.steps == kept
+        put(out, *range(kept, 7))
+        assert out.steps == 7
+    assert_steps(path, *range(7))
+    with BPReader(path) as reader:
+        assert reader.attributes["run"] == "second"
+
+
+def test_a_data_set_that_lacks_steps_is_not_continued(path):
+    with writer(path) as out:
+        put(out, 0, 1)
+    with pytest.raises(OutputError, match=r"holds 2 whole output steps.*had written 3.*--resume never"):
+        writer(path, keep_steps=3)
+    with pytest.raises(OutputError, match=r"no data set at .*found nothing"):
+        writer(path.with_name("other.bp"), keep_steps=1)
+    assert_steps(path, 0, 1)
+
+
+def test_a_data_set_of_other_variables_is_not_continued(path):
+    with writer(path) as out:
+        put(out, 0, 1)
+    with pytest.raises(OutputError, match=r"holds U float64\[5, 3, 7\], V .* writes U float64\[5, 3, 7\];"):
+        writer(path, names="U", keep_steps=1)
+    assert_steps(path, 0, 1)
+
+
+KILLED = """
+    import os, signal, sys
+    sys.path[:0] = [sys.argv[1], sys.argv[2]]
+    from bp_toy import put, writer
+
+    class Deadly:
+        '''ADIOS2's engine, but the process is killed after a call of a step.'''
+        def __init__(self, engine, method, step):
+            self.engine, self.method, self.left = engine, method, step
+        def __getattr__(self, name):
+            method = getattr(self.engine, name)
+            def call(*arguments):
+                method(*arguments)
+                self.left -= name == self.method
+                if self.left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return call
+
+    method, step = sys.argv[4], int(sys.argv[5])
+    out = writer(sys.argv[3])
+    out._engine = Deadly(out._engine, method, step)
+    put(out, *range(9))
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "step", "whole"),
+    [
+        ("BeginStep", 0, 0),
+        ("PerformDataWrite", 0, 0),
+        ("EndStep", 0, 1),
+        ("PerformDataWrite", 3, 3),
+        ("EndStep", 3, 4),
+    ],
+)
+def test_a_killed_writer_leaves_its_whole_steps_and_is_continued(path, method, step, whole):
+    here = str(Path(__file__).parents[1])
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(KILLED),
+        here,
+        str(Path(bp_files.__file__).parents[2]),
+        str(path),
+        method,
+        str(step),
+    ]
+    done = subprocess.run(command, timeout=60, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if whole:
+        assert_steps(path, *range(whole))
+    else:
+        with pytest.raises(OutputError, match="no whole output step"):
+            BPReader(path)
+    kept = max(0, whole - 1)
+    with writer(path, keep_steps=kept) as out:
+        put(out, *range(kept, 6))
+    assert_steps(path, *range(6))
+
+
+@pytest.mark.parametrize(
+    "index_tail", [b"s\xc8" + bytes(40), b"w\x20\0\0", bytes(500)], ids=["step", "header", "zeros"]
+)
+def test_records_cut_in_two_are_cut_off_when_the_run_continues(path, index_tail):
+    with writer(path) as out:
+        put(out, 0, 1, 2)
+    tails = {"md.idx": index_tail, "md.0": b"?" * 50, "mmd.0": b"\x09" + bytes(7), "data.0": b"?" * 5000}
+    for name, tail in tails.items():
+        with (path / name).open("ab") as file:
+            file.write(tail)
+    with writer(path, keep_steps=3) as out:
+        put(out, 3, 4)
+    assert_steps(path, 0, 1, 2, 3, 4)
+
+
+def test_steps_whose_data_were_lost_are_written_again(path):
+    """After a power cut, files may be shorter than the index says."""
+    with writer(path) as out:
+        put(out, 0, 1, 2, 3)
+    os.truncate(path / "data.0", (path / "data.0").stat().st_size // 2)
+    with pytest.raises(OutputError, match="holds 2 whole output steps"):
+        writer(path, keep_steps=3)
+    with writer(path, keep_steps=2) as out:
+        put(out, 2, 3)
+    assert_steps(path, 0, 1, 2, 3)
