@@ -5,6 +5,8 @@ offer by name come from `cuda_simulator` instead of from inline PTX. Import this
 is at hand; `runtime.devices` says whether it is.
 """
 
+import warnings
+
 import numpy as np
 from llvmlite import ir
 from numba import cuda, types
@@ -13,6 +15,9 @@ from ridgeline.kernels import cuda_simulator
 from ridgeline.runtime.devices import simulated
 
 SIMULATED = simulated()
+# A face, a small grid and an empty launch to compile are meant to have few thread blocks.
+warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
+
 WARP = 32
 SECTOR = 32  # bytes: what the caches fetch at least
 
@@ -22,15 +27,17 @@ def device_function(function):
     return function if SIMULATED else cuda.jit(device=True, forceinline=True)(function)
 
 
-def kernel(threads, blocks=1):
-    """Return the decorator of a kernel for thread blocks of at most `threads`, kept in the kernel cache.
+def kernel(threads, blocks=1, cached=True):
+    """Return the decorator of a kernel for thread blocks of at most `threads`.
 
     blocks: how many thread blocks shall fit on a multiprocessor at least; it bounds the registers per thread
-    to 65536 / (threads * blocks). What the kernel closes over must be plain numbers: they are its cache key.
+    to 65536 / (threads * blocks).
+    cached: keep it in the kernel cache. What it closes over must then be plain numbers, which are its key; its
+    launch bounds are not, so that a kernel made for several must not be cached.
     """
     if SIMULATED:
         return cuda.jit
-    return cuda.jit(cache=True, launch_bounds=(threads, blocks))
+    return cuda.jit(cache=cached, launch_bounds=(threads, blocks))
 
 
 def make_stream(urgent=False):

@@ -121,7 +121,7 @@ class Device:
 def test_any_boxes_make_the_same_bits_by_global_index_and_touch_nothing_else(dtype, noise) -> None:
     assert BLOCK.offset_global[1] % 4 == 3
     device = Device(dtype)
-    keys = device_keys(SEED) if noise else None
+    keys = device_keys(SEED) if noise else ()
     nz, ny, nx = BLOCK.shape_local
     whole = device.sweep([(0, nz, 0, ny, 0, nx)], keys, noise)
     expected = advance(*device.start, coefficients_of(dtype, noise), 1, "periodic", SEED, first_step=5)
@@ -147,8 +147,8 @@ def test_streaming_stores_store_the_same() -> None:
     device = Device(np.float64)
     nz, ny, nx = BLOCK.shape_local
     box = (0, nz, 0, ny, 0, nx)
-    plain = device.sweep([box], None, 0.0)
-    np.testing.assert_array_equal(device.sweep([box], None, 0.0, Shape(64, 1, streaming=True)), plain)
+    plain = device.sweep([box], (), 0.0)
+    np.testing.assert_array_equal(device.sweep([box], (), 0.0, Shape(64, 1, streaming=True)), plain)
 
 
 def test_noise_is_keyed_by_step_and_seed() -> None:

@@ -3,6 +3,7 @@
 from itertools import product
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -10,11 +11,19 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 
 from mpi4py import MPI
 from numba import types
+from numba.cuda.dispatcher import _Kernel
 
 from cuda_tools import assemble, run_simulated, skip_without_device
 from ridgeline.comm.cartesian import decompose
+from ridgeline.kernels.cuda_random import device_keys
 from ridgeline.models.gray_scott.cpu import CpuEngine
-from ridgeline.models.gray_scott.kernels_cuda import Shape, default_shape, launch_shape, make_sweep
+from ridgeline.models.gray_scott.kernels_cuda import (
+    Shape,
+    default_shape,
+    launch_shape,
+    make_sweep,
+    scale_noise,
+)
 from ridgeline.models.gray_scott.physics import Coefficients, coefficients
 from ridgeline.runtime.context import Context
 
@@ -28,12 +37,19 @@ VARIANTS = [(dtype, noisy) for dtype in (np.float64, np.float32) for noisy in (F
 def signature(dtype, noisy):
     real = types.float64 if dtype == np.float64 else types.float32
     fields, integer, several = real[::1], types.int64, types.UniTuple
-    keys = several(several(types.uint32, 2), 10) if noisy else types.none
+    keys = several(several(types.uint32, 2), 10) if noisy else types.Tuple(())
     c = types.NamedUniTuple(real, len(Coefficients._fields), Coefficients)
     layout, box, three = several(integer, 2), several(integer, 6), several(integer, 3)
     return (
         fields, fields, layout, box, integer, integer, three, three, integer, keys, c, fields, fields,
     )  # fmt: skip
+
+
+class ArgumentPasser:
+    """The part of a compiled kernel that turns arguments into what the driver takes."""
+
+    extensions = ()
+    _prepare_args = _Kernel._prepare_args
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +89,21 @@ def test_each_cell_is_loaded_once_into_the_queue(assembly, dtype, noisy) -> None
 
 
 @pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
+def test_arguments_are_of_the_types_that_are_compiled_here(dtype, noisy) -> None:
+    """And of kinds that numba-cuda can pass to a kernel, which it only finds out when there is a device."""
+    c = scale_noise(coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0, dtype))
+    keys = device_keys(2**63) if noisy else ()
+    box, three = (0, 4, 0, 4, 0, 4), (0, 0, 0)
+    arguments = (0, 1), box, 0, 4, three, three, 7, keys, c
+    found = tuple(numba.typeof(argument) for argument in arguments)
+    assert found == signature(dtype, noisy)[2:-2]
+    passed: list[object] = []
+    for kind, argument in zip(found, arguments):
+        ArgumentPasser()._prepare_args(kind, argument, 0, [], passed)
+    assert len(passed) == 2 + 6 + 1 + 1 + 3 + 3 + 1 + (20 if noisy else 0) + 8
+
+
+@pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
 def test_registers_allow_the_planned_occupancy(assembly, dtype, noisy) -> None:
     shape = default_shape(dtype)
     result = assembly(dtype, noisy)
@@ -99,10 +130,10 @@ BOXES = [
 
 
 @pytest.mark.parametrize("box", BOXES)
-@pytest.mark.parametrize(("y_offset", "shape", "waves"), [(0, Shape(512, 1), 1), (3, Shape(512, 2), 4)])
-def test_launches_cover_the_box(box, y_offset, shape, waves) -> None:
+@pytest.mark.parametrize(("y_offset", "shape"), [(0, Shape(512, 1)), (3, Shape(512, 2, waves=4))])
+def test_launches_cover_the_box(box, y_offset, shape) -> None:
     z0, z1, y0, y1, x0, x1 = box
-    launch = launch_shape(box, y_offset, shape, 132, waves)
+    launch = launch_shape(box, y_offset, shape, 132)
     threads = [n * m for n, m in zip(launch.grid, launch.block)]
     assert 1 <= np.prod(launch.block) <= shape.threads
     assert launch.first_x <= x0
@@ -123,7 +154,7 @@ def test_a_large_box_fills_the_device_evenly() -> None:
 
 
 def test_faces_get_a_turn_while_the_rest_is_swept() -> None:
-    blocks = np.prod(launch_shape((1, 511, 0, 512, 0, 512), 0, Shape(512, 1), 132, 4).grid)
+    blocks = np.prod(launch_shape((1, 511, 0, 512, 0, 512), 0, Shape(512, 1, waves=4), 132).grid)
     assert blocks >= 4 * 132
 
 

@@ -19,6 +19,7 @@ from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.kernels_cuda import (
     PAD_ROWS,
     Launch,
+    Shape,
     default_shape,
     launch_shape,
     make_sweep,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
-WAVES = 4  # thread blocks in a row per multiprocessor, while faces wait to be packed and unpacked
+WAVES = 4  # of the sweep's thread blocks, while faces wait for their turn on the device
 
 
 class CudaEngine:
@@ -53,8 +54,11 @@ class CudaEngine:
         seed: int,
         dtype: DTypeLike,
         context: Context,
+        shape: Shape | None = None,
     ) -> None:
         """Allocate both sets of fields and plan the exchange. Collective over cartesian.
+
+        shape: threads and waves of the sweep, for measuring; None for the default.
 
         Raises DeviceError if there is no GPU for this rank, or too little memory on it.
         """
@@ -66,7 +70,7 @@ class CudaEngine:
         self._block, self._context = block, context
         self._dtype = np.dtype(dtype)
         self._c = scale_noise(coefficients)
-        self._keys = device_keys(seed) if coefficients.noise else None
+        self._keys = device_keys(seed) if coefficients.noise else ()
         alone = [p == 1 and wraps for p, wraps in zip(block.process_grid, block.periodic)]
         self._wrap = tuple(n if own else 0 for n, own in zip(block.shape_local, alone))
 
@@ -92,7 +96,8 @@ class CudaEngine:
         exchange = f"faces through {way}" if faces else "no faces to exchange"
         self.method = f"1 step per sweep on {self.device}, {exchange}"
         self._launches: dict[Box, Launch] = {}
-        self._plan_launches(bool(faces))
+        self._shape = shape
+        self._plan_launches()
 
     def compile(self) -> None:
         """Compile or load the kernels by running them on nothing."""
@@ -171,14 +176,14 @@ class CudaEngine:
         for host, field in zip(self._host, fields):
             _window(field, host).copy_to_device(host.flat)
 
-    def _plan_launches(self, overlapped: bool) -> None:
+    def _plan_launches(self) -> None:
         """Decide once how each box is launched."""
-        self._shape = default_shape(self._dtype)
-        y_offset = self._block.offset_global[1]
-        for boxes, waves in ((self._face_boxes, 1), (self._rest_boxes, WAVES if overlapped else 1)):
+        shape = self._shape or default_shape(self._dtype)
+        in_turns = shape._replace(waves=max(WAVES, shape.waves)) if self._face_boxes else shape
+        for boxes, of_boxes in ((self._face_boxes, shape), (self._rest_boxes, in_turns)):
             for box in boxes:
                 self._launches[box] = launch_shape(
-                    box, y_offset, self._shape, self.device.multiprocessors, waves
+                    box, self._block.offset_global[1], of_boxes, self.device.multiprocessors
                 )
 
     def _run(self, box: Box, step: int, stream: Any, launch: Launch | None = None) -> None:

@@ -15,7 +15,7 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
 - wrap = (nz, ny, nx): the block's extent in each direction in which it is periodic with itself, else 0. There
   the sweep also writes a boundary cell's new value into the ghost at the other end, so that nothing has to
   fill the ghosts of a whole grid on one GPU.
-- keys: `cuda_random.device_keys(seed)`, or None for no noise (they are two compilations).
+- keys: `cuda_random.device_keys(seed)`, or () for no noise (they are two compilations).
 - scaled_coefficients: `scale_noise(coefficients)`.
 
 A cell's new value is bit for bit that of the CPU sweep: the same expressions in the same order, fused
@@ -59,6 +59,7 @@ class Shape(NamedTuple):
     threads: int  # per block, at most
     blocks: int  # that fit on a multiprocessor
     streaming: bool = False  # stores are the first that the cache evicts
+    waves: int = 1  # thread blocks that a box is cut into in z, per place for one on the device, at least
 
 
 def default_shape(dtype) -> Shape:
@@ -75,11 +76,10 @@ class Launch(NamedTuple):
     planes: int  # that a thread block marches through
 
 
-def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int, least_waves: int = 1) -> Launch:
-    """Return how to launch the sweep over a box that is not empty.
+def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int) -> Launch:
+    """Return how to launch the sweep over a box that is not empty; y_offset is the global y of local row 0.
 
-    y_offset: global y of local row 0. least_waves: cut z at least so often that this many thread blocks in a
-    row fill the device, if the box is large enough: work on other streams is let in between them.
+    Thread blocks run to their end, so work on other streams starts when one of several waves is through.
     """
     z0, z1, y0, y1, x0, x1 = box
     first_x = x0 - x0 % WARP if x1 - x0 >= WARP else x0
@@ -100,7 +100,7 @@ def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int, least_w
         return (1 + 1 / planes) * math.ceil(waves) / waves * (1 + 0.05 / math.ceil(waves))
 
     device = multiprocessors * shape.blocks
-    least = min(z1 - z0, -(-least_waves * device // (columns * rows)) if least_waves > 1 else 1)
+    least = min(z1 - z0, -(-shape.waves * device // (columns * rows)) if shape.waves > 1 else 1)
     chunks = min(range(least, z1 - z0 + 1), key=cost)
     planes = -(-(z1 - z0) // chunks)
     return Launch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), first_x, planes)
@@ -158,13 +158,16 @@ def _put(out_u, out_v, at, new_u, new_v, k, j, i, y0, y1, wrap, pitch, plane):
 
 @cache
 def make_sweep(dtype, row_pitch: int, shape: Shape | None = None):
-    """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart."""
-    threads, blocks, streaming = shape or default_shape(dtype)
+    """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart.
+
+    shape: None for `default_shape`; others are for measuring, and are compiled anew by every process.
+    """
+    threads, blocks, streaming, _ = shape or default_shape(dtype)
     real = np.dtype(dtype).type
     bits = significant_bits(dtype)
     pitch = row_pitch
 
-    @kernel(threads, blocks)
+    @kernel(threads, blocks, cached=shape is None)
     def sweep(u, v, layout, box, first_x, planes, offset_global, wrap, step, keys, c, out_u, out_v):
         origin, plane = layout
         z0, z1, y0, y1, x0, x1 = box
@@ -189,7 +192,7 @@ def make_sweep(dtype, row_pitch: int, shape: Shape | None = None):
             u_a, v_a = _column(u, above, pitch), _column(v, above, pitch)
             u_s, v_s = load(u, at - pitch), load(v, at - pitch)
             u_n, v_n = load(u, at + 4 * pitch), load(v, at + 4 * pitch)
-            if keys is None:
+            if len(keys) == 0:
                 r0 = r1 = r2 = r3 = None
             else:
                 w0, w1, w2, w3 = philox_words(i + ox, group, k + oz, step, keys)
