@@ -9,6 +9,11 @@ for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_name, _THREADS)
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+# Kernels are kept under a digest of all their sources; Numba's own key would miss a change in a helper's file.
+from ridgeline.runtime.compile_cache import configure_kernel_cache  # noqa: E402
+
+configure_kernel_cache()
+
 _UNDER_MPI = any(name in os.environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"))
 
 # Plain pytest starts the parallel files through test_parallel.py; ranks of a launcher run them themselves.

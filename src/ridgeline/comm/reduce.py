@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ridgeline.kernels.fixed_point import FOLDS, SIGN_BIT, fold_sums, largest_bits
 from ridgeline.runtime.errors import RidgelineError
@@ -79,6 +79,13 @@ def global_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -
             for sums, shift, value in zip(total, shifts, largest)
         ]
     )
+
+
+def compile_sums(dtype: DTypeLike) -> None:
+    """Compile, or load from the cache, what `global_sums` calls for arrays of dtype. No communication."""
+    part = _Pitched(np.zeros((1, 1, 1), dtype))
+    part.largest()
+    part.fold(1.0, 1.0, np.zeros(FOLDS, np.int64))
 
 
 def _combine(sums: NDArray[np.int64], shift: int, bits: int) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.comm.halo import HaloExchange
+from ridgeline.comm.reduce import compile_sums
 from ridgeline.grid.block import Block, BlockArray
 from ridgeline.kernels.random import round_keys
 from ridgeline.models.contract import Context
@@ -70,6 +71,7 @@ class CpuEngine:
         self._sweep = make_sweep()
         self._run((0, 0, 0, 0, 0, 0), 0, 1)
         scan(self._sets[0][0], self._context.threads)
+        compile_sums(self._dtype)
 
     def host(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the owned cells of the present u and v: views."""
