@@ -261,8 +261,10 @@ def tiling(
     itemsize = np.dtype(dtype).itemsize
     nz, ny, nx = shape_local
     row_bytes = 2 * (nx + 2 * steps) * itemsize
-    rows = int(0.8 * l2_bytes) // (RING * steps * row_bytes) - 2 * steps
-    rows = min(max(rows, 8 * steps), ny + 3) // 4 * 4
+    # Three planes of a tile per step; less than half the cache, since lines ahead and the other rows' ends
+    # want room too. Low tiles compute too much of their halo again, so a few rows are kept in any case.
+    rows = int(0.45 * l2_bytes) // (RING * steps * row_bytes) - 2 * steps
+    rows = min(max(rows, 16), ny + 3) // 4 * 4
     return Tiling(max(rows, 4), 2 * nz * ny * row_bytes > l3_bytes)
 
 

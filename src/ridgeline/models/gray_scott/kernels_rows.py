@@ -113,18 +113,21 @@ class RowBuilder:
         same ports, unaligned loads with the other loads, so each gets one.
         """
         half = len(carried) // 2
-        u, carried_u = self._values_and_sums(self.pointers[0], i, count, carried[:half])
-        v, carried_v = self._values_and_sums(self.pointers[1], i, count, carried[half:])
-        new = [
-            self.update(u_here, v_here, sum_u, sum_v, r, self.coefficients)
-            for (u_here, sum_u), (v_here, sum_v), r in zip(u, v, noise)
-        ]
-        return new, carried_u + carried_v
+        u = self._values_and_sums(self.pointers[0], i, count, carried[:half])
+        v = self._values_and_sums(self.pointers[1], i, count, carried[half:])
+        new, following_u, following_v = [], [], []
+        for r in noise:  # u and v row by row: few sums wait in registers
+            u_here, sum_u, next_u = next(u)
+            v_here, sum_v, next_v = next(v)
+            new.append(self.update(u_here, v_here, sum_u, sum_v, r, self.coefficients))
+            following_u.append(next_u)
+            following_v.append(next_v)
+        return new, following_u + following_v
 
     def _values_and_sums(self, pointer, i, count: int, carried: list[Vector]):
+        """Yield for each row its value, the sum of its six neighbours, and the value at the next vector."""
         ends = (self._aligned(pointer, "centre", row, i) for row in (-1, count))
         column = [next(ends), *carried, next(ends)]
-        sums, following = [], []
         for row in range(count):
             left_index = self.builder.add(self.builder.add(self.at("centre", row), i), ir.Constant(I64, -1))
             left = self.lanes.load(pointer, left_index)
@@ -132,9 +135,7 @@ class RowBuilder:
             x = left + right_neighbours(carried[row], after)
             y = column[row] + column[row + 2]
             z = self._aligned(pointer, "below", row, i) + self._aligned(pointer, "above", row, i)
-            sums.append((x + y) + z)
-            following.append(after)
-        return list(zip(carried, sums)), following
+            yield carried[row], (x + y) + z, after
 
     def words(self, x: Vector) -> tuple[Vector, ...]:
         """Return the four words of noise of the cells with global indices x."""
