@@ -54,11 +54,8 @@ class CudaEngine:
         seed: int,
         dtype: DTypeLike,
         context: Context,
-        shape: Shape | None = None,
     ) -> None:
         """Allocate both sets of fields and plan the exchange. Collective over cartesian.
-
-        shape: threads and waves of the sweep, for measuring; None for the default.
 
         Raises DeviceError if there is no GPU for this rank, or too little memory on it.
         """
@@ -96,15 +93,17 @@ class CudaEngine:
         exchange = f"faces through {way}" if faces else "no faces to exchange"
         self.method = f"1 step per sweep on {self.device}, {exchange}"
         self._launches: dict[Box, Launch] = {}
-        self._shape = shape
-        self._plan_launches()
+        self._plan_launches(default_shape(self._dtype))
 
     def compile(self) -> None:
         """Compile or load the kernels by running them on nothing."""
-        self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, self._shape)
-        self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, Launch((1, 1, 1), (1, 1, 1), 0, 1))
+        self._compile_sweep(None)
         self._packer.compile()
-        self._rest_stream.synchronize()
+
+    def use(self, shape: Shape) -> None:
+        """Compile and launch the sweep with another shape, to measure it. The results are the same bits."""
+        self._plan_launches(shape)
+        self._compile_sweep(shape)
 
     def host(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the owned u and v: views of the host's copy, brought up to date."""
@@ -176,15 +175,20 @@ class CudaEngine:
         for host, field in zip(self._host, fields):
             _window(field, host).copy_to_device(host.flat)
 
-    def _plan_launches(self) -> None:
+    def _plan_launches(self, shape: Shape) -> None:
         """Decide once how each box is launched."""
-        shape = self._shape or default_shape(self._dtype)
         in_turns = shape._replace(waves=max(WAVES, shape.waves)) if self._face_boxes else shape
         for boxes, of_boxes in ((self._face_boxes, shape), (self._rest_boxes, in_turns)):
             for box in boxes:
                 self._launches[box] = launch_shape(
                     box, self._block.offset_global[1], of_boxes, self.device.multiprocessors
                 )
+
+    def _compile_sweep(self, shape: Shape | None) -> None:
+        """Compile or load the sweep by running it on an empty box."""
+        self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, shape)
+        self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, Launch((1, 1, 1), (1, 1, 1), 0, 1))
+        self._rest_stream.synchronize()
 
     def _run(self, box: Box, step: int, stream: Any, launch: Launch | None = None) -> None:
         """Put the sweep of one box of local cells from the present fields into the others on a stream."""
