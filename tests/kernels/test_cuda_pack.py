@@ -1,5 +1,6 @@
 """GPU building blocks without a GPU: what they compile to, and what they do in the simulator."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from numba import types
 from cuda_tools import assemble, run_simulated
 from ridgeline.kernels.cuda_copy import copy
 from ridgeline.kernels.cuda_pack import copy_boxes
+from ridgeline.kernels.cuda_scan import count_nonfinite
 
 WORDS = {types.float64: "64", types.float32: "32"}
 
@@ -36,6 +38,15 @@ def test_copying_loads_four_items_before_it_stores(real) -> None:
     assert [f"ld.global.f{width}"] * 4 + [f"st.global.f{width}"] * 4 in [
         order[n : n + 8] for n in range(start, len(order))
     ]
+
+
+@pytest.mark.parametrize("real", WORDS, ids=str)
+def test_looking_for_what_is_not_finite_reads_and_rarely_writes(real) -> None:
+    triple = types.UniTuple(types.int64, 3)
+    result = assemble(count_nonfinite, (real[::1], triple, triple, types.int64[::1]))
+    assert result.ptx.count(f"ld.global.f{WORDS[real]}") >= 1
+    assert re.search(r"\b(atom|red)\b.*add", result.ptx)
+    assert result.spilled == 0
 
 
 def test_in_the_simulator() -> None:

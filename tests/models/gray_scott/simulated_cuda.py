@@ -196,6 +196,19 @@ def test_host_arrays_are_read_back_and_taken_over() -> None:
     assert engine.host()[0][1, 2, 3] == 7.0
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_cells_that_are_not_finite_are_counted_on_the_device(dtype) -> None:
+    engine = make_engine(CudaEngine, (4, 5, 19), dtype)
+    u, v = engine.host()
+    u[:], v[:] = 1, np.finfo(dtype).max
+    engine.commit()
+    assert engine.nonfinite() == 0
+    u[0, 0, 0], u[3, 4, 18], v[1, 2, 3] = np.nan, np.inf, -np.inf
+    assert engine.nonfinite() == 0
+    engine.commit()
+    assert engine.nonfinite() == 3
+
+
 def test_says_what_it_holds_and_sends() -> None:
     engine = make_engine(CudaEngine, (4, 5, 6), np.float32)
     assert engine.allocated() >= 4 * 6 * 7 * 8 * 4

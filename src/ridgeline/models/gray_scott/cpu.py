@@ -105,6 +105,10 @@ class CpuEngine:
         u, v = self._sets[self._now]
         return u, v
 
+    def nonfinite(self) -> int:
+        """Return how many owned cells of u and v are not finite."""
+        return sum(scan(field, self._context.threads)[2] for field in self.fields())
+
     def allocated(self) -> int:
         """Return the bytes of both sets of fields and of the sweep's scratch."""
         fields = sum(array.flat.nbytes for pair in self._sets for array in pair)

@@ -14,6 +14,7 @@ from ridgeline.comm.halo_plan import HaloPlan
 from ridgeline.grid.block import Block, BlockArray
 from ridgeline.kernels.cuda_device import make_stream
 from ridgeline.kernels.cuda_random import device_keys
+from ridgeline.kernels.cuda_scan import THREADS, count_nonfinite, grid_of
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.kernels_cuda import (
@@ -77,6 +78,7 @@ class CudaEngine:
         for fields in self._sets:  # also for the ghosts beyond a fixed boundary, which nothing writes again
             self._upload(fields)
         self._now, self._host_is_present = 0, True
+        self._found = cuda.to_device(np.zeros(1, np.int64))
 
         self._rest_stream, self._face_stream = make_stream(), make_stream(urgent=True)
         # One of each per set of fields: what was last put on a stream to write that set.
@@ -99,6 +101,7 @@ class CudaEngine:
         """Compile or load the kernels by running them on nothing."""
         self._compile_sweep(None)
         self._packer.compile()
+        self.nonfinite()
 
     def use(self, shape: Shape) -> None:
         """Compile and launch the sweep with another shape, to measure it. The results are the same bits."""
@@ -155,6 +158,19 @@ class CudaEngine:
                 self._halo.exchange(new)
         self._now, self._host_is_present = new, False
         return 1
+
+    def nonfinite(self) -> int:
+        """Return how many owned cells of u and v are not finite, counted on the device."""
+        self._found.copy_to_device(np.zeros(1, np.int64))
+        cuda.synchronize()
+        for field in self._sets[self._now]:
+            layout = field.origin, field.row_pitch, field.plane_pitch
+            shape = self._block.shape_local
+            count_nonfinite[grid_of(shape), THREADS, self._rest_stream](
+                field.flat, layout, shape, self._found
+            )
+        self._rest_stream.synchronize()
+        return int(self._found.copy_to_host()[0])
 
     def allocated(self) -> int:
         """Return the bytes of both sets of fields on the device."""

@@ -49,6 +49,9 @@ class Engine(Protocol):
     def fields(self) -> tuple[BlockArray, BlockArray]:
         """Return the present u and v on the host, ghosts not guaranteed."""
 
+    def nonfinite(self) -> int:
+        """Return how many owned cells of u and v are not finite, without copying the fields to the host."""
+
     def allocated(self) -> int:
         """Return the bytes of fields held."""
 
@@ -130,6 +133,8 @@ class GrayScott:
 
     def locate_nonfinite(self) -> str | None:
         """Say where the first cell that is not finite lies, None if there is none. Collective."""
+        if not self._context.comm.allreduce(self._engine.nonfinite()):
+            return None
         for name, field in zip(NAMES, self._engine.fields()):
             found = first_nonfinite(self._context.comm, field, self._context.threads)
             if found is not None:
