@@ -111,6 +111,17 @@ def test_a_killed_writer_leaves_its_whole_steps_and_is_continued(path, method, s
     assert_steps(path, *range(6))
 
 
+def test_a_run_that_ends_by_an_error_leaves_no_remark_of_adios2(path):
+    code = (
+        "from bp_toy import put, writer; out = writer({!r}); put(out, 0, 1); raise SystemExit('one sentence')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", code.format(str(path))]
+    done = subprocess.run(command, timeout=60, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "one sentence\n")
+    assert_steps(path, 0, 1)
+
+
 @pytest.mark.parametrize(
     "index_tail", [b"s\xc8" + bytes(40), b"w\x20\0\0", bytes(500)], ids=["step", "header", "zeros"]
 )

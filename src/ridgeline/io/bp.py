@@ -14,6 +14,7 @@ import re
 import resource
 import shutil
 import sys
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,8 +193,9 @@ class BPWriter:
         with adios2_errors(
             f"open the data set {self.path}", "set output.path to a place where you may write"
         ):
-            self._adios = bindings.ADIOS(self._comm) if self.collective else bindings.ADIOS()
-            io = self._adios.DeclareIO("output")
+            adios = bindings.ADIOS(self._comm) if self.collective else bindings.ADIOS()
+            io = adios.DeclareIO("output")
+            self._let_go = weakref.finalize(self, _let_go_quietly, adios)
             io.SetEngine("BP5")
             io.SetParameters(PARAMETERS | {"NumAggregators": str(min(nodes, subfiles or nodes))})
             if subfiles:
@@ -314,21 +316,8 @@ class BPWriter:
         for _ in slabs:
             pass  # after an error: the ranks wait until their blocks are taken
         if failed:
-            self._abandon()
+            self._let_go()  # not `Close`, which would declare the half-written step whole
             raise failed
-
-    def _abandon(self) -> None:
-        """Let go of an engine that failed: its `Close` would declare the half-written step whole."""
-        self._engine = None
-        sys.stderr.flush()
-        stderr = os.dup(2)
-        with open(os.devnull, "w") as nowhere:  # ADIOS2 remarks on it, after we have said all in one sentence
-            os.dup2(nowhere.fileno(), 2)
-        try:
-            self._adios.RemoveIO("output")
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
 
     def close(self) -> None:
         """Finish the data set; does nothing if it is closed already, or after an error."""
@@ -339,6 +328,7 @@ class BPWriter:
             if self._engine is not None:
                 with adios2_errors(f"finish the data set {self.path}", "its steps are intact"):
                     self._engine.Close()
+                    self._let_go()
 
     def __enter__(self) -> BPWriter:
         return self
@@ -346,6 +336,21 @@ class BPWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
+
+
+def _let_go_quietly(adios: Any) -> None:
+    """Let go of what was opened, also where an error kept it from being closed: whole steps are intact."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with open(
+        os.devnull, "w"
+    ) as nowhere:  # ADIOS2 would remark on it, after an error was told in one sentence
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        adios.RemoveIO("output")
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def _storable(key: str, value: Any) -> Any:
