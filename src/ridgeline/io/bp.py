@@ -197,7 +197,8 @@ class BPWriter:
             io = adios.DeclareIO("output")
             self._let_go = weakref.finalize(self, _let_go_quietly, adios)
             io.SetEngine("BP5")
-            io.SetParameters(PARAMETERS | {"NumAggregators": str(min(nodes, subfiles or nodes))})
+            self._files = min(nodes, subfiles or nodes)
+            io.SetParameters(PARAMETERS | {"NumAggregators": str(self._files)})
             if subfiles:
                 io.SetParameters({"AppendAfterSteps": str(self.steps)})
             self._defined = {
@@ -259,10 +260,10 @@ class BPWriter:
         need = sum(v.bytes_global for v in self._variables.values())
         with adios2_errors(f"write output step {step} to {self.path}", "is the folder still there?"):
             free = shutil.disk_usage(self.path).free
-            largest = max((file.stat().st_size for file in self.path.glob("data.*")), default=0)
-        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        if limit != resource.RLIM_INFINITY:
-            free = min(free, limit - largest)
+            limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+            if limit != resource.RLIM_INFINITY:
+                largest = max((file.stat().st_size for file in self.path.glob("data.*")), default=0)
+                free = min(free, (limit - largest) * self._files)
         if need > free:
             raise OutputError(
                 f"cannot write output step {step} to {self.path}: it needs {need / 2**20:.1f} MiB and "
