@@ -44,7 +44,8 @@ def advance(
     `boundary`: "periodic", or "fixed" for ghost cells held at u=1, v=0. The random number of a cell belongs
     to (seed, step, global index), step counting from `first_step`; c.noise = 0 means none is drawn.
     """
-    z, y, x = np.indices(u.shape, sparse=True)
+    nz, ny, nx = u.shape
+    z, y, x = np.ogrid[:nz, :ny, :nx]
     update = point_update(lambda a, b, c: a * b + c)
     for step in range(first_step, first_step + steps):
         r = uniform_reference(seed, step, z, y, x, u.dtype) if c.noise else None
