@@ -13,6 +13,7 @@ from ridgeline.kernels.random import uniform_reference
 from ridgeline.models.gray_scott.physics import Coefficients, coefficients, point_update
 
 Y_BLOCKS = (8, 16, 32, 64)  # strips tried for the tuned C sweep; it gets the best
+_SIMD: dict[bool, tuple[str, ...]] = {False: (), True: ("-DSIMD",)}
 
 
 @dataclass(frozen=True)
@@ -101,17 +102,17 @@ def _arguments(fields: Fields, c: Coefficients) -> tuple[object, ...]:
     return (*(ctypes.c_void_p(a.flat.ctypes.data) for a in arrays), extent, values)
 
 
-def c_plain(dtype: str, n_threads: int) -> Callable[[Fields], None]:
-    """Return the plain C sweep. Raises CUnavailable."""
-    library, c = load("gray_scott_plain", *_flags(dtype)), step_coefficients(dtype)
+def c_plain(dtype: str, n_threads: int, simd: bool) -> Callable[[Fields], None]:
+    """Return the plain C sweep, its loops over x marked `omp simd` or not. Raises CUnavailable."""
+    library, c = load("gray_scott_plain", *_flags(dtype), *_SIMD[simd]), step_coefficients(dtype)
     return lambda fields: library.gray_scott_step(*_arguments(fields, c), n_threads)
 
 
 def c_plain_noise(
     dtype: str, n_threads: int, noise: float, seed: int = 7, step: int = 3
 ) -> Callable[[Fields], None]:
-    """Return the plain C sweep with noise. Raises CUnavailable, and MemoryError when called."""
-    library, c = load("gray_scott_plain", *_flags(dtype)), step_coefficients(dtype, noise)
+    """Return the plain C sweep with noise, `omp simd`. Raises CUnavailable, and MemoryError when called."""
+    library, c = load("gray_scott_plain", *_flags(dtype), *_SIMD[True]), step_coefficients(dtype, noise)
 
     def sweep(fields: Fields) -> None:
         seeds = ctypes.c_uint64(seed), ctypes.c_uint32(step)
@@ -131,6 +132,7 @@ def c_tuned(dtype: str, n_threads: int, y_block: int) -> Callable[[Fields], None
 
 def check_c(dtype: str) -> None:
     """Check every C sweep that can run here against NumPy. Raises CUnavailable or AssertionError."""
-    check(c_plain(dtype, 2), "plain C", dtype)
+    check(c_plain(dtype, 2, False), "plain C", dtype)
+    check(c_plain(dtype, 2, True), "plain C, omp simd", dtype)
     check(c_plain_noise(dtype, 2, 0.01), "plain C with noise", dtype, 0.01)
     check(c_tuned(dtype, 2, 4), "tuned C", dtype)

@@ -200,7 +200,8 @@ def c_peers(settings: Settings) -> Iterator[Row]:
         tuned = []
         missing = ""
         try:
-            contest.enter("plain C", c_plain(dtype, n_threads))
+            contest.enter("plain C", c_plain(dtype, n_threads, False))
+            contest.enter("plain C, omp simd", c_plain(dtype, n_threads, True))
             contest.enter("plain C, noise", c_plain_noise(dtype, n_threads, NOISE))
             for y_block in Y_BLOCKS:
                 name = f"tuned C, strips of {y_block} rows"
@@ -211,7 +212,8 @@ def c_peers(settings: Settings) -> Iterator[Row]:
             missing = str(reason)
         check_ours(dtype)
         outcome = contest.run(settings.seconds)
-        pairs = [("ours", "plain C", ">= 1.5"), ("ours, noise", "plain C, noise", "")]
+        pairs = [("ours", "plain C", ">= 1.5"), ("ours", "plain C, omp simd", ">= 1.5")]
+        pairs.append(("ours, noise", "plain C, noise", ""))
         pairs.append(("ours", outcome.best_of(tuned) if tuned else "tuned C", ">= 0.97"))
         for mine, theirs, target in pairs:
             name = f"{mine} over {theirs}: {where}"
