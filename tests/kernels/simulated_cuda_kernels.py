@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 from ridgeline.bench.device_copy import measure_device_copy
 from ridgeline.kernels import cuda_copy, cuda_pack, pack
 from ridgeline.kernels.cuda_device import SIMULATED, fma, wide_product
-from ridgeline.kernels.cuda_random import SCALE, device_keys, philox_words, significant_bits
+from ridgeline.kernels.cuda_random import SCALE, device_key, philox_words, significant_bits
 from ridgeline.kernels.random import uniform_reference
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
@@ -63,9 +63,9 @@ def test_fused_multiply_add_keeps_zeros_and_what_is_not_finite() -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_random_numbers_are_those_of_the_cpu(dtype) -> None:
     seed, real = 2**63 + 12345, np.dtype(dtype).type
-    keys, bits = device_keys(seed), significant_bits(dtype)
+    key, bits = device_key(seed), significant_bits(dtype)
     for z, group, x, step in [(0, 0, 0, 0), (3, 7, 2**31, 5), (2**20, 2**21, 2**22, 2**31)]:
-        words = philox_words(x, group, z, step, keys)
+        words = philox_words(x, group, z, step, key)
         assert {type(word) for word in words} == {np.uint32}
         for row, word in enumerate(words):
             number = real(np.int32(word & bits)) * real(SCALE)

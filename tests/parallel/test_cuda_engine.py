@@ -47,7 +47,7 @@ def part(block):
 
 
 @pytest.mark.parametrize("periodic", [True, False])
-@pytest.mark.parametrize("grid", factorizations(MPI.COMM_WORLD.size), ids=str)
+@pytest.mark.parametrize("grid", list(factorizations(MPI.COMM_WORLD.size)), ids=str)
 def test_equals_the_cpu_on_one_rank(comm, grid, periodic) -> None:
     dtype = np.float32 if grid[0] > 1 else np.float64
     block, found, engine = run_engine(CudaEngine, comm, grid, periodic, dtype)

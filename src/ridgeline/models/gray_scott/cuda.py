@@ -13,7 +13,7 @@ from ridgeline.comm.halo_cuda import CudaPacker
 from ridgeline.comm.halo_plan import HaloPlan
 from ridgeline.grid.block import Block, BlockArray
 from ridgeline.kernels.cuda_device import make_stream
-from ridgeline.kernels.cuda_random import device_keys
+from ridgeline.kernels.cuda_random import device_key
 from ridgeline.kernels.cuda_scan import THREADS, count_nonfinite, grid_of
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
@@ -22,9 +22,9 @@ from ridgeline.models.gray_scott.kernels_cuda import (
     Launch,
     Shape,
     default_shape,
+    device_coefficients,
     launch_shape,
     make_sweep,
-    scale_noise,
 )
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.runtime.devices import mpi_takes_device_buffers, select_device
@@ -67,8 +67,8 @@ class CudaEngine:
         self.device = select_device(cartesian)
         self._block, self._context = block, context
         self._dtype = np.dtype(dtype)
-        self._c = scale_noise(coefficients)
-        self._keys = device_keys(seed) if coefficients.noise else ()
+        self._c = device_coefficients(coefficients)
+        self._key = device_key(seed) if coefficients.noise else ()
         alone = [p == 1 and wraps for p, wraps in zip(block.process_grid, block.periodic)]
         self._wrap = tuple(n if own else 0 for n, own in zip(block.shape_local, alone))
 
@@ -203,7 +203,7 @@ class CudaEngine:
     def _compile_sweep(self, shape: Shape | None) -> None:
         """Compile or load the sweep by running it on an empty box."""
         self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, shape)
-        self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, Launch((1, 1, 1), (1, 1, 1), 0, 1))
+        self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, Launch((1, 1, 1), (1, 1, 1), 1))
         self._rest_stream.synchronize()
 
     def _run(self, box: Box, step: int, stream: Any, launch: Launch | None = None) -> None:
@@ -211,8 +211,8 @@ class CudaEngine:
         launch = launch or self._launches[box]
         (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
         self._sweep[launch.grid, launch.block, stream](
-            u.flat, v.flat, (u.origin, u.plane_pitch), box, launch.first_x, launch.planes,
-            self._block.offset_global, self._wrap, step, self._keys, self._c, out_u.flat, out_v.flat,
+            u.flat, v.flat, (u.origin, u.plane_pitch), box, launch.planes, self._block.offset_global,
+            self._wrap, step, self._key, self._c, out_u.flat, out_v.flat,
         )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
     sweep = make_sweep(dtype, row_pitch)
     launch = launch_shape(box, ...)
     sweep[launch.grid, launch.block, stream](
-        u, v, (origin, plane_pitch), box, launch.first_x, launch.planes,
-        offset_global, wrap, step, keys, scaled_coefficients, out_u, out_v)
+        u, v, (origin, plane_pitch), box, launch.planes, offset_global, wrap, step, key, coefficients,
+        out_u, out_v)
 
 advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at `step + 1`.
 
@@ -15,8 +15,8 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
 - wrap = (nz, ny, nx): the block's extent in each direction in which it is periodic with itself, else 0. There
   the sweep also writes a boundary cell's new value into the ghost at the other end, so that nothing has to
   fill the ghosts of a whole grid on one GPU.
-- keys: `cuda_random.device_keys(seed)`, or () for no noise (they are two compilations).
-- scaled_coefficients: `scale_noise(coefficients)`.
+- key: `cuda_random.device_key(seed)`, or () for no noise (they are two compilations).
+- coefficients: `device_coefficients(c)`.
 
 A cell's new value is bit for bit that of the CPU sweep: the same expressions in the same order, fused
 multiply-adds only where `physics.point_update` has them. (No product in it is added other than by an explicit
@@ -68,11 +68,13 @@ def default_shape(dtype) -> Shape:
 
 
 class Launch(NamedTuple):
-    """A launch of the sweep over one box."""
+    """A launch of the sweep over one box.
+
+    Threads start at the box's first x, rounded down to whole warps if the thread block is as wide as one.
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    first_x: int  # local x of the first thread: aligned, where the box is wide
     planes: int  # that a thread block marches through
 
 
@@ -88,27 +90,31 @@ def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int) -> Laun
     if width >= WARP:
         along_x = min((4 * WARP, 2 * WARP, WARP), key=lambda n: -(-width // n) * n)
     else:
-        along_x = 1 << (width - 1).bit_length()
+        along_x = min(WARP // 2, 1 << (width - 1).bit_length())
     along_y = min(shape.threads // along_x, groups)
     columns, rows = -(-width // along_x), -(-groups // along_y)
 
+    device = multiprocessors * shape.blocks
+
     def cost(chunks: int) -> float:
         planes = -(-(z1 - z0) // chunks)
-        waves = columns * rows * -(-(z1 - z0) // planes) / (multiprocessors * shape.blocks)
+        waves = columns * rows * -(-(z1 - z0) // planes) / device
         # A block reads two planes more than it writes, half of the traffic; the last wave may not fill the
         # device; and blocks of a wave do not end together, by some twentieth of it.
         return (1 + 1 / planes) * math.ceil(waves) / waves * (1 + 0.05 / math.ceil(waves))
 
-    device = multiprocessors * shape.blocks
     least = min(z1 - z0, -(-shape.waves * device // (columns * rows)) if shape.waves > 1 else 1)
     chunks = min(range(least, z1 - z0 + 1), key=cost)
     planes = -(-(z1 - z0) // chunks)
-    return Launch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), first_x, planes)
+    return Launch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), planes)
 
 
-def scale_noise(c: Coefficients) -> Coefficients:
-    """Return the coefficients with the power of two in `noise` that makes words uniform numbers: exact."""
-    return c._replace(noise=c.noise * type(c.noise)(SCALE))
+def device_coefficients(c: Coefficients) -> tuple:
+    """Return the coefficients that depend on the case, as kernels take them: few, for each costs the launch time.
+
+    The noise absorbs the power of two that makes words uniform numbers, which is exact.
+    """
+    return (*c[:4], c.noise * type(c.noise)(SCALE), c.dt)
 
 
 @device_function
@@ -168,16 +174,20 @@ def make_sweep(dtype, row_pitch: int, shape: Shape | None = None):
     pitch = row_pitch
 
     @kernel(threads, blocks, cached=shape is None)
-    def sweep(u, v, layout, box, first_x, planes, offset_global, wrap, step, keys, c, out_u, out_v):
+    def sweep(u, v, layout, box, planes, offset_global, wrap, step, key, coefficients, out_u, out_v):
         origin, plane = layout
         z0, z1, y0, y1, x0, x1 = box
         oz, oy, ox = offset_global
-        i = first_x + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        du, dv, feed, loss, noise, dt = coefficients
+        c = Coefficients(du, dv, feed, loss, noise, dt, real(1.0), real(-6.0))
+        i = x0 + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if cuda.blockDim.x >= WARP:
+            i -= x0 % WARP
         group = (y0 + oy) // 4 + cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
         j = group * 4 - oy
-        if i < x0 or i >= x1 or j >= y1:
-            return
         k = z0 + cuda.blockIdx.z * planes
+        if i < x0 or i >= x1 or j >= y1 or k >= z1:
+            return
         end = min(k + planes, z1)
         whole = j >= y0 and j + 4 <= y1
         at_edge = (wrap[2] > 0 and (i == 0 or i == wrap[2] - 1)) or (
@@ -192,10 +202,10 @@ def make_sweep(dtype, row_pitch: int, shape: Shape | None = None):
             u_a, v_a = _column(u, above, pitch), _column(v, above, pitch)
             u_s, v_s = load(u, at - pitch), load(v, at - pitch)
             u_n, v_n = load(u, at + 4 * pitch), load(v, at + 4 * pitch)
-            if len(keys) == 0:
+            if len(key) == 0:
                 r0 = r1 = r2 = r3 = None
             else:
-                w0, w1, w2, w3 = philox_words(i + ox, group, k + oz, step, keys)
+                w0, w1, w2, w3 = philox_words(i + ox, group, k + oz, step, key)
                 r0, r1 = real(np.int32(w0 & bits)), real(np.int32(w1 & bits))
                 r2, r3 = real(np.int32(w2 & bits)), real(np.int32(w3 & bits))
             p0, q0 = _point(
