@@ -14,8 +14,10 @@ from ridgeline.kernels.random import round_keys
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.diagnostics import scan
-from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep
+from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
 from ridgeline.models.gray_scott.physics import Coefficients
+from ridgeline.runtime.communicator import node_communicator
+from ridgeline.runtime.machine import cache_sizes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -54,7 +56,15 @@ class CpuEngine:
         )
         faces = {(axis, side) for d in self._halo.directions for axis, side in enumerate(d) if side}
         self._first_boxes, self._rest_boxes = split_for_overlap(block, faces)
-        self._tile_rows, self._streaming = 32, True
+        caches = cache_sizes()
+        node = node_communicator(cartesian)
+        self._tile_rows, self._streaming = tiling(
+            self._dtype,
+            block.shape_local,
+            self.steps_per_sweep,
+            *([caches[2], caches[max(caches)] // node.size] if 2 in caches else []),
+        )
+        node.Free()
         self._scratch = make_scratch(
             self._dtype, block.shape_local, self.steps_per_sweep, self._tile_rows, context.threads
         )
