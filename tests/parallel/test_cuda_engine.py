@@ -11,13 +11,17 @@ import pytest
 pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
 
 from mpi4py import MPI
+from numba import cuda
 from numba.core import config
 
 if not config.ENABLE_CUDASIM:
     pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from ridgeline.comm.cartesian import decompose
-from ridgeline.grid.block import factorizations
+from ridgeline.comm.halo import HaloExchange
+from ridgeline.comm.halo_cuda import CudaPacker
+from ridgeline.comm.halo_plan import HaloPlan
+from ridgeline.grid.block import BlockArray, factorizations
 from ridgeline.models.gray_scott.cpu import CpuEngine
 from ridgeline.models.gray_scott.cuda import CudaEngine
 from ridgeline.models.gray_scott.physics import coefficients
@@ -56,6 +60,35 @@ def test_equals_the_cpu_on_one_rank(comm, grid, periodic) -> None:
         np.testing.assert_array_equal(mine, expected[part(block)])
     assert (engine.bytes_exchanged > 0) == (comm.size > 1)
     assert ("pinned host memory" in engine.method) == (comm.size > 1)
+
+
+@pytest.mark.parametrize("wrap", [(True, True, True), (True, False, True)])
+@pytest.mark.parametrize("corners", [False, True])
+def test_the_exchange_fills_the_ghosts_that_the_host_s_fills(comm, corners, wrap) -> None:
+    """Wide ghosts, edges and corners too: the packer serves other models than this one."""
+    cartesian, block = decompose(comm, (9, 8, 11), periodic=(True, True, False), ghost=2)
+    rng = np.random.default_rng(comm.rank)
+    host = [[BlockArray.allocate(block, np.float32, -1.0) for _ in range(2)] for _ in range(2)]
+    for field in (field for fields in host for field in fields):
+        field.owned[:] = rng.random(block.shape_local)
+    device = [
+        [BlockArray(block, cuda.to_device(f.flat), f.origin, f.row_pitch, f.plane_pitch) for f in fields]
+        for fields in host
+    ]
+    on_host = HaloExchange.of_fields(cartesian, host, corners=corners, wrap=wrap, method="pack")
+    packer = CudaPacker(HaloPlan(block, 2, 4, corners, wrap), device, cuda.stream(), device_buffers=False)
+    packer.compile()
+    on_device = HaloExchange(cartesian, packer, "pinned host memory")
+    for index in (0, 1, 1, 0):
+        on_host.exchange(index)
+        if index:
+            packer.enqueue_pack(index)
+        on_device.exchange(index)
+        for expected, found in zip(host[index], device[index]):
+            np.testing.assert_array_equal(found.flat.copy_to_host(), expected.flat)
+            assert (expected.ghosted != -1).sum() > expected.owned.size
+    for exchange in (on_host, on_device):
+        exchange.free()
 
 
 def test_the_simulator_was_used() -> None:

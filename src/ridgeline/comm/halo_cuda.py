@@ -94,6 +94,8 @@ class CudaPacker:
 
     def enqueue_pack(self, set_index: int) -> None:
         """Put the packing of a set's faces on the stream, and their copy to where MPI sends from."""
+        if not self.plan.messages:
+            return
         for copies, flat in zip(self._packs, self._sets[set_index]):
             copies.run(flat, self._send)
         if self._staged:
@@ -103,8 +105,6 @@ class CudaPacker:
 
     def pack(self, set_index: int) -> None:
         """Wait for the set's faces in the send buffers; pack them if `enqueue_pack` has not."""
-        if not self.plan.messages:
-            return
         if self._packed != set_index:
             self.enqueue_pack(set_index)
         self._ready.synchronize()

@@ -19,7 +19,6 @@ SIMULATED = simulated()
 warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
 
 WARP = 32
-SECTOR = 32  # bytes: what the caches fetch at least
 
 
 def device_function(function):

@@ -24,9 +24,9 @@ one, so that the compiler finds nothing to contract.)
 
 Loops: a thread takes the four rows of an aligned group at one x, which share a Philox block, and marches in z
 with three planes of its column of both fields in registers. A warp's 32 threads lie along x. So a cell of the
-next plane is fetched from memory once, its neighbours in x and y come from the first-level cache, and per
-four cells and step 8 cells are in flight per thread. The row pitch is a constant of the compiled kernel: every
-access is then one of four moving pointers plus an immediate.
+next plane is fetched from memory once, its neighbours in x and y come from the first-level cache, and each
+thread has eight cells under way. The row pitch is a constant of the compiled kernel: every access is then a
+moving pointer plus an immediate.
 """
 
 import math
@@ -59,7 +59,7 @@ class Shape(NamedTuple):
     threads: int  # per block, at most
     blocks: int  # that fit on a multiprocessor
     streaming: bool = False  # stores are the first that the cache evicts
-    waves: int = 1  # thread blocks that a box is cut into in z, per place for one on the device, at least
+    waves: int = 1  # a box is cut in z until it fills the device with thread blocks that often, at least
 
 
 def default_shape(dtype) -> Shape:
