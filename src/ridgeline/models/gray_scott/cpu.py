@@ -54,7 +54,9 @@ class CpuEngine:
         self._halo = HaloExchange.of_fields(
             cartesian, self._sets, corners=self.steps_per_sweep > 1, n_threads=context.threads
         )
-        faces = {(axis, side) for d in self._halo.directions for axis, side in enumerate(d) if side}
+        # Cells that are sent across an edge or a corner lie in the layers of a face that is sent as well.
+        across_faces = [d for d in self._halo.directions if sum(map(abs, d)) == 1]
+        faces = {(axis, side) for d in across_faces for axis, side in enumerate(d) if side}
         self._first_boxes, self._rest_boxes = split_for_overlap(block, faces)
         caches = cache_sizes()
         node = node_communicator(cartesian)
