@@ -52,7 +52,11 @@ class CpuEngine:
         ]
         self._now = 0
         self._halo = HaloExchange.of_fields(
-            cartesian, self._sets, corners=self.steps_per_sweep > 1, n_threads=context.threads
+            cartesian,
+            self._sets,
+            corners=self.steps_per_sweep > 1,
+            wrap=(True, True, False),  # the sweep wraps rows that are whole rings
+            n_threads=context.threads,
         )
         # Cells that are sent across an edge or a corner lie in the layers of a face that is sent as well.
         across_faces = [d for d in self._halo.directions if sum(map(abs, d)) == 1]

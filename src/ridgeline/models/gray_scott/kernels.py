@@ -9,6 +9,8 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
 
 - u, v, out_u, out_v: `BlockArray.flat` of one layout, float64 or float32. u and v hold valid ghosts `steps`
   wide around the box, edges and corners included if steps > 1 (beyond a fixed boundary: u=1, v=0).
+  Ghosts in x are the exception where rows are whole rings (x periodic, the box as long as the grid): the sweep
+  sets them itself, one on each side, just before it reads them; no exchange then has to visit every row.
   Nothing outside the box is written, so that boxes may be swept while others' ghosts are still on the way.
 - layout = (origin, row_pitch, plane_pitch) of the four arrays; origin a cache line's first element.
 - box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do; the best have
@@ -165,6 +167,10 @@ def make_sweep(vector_bytes: int = 0):
                                 ahead = above + (j + 4) * pitch
                                 if stage == 0 and j + 8 > jb:
                                     ahead = above + plane_pitch + ja * pitch
+                                if around and stage == 0:
+                                    for i in range(j, j + 4):
+                                        _copy_ghosts(u, centre + i * pitch + x0, centre + i * pitch + x1, 1)
+                                        _copy_ghosts(v, centre + i * pitch + x0, centre + i * pitch + x1, 1)
                                 indices = (
                                     below + j * pitch, centre + j * pitch, above + j * pitch, pitch,
                                     out + j * out_pitch, out_pitch, ma, mb, ahead,
@@ -198,6 +204,9 @@ def make_sweep(vector_bytes: int = 0):
                                 i = j + row
                                 to = out + i * out_pitch
                                 if rows == 1:
+                                    if around and stage == 0:
+                                        _copy_ghosts(u, centre + i * pitch + x0, centre + i * pitch + x1, 1)
+                                        _copy_ghosts(v, centre + i * pitch + x0, centre + i * pitch + x1, 1)
                                     indices = (
                                         below + i * pitch, centre + i * pitch, above + i * pitch, pitch, to,
                                         out_pitch, ia, ib, 0, ox, y_global, z_global, nx, step + stage,
