@@ -9,8 +9,10 @@ Cost: 10 rounds of 2 products, 2 shifts and 4 exclusive-ors (2 three-input ones 
 
 from llvmlite import ir
 
-from ridgeline.kernels.llvm import F64, I32, I64, Lanes, Vector, host_features
+from ridgeline.kernels.llvm import F64, I64, Lanes, Vector
 from ridgeline.kernels.random import ROUNDS, philox4x32
+
+UNIFORM_SCALE = 2.0**-31  # turns `unscaled_uniform` into a uniform number in [-1, 1)
 
 
 def load_keys(lanes: Lanes, keys) -> list[tuple[Vector, Vector]]:
@@ -30,23 +32,11 @@ def philox_words(x: Vector, row_group, z, step, keys: list[tuple[Vector, Vector]
     return philox4x32(x, *(x.lanes.splat(scalar) for scalar in (row_group, z, step)), keys)
 
 
-def _converts_wide_integers(lanes: Lanes) -> bool:
-    return lanes.element == F64 and "avx512dq" in host_features()
-
-
-def uniform_scale(lanes: Lanes) -> float:
-    """Return the power of two that turns `unscaled_uniform` into a uniform number in [-1, 1)."""
-    return 2.0**-63 if _converts_wide_integers(lanes) else 2.0**-31
-
-
 def unscaled_uniform(word: Vector, lanes: Lanes) -> Vector:
-    """Convert the words to floats in `lanes`: uniform_scale times the result is `random.uniform_reference`.
+    """Convert 32-bit words to floats in `lanes`: times UNIFORM_SCALE they are `random.uniform_reference`.
 
     Both are exact, so that a factor may absorb the scale without a change of rounding.
     """
-    if _converts_wide_integers(lanes):
-        return (word << 32).to_float(lanes)
-    narrow = word.truncate(Lanes(lanes.builder, I32, lanes.count))
     if lanes.element != F64:
-        narrow = narrow & -256  # 24 bits are what a float32 holds
-    return narrow.to_float(lanes)
+        word = word & -256  # 24 bits are what a float32 holds
+    return word.to_float(lanes)

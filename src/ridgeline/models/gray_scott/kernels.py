@@ -41,8 +41,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.grid.block import CACHE_LINE, PAGE, Triple
 from ridgeline.kernels.llvm import host_vector_bytes, store_fence
-from ridgeline.models.gray_scott.kernels_rows import update_four_rows, update_one_row
+from ridgeline.models.gray_scott.kernels_rows import update_one_row, update_row_groups
 
+PREFETCH_ROWS = 2  # rows ahead, in the next plane
 RING = 3  # planes of an intermediate step that the next one reads
 
 
@@ -161,79 +162,46 @@ def make_sweep(vector_bytes: int = 0):
                         j = ja
                         while j < jb:
                             y_global = _inside(j + oy, ny)
-                            rows = 1
-                            if y_global % 4 == 0 and j + 4 <= jb and y_global + 4 <= ny and ma < mb:
-                                rows = 4
-                                ahead = above + (j + 4) * pitch
-                                if stage == 0 and j + 8 > jb:
-                                    ahead = above + plane_pitch + ja * pitch
-                                if around and stage == 0:
-                                    for i in range(j, j + 4):
-                                        _copy_ghosts(u, centre + i * pitch + x0, centre + i * pitch + x1, 1)
-                                        _copy_ghosts(v, centre + i * pitch + x0, centre + i * pitch + x1, 1)
+                            groups = 0
+                            if y_global % 4 == 0 and ma < mb:
+                                groups = min(jb - j, ny - y_global) // 4
+                            rows = max(1, 4 * groups)
+                            if around and stage == 0:
+                                for i in range(j, j + rows):
+                                    _copy_ghosts(u, centre + i * pitch + x0, centre + i * pitch + x1, 1)
+                                    _copy_ghosts(v, centre + i * pitch + x0, centre + i * pitch + x1, 1)
+                            if groups > 0:
+                                ahead = above + (j + PREFETCH_ROWS) * pitch
                                 indices = (
                                     below + j * pitch, centre + j * pitch, above + j * pitch, pitch,
                                     out + j * out_pitch, out_pitch, ma, mb, ahead,
-                                    ox, y_global, z_global, nx, step + stage,
+                                    ox, y_global, z_global, nx, step + stage, groups,
                                 )  # fmt: skip
                                 if last_stage and streaming:
-                                    update_four_rows(
-                                        vector_bytes,
-                                        True,
-                                        from_u,
-                                        from_v,
-                                        indices,
-                                        coefficients,
-                                        keys,
-                                        to_u,
-                                        to_v,
-                                    )
-                                else:
-                                    update_four_rows(
-                                        vector_bytes,
-                                        False,
-                                        from_u,
-                                        from_v,
-                                        indices,
-                                        coefficients,
-                                        keys,
-                                        to_u,
-                                        to_v,
-                                    )
-                            for row in range(rows):
-                                i = j + row
-                                to = out + i * out_pitch
-                                if rows == 1:
-                                    if around and stage == 0:
-                                        _copy_ghosts(u, centre + i * pitch + x0, centre + i * pitch + x1, 1)
-                                        _copy_ghosts(v, centre + i * pitch + x0, centre + i * pitch + x1, 1)
-                                    indices = (
-                                        below + i * pitch, centre + i * pitch, above + i * pitch, pitch, to,
-                                        out_pitch, ia, ib, 0, ox, y_global, z_global, nx, step + stage,
+                                    update_row_groups(
+                                        vector_bytes, True, from_u, from_v, indices, coefficients, keys, to_u, to_v
                                     )  # fmt: skip
-                                    update_one_row(
-                                        vector_bytes,
-                                        False,
-                                        from_u,
-                                        from_v,
-                                        indices,
-                                        coefficients,
-                                        keys,
-                                        to_u,
-                                        to_v,
-                                    )
                                 else:
-                                    for end in range(2):
-                                        first = ia if end == 0 else mb
-                                        last = min(ma, ib) if end == 0 else ib
+                                    update_row_groups(
+                                        vector_bytes, False, from_u, from_v, indices, coefficients, keys, to_u, to_v
+                                    )  # fmt: skip
+                            for i in range(j, j + rows):
+                                to = out + i * out_pitch
+                                indices = (
+                                    below + i * pitch, centre + i * pitch, above + i * pitch, pitch,
+                                    to, out_pitch, ia, ib, 0,
+                                    ox, y_global + i - j, z_global, nx, step + stage, 0,
+                                )  # fmt: skip
+                                if groups == 0:
+                                    update_one_row(
+                                        vector_bytes, False, from_u, from_v, indices, coefficients, keys, to_u, to_v
+                                    )  # fmt: skip
+                                else:
+                                    for first, last in ((ia, min(ma, ib)), (mb, ib)):
                                         if first < last:
-                                            indices = (
-                                                below + i * pitch, centre + i * pitch, above + i * pitch, pitch, to,
-                                                out_pitch, first, last, 0, ox, y_global + row, z_global, nx,
-                                                step + stage,
-                                            )  # fmt: skip
+                                            part = (*indices[:6], first, last, *indices[8:])
                                             update_one_row(
-                                                vector_bytes, True, from_u, from_v, indices, coefficients, keys,
+                                                vector_bytes, True, from_u, from_v, part, coefficients, keys,
                                                 to_u, to_v,
                                             )  # fmt: skip
                                 if around and grow > 0:

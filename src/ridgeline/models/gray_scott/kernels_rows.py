@@ -2,30 +2,36 @@
 
 Two intrinsics, each an LLVM function of its own that the sweep calls once per group of rows:
 
-- `update_four_rows`: full, aligned vectors of four rows, which share one Philox block (y // 4); stores
-  may be streaming. All the time is spent here.
+- `update_row_groups`: full, aligned vectors of groups of four rows, which share Philox blocks (y // 4);
+  stores may be streaming. All the time is spent here.
 - `update_one_row`: any cells first <= i < last of one row, by masked stores: what is left over.
 
 Both evaluate the same expressions in the same order, so a cell rounds alike in either.
 """
+
+from collections.abc import Sequence
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from ridgeline.kernels.llvm import (
+    I32,
     I64,
     Lanes,
     Vector,
     data_pointer,
     element_type,
+    left_neighbours,
     prefetch,
     right_neighbours,
 )
 from ridgeline.kernels.random import WORDS
-from ridgeline.kernels.random_llvm import load_keys, philox_words, uniform_scale, unscaled_uniform
+from ridgeline.kernels.random_llvm import UNIFORM_SCALE, load_keys, philox_words, unscaled_uniform
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
+CHUNK = 1024  # cells of a row that are updated in one go: the noise of 2 x 4 rows of them is kept
+VECTORS_AHEAD = 8  # how far to prefetch from the second-level cache
 REGISTERS = 4  # Philox blocks of this many vector registers are computed side by side
 
 INDICES = (
@@ -43,6 +49,7 @@ INDICES = (
     "z_global",
     "nx_global",
     "step",
+    "groups",
 )
 
 
@@ -63,27 +70,45 @@ class RowBuilder:
         self.keys = None
         if noisy:
             self.keys = function.args[-1]
-            c = c._replace(noise=c.noise * uniform_scale(self.lanes))
+            c = c._replace(noise=c.noise * UNIFORM_SCALE)
         self.coefficients = c
         self.update = point_update(self.lanes.fma)
 
-    def at(self, name: str, row: int = 0, pitch: str = "pitch"):
-        """Return the index of cell 0 of the row `row` rows after the one that `name` points to."""
-        if row == 0:
-            return self.index[name]
-        offset = self.builder.mul(self.index[pitch], ir.Constant(I64, row))
-        return self.builder.add(self.index[name], offset)
+    def move_down(self, rows) -> None:
+        """Make `at` refer to the row this many rows below the first."""
+        mul, add = self.builder.mul, self.builder.add
+        down, out_down = mul(rows, self.index["pitch"]), mul(rows, self.index["out_pitch"])
+        self.rows = {name: add(self.index[name], down) for name in ("below", "centre", "above", "ahead")}
+        self.rows["out"] = add(self.index["out"], out_down)
 
-    def loop(self, first, last, body, carried: list[Vector]) -> None:
-        """Emit `for i in range(first, last, lanes): carried = body(i, carried)` and the function's return."""
+    def load(self, pointer, name: str, i, rows: int = 0, vectors: int = 0) -> Vector:
+        """Load the aligned vector at i of the present row in plane `name`, or some rows or vectors from it."""
+        add, index = self.builder.add, self.builder.add(self.rows[name], i)
+        if rows:
+            index = add(index, self.builder.mul(self.index["pitch"], ir.Constant(I64, rows)))
+        if vectors:
+            index = add(index, ir.Constant(I64, vectors * self.lanes.count))
+        return self.lanes.load(pointer, index, aligned=True)
+
+    def prefetch_around(self, pointer, i) -> None:
+        """Ask for lines from memory rows ahead, into L2, and for this row's from L2 some vectors ahead."""
+        add = self.builder.add
+        prefetch(self.builder, pointer, add(self.rows["ahead"], i), locality=2)
+        i_ahead = add(i, ir.Constant(I64, VECTORS_AHEAD * self.lanes.count))
+        for row in (self.rows["below"], self.rows["above"], add(self.rows["centre"], self.index["pitch"])):
+            prefetch(self.builder, pointer, add(row, i_ahead))
+
+    def loop(self, first, last, step: int, body, carried: Sequence[Vector] = ()) -> None:
+        """Emit `for i in range(first, last, step): carried = body(i, carried)`, for at least one i."""
         builder = self.builder
-        function, before = builder.function, builder.block
-        inside, after = function.append_basic_block("vectors"), function.append_basic_block("done")
-        builder.cbranch(builder.icmp_signed("<", first, last), inside, after)
+        before = builder.block
+        inside = builder.function.append_basic_block("loop")
+        after = builder.function.append_basic_block("done")
+        builder.branch(inside)
         builder.position_at_end(inside)
         i, *values = [builder.phi(kind) for kind in (I64, *(c.value.type for c in carried))]
-        following = body(i, [Vector(c.lanes, value) for c, value in zip(carried, values)])
-        i_following = builder.add(i, ir.Constant(I64, self.lanes.count))
+        following = body(i, [Vector(c.lanes, value) for c, value in zip(carried, values)]) or []
+        i_following = builder.add(i, ir.Constant(I64, step))
         for phi, start, end in zip(
             (i, *values), (first, *(c.value for c in carried)), (i_following, *(f.value for f in following))
         ):
@@ -91,91 +116,71 @@ class RowBuilder:
             phi.add_incoming(end, builder.block)
         builder.cbranch(builder.icmp_signed("<", i_following, last), inside, after)
         builder.position_at_end(after)
-        builder.ret_void()
 
-    def _aligned(self, pointer, name: str, row: int, i, shift: int = 0) -> Vector:
-        index = self.builder.add(self.at(name, row), i)
-        if shift:
-            index = self.builder.add(index, ir.Constant(I64, shift * self.lanes.count))
-        return self.lanes.load(pointer, index, aligned=True)
+    def first_carried(self, i) -> list[Vector]:
+        """Return what `cells` carries from vector to vector: u at i and one cell to the left, v likewise."""
+        carried = []
+        for pointer in self.pointers[:2]:
+            here = self.load(pointer, "centre", i)
+            carried += [here, left_neighbours(self.load(pointer, "centre", i, vectors=-1), here)]
+        return carried
 
-    def first_carried(self, i, count: int) -> list[Vector]:
-        """Return what the loop carries from vector to vector: the values at i of `count` rows of u, of v."""
-        return [
-            self._aligned(pointer, "centre", row, i) for pointer in self.pointers[:2] for row in range(count)
-        ]
+    def cells(self, i, carried: list[Vector], noise: Vector | None) -> tuple[list[Vector], list[Vector]]:
+        """Return the new [u, v] at vector i of the present row, and what to carry to the next vector.
 
-    def rows(self, i, count: int, carried: list[Vector], noise: list[Vector | None]):
-        """Return the new (u, v) of `count` rows at vector i, and what to carry to the next vector.
-
-        noise has one unscaled vector per row. Of the neighbours in x, the right ones come by a lane shift of
-        the next aligned vector, the left ones by an unaligned load: shifts compete with additions for the
-        same ports, unaligned loads with the other loads, so each gets one.
+        Neighbours in x come by lane shifts of aligned vectors: an unaligned load would cross a cache line.
         """
-        half = len(carried) // 2
-        u = self._values_and_sums(self.pointers[0], i, count, carried[:half])
-        v = self._values_and_sums(self.pointers[1], i, count, carried[half:])
-        new, following_u, following_v = [], [], []
-        for r in noise:  # u and v row by row: few sums wait in registers
-            u_here, sum_u, next_u = next(u)
-            v_here, sum_v, next_v = next(v)
-            new.append(self.update(u_here, v_here, sum_u, sum_v, r, self.coefficients))
-            following_u.append(next_u)
-            following_v.append(next_v)
-        return new, following_u + following_v
-
-    def _values_and_sums(self, pointer, i, count: int, carried: list[Vector]):
-        """Yield for each row its value, the sum of its six neighbours, and the value at the next vector."""
-        ends = (self._aligned(pointer, "centre", row, i) for row in (-1, count))
-        column = [next(ends), *carried, next(ends)]
-        for row in range(count):
-            left_index = self.builder.add(self.builder.add(self.at("centre", row), i), ir.Constant(I64, -1))
-            left = self.lanes.load(pointer, left_index)
-            after = self._aligned(pointer, "centre", row, i, 1)
-            x = left + right_neighbours(carried[row], after)
-            y = column[row] + column[row + 2]
-            z = self._aligned(pointer, "below", row, i) + self._aligned(pointer, "above", row, i)
-            yield carried[row], (x + y) + z, after
-
-    def words(self, x: Vector) -> tuple[Vector, ...]:
-        """Return the four words of noise of the cells with global indices x."""
-        group = self.builder.lshr(self.index["y_global"], ir.Constant(I64, 2))
-        keys = load_keys(x.lanes, self.keys)
-        return philox_words(x, group, self.index["z_global"], self.index["step"], keys)
+        sums, following = [], []
+        for pointer, here, left in zip(self.pointers[:2], carried[::2], carried[1::2]):
+            after = self.load(pointer, "centre", i, vectors=1)
+            x = left + right_neighbours(here, after)
+            y = self.load(pointer, "centre", i, rows=-1) + self.load(pointer, "centre", i, rows=1)
+            z = self.load(pointer, "below", i) + self.load(pointer, "above", i)
+            sums.append((x + y) + z)
+            following += [after, left_neighbours(here, after)]
+        return list(self.update(carried[0], carried[2], *sums, noise, self.coefficients)), following
 
 
 class NoiseBuffer:
-    """Noise of the next few vectors, refilled as the loop over i runs from `first`.
+    """Words of noise of some cells to come, waiting in the first-level cache: `sets` of 1 or 4 rows.
 
     One Philox block is a chain of ten rounds, each waiting for the one before. So the blocks of several
-    registers are computed side by side, on a vector type that LLVM splits; the results wait in the
-    first-level cache.
+    registers are computed side by side, on a vector type that LLVM splits.
     """
 
-    def __init__(self, build: RowBuilder, first, registers: int, rows: int):
+    def __init__(self, build: RowBuilder, rows: int, registers: int, cells: int = 0, sets: int = 1):
         self.build = build
-        self.first = first
         self.rows = rows
-        lanes = build.lanes
-        self.count = max(registers * lanes.bytes * lanes.count // 8, lanes.count)  # cells
-        self.wide = Lanes(build.builder, lanes.element, self.count)
-        self.memory = build.builder.alloca(lanes.element, rows * self.count)
-        self.memory.align = self.count * lanes.bytes
+        self.group = max(registers * build.lanes.bytes * build.lanes.count // 8, build.lanes.count)
+        self.cells = max(cells, self.group)
+        self.memory = build.builder.alloca(I32, sets * rows * self.cells)
+        self.memory.align = 4 * self.group
+        self.words = Lanes(build.builder, I32, self.group)
 
-    def at(self, i) -> list[Vector]:
-        """Return the rows' unscaled noise at vector i: of all four, or of the one row y_global."""
+    def fill(self, i, row_group, row, place) -> None:
+        """Compute the words of `group` cells from i on of rows 4 row_group ..., for buffer rows `row` ...
+
+        place: where in the buffer's rows, a multiple of group.
+        """
         build, builder = self.build, self.build.builder
-        place = builder.and_(builder.sub(i, self.first), ir.Constant(I64, self.count - 1))
-        with builder.if_then(builder.icmp_unsigned("==", place, ir.Constant(I64, 0))):
-            x = Lanes(builder, I64, self.count).iota(builder.add(build.index["x_global"], i))
-            words = (
-                build.words(x) if self.rows == WORDS else [self._word_of_row(build.words(self._wrapped(x)))]
-            )
-            for row, word in enumerate(words):
-                index = ir.Constant(I64, row * self.count)
-                unscaled_uniform(word, self.wide).store(self.memory, index, aligned=True)
-        indices = [builder.add(place, ir.Constant(I64, row * self.count)) for row in range(self.rows)]
-        return [build.lanes.load(self.memory, index, aligned=True) for index in indices]
+        x = Lanes(builder, I64, self.group).iota(builder.add(build.index["x_global"], i))
+        if self.rows == 1:
+            x = self._wrapped(x)
+        keys = load_keys(x.lanes, build.keys)
+        words = philox_words(x, row_group, build.index["z_global"], build.index["step"], keys)
+        for n, word in enumerate(words if self.rows == WORDS else [self._word_of_row(words)]):
+            index = self._index(builder.add(row, ir.Constant(I64, n)), place)
+            word.truncate(self.words).store(self.memory, index, aligned=True)
+
+    def at(self, row, place) -> Vector:
+        """Return the unscaled noise of the vector at cell `place` of buffer row `row`."""
+        words = Lanes(self.build.builder, I32, self.build.lanes.count)
+        return unscaled_uniform(
+            words.load(self.memory, self._index(row, place), aligned=True), self.build.lanes
+        )
+
+    def _index(self, row, place):
+        return self.build.builder.add(place, self.build.builder.mul(row, ir.Constant(I64, self.cells)))
 
     def _wrapped(self, x: Vector) -> Vector:
         """Give periodic ghosts the index of the cell that they copy."""
@@ -193,39 +198,87 @@ class NoiseBuffer:
         return Vector(words[0].lanes, value)
 
 
-def _four_rows(build: RowBuilder, streaming: bool) -> None:
-    builder, first = build.builder, build.index["first"]
-    noise = NoiseBuffer(build, first, REGISTERS, WORDS) if build.keys else None
+def _row_groups(build: RowBuilder, streaming: bool) -> None:
+    """Row after row, so that the hardware prefetchers see few and long streams.
 
-    def body(i, carried):
-        for row in range(WORDS):
-            for pointer in build.pointers[:2]:
-                prefetch(builder, pointer, builder.add(build.at("ahead", row), i))
-        new, carried = build.rows(i, WORDS, carried, noise.at(i) if noise else [None] * WORDS)
-        for row, values in enumerate(new):
-            index = builder.add(build.at("out", row, "out_pitch"), i)
-            for pointer, value in zip(build.pointers[2:], values):
-                value.store(pointer, index, aligned=True, streaming=streaming)
-        return carried
+    Each row draws, every fourth time, noise of the group of four rows that comes next: evenly spread, the
+    arithmetic hides behind the memory traffic. Two sets of buffer rows take turns.
+    """
+    builder, index = build.builder, build.index
+    add, integer = builder.add, lambda n: ir.Constant(I64, n)
+    first_group = builder.lshr(index["y_global"], integer(2))
+    last_group = add(first_group, index["groups"])
+    noise = NoiseBuffer(build, WORDS, REGISTERS, CHUNK, sets=2) if build.keys else None
 
-    build.loop(first, build.index["last"], body, build.first_carried(first, WORDS))
+    def fill(i, row_group, place):
+        set_row = builder.and_(builder.mul(row_group, integer(WORDS)), integer(WORDS))
+        noise.fill(i, row_group, set_row, place)
+
+    def chunk(start, _):
+        end = add(start, integer(CHUNK))
+        end = builder.select(builder.icmp_signed("<", end, index["last"]), end, index["last"])
+        if noise:
+            build.loop(start, end, noise.group, lambda i, _: fill(i, first_group, builder.sub(i, start)))
+
+        def row(number, _):
+            build.move_down(number)
+            place_in_group = builder.and_(number, integer(WORDS - 1))
+            next_group = add(add(first_group, builder.lshr(number, integer(2))), integer(1))
+            if noise:
+                turn = builder.mul(place_in_group, integer(noise.group))
+                never = integer(-1)
+                turn = builder.select(builder.icmp_signed("<", next_group, last_group), turn, never)
+                shift = builder.and_(builder.mul(first_group, integer(WORDS)), integer(WORDS))
+                buffer_row = builder.and_(add(number, shift), integer(2 * WORDS - 1))
+
+            def vectors(i, carried):
+                for pointer in build.pointers[:2]:
+                    build.prefetch_around(pointer, i)
+                r = None
+                if noise:
+                    place = builder.sub(i, start)
+                    now = builder.and_(place, integer(WORDS * noise.group - 1))
+                    with builder.if_then(builder.icmp_signed("==", now, turn)):
+                        fill(i, next_group, place)
+                    r = noise.at(buffer_row, place)
+                new, carried = build.cells(i, carried, r)
+                for pointer, value in zip(build.pointers[2:], new):
+                    value.store(pointer, add(build.rows["out"], i), aligned=True, streaming=streaming)
+                return carried
+
+            build.loop(start, end, build.lanes.count, vectors, build.first_carried(start))
+
+        build.loop(integer(0), builder.mul(index["groups"], integer(WORDS)), 1, row)
+
+    build.loop(index["first"], index["last"], CHUNK, chunk)
+    builder.ret_void()
 
 
 def _one_row(build: RowBuilder, registers: int) -> None:
     builder, index = build.builder, build.index
+    zero = ir.Constant(I64, 0)
     first = builder.and_(index["first"], ir.Constant(I64, -build.lanes.count))
-    noise = NoiseBuffer(build, first, registers, 1) if build.keys else None
+    noise = NoiseBuffer(build, 1, registers) if build.keys else None
+    row_group = builder.lshr(index["y_global"], ir.Constant(I64, 2))
+    build.move_down(zero)
 
-    def body(i, carried):
-        new, carried = build.rows(i, 1, carried, noise.at(i) if noise else [None])
+    def vectors(i, carried):
+        r = None
+        if noise:
+            place = builder.and_(builder.sub(i, first), ir.Constant(I64, noise.group - 1))
+            with builder.if_then(builder.icmp_unsigned("==", place, zero)):
+                noise.fill(i, row_group, zero, place)
+            r = noise.at(zero, place)
+        new, carried = build.cells(i, carried, r)
         x = build.integers.iota(i)
         before, behind = (x.less(build.integers.splat(index[end])) for end in ("first", "last"))
         mask = builder.and_(builder.not_(before), behind)
-        for pointer, value in zip(build.pointers[2:], new[0]):
+        for pointer, value in zip(build.pointers[2:], new):
             value.store_masked(mask, pointer, builder.add(index["out"], i))
         return carried
 
-    build.loop(first, index["last"], body, build.first_carried(first, 1))
+    build.loop(first, index["last"], build.lanes.count, vectors, build.first_carried(first))
+    builder.ret_void()
 
 
 def _call(name, emit, context, builder, signature, args, vector_bytes, arguments) -> None:
@@ -253,20 +306,20 @@ def _call(name, emit, context, builder, signature, args, vector_bytes, arguments
 
 
 @intrinsic(prefer_literal=True)
-def update_four_rows(typing, vector_bytes, streaming, u, v, indices, coefficients, keys, out_u, out_v):
-    """Update the vectors first <= i < last, both multiples of the vector, of four rows.
+def update_row_groups(typing, vector_bytes, streaming, u, v, indices, coefficients, keys, out_u, out_v):
+    """Update the vectors first <= i < last, both multiples of the vector, of `groups` times four rows.
 
     vector_bytes, streaming: literals. u, v, out_u, out_v: flat arrays. indices: 64-bit integers as INDICES:
     below, centre, above: index of cell 0 of the first row in planes z-1, z, z+1 of u and v (aligned), rows
     `pitch` apart; out, out_pitch: the same of the results; ahead: index of rows to prefetch; the global
-    indices of cell 0 of the first row (y a multiple of 4); nx_global; step. keys: `round_keys` or None.
+    indices of cell 0 of the first row (y a multiple of 4); nx_global; step; groups. keys: `round_keys` or None.
     """
 
     def codegen(context, builder, signature, args):
         stream = bool(streaming.literal_value)
 
         def emit(build):
-            _four_rows(build, stream)
+            _row_groups(build, stream)
 
         name = "rows_streaming" if stream else "rows"
         _call(
@@ -280,7 +333,7 @@ def update_four_rows(typing, vector_bytes, streaming, u, v, indices, coefficient
 
 @intrinsic(prefer_literal=True)
 def update_one_row(typing, vector_bytes, short, u, v, indices, coefficients, keys, out_u, out_v):
-    """Update the cells first <= i < last of one row; the arguments are those of `update_four_rows`.
+    """Update the cells first <= i < last of one row; the arguments are those of `update_row_groups`.
 
     short: a literal; True is faster for one vector, False for many.
     """
