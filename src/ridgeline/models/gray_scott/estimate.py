@@ -23,7 +23,9 @@ def process_grid(case: GrayScottCase, n_ranks: int) -> tuple[int, int, int]:
     return case.grid.process_grid
 
 
-AUTO_STEPS = 2
+# Two steps per pass pay where rows are long: three planes of long rows crowd the caches in any case, so that a
+# sweep waits for memory (docs/theory-sweep.md). Shorter rows stay in cache and one step is as fast.
+LONG_ROW = 4096  # bytes
 
 
 def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
@@ -39,7 +41,8 @@ def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
         return 1
     periodic = case.grid.boundary == "periodic"
     thinnest = [n // p for n, p in zip(case.grid.shape, grid) if p > 1 or periodic]
-    return max(1, min([AUTO_STEPS, *thinnest]))
+    row = case.grid.shape[2] // grid[2] * np.dtype(case.run.precision).itemsize
+    return max(1, min([2 if row >= LONG_ROW else 1, *thinnest]))
 
 
 def least_work(
