@@ -35,7 +35,3 @@ class Schedule:
             or self.output_due(step)
             or self.checkpoint_due(step)
         )
-
-    def outputs_before(self, step: int) -> int:
-        """Return how many output steps lie in 1..step."""
-        return step // self.output_every if self.output_every > 0 else 0

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
 from ridgeline.grid.distributed import DistributedArray
 from ridgeline.runtime.context import Context
 
@@ -89,8 +87,3 @@ class Model(Protocol):
 
     def image_fields(self) -> tuple[str, ...]:
         """Name the fields that are images on the uniform grid, for the viewer schemas."""
-
-
-def numpy_state(model: Model) -> dict[str, NDArray[Any]]:
-    """Return this rank's owned parts of the state by name."""
-    return {name: array.local for name, array in model.state().items()}

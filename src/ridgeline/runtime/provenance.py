@@ -1,6 +1,5 @@
 """Where a result comes from: versions, commit, host and time."""
 
-import getpass
 import platform
 import subprocess
 from datetime import UTC, datetime
@@ -44,11 +43,3 @@ def git_commit() -> str:
 def start_time() -> str:
     """Return the time now, ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def user_name() -> str:
-    """Return the user's login name, "" if the system does not know it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
