@@ -57,9 +57,9 @@ class Truncation:
             inside = rest > 0
             most = np.minimum(most, ny // 2 - 1)
         else:
-            bound = {"two-thirds": lambda n: -(-n // 3) - 1, "none": lambda n: n // 2 - 1}[self.dealias]
-            most = np.full(jz.shape, bound(ny), np.int64)
-            inside = (jz <= bound(nz)) & (jx <= bound(nx))
+            bounds = [-(-n // 3) - 1 if self.dealias == "two-thirds" else n // 2 - 1 for n in self.shape]
+            most = np.full(jz.shape, bounds[1], np.int64)
+            inside = (jz <= bounds[0]) & (jx <= bounds[2])
         inside &= (jz < nz // 2) & (jx < nx // 2)
         return np.where(inside, most, -1)
 
@@ -219,7 +219,7 @@ class PencilGrid:
 def check_process_grid(truncation: Truncation, process_grid: ProcessGrid) -> None:
     """Raise DecompositionError unless every rank of P_r x P_c gets points and modes of an even grid."""
     rows, columns = process_grid
-    nz, ny, nx = truncation.shape
+    nz, ny, _ = truncation.shape
     for axis, n in zip("zyx", truncation.shape):
         if n % 2 or n < 4:
             raise DecompositionError(f"grid.shape has {n} points in {axis}; need even numbers from 4 on")
