@@ -28,7 +28,7 @@ class Purpose(IntEnum):
 def philox_words(counter: tuple[ArrayLike, ...], key: int) -> NDArray[np.uint32]:
     """Return the four words [4, ...] of the counters (four integers that broadcast, low 32 bits) under a key."""
     x, y, z, w = np.broadcast_arrays(*(np.asarray(part, np.int64).view(np.uint64) for part in counter))
-    words = philox4x32(x, y, z, w, round_keys(key))
+    words = philox4x32(x, y, z, w, round_keys(key))  # type: ignore[no-untyped-call]
     return np.stack([np.asarray(word).astype(np.uint32) for word in words])
 
 
