@@ -31,6 +31,7 @@ def gpu(settings: Settings) -> Iterator[Row]:
 
     from ridgeline.bench.device_copy import measure_device_copy
     from ridgeline.models import create
+    from ridgeline.models.contract import StepTimes
     from ridgeline.models.gray_scott.config import GrayScottCase
     from ridgeline.runtime.context import Context
     from ridgeline.runtime.devices import describe_devices
@@ -60,7 +61,9 @@ def gpu(settings: Settings) -> Iterator[Row]:
             _seconds_per_step(model)
             measured = [(measure_device_copy(), _seconds_per_step(model)) for _ in range(ROUNDS)]
             copies, seconds = np.array(measured).T
-            rates = np.array([model.comparisons(s)["paper_effective_bandwidth"] for s in seconds])
+            rates = np.array(
+                [model.figures(StepTimes(s, {}))["paper_effective_bandwidth"].value for s in seconds]
+            )
             yield Row(
                 name,
                 float(rates.max() / copies.max()),

@@ -6,13 +6,13 @@ from ridgeline.comm.cartesian import decompose
 from ridgeline.comm.halo import HaloExchange
 from ridgeline.comm.reduce import global_max, global_min
 from ridgeline.grid.block import BlockArray
-from ridgeline.models.contract import DistributedArray
+from ridgeline.models.contract import DistributedArray, Model
 
 from .estimate import estimate
 from .kernels import advance_heat
 
 
-class Heat:
+class Heat(Model):
     """T_t = D lap(T). A fixed boundary is held at T = 0."""
 
     name = "heat"
@@ -50,7 +50,7 @@ class Heat:
         phase = z[:, None, None] + y[:, None] + x
         self._sets[self._now][0].owned[...] = initial.amplitude * np.cos(phase)
 
-    def restored(self, step):
+    def restored(self, step, time):
         """Continue from what was written into `state`: ghosts are filled at the next step."""
 
     def step(self, most):
@@ -98,10 +98,6 @@ class Heat:
             "block": list(self._block.shape_local),
             "method": f"plain sweep, exchange by {self._halo.method}",
         }
-
-    def comparisons(self, seconds_per_step):
-        """Return figures to compare with the literature: none."""
-        return {}
 
     def image_fields(self):
         """Return the fields that are images."""

@@ -19,7 +19,7 @@ from ridgeline.driver.limits import measure_limits
 from ridgeline.driver.outputs import DataSet
 from ridgeline.driver.restart import Restart
 from ridgeline.driver.schedule import Schedule
-from ridgeline.models.contract import Model
+from ridgeline.models.contract import Model, StepTimes
 from ridgeline.perf.report import PHASES, PhaseTimes, Timing, performance
 from ridgeline.runtime.communicator import in_turn_per_node, mpi_versions, node_communicator
 from ridgeline.runtime.context import Context
@@ -151,6 +151,8 @@ def run_case(case: Case, model: Model, context: Context, options: Options) -> di
     timing = _gather_timing(context, clock, setup_seconds, compile_seconds, loop_seconds, step - first)
     work = model.work()
     final = model.diagnostics()
+    step_times = StepTimes(timing.seconds_per_step, {})
+    figures = model.figures(step_times) if timing.steps else {}
     report: dict[str, Any] = {
         "model": model.name,
         **performance(work, timing, limits),
@@ -165,7 +167,7 @@ def run_case(case: Case, model: Model, context: Context, options: Options) -> di
         "phases": {name: vars(phase) for name, phase in timing.phases.items()},
         "work": work.to_dict(),
         "limits": limits,
-        "comparisons": model.comparisons(timing.seconds_per_step) if timing.steps else {},
+        "figures": {name: vars(value) for name, value in figures.items()},
         "diagnostics": final,
         "checkpoint": restart.figures(),
         "peak_memory_per_rank": max(comm.allgather(peak_memory())),
@@ -222,7 +224,7 @@ def _refuse_nonfinite(model: Model, step: int, checked: int, restart: Restart) -
     raise DivergedError(
         f"the fields stopped being finite between step {checked + 1} and step {step}: {where} at step {step}; "
         + (f"the last good checkpoint is kept ({kept}); " if kept else "no checkpoint was written before; ")
-        + 'try a smaller model.dt, less model.noise, or precision = "float64"'
+        + model.advice
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.models.contract import Model
 
 if TYPE_CHECKING:
@@ -30,22 +30,12 @@ class DataSet:
         self._writer: BPWriter | None = None
         if case.output.every == 0:
             return
-        state = model.state()
-        variables = [
-            Variable(
-                name=name,
-                dtype=state[name].local.dtype,
-                shape_global=state[name].shape_global,
-                offset_global=state[name].offset_global,
-                shape_local=state[name].shape_local,
-            )
-            for name in self._names
-        ]
+        variables = model.output_layout(self._names)
         images = [name for name in model.image_fields() if name in self._names]
         attributes = _attributes(provenance)
         if images:
-            shape = state[images[0]].shape_global
-            attributes |= image_schemas(shape, images)
+            shape = next(v.shape_global for v in variables if v.name == images[0])
+            attributes |= image_schemas(shape, images, *model.image_geometry())
         self._writer = BPWriter(
             case.output.path,
             comm,
@@ -59,8 +49,8 @@ class DataSet:
         """Append the present state as one output step. Collective."""
         if self._writer is None:
             return
-        state = self._model.state()
-        self._writer.write(step, self._model.time(step), {name: state[name].local for name in self._names})
+        arrays = {name: array.local for name, array in self._model.outputs(self._names).items()}
+        self._writer.write(step, self._model.time(step), arrays)
         self.steps_written += 1
 
     def close(self) -> None:

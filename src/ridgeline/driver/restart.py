@@ -59,7 +59,7 @@ class Restart:
                 f"the checkpoint {loaded.path} is at step {loaded.step}, beyond run.steps = "
                 f"{self._case.run.steps}; raise run.steps or resume from an earlier one"
             )
-        self._model.restored(loaded.step)
+        self._model.restored(loaded.step, loaded.time)
         self._started_from = loaded.path
         self._say(logging.INFO, f"continuing from {loaded.path} at step {loaded.step}")
         return loaded.step, int(loaded.state["outputs"])

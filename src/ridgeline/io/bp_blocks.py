@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.grid.distributed import DistributedArray
+
 if TYPE_CHECKING:
     from mpi4py import MPI
 
@@ -29,6 +31,13 @@ class Variable:
     shape_local: Shape
     unit: str = ""
     description: str = ""
+    dims: tuple[str, ...] = ()  # names of the axes, where they are not z, y, x
+
+    @classmethod
+    def of(cls, array: DistributedArray, unit: str = "", description: str = "") -> Variable:
+        """Return the variable that holds a distributed array."""
+        places = array.shape_global, array.offset_global, array.shape_local
+        return cls(array.name, array.local.dtype, *places, unit, description)
 
     @property
     def bytes_global(self) -> int:

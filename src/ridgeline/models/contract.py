@@ -1,19 +1,32 @@
 """What the driver asks of a model. It knows nothing else about physics.
 
 A model is a folder of `ridgeline/models` with `config.py` (its `CASE`), `estimate.py` (`estimate(case,
-n_ranks)`) and `model.py` (a function `create_model()` that returns an object of the shape `Model`). Output,
-checkpoints, resume, progress, timing and reports then work for it. docs/adding-a-model.md walks through an
-example.
+n_ranks)`) and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume,
+time series, progress, timing and reports then work for it. docs/adding-a-model.md walks through an example.
 """
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
 
 from ridgeline.grid.distributed import DistributedArray
+from ridgeline.io.bp_blocks import Variable
 from ridgeline.runtime.context import Context
 
-__all__ = ["Context", "DistributedArray", "Estimate", "Model", "Work"]
+__all__ = [
+    "Context",
+    "DistributedArray",
+    "Estimate",
+    "Figure",
+    "Model",
+    "Profile",
+    "StepTimes",
+    "Variable",
+    "Work",
+]
 
 
 @dataclass(frozen=True)
@@ -37,53 +50,140 @@ class Estimate:
 
     process_grid: tuple[int, ...]
     block: tuple[int, ...]  # owned points of the largest block
-    memory_per_rank: float  # bytes of fields on the rank with the largest block
+    memory_per_rank: float  # bytes of fields and buffers on the rank with the largest block
     output_bytes: float  # of the whole data set, uncompressed
     outputs: int
     checkpoint_bytes: float  # of one checkpoint, uncompressed
     work: Work
+    remarks: tuple[str, ...] = ()  # more that `ridgeline check` says, a sentence each
 
 
-class Model(Protocol):
-    """A simulation of one model on this rank. All methods are collective over the context's communicator."""
+@dataclass(frozen=True)
+class Profile:
+    """A small array of the present state, such as a spectrum: the same values on all ranks.
 
-    name: str
+    dims: a name for each axis. The profile that is called like its only axis holds the places along it:
+    {"k": Profile(k, ("k",)), "energy_spectrum": Profile(e, ("k",))}. Shapes and dtypes never change in a run.
+    """
 
+    values: NDArray[Any]
+    dims: tuple[str, ...]
+    unit: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of one time step. phases: of the model's `phases` and "other", which add up to total."""
+
+    total: float
+    phases: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the run report. unit: "B", "B/s", "points/s", "s", or "" for a pure number."""
+
+    value: float
+    unit: str = ""
+
+
+class Model(ABC):
+    """A simulation of one model on this rank. All methods are collective over the context's communicator.
+
+    Models derive from this. What is abstract every model must have; the rest has a plain default.
+    """
+
+    name: ClassVar[str]
+    # What a step spends its time on: names of the phases that `step` times in the context's timers, in the
+    # order of the report's columns. What a step spends outside them is reported as "other".
+    phases: ClassVar[tuple[str, ...]] = ("compute", "exchange")
+    # What to try when the fields stop being finite: the end of a sentence.
+    advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
+
+    @abstractmethod
     def setup(self, case: Any, context: Context) -> None:
         """Decompose the grid, allocate fields and plan communication; no initial state yet."""
 
+    @abstractmethod
     def compile(self) -> None:
         """Compile, or load from the cache, every kernel that the run will call."""
 
+    @abstractmethod
     def initialize(self) -> None:
         """Set the initial state of step 0."""
 
+    @abstractmethod
     def state(self) -> Mapping[str, DistributedArray]:
-        """Return the named fields that define the state; owned views, valid until the next `step`."""
+        """Return the named fields that define the state: what checkpoints hold; valid until the next `step`.
 
-    def restored(self, step: int) -> None:
-        """Continue from `step`: the caller has filled the arrays of `state`."""
+        On resume their local parts are filled, and `restored` is called.
+        """
 
+    @abstractmethod
+    def restored(self, step: int, time: float) -> None:
+        """Continue from `step` at model time `time`: the caller has filled the arrays that `state` returned."""
+
+    @abstractmethod
     def step(self, most: int) -> int:
         """Advance at least one and at most `most` time steps and return how many."""
 
+    @abstractmethod
     def time(self, step: int) -> float:
-        """Return the model time at `step`."""
+        """Return the model time of the present state, which is that of `step`."""
 
+    @abstractmethod
     def diagnostics(self) -> dict[str, float]:
         """Return global scalars of the present state, equal on all ranks; not finite where a field is not."""
 
+    @abstractmethod
     def locate_nonfinite(self) -> str | None:
         """Say where the state is not finite ("U at z=3, y=0, x=7"), None if it is finite everywhere."""
 
+    @abstractmethod
     def work(self) -> Work:
         """Return the least work of one step."""
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return what the run header shows: decomposition, memory and method of this run."""
+        """Return what the run header shows: process_grid, block, method; and what the report keeps beside."""
 
-    def comparisons(self, seconds_per_step: float) -> dict[str, float]:
-        """Return figures to compare with the literature, such as an effective bandwidth in B/s."""
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        """Return shapes, dtypes and this rank's blocks of the outputs `names`, without computing them."""
+        state = self.state()
+        return [Variable.of(state[name]) for name in names]
+
+    def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
+        """Return the outputs `names` of the present state, as `output_layout` says; valid until the next call.
+
+        The names are those of output.variables. By default they are fields of the state; a model whose state
+        is not what people look at computes them here.
+        """
+        state = self.state()
+        return {name: state[name] for name in names}
 
     def image_fields(self) -> tuple[str, ...]:
-        """Name the fields that are images on the uniform grid, for the viewer schemas."""
+        """Name the outputs that are images on the uniform grid, for the viewer schemas."""
+        return ()
+
+    def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return (origin, spacing) of the image fields, each (z, y, x); by default places are indices."""
+        return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+
+    def series(self, step: int) -> Mapping[str, float]:
+        """Return the row of `step`, the present state, in the time series (output.series), equal on all ranks.
+
+        Always the same columns. The driver puts the columns step and time before them.
+        """
+        return self.diagnostics()
+
+    def profiles(self) -> Mapping[str, Profile]:
+        """Return spectra and the like of the present state (output.spectra); none by default."""
+        return {}
+
+    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+        """Return further figures of the report, such as a bandwidth as the literature defines it.
+
+        step: the mean over the run's steady steps, of the slowest rank.
+        """
+        return {}

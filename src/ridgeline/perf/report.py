@@ -120,8 +120,8 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     figures.add_row(
         "exchange", f"{format_bytes(work['bytes_exchanged'])} in {work['messages']:.4g} messages per step"
     )
-    for name, value in report["comparisons"].items():
-        figures.add_row(name.replace("_", " "), f"{format_bytes(value)}/s")
+    for name, figure in report["figures"].items():
+        figures.add_row(name.replace("_", " "), f"{format_bytes(figure['value'])}/s")
     best = report["limits"].get("best")
     if best:
         figures.add_row(f"limit ({report['limits']['best_name']})", f"{format_bytes(best)}/s")

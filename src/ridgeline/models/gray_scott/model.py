@@ -7,7 +7,7 @@ The arithmetic is in `physics` (one formula), swept over cells by `kernels` on C
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ridgeline.comm.cartesian import decompose
 from ridgeline.grid.block import BlockArray
 from ridgeline.grid.distributed import DistributedArray
-from ridgeline.models.contract import Context, Work
+from ridgeline.models.contract import Context, Figure, Model, StepTimes, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
 from ridgeline.models.gray_scott.effective import effective_bytes
@@ -56,10 +56,11 @@ class Engine(Protocol):
         """Return the bytes of fields held."""
 
 
-class GrayScott:
-    """A Gray-Scott simulation on this rank (see `models.contract.Model`)."""
+class GrayScott(Model):
+    """A Gray-Scott simulation on this rank."""
 
-    name = "gray_scott"
+    name: ClassVar[str] = "gray_scott"
+    advice: ClassVar[str] = 'try a smaller model.dt, less model.noise, or precision = "float64"'
 
     def __init__(self) -> None:
         self._step = 0
@@ -108,7 +109,7 @@ class GrayScott:
             for name, field in zip(NAMES, self._engine.host())
         }
 
-    def restored(self, step: int) -> None:
+    def restored(self, step: int, time: float) -> None:
         """Continue from `step` with what was written into the arrays of `state`."""
         self._engine.commit()
         self._step = step
@@ -163,10 +164,10 @@ class GrayScott:
             "method": self._engine.method,
         }
 
-    def comparisons(self, seconds_per_step: float) -> dict[str, float]:
-        """Return the paper's effective bandwidth in B/s, summed over ranks (Eqs. 4 and 5a). Collective."""
+    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+        """Return the paper's effective bandwidth, summed over ranks (Eqs. 4 and 5a). Collective."""
         mine = effective_bytes(self._block.shape_local, self._dtype.itemsize, FIELDS)
-        return {"paper_effective_bandwidth": self._context.comm.allreduce(mine) / seconds_per_step}
+        return {"paper_effective_bandwidth": Figure(self._context.comm.allreduce(mine) / step.total, "B/s")}
 
     def image_fields(self) -> tuple[str, ...]:
         """Return the fields that are images."""
