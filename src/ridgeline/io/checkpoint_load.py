@@ -88,7 +88,7 @@ def load(
         try:
             manifest = decide(comm, in_words()(partial(_matching_manifest, candidate, fields, identity)))
             with together(comm), in_words():
-                size = _restore(candidate, manifest, fields)
+                size = read_parts(candidate, manifest, fields)
         except DamagedError as error:
             refused.append(candidate)
             remarks.append(f"checkpoint {candidate} was refused: {error}")
@@ -163,12 +163,16 @@ class _Part:
         return intersect(self.array.offset_global, self.array.shape_local, *box) if self.missing else None
 
 
-def _restore(path: Path, manifest: Manifest, fields: Mapping[str, DistributedArray]) -> int:
-    """Fill this rank's part of every field and return the bytes read. Not collective."""
+def read_parts(path: Path, manifest: Manifest, fields: Mapping[str, DistributedArray]) -> int:
+    """Fill the local parts of `fields` from the checkpoint directory `path` and return the bytes read.
+
+    Not collective: every rank may ask for any part of some or all fields of the manifest, in their dtypes.
+    Raises DamagedError if a file cannot be read, has other bytes than were written, or cells are in none.
+    """
     parts = {name: _Part(array) for name, array in fields.items()}
     size = 0
     for entry in manifest.files:
-        if any(parts[name].common(box) is not None for name, box in entry.boxes.items()):
+        if any(parts[name].common(box) is not None for name, box in entry.boxes.items() if name in parts):
             try:
                 size += _read_file(path / entry.name, entry, parts)
             except OSError as error:
@@ -195,9 +199,9 @@ def _read_file(path: Path, entry: DataFile, parts: Mapping[str, _Part]) -> int:
             raise DamagedError("the hash of its table does not match")
         total = len(table)
         for chunk in decode_table(table):
-            part = parts[chunk.field]
-            common = part.common((chunk.offset, chunk.shape))
-            if common is not None:
+            part = parts.get(chunk.field)
+            common = part.common((chunk.offset, chunk.shape)) if part is not None else None
+            if part is not None and common is not None:
                 file.seek(chunk.position)
                 payload = file.read(chunk.size)
                 total += len(payload)
