@@ -1,5 +1,6 @@
 """One-dimensional Fourier transforms of strided batches, by FFTW or by scipy.fft.
 
+Plans that all ranks agree on come from comm/planning.py; between runs, fft_wisdom.py keeps what was measured.
 The only file that imports pyfftw, a binding of FFTW, which is GPL. scipy.fft (BSD) is the other choice: where pyfftw
 is not installed, or on demand by RIDGELINE_FFT=scipy. It is slower, and it allocates in every call.
 
@@ -35,6 +36,10 @@ _FLAGS = {
 }
 
 
+class MissingWisdomError(ConfigError):
+    """FFTW has no wisdom for a transform and may not measure."""
+
+
 class Plan:
     """A transform of one array into another, made once and executed often; keeps both arrays alive.
 
@@ -66,6 +71,7 @@ def plan(
     direction: Direction,
     *,
     effort: Effort = "measure",
+    known: bool = False,
     preserve: bool = False,
 ) -> Plan:
     """Return the plan of 1-D transforms along `axis` of all lines of `source` into `target`, in one precision.
@@ -79,8 +85,8 @@ def plan(
     destroys its source when executed unless `preserve` (slower); others never do. No communication. Not for
     the step loop: measuring takes up to seconds.
 
-    Raises ConfigError where effort is wisdom-only and FFTW has no wisdom for this transform, ValueError for arrays
-    that do not fit each other.
+    Raises MissingWisdomError, a ConfigError, where FFTW has no wisdom of this effort for this transform and effort is
+    wisdom-only or `known` asks for it; ValueError for arrays that do not fit each other.
     """
     axis = range(source.ndim)[axis]
     n, n_lines = _check(source, target, axis, direction)
@@ -91,15 +97,17 @@ def plan(
     import pyfftw
 
     flags = _FLAGS[effort]
+    if known and effort != "wisdom-only":
+        flags = (*flags, "FFTW_WISDOM_ONLY")
     if not preserve and np.isrealobj(target):
         flags = (*flags, "FFTW_DESTROY_INPUT")
     towards = "FFTW_FORWARD" if direction == "forward" else "FFTW_BACKWARD"
     try:
         transform = pyfftw.FFTW(source, target, axes=(axis,), direction=towards, flags=flags, threads=1)
     except RuntimeError as error:
-        if effort != "wisdom-only":
+        if "FFTW_WISDOM_ONLY" not in flags:
             raise
-        raise ConfigError(
+        raise MissingWisdomError(
             f"no FFTW wisdom for {n_lines} {direction} transforms of {n} points in {source.dtype} laid out as in "
             f"this run; plan once on this machine with fft.effort = 'measure', or use that instead of 'wisdom-only'"
         ) from error
@@ -194,6 +202,26 @@ def describe() -> str:
     import pyfftw
 
     return f"FFTW {pyfftw.fftw_version} (pyfftw {pyfftw.__version__})"
+
+
+def export_wisdom() -> dict[str, bytes]:
+    """Return what FFTW has measured in this process, by precision; nothing where scipy transforms."""
+    if backend() == "scipy":
+        return {}
+    import pyfftw
+
+    return dict(zip(("double", "single"), pyfftw.export_wisdom()))
+
+
+def import_wisdom(wisdom: dict[str, bytes]) -> list[str]:
+    """Add wisdom to FFTW's and return the precisions whose text FFTW did not take: damaged, or of another FFTW."""
+    if not wisdom or backend() == "scipy":
+        return []
+    import pyfftw
+
+    texts = [wisdom.get(name, b"") for name in ("double", "single")]
+    taken = pyfftw.import_wisdom((*texts, b""))
+    return [name for name, good in zip(("double", "single"), taken) if name in wisdom and not good]
 
 
 def aligned_empty(
