@@ -3,10 +3,10 @@
 import inspect
 from pathlib import Path
 
-from ridgeline.config.check import sections_of
 from ridgeline.config.explain import explain_rows
 from ridgeline.config.fields import rule_of, toml
 from ridgeline.config.julia import MEANINGLESS, JuliaSettings
+from ridgeline.config.schema import sections_of
 from ridgeline.models import available, case_class
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
@@ -27,6 +27,7 @@ check TOML (in VS Code with Even Better TOML: a first line `#:schema gray_scott.
 - Paths are relative to the directory in which the run is started, not to the settings file.
 - `--set section.key=value` overrides the file, as often as needed. Values are TOML, and a bare word is text:
   `--set run.steps=100 --set grid.shape=[64,64,128] --set output.path=out.bp`.
+- A section in double brackets may be repeated. `--set` counts them from 0: `--set scalar.0.schmidt=0.7`.
 """
 
 JULIA = """\
@@ -48,12 +49,12 @@ def model_tables(name: str) -> list[str]:
     case = case_class(name)
     rows = explain_rows(case)
     lines = [f"## Model `{name}`", ""]
-    for section, table in sections_of(case).items():
-        lines += [f"### [{section}]", "", inspect.getdoc(table) or "", ""]
+    for section in sections_of(case):
+        lines += [f"### {section.header}", "", inspect.getdoc(section.table) or "", ""]
         lines += ["| key | type | unit | default | allowed | meaning |", "|---|---|---|---|---|---|"]
         for row in rows:
-            if row.key.startswith(f"{section}."):
-                key = row.key.removeprefix(f"{section}.")
+            if row.section == section.header:
+                key = row.key.removeprefix(f"{section.key}.")
                 default = row.default if row.default in ("required", "not set") else f"`{row.default}`"
                 cells = (f"`{key}`", row.type, row.unit, default, row.range, row.description)
                 lines.append("| " + " | ".join(map(cell, cells)) + " |")

@@ -52,7 +52,7 @@ def test_check_refuses_what_run_would_refuse(ridgeline):
 
 
 def test_explain_lists_every_key_and_a_schema_that_is_json(ridgeline):
-    listing = ridgeline("explain").stdout
+    listing = ridgeline("explain", "gray_scott").stdout
     schema = json.loads(ridgeline("explain", "gray_scott", "--schema").stdout)
     for key in (
         "run.steps",

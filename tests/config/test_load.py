@@ -64,6 +64,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "checkpoint.every": 0,
         "checkpoint.keep": 2,
         "checkpoint.ranks_per_file": 64,
+        "checkpoint.writers_at_once": 0,
         "model.Du": 0.2,
         "model.Dv": 0.1,
         "model.F": 0.02,
@@ -187,8 +188,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[checkpoint]\nevry = 5\n",  # output.every is as near, and comes first
-        "checkpoint.evry in case.toml:7: got 5; need a known key of [checkpoint]: path, every, keep, ranks_per_file. "
-        "Did you mean 'every'?",
+        "checkpoint.evry in case.toml:7: got 5; need a known key of [checkpoint]: path, every, keep, ranks_per_file, "
+        "writers_at_once. Did you mean 'every'?",
     ),
     (
         GOOD + "qqq = 'x'\n",
@@ -219,7 +220,7 @@ WRONG_FILES = [
     ),
     (
         GOOD.replace("gray_scott", "grayscott"),
-        'run.model in case.toml:2: no model is called "grayscott"; need one of: gray_scott. '
+        'run.model in case.toml:2: no model is called "grayscott"; need one of: gray_scott, turbulence. '
         'Did you mean "gray_scott"?',
     ),
     (

@@ -27,6 +27,16 @@ inline = { a = 1, b = "}" }
   shape = [1, 2, 3]
 [[many]]
 x = 1
+[many.inner]
+y = 1
+[[ many ]]
+x = 2
+[[many.more]]
+z = 1
+[[many.more]]
+z = 2
+[last]
+x = 3
 '''
 
 
@@ -45,7 +55,19 @@ def test_lines_of_keys_and_tables() -> None:
         "grid.deep": 21,
         "grid.deep.shape": 22,
         "many": 23,
-        "many.x": 24,
+        "many.0": 23,
+        "many.0.x": 24,
+        "many.0.inner": 25,
+        "many.0.inner.y": 26,
+        "many.1": 27,
+        "many.1.x": 28,
+        "many.1.more": 29,
+        "many.1.more.0": 29,
+        "many.1.more.0.z": 30,
+        "many.1.more.1": 31,
+        "many.1.more.1.z": 32,
+        "last": 33,
+        "last.x": 34,
     }
 
 

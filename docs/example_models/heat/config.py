@@ -46,9 +46,10 @@ class InitialSection(Checked):
 class HeatCase(Case):
     """Settings of one run of the heat model."""
 
-    PHYSICS: ClassVar[tuple[str, ...]] = (*Case.PHYSICS, "model", "initial")
+    PHYSICS: ClassVar[tuple[str, ...]] = (*Case.PHYSICS, "grid.boundary", "model", "initial")
 
     run: RunSection
+    grid: sections.BlockGridSection
     model: ModelSection = Field(default_factory=ModelSection)
     initial: InitialSection = Field(default_factory=InitialSection)
     output: OutputSection = Field(default_factory=OutputSection)

@@ -34,9 +34,9 @@ def explain(
     console = Console(markup=False, highlight=False)
     section = ""
     for row in explain_rows(case):
-        if row.key.split(".")[0] != section:
-            section = row.key.split(".")[0]
-            console.print(f"\n[{section}]", style="bold")
+        if row.section != section:
+            section = row.section
+            console.print(f"\n{section}", style="bold")
         facts = ", ".join(
             filter(
                 None,

@@ -1,5 +1,6 @@
 """A case: all settings of one run, checked, frozen, and able to say what it is in plain values."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -13,13 +14,12 @@ Plain = str | int | float | bool | list[Any]
 class Case(Checked):
     """Settings of one run. A model's case derives from this and adds its own sections."""
 
-    # Keys ("section.key") and whole sections ("section") that decide the numbers a run computes...
+    # Keys ("section.key") and whole tables ("section", "section.table") that decide the numbers a run computes...
     PHYSICS: ClassVar[tuple[str, ...]] = (
         "run.model",
         "run.precision",
         "run.seed",
         "grid.shape",
-        "grid.boundary",
     )
     # ...except these, which only decide how fast.
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ()
@@ -30,12 +30,11 @@ class Case(Checked):
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
 
     def flatten(self) -> dict[str, Plain]:
-        """Return every setting as "section.key" -> number, text, truth value or list; "none" where unset."""
-        flat: dict[str, Plain] = {}
-        for section, values in self.model_dump(mode="json").items():
-            for key, value in values.items():
-                flat[f"{section}.{key}"] = "none" if value is None else value
-        return flat
+        """Return every setting as "section.key" -> number, text, truth value or list; "none" where unset.
+
+        Tables inside a section and repeated sections lengthen the key: "model.fft.effort", "scalar.0.schmidt".
+        """
+        return dict(_flat("", self.model_dump(mode="json")))
 
     def identity(self) -> dict[str, Plain]:
         """Return the settings that decide the numbers: equal for two runs that may continue each other.
@@ -45,5 +44,23 @@ class Case(Checked):
         return {
             key: value
             for key, value in self.flatten().items()
-            if key not in self.NOT_PHYSICS and (key in self.PHYSICS or key.split(".")[0] in self.PHYSICS)
+            if _within(key, self.PHYSICS) and not _within(key, self.NOT_PHYSICS)
         }
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, Plain]]:
+    """Yield (key, value) of all settings in a value that `model_dump` made."""
+    if isinstance(value, dict):
+        inside: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        inside = enumerate(value)
+    else:
+        yield key, "none" if value is None else value
+        return
+    for name, item in inside:
+        yield from _flat(f"{key}.{name}" if key else str(name), item)
+
+
+def _within(key: str, names: tuple[str, ...]) -> bool:
+    """Say whether a key is among the names, or in a table or section that is."""
+    return any(key == name or key.startswith(f"{name}.") for name in names)

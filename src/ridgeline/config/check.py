@@ -5,7 +5,7 @@ allowed, and the nearest valid key.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from ridgeline.config.fields import CROSS_FIELD, rule_of, toml
+from ridgeline.config.schema import ANY, Section, fields_of, in_schema, sections_of, settings_of
 from ridgeline.runtime.errors import ConfigError
 
 Table = Mapping[str, Any]
@@ -31,23 +32,6 @@ class Origin:
 Locate = Callable[[str], Origin]
 
 
-def sections_of(case_class: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """Return a case's sections by name, in the order in which they are shown."""
-    sections = {name: field.annotation for name, field in case_class.model_fields.items()}
-    last = [name for name in ("output", "checkpoint") if name in sections]
-    ordered = [name for name in sections if name not in last] + last
-    return {name: sections[name] for name in ordered if sections[name] is not None}  # type: ignore[misc]
-
-
-def fields_of(case_class: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return a case's fields by "section.key"."""
-    return {
-        f"{section}.{key}": field
-        for section, table in sections_of(case_class).items()
-        for key, field in table.model_fields.items()
-    }
-
-
 def nearest(word: str, known: list[str]) -> str | None:
     """Return the known word that is most like `word`, whatever its case, or None."""
     lower = {candidate.lower(): candidate for candidate in reversed(known)}
@@ -56,100 +40,146 @@ def nearest(word: str, known: list[str]) -> str | None:
 
 
 def nearest_key(section: str, key: str, keys: list[str]) -> str | None:
-    """Return the valid "section.key" most like the one given, in its own section first, or None."""
-    inside = [name.split(".")[1] for name in keys if name.startswith(f"{section}.")]
+    """Return the valid key of the schema most like section.key, in its own section first, or None."""
+    prefix = f"{section}."
+    inside = [name.removeprefix(prefix) for name in keys if section and name.startswith(prefix)]
     if near := nearest(key, inside):
         return f"{section}.{near}"
-    names = [name.split(".")[1] for name in keys]
+    names = [name.rpartition(".")[2] for name in keys]
     near = key if key in names else nearest(key, names)
     return keys[names.index(near)] if near else None
 
 
-def unknown_key(
-    origin: Origin, section: str, key: str, value: Any, keys: list[str]
-) -> tuple[str, str | None]:
-    """Return the sentence on a key that does not exist, and the "section.key" it suggests."""
-    near = nearest_key(section, key, keys)
-    taken = [name.split(".")[1] for name in keys if name.startswith(f"{section}.")]
-    text = f"{origin.name} in {origin.place}: got {toml(value)}; need a known key of [{section}]: {', '.join(taken)}."
-    if near is None:
-        return text, None
-    other, name = near.split(".")
-    if name == key:
-        return f"{text} '{key}' belongs to [{other}].", near
-    return f"{text} Did you mean '{name if other == section else near}'?", near
-
-
 def broken_fields(
-    error: ValidationError, fields: Mapping[str, FieldInfo], depth: int, table: Table, locate: Locate
+    error: ValidationError, fields: Mapping[str, FieldInfo], table: Table, locate: Locate
 ) -> Iterator[tuple[str, str]]:
-    """Yield (key, sentence) for every field that pydantic refused, once each."""
+    """Yield (key, sentence) for every field that pydantic refused, once each. fields: by key of the schema."""
     seen = set()
     for fault in error.errors():
-        base = [str(part) for part in fault["loc"][:depth]]
+        path = [str(part) for part in fault["loc"]]
         if fault["type"] == CROSS_FIELD:
-            rules = [(".".join([*base, p.key]), p.rule) for p in fault["ctx"]["problems"]]
+            rules = [(".".join([*path, p.key]), p.rule) for p in fault["ctx"]["problems"]]
         else:
-            rules = [(".".join(base), rule_of(fields[".".join(base)]))]
+            # What follows a setting's own key tells the item or the alternative of its type.
+            starts = (".".join(path[: n + 1]) for n in range(len(path)))
+            key = next(start for start in starts if in_schema(start) in fields)
+            rules = [(key, rule_of(fields[in_schema(key)]))]
         for key, rule in rules:
             if key in seen:
                 continue
             seen.add(key)
             origin = locate(key)
-            yield key, f"{origin.name} in {origin.place}: {got(table, key, fields[key])}; need {rule}."
+            yield (
+                key,
+                f"{origin.name} in {origin.place}: {got(table, key, fields[in_schema(key)])}; need {rule}.",
+            )
+
+
+def value_of(table: Table, key: str) -> tuple[bool, Any]:
+    """Return (whether a key is in a document, its value or None)."""
+    value: Any = table
+    for part in key.split("."):
+        if isinstance(value, Mapping) and part not in value:
+            return False, None
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return True, value
 
 
 def got(table: Table, key: str, field: FieldInfo) -> str:
     """Say which value a key has, and whether it was given at all."""
-    value: Any = table
-    for part in key.split("."):
-        if part not in value:
-            return "not given" if field.is_required() else f"got {toml(field.default)} by default"
-        value = value[part]
-    return f"got {toml(value)}"
+    given, value = value_of(table, key)
+    if given:
+        return f"got {toml(value)}"
+    if field.is_required():
+        return "not given"
+    return "not set" if field.default is None else f"got {toml(field.default)} by default"
 
 
-def check_sections(
-    case_class: type[BaseModel], document: Table, locate: Locate
-) -> tuple[dict[str, Any], list[str], set[str]]:
-    """Sort out what the schema does not know.
+@dataclass
+class _Sorter:
+    """Separates what a schema knows of a document from what it does not, and says what is wrong with the rest."""
 
-    Returns the known part of the document with every section in it, the sentences on the rest, and the
-    valid keys that these suggest.
-    """
-    sections = sections_of(case_class)
-    keys = list(fields_of(case_class))
-    known: dict[str, Any] = {name: {} for name in sections}
-    sentences: list[str] = []
-    suggested: set[str] = set()
-    for section, table in document.items():
-        origin = locate(section)
-        if section in sections and isinstance(table, Mapping):
-            for key, value in table.items():
-                if f"{section}.{key}" in keys:
-                    known[section][key] = value
-                    continue
-                sentence, near = unknown_key(locate(f"{section}.{key}"), section, key, value, keys)
-                sentences.append(sentence)
-                suggested |= {near} if near else set()
-        elif section in sections:
-            sentences.append(
-                f"{origin.name} in {origin.place}: got {toml(table)}; need a table, [{section}]."
-            )
-        elif isinstance(table, Mapping):
-            near = nearest(section, list(sections))
-            hint = f" Did you mean [{near}]?" if near else ""
-            names = ", ".join(f"[{name}]" for name in sections)
-            sentences.append(f"[{section}] in {origin.place}: no such section; need one of {names}.{hint}")
-            suggested |= {key for key in keys if near and key.startswith(f"{near}.")}
+    sections: dict[str, Section]  # by key of the schema
+    keys: list[str]  # of all settings, of the schema
+    locate: Locate
+    sentences: list[str] = field(default_factory=list)
+    suggested: set[str] = field(default_factory=set)  # keys of the schema
+
+    def sort(self, table: Table, path: str) -> dict[str, Any]:
+        """Return the known part of one table, with every table inside it. path: its key, "" for the document."""
+        schema = in_schema(path)
+        prefix = f"{path}." if path else ""
+        known: dict[str, Any] = {}
+        for key, value in table.items():
+            section = self._section(schema, key)
+            if section is not None:
+                known[key] = self._enter(section, value, f"{prefix}{key}")
+            elif path and key in settings_of(self.sections[schema].table):
+                known[key] = value
+            elif path:
+                self._unknown_key(schema, prefix + key, key, value)
+            else:
+                self._unknown_section(key, value)
+        for section in self.sections.values():
+            parent, _, key = section.name.rpartition(".")
+            if parent == schema and key not in known:
+                known[key] = [] if section.repeated else self.sort({}, section.name)
+        return known
+
+    def _section(self, schema: str, key: str) -> Section | None:
+        name = f"{schema}.{key}" if schema else key
+        return self.sections.get(name) or self.sections.get(f"{name}.{ANY}")
+
+    def _enter(self, section: Section, value: Any, path: str) -> Any:
+        """Return the known part of a value that should be a table, or a list of them."""
+        if section.repeated:
+            if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+                return [self.sort(item, f"{path}.{number}") for number, item in enumerate(value)]
+        elif isinstance(value, Mapping):
+            return self.sort(value, path)
+        origin = self.locate(path)
+        what = "tables" if section.repeated else "a table"
+        shown = f"the table [{section.name}]" if isinstance(value, Mapping) else toml(value)
+        self.sentences.append(f"{origin.name} in {origin.place}: got {shown}; need {what}, {section.header}.")
+        return [] if section.repeated else self.sort({}, path)
+
+    def _unknown_key(self, section: str, path: str, key: str, value: Any) -> None:
+        origin = self.locate(path)
+        near = nearest_key(section, key, self.keys)
+        prefix = f"{section}."
+        taken = [name.removeprefix(prefix) for name in self.keys if name.startswith(prefix)]
+        text = (
+            f"{origin.name} in {origin.place}: got {toml(value)}; "
+            f"need a known key of {self.sections[section].header}: {', '.join(taken)}."
+        )
+        if near is not None:
+            home, _, name = near.rpartition(".")
+            if name == key and home != section:
+                text += f" '{key}' belongs to {self.sections[home].header}."
+            else:
+                text += f" Did you mean '{near.removeprefix(prefix)}'?"
+            self.suggested.add(near)
+        self.sentences.append(text)
+
+    def _unknown_section(self, key: str, value: Any) -> None:
+        origin = self.locate(key)
+        if isinstance(value, Mapping) or (
+            isinstance(value, list) and value and isinstance(value[0], Mapping)
+        ):
+            headers = {section.name: section.header for section in self.sections.values()}
+            near = nearest(key, list(headers))
+            hint = f" Did you mean {headers[near]}?" if near else ""
+            header = f"[{key}]" if isinstance(value, Mapping) else f"[[{key}]]"
+            names = ", ".join(headers.values())
+            self.sentences.append(f"{header} in {origin.place}: no such section; need one of {names}.{hint}")
+            self.suggested |= {name for name in self.keys if near and name.startswith(f"{near}.")}
         else:
-            near = nearest_key("", section, keys)
+            near = nearest_key("", key, self.keys)
             hint = f" Did you mean '{near}'?" if near else ""
-            sentences.append(
-                f"{origin.name} in {origin.place}: got {toml(table)}; need a section before it.{hint}"
+            self.sentences.append(
+                f"{origin.name} in {origin.place}: got {toml(value)}; need a section before it.{hint}"
             )
-            suggested |= {near} if near else set()
-    return known, sentences, suggested
+            self.suggested |= {near} if near else set()
 
 
 def check_case(case_class: type[Model], document: Table, locate: Locate) -> Model:
@@ -157,13 +187,16 @@ def check_case(case_class: type[Model], document: Table, locate: Locate) -> Mode
 
     Raises ConfigError with one sentence for each fault of the document.
     """
-    known, sentences, suggested = check_sections(case_class, document, locate)
+    fields = fields_of(case_class)
+    sorter = _Sorter({section.key: section for section in sections_of(case_class)}, list(fields), locate)
+    known = sorter.sort(document, "")
+    sentences = sorter.sentences
     try:
         case = case_class.model_validate(known)
     except ValidationError as error:
-        for key, sentence in broken_fields(error, fields_of(case_class), 2, known, locate):
-            section, name = key.split(".")
-            misspelt = name not in known[section] and key in suggested  # so it is not missing as well
+        for key, sentence in broken_fields(error, fields, known, locate):
+            # A key that is absent because it was misspelt is not missing as well.
+            misspelt = in_schema(key) in sorter.suggested and not value_of(known, key)[0]
             sentences += [] if misspelt else [sentence]
     if sentences:
         raise ConfigError("\n".join(sentences))

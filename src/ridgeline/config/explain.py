@@ -4,14 +4,15 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from ridgeline.config.check import fields_of
 from ridgeline.config.fields import extra_of, rule_of, toml, type_of
+from ridgeline.config.schema import sections_of, settings_of
 
 
 class Row(NamedTuple):
     """One setting, in words."""
 
-    key: str  # "section.key"
+    section: str  # header as in TOML
+    key: str  # whole, as --set takes it; N stands for the number of a repeated section, from 0
     type: str
     unit: str  # "" for pure numbers and words
     default: str  # as in TOML; "required" if there is none, "not set" for off
@@ -22,12 +23,20 @@ class Row(NamedTuple):
 def explain_rows(case_class: type[BaseModel]) -> list[Row]:
     """Return one row for every setting of a model's case, section by section."""
     rows = []
-    for key, field in fields_of(case_class).items():
-        default = (
-            "required" if field.is_required() else "not set" if field.default is None else toml(field.default)
-        )
-        kind = type_of(field.annotation)
-        rows.append(Row(key, kind, extra_of(field, "unit"), default, rule_of(field), field.description or ""))
+    for section in sections_of(case_class):
+        for name, field in settings_of(section.table).items():
+            default = "not set" if field.default is None else toml(field.default, most=80)
+            rows.append(
+                Row(
+                    section.header,
+                    f"{section.key}.{name}",
+                    type_of(field.annotation),
+                    extra_of(field, "unit"),
+                    "required" if field.is_required() else default,
+                    rule_of(field),
+                    field.description or "",
+                )
+            )
     return rows
 
 

@@ -108,11 +108,21 @@ def bounds_of(field: FieldInfo) -> str:
 def rule_of(field: FieldInfo) -> str:
     """Say what a field allows, as it follows the word "need"."""
     rule = extra_of(field, "rule")
-    if rule:
-        return rule
-    if get_origin(field.annotation) is Literal:
-        return choices(get_args(field.annotation))
-    return f"{_NOUNS[field.annotation]} {bounds_of(field)}".rstrip()  # type: ignore[index]
+    return rule or f"{_noun(field.annotation)} {bounds_of(field)}".rstrip()
+
+
+def _noun(annotation: Any) -> str:
+    """Say what values a type has, as it follows the word "need"; bounds on items are a `rule`'s to say."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _noun(args[0])
+    if origin is Literal:
+        return choices(args)
+    if origin in (Union, UnionType):
+        return " or ".join(_noun(arg) for arg in args if arg is not type(None))
+    if origin is tuple:
+        return f"a {type_of(annotation)}"
+    return _NOUNS[annotation]
 
 
 def type_of(annotation: Any) -> str:

@@ -141,7 +141,7 @@ def translate(path: Path, text: str) -> Translation:
     try:
         s = JuliaSettings.model_validate(known)
     except ValidationError as error:
-        sentences += [sentence for _, sentence in broken_fields(error, fields, 1, known, locate)]
+        sentences += [sentence for _, sentence in broken_fields(error, fields, known, locate)]
     if sentences:
         raise ConfigError("\n".join(sentences))
     document = {

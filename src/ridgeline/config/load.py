@@ -10,6 +10,7 @@ from ridgeline.config import julia
 from ridgeline.config.case import Case
 from ridgeline.config.check import Origin, check_case, nearest
 from ridgeline.config.overrides import OVERRIDE, apply_overrides
+from ridgeline.config.schema import sections_of, settings_of
 from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 
@@ -65,6 +66,17 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
         ) from None
 
 
+def _shared_part(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what can be checked while the model is unknown: models add sections, and keys to the shared ones."""
+    part = {section.key: document[section.key] for section in sections_of(Case) if section.key in document}
+    for section in sections_of(Case):
+        table = part.get(section.key)
+        if isinstance(table, dict) and section.key in ("grid", "output"):
+            known = settings_of(section.table)
+            part[section.key] = {key: value for key, value in table.items() if key in known}
+    return part
+
+
 def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[str] = ()) -> LoadedCase:
     """Read, override and check the settings of one run.
 
@@ -111,8 +123,7 @@ def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[
         except ConfigError as error:
             unknown_model = f"run.model in {locate('run.model').place}: {error}"
     if case_class is Case:
-        # Which sections belong to the model is unknown: check those that every model has.
-        document = {key: table for key, table in document.items() if key in Case.model_fields}
+        document = _shared_part(document)
     try:
         case = check_case(case_class, document, locate)
     except ConfigError as error:

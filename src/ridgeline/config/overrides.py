@@ -1,10 +1,14 @@
-"""`--set section.key=value`: settings from the command line, over those of the file."""
+"""`--set section.key=value`: settings from the command line, over those of the file.
+
+Keys go into tables of sections (`model.fft.effort`) and into repeated sections by number (`scalar.0.schmidt`).
+"""
 
 import re
 import tomllib
 from collections.abc import Sequence
 from typing import Any
 
+from ridgeline.config.fields import toml
 from ridgeline.runtime.errors import ConfigError
 
 OVERRIDE = "--set"
@@ -24,6 +28,43 @@ def parse_value(text: str) -> Any:
     return parsed["value"] if set(parsed) == {"value"} else text
 
 
+def _enter(container: dict[str, Any] | list[Any], part: str, before: str, following: str) -> Any:
+    """Return what a document has at one part of a key, made if there is none. ValueError says why it cannot be.
+
+    before: the key so far. following: the next part, whose form says what to make.
+    """
+    if isinstance(container, dict):
+        return container.setdefault(part, [] if following.isdigit() else {})
+    count = len(container)
+    if not part.isdigit() or int(part) > count:
+        there = f"[[{before}]] are counted from 0, and there {'is' if count == 1 else 'are'} {count}"
+        raise ValueError(f"{there}; need a number from 0 to {count}, {count} for a new one")
+    if int(part) == count:
+        container.append({})
+    return container[int(part)]
+
+
+def _put(document: dict[str, Any], parts: list[str], value: Any) -> bool:
+    """Set a key of a document; False if its section is no table. ValueError says what else stands in the way."""
+    container: Any = document
+    for depth, part in enumerate(parts[:-1]):
+        container = _enter(container, part, ".".join(parts[:depth]), parts[depth + 1])
+        so_far = ".".join(parts[: depth + 1])
+        if isinstance(container, dict):
+            continue
+        if isinstance(container, list) and all(isinstance(item, dict) for item in container):
+            if depth + 2 < len(parts):
+                continue
+            raise ValueError(
+                f"need the key of a setting in one of [[{so_far}]], such as {so_far}.0.key=value"
+            )
+        if depth == 0:
+            return False
+        raise ValueError(f"{so_far} is {toml(container)}; need the key of a setting")
+    container[parts[-1]] = value
+    return True
+
+
 def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> set[str]:
     """Set "section.key=value" in a document of sections, the last of equal keys winning; return the keys set.
 
@@ -31,20 +72,21 @@ def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> set[s
     """
     sentences, keys = [], set()
     for override in overrides:
-        match = re.fullmatch(r"\s*([\w-]+)\.([\w-]+)\s*=\s*(.*?)\s*", override, re.DOTALL)
+        match = re.fullmatch(r"\s*([\w-]+(?:\.[\w-]+)+)\s*=\s*(.*?)\s*", override, re.DOTALL)
         if match is None:
             sentences.append(f"{OVERRIDE} {override}: need section.key=value, such as run.steps=100.")
             continue
-        section, key, text = match.groups()
+        key, text = match.groups()
         try:
             value = parse_value(text)
         except ValueError:
             sentences.append(f"{OVERRIDE} {override}: got {text}; need a TOML value, quoted for the shell.")
             continue
-        table = document.setdefault(section, {})
-        if isinstance(table, dict):
-            table[key] = value
-            keys.add(f"{section}.{key}")
+        try:
+            if _put(document, key.split("."), value):
+                keys.add(key)
+        except ValueError as error:
+            sentences.append(f"{OVERRIDE} {override}: {error}.")
     if sentences:
         raise ConfigError("\n".join(sentences))
     return keys

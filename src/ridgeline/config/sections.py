@@ -72,7 +72,7 @@ class RunSection(Checked):
 
 
 class GridSection(Checked):
-    """The grid and how ranks share it."""
+    """The grid."""
 
     shape: Triple = setting(
         ...,
@@ -80,6 +80,11 @@ class GridSection(Checked):
         unit="cells",
         rule="three integers >= 1 as [nz, ny, nx]",
     )
+
+
+class BlockGridSection(GridSection):
+    """The grid and how ranks share it, in blocks."""
+
     boundary: Literal["periodic", "fixed"] = setting(
         "periodic",
         "What lies beyond the grid's faces: the opposite face, or a layer held at the model's rest state.",
@@ -129,3 +134,10 @@ class CheckpointSection(Checked):
     )
     keep: Integer = setting(2, "Newest checkpoints that are kept.", unit="checkpoints", ge=1)
     ranks_per_file: Integer = setting(64, "Ranks that share one checkpoint file.", unit="ranks", ge=1)
+    writers_at_once: Integer = setting(
+        0,
+        "Files that are written at the same time, the others waiting for their turn, so that thousands of files do "
+        "not crowd a file system; 0 is all.",
+        unit="files",
+        ge=0,
+    )

@@ -2,7 +2,7 @@
 
 import re
 
-_HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?")
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?")
 _ASSIGNMENT = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*=(.*)""", re.DOTALL)
 _TOKEN = re.compile(r'''"""|\'\'\'|"(?:\\.|[^"\\])*"|'[^']*'|#.*|[\[\]{}]''')
 
@@ -34,18 +34,35 @@ def _scan(text: str, depth: int, quote: str) -> tuple[int, str]:
     return depth, quote
 
 
+def _numbered(name: str, counts: dict[str, int]) -> str:
+    """Return a table's name with the number of the last of each repeated table that it is or lies in."""
+    found = ""
+    for part in name.split("."):
+        found = f"{found}.{part}" if found else part
+        if found in counts:
+            found = f"{found}.{counts[found]}"
+    return found
+
+
 def key_lines(text: str) -> dict[str, int]:
     """Return the line, from 1, of every table "a" and key "a.b" of a valid TOML text.
 
-    Keys inside inline tables are not told apart: they stand on the line of their table.
+    Tables of an array [[a]] are "a.0", "a.1" and so on, and "a" is the line of the first. Keys inside inline
+    tables are not told apart: they stand on the line of their table.
     """
     lines: dict[str, int] = {}
+    counts: dict[str, int] = {}
     table, depth, quote = "", 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         if depth or quote:
             depth, quote = _scan(line, depth, quote)
         elif header := _HEADER.match(line):
-            table = _dotted(header[1])
+            parent, dot, last = _dotted(header[2]).rpartition(".")
+            table = f"{_numbered(parent, counts)}{dot}{last}"
+            if header[1] == "[[":
+                lines.setdefault(table, number)
+                counts[table] = counts.get(table, -1) + 1
+                table = f"{table}.{counts[table]}"
             lines.setdefault(table, number)
         elif assignment := _ASSIGNMENT.match(line):
             key = _dotted(assignment[1])

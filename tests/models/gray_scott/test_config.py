@@ -94,6 +94,7 @@ CHANGES: dict[str, Any] = {
     "checkpoint.every": 1,
     "checkpoint.keep": 1,
     "checkpoint.ranks_per_file": 1,
+    "checkpoint.writers_at_once": 1,
     "model.Du": 0.21,
     "model.Dv": 0.11,
     "model.F": 0.03,
@@ -109,7 +110,8 @@ CHANGES: dict[str, Any] = {
 SAME_PHYSICS = {
     "run.steps", "run.threads", "run.device", "run.walltime", "run.check_every", "grid.process_grid",
     "output.path", "output.every", "output.initial", "output.variables", "output.compression",
-    "checkpoint.path", "checkpoint.every", "checkpoint.keep", "checkpoint.ranks_per_file", "model.steps_per_sweep",
+    "checkpoint.path", "checkpoint.every", "checkpoint.keep", "checkpoint.ranks_per_file",
+    "checkpoint.writers_at_once", "model.steps_per_sweep",
 }  # fmt: skip
 
 

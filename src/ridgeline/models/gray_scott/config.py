@@ -112,10 +112,11 @@ class InitialSection(Checked):
 class GrayScottCase(Case):
     """Settings of one Gray-Scott run."""
 
-    PHYSICS: ClassVar[tuple[str, ...]] = (*Case.PHYSICS, "model", "initial")
+    PHYSICS: ClassVar[tuple[str, ...]] = (*Case.PHYSICS, "grid.boundary", "model", "initial")
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("model.steps_per_sweep",)
 
     run: RunSection
+    grid: sections.BlockGridSection
     model: ModelSection = Field(default_factory=ModelSection)
     initial: InitialSection = Field(default_factory=InitialSection)
     output: OutputSection = Field(default_factory=OutputSection)

@@ -1,0 +1,1 @@
+"""Turbulence in a periodic box by the Fourier pseudo-spectral method."""

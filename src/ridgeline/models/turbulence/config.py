@@ -1,0 +1,300 @@
+"""Settings of the turbulence model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ridgeline.config import sections
+from ridgeline.config.case import Case
+from ridgeline.config.fields import Checked, Count, Integer, Number, Problem, Truth, setting
+
+Positive = Annotated[Number, Field(gt=0)]
+Vector = tuple[Number, Number, Number]
+
+FIELDS = ("velocity_x", "velocity_y", "velocity_z", "vorticity_magnitude", "dissipation", "pressure")
+VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
+
+
+class RunSection(sections.RunSection):
+    """What runs, how long, in which precision and on what."""
+
+    model: Literal["turbulence"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
+
+
+class GridSection(sections.GridSection):
+    """The periodic box, its grid, and how ranks share them."""
+
+    lengths: tuple[Positive, Positive, Positive] = setting(
+        (2 * math.pi, 2 * math.pi, 2 * math.pi),
+        "Edges of the box, [Lz, Ly, Lx]; 2 pi makes wavenumbers integers.",
+        unit="length",
+        rule="three numbers > 0 as [Lz, Ly, Lx]",
+    )
+    decomposition: Literal["slabs", "pencils"] = setting(
+        "slabs",
+        '"slabs" cut y alone and exchange data once per transform; "pencils" cut z and y, exchange twice, and '
+        "take more ranks.",
+    )
+    process_grid: Literal["auto"] | tuple[Count, Count] = setting(
+        "auto",
+        "Ranks [P_r, P_c] that cut z and y, whose product is the number of ranks; slabs have P_r = 1. "
+        '"auto" takes the smallest P_r that fits.',
+        unit="ranks",
+        rule='"auto" or two integers >= 1 as [P_r, P_c]',
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if any(n % 2 or n < 4 for n in self.shape):
+            yield Problem("shape", "even numbers >= 4 in every direction")
+        if self.decomposition == "slabs" and self.process_grid != "auto" and self.process_grid[0] != 1:
+            yield Problem(
+                "process_grid", '[1, P_c] with grid.decomposition = "slabs"; "pencils" takes any [P_r, P_c]'
+            )
+
+
+class TransposeSection(Checked):
+    """The exchange between planes and lines. Results do not depend on it."""
+
+    method: Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"] = setting(
+        "auto",
+        'How ranks exchange: "alltoall" (equal blocks), "alltoallv" (exact blocks), "ialltoallv" (overlapped '
+        'with computing), "node" (within nodes first); "auto" measures them before the first step.',
+    )
+
+
+class FftSection(Checked):
+    """One-dimensional transforms."""
+
+    effort: Literal["estimate", "measure", "patient", "wisdom-only"] = setting(
+        "measure",
+        'How long FFTW looks for the fastest plan; what it finds is kept for later runs. "wisdom-only" refuses '
+        "sizes that were never planned, so that no job spends time on it.",
+    )
+
+
+class ModelSection(Checked):
+    """u_t + (u . grad) u = - grad p + nu lap(u) + f, div u = 0, by Rogallo's pseudo-spectral method.
+
+    Exact integrating factor for viscosity; five nonlinear terms; modified pressure (GESTS paper, Sec. 3.1).
+    """
+
+    viscosity: Number = setting(
+        ...,
+        "Kinematic viscosity nu.",
+        unit="length^2/time",
+        rule="a number > 0 (0 only with model.inviscid = true)",
+        ge=0,
+    )
+    inviscid: Truth = setting(False, "Whether viscosity 0 is meant: Euler's equations, for tests.")
+    scheme: Literal["rk2", "rk4"] = setting("rk2", "Runge-Kutta scheme: order 2 (the paper's) or 4.")
+    dealias: Literal["phase-shift", "two-thirds", "none"] = setting(
+        "phase-shift",
+        'Removal of aliasing: "phase-shift" keeps |k| < sqrt(2) N/3 and shifts the grid from substep to substep, '
+        '"two-thirds" keeps |k_i| < N/3 and has no aliasing, "none" keeps |k_i| < N/2 and has it all.',
+    )
+    dt: Number | None = setting(
+        None, "Time step; or else courant.", unit="time", rule="a number > 0, or model.courant instead", gt=0
+    )
+    courant: Number | None = setting(
+        None,
+        "Courant number dt max(|u|/dx + |v|/dy + |w|/dz) that sets the time step anew each step; or else dt.",
+        rule="a number > 0 and < 1, or model.dt instead",
+        gt=0,
+        lt=1,
+    )
+    transpose_variables: Integer = setting(
+        4,
+        "Variables Q that one all-to-all moves. Results do not depend on it.",
+        unit="variables",
+        ge=1,
+        le=4,
+    )
+    transpose: TransposeSection = Field(default_factory=TransposeSection)
+    fft: FftSection = Field(default_factory=FftSection)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if self.viscosity == 0 and not self.inviscid:
+            yield Problem("viscosity", "a number > 0 (0 only with model.inviscid = true)")
+        if self.viscosity > 0 and self.inviscid:
+            yield Problem("viscosity", "0 with model.inviscid = true")
+        if (self.dt is None) == (self.courant is None):
+            yield Problem("courant", "exactly one of model.dt and model.courant")
+
+
+class InitialSection(Checked):
+    """The velocity of step 0. Scalars start as their own sections say."""
+
+    kind: Literal["taylor_green", "taylor_green_2d", "abc", "spectrum", "file"] = setting(
+        "taylor_green",
+        '"taylor_green": V (sin x cos y cos z, -cos x sin y cos z, 0); "taylor_green_2d": the same without z; '
+        '"abc": Beltrami flow (A sin z + C cos y, B sin x + A cos z, C sin y + B cos x); "spectrum": random '
+        'solenoidal modes with a given E(k); "file": from path. x, y, z stand for 2 pi m x/L.',
+    )
+    velocity: Number = setting(1.0, "V of the Taylor-Green vortices.", unit="length/time")
+    waves: Integer = setting(
+        1, "m: waves along each edge of the box in Taylor-Green and ABC flow.", unit="waves", ge=1
+    )
+    A: Number = setting(1.0, "A of the ABC flow.", unit="length/time")
+    B: Number = setting(1.0, "B of the ABC flow.", unit="length/time")
+    C: Number = setting(1.0, "C of the ABC flow.", unit="length/time")
+    spectrum: Literal["power-law", "von-karman-pao", "comte-bellot-corrsin"] = setting(
+        "power-law",
+        'E(k): "power-law" (k/k_p)^low_slope below k_p and (k/k_p)^slope above; "von-karman-pao" '
+        "(k L)^4 (1 + (k L)^2)^(-17/6) exp(-2.25 (k eta)^(4/3)) with its maximum near k_p without the cut-off; "
+        '"comte-bellot-corrsin" measured in grid turbulence (1971) at t U/M = station. All are scaled to energy.',
+    )
+    energy: Number = setting(1.5, "Kinetic energy <u.u>/2 of a given spectrum.", unit="length^2/time^2", gt=0)
+    peak_wavenumber: Number = setting(4.0, "k_p, where E(k) is largest.", unit="1/length", gt=0)
+    low_slope: Number = setting(4.0, "Slope of the power law below k_p.", gt=0)
+    slope: Number = setting(-5 / 3, "Slope of the power law above k_p.", lt=0)
+    kolmogorov_length: Number | None = setting(
+        None,
+        "eta of the von Karman-Pao spectrum; not set: 1.5 over the largest wavenumber of the grid.",
+        unit="length",
+        rule="a number > 0",
+        gt=0,
+    )
+    station: Literal[42, 98, 171] = setting(42, "Distance t U/M from the grid of Comte-Bellot and Corrsin.")
+    length_cm: Number = setting(
+        8.732,
+        "Centimetres of that experiment that are one unit of length here; 8.732 makes 2 pi its 10.8 M.",
+        unit="cm/length",
+        gt=0,
+    )
+    path: str = setting("", 'BP data set or checkpoint of kind "file".', rule="a path")
+    step: Integer | None = setting(
+        None,
+        "Step of the data set to take; not set: the last one.",
+        unit="steps",
+        rule="an integer >= 0",
+        ge=0,
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if self.kind == "file" and not self.path:
+            yield Problem("path", 'a path with initial.kind = "file"')
+
+
+class ForcingSection(Checked):
+    """What keeps turbulence alive: f."""
+
+    kind: Literal["none", "eswaran-pope", "frozen", "linear"] = setting(
+        "none",
+        '"eswaran-pope": each mode 0 < |k| <= shell_radius follows its own Ornstein-Uhlenbeck process; "frozen": '
+        'the energy of each shell up to shell_radius is kept; "linear": f = coefficient u (Lundgren).',
+    )
+    amplitude: Number | None = setting(
+        None,
+        "sigma of Eswaran and Pope: a component of f in a mode has variance 2 sigma^2 before projection.",
+        unit="length/time^2",
+        rule="a number > 0",
+        gt=0,
+    )
+    correlation_time: Number | None = setting(
+        None, "T_L of Eswaran and Pope.", unit="time", rule="a number > 0", gt=0
+    )
+    shell_radius: Number = setting(2.5, "Largest wavenumber that is forced.", unit="1/length", gt=0)
+    coefficient: Number | None = setting(
+        None, "Rate of the linear forcing.", unit="1/time", rule="a number > 0", gt=0
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        needed = {"eswaran-pope": ("amplitude", "correlation_time"), "linear": ("coefficient",)}
+        for key in needed.get(self.kind, ()):
+            if getattr(self, key) is None:
+                yield Problem(key, f'a number > 0 with forcing.kind = "{self.kind}"')
+
+
+class ScalarSection(Checked):
+    """A passive scalar, one section each: theta_t + u . grad theta = - G . u + (nu/Sc) lap(theta)."""
+
+    schmidt: Number = setting(..., "Schmidt number Sc = nu/diffusivity.", gt=0)
+    mean_gradient: Vector = setting(
+        (0.0, 0.0, 0.0),
+        "Mean gradient G = [Gx, Gy, Gz], uniform; theta is the fluctuation about it.",
+        unit="scalar/length",
+        rule="three numbers as [Gx, Gy, Gz]",
+    )
+    variance: Number = setting(
+        0.0,
+        "<theta^2> of step 0, as random modes with a spectrum of the shape of initial.spectrum; 0 starts from "
+        "theta = 0.",
+        unit="scalar^2",
+        ge=0,
+    )
+
+
+class OutputSection(sections.OutputSection):
+    """Fields, time series and spectra. Paths are relative to the directory in which the run is started."""
+
+    path: str = setting("turbulence.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    variables: tuple[str, ...] = setting(FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1)
+    series: str = setting("series.csv", "Time series to write: CSV.", rule="a path", min_length=1)
+    series_every: Integer = setting(
+        10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
+    )
+    spectra: str = setting(
+        "spectra.bp", "ADIOS2 BP5 data set of spectra and densities to write.", rule="a path", min_length=1
+    )
+    spectra_every: Integer = setting(
+        0, "Steps between spectra, step 0 included; 0 writes none.", unit="steps", ge=0
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
+        if not known or len(set(self.variables)) < len(self.variables):
+            yield Problem("variables", VARIABLES_RULE)
+        if self.spectra == self.path:
+            yield Problem("spectra", "another path than output.path")
+
+
+class TurbulenceCase(Case):
+    """Settings of one run of the turbulence model."""
+
+    # A run may go on from a checkpoint of another grid, time step, scheme or truncation, but of no other flow.
+    PHYSICS: ClassVar[tuple[str, ...]] = (
+        "run.model",
+        "run.precision",
+        "run.seed",
+        "grid.lengths",
+        "model.viscosity",
+        "model.inviscid",
+        "initial",
+        "forcing",
+        "scalar",
+    )
+    NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("initial.path",)
+
+    run: RunSection
+    grid: GridSection
+    model: ModelSection
+    initial: InitialSection = Field(default_factory=InitialSection)
+    forcing: ForcingSection = Field(default_factory=ForcingSection)
+    scalar: tuple[ScalarSection, ...] = Field(default=())
+    output: OutputSection = Field(default_factory=OutputSection)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules between sections that these values break."""
+        most = len(self.scalar) - 1
+        absent = [n for n in self.output.variables if n not in FIELDS and int(n.split("_")[1]) > most]
+        if absent:
+            have = f"the case has {most + 1} [[scalar]]" if most >= 0 else "the case has no [[scalar]]"
+            yield Problem("output.variables", f"scalars that exist: {have}")
+        if self.model.inviscid and self.scalar:
+            yield Problem(
+                "model.inviscid", "false in a case with [[scalar]]: diffusivity is viscosity/schmidt"
+            )
+
+
+CASE = TurbulenceCase
