@@ -13,17 +13,25 @@ regions of transpose_plan.py say why a side may overwrite what it has read. Sour
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.comm.transpose_methods import Exchange, make_exchange
-from ridgeline.comm.transpose_plan import LINE, TransposePlan, check_layout
+from ridgeline.comm.transpose_methods import Alltoall, Alltoallv, Exchange
+from ridgeline.comm.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
+from ridgeline.comm.transpose_plan import LINE, TransposePlan, check_layout, check_limits
+from ridgeline.runtime.errors import ConfigError
 
-Method = Literal["auto", "alltoallv"]
+Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"]
+
+METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node")
+TRIALS = 3  # timed exchanges, there and back, per method when method = "auto"; the fastest counts
+MOST_PADDING = 1.5  # "auto" leaves out padded blocks that hold more than this of the numbers
 
 
 class Direction:
@@ -45,6 +53,7 @@ class Direction:
         self.column_start = plan.column_start[:n_variables]
         self.group_columns = plan.column_cuts(plan.rank)
         self.chunks = plan.row_cuts(plan.rank) if forward else self.group_columns
+        self._plan = plan
         self._exchange = exchange
         self._forward = forward
         self._next = 0
@@ -54,7 +63,8 @@ class Direction:
         """Hand over chunk `chunk`, written before; the first n_variables of it (default all). Collective.
 
         Chunks are started in order, by all ranks with the same n_variables. Until `finish`, leave what was handed
-        over alone. Raises RuntimeError for a chunk out of order, ValueError for more variables than planned.
+        over alone; what receivers have of further variables is undefined then. Raises RuntimeError for a chunk out
+        of order, ValueError for more variables than planned.
         """
         n = self.n_variables if n_variables is None else n_variables
         if chunk != self._next or (chunk and n != self._moving):
@@ -81,7 +91,7 @@ class Direction:
         """
         if self._next != len(self.chunks) - 1:
             raise RuntimeError(f"the exchange has {len(self.chunks) - 1} chunks, {self._next} were started")
-        self._exchange.finish(self._forward, self._moving)
+        self._exchange.finish()
         self._next = 0
 
     def exchange(self, n_variables: int | None = None) -> None:
@@ -90,15 +100,37 @@ class Direction:
             self.start(chunk, n_variables)
         self.finish()
 
+    def regions(self, chunk: int) -> list[tuple[int, int]]:
+        """Return (begin, end) in the arena of all that others get of a chunk."""
+        plan, found = self._plan, []
+        for batch in range(-(-self.n_variables // plan.batch)):
+            for peer in range(plan.size):
+                if peer != plan.rank:
+                    pair = (plan.rank, peer) if self._forward else (peer, plan.rank)
+                    place = plan.place(batch, peer, self._forward)
+                    parts = plan.parts(*pair, batch, self._forward, chunk, self.n_variables)
+                    found += [(place + begin, place + begin + count) for begin, count in parts]
+        return found
+
     def bytes_sent(self, n_variables: int | None = None) -> int:
-        """Return the bytes that this rank sends to others in one exchange, of all or the first n_variables."""
-        n = self.n_variables if n_variables is None else n_variables
-        return self._exchange.bytes_sent(self._forward, n)
+        """Return the bytes that this rank sends to others in one exchange, of all or the first n_variables.
+
+        As handed to MPI: with the padding of "alltoall" and both phases of "node".
+        """
+        return self._exchange.traffic(self._forward, n_variables or self.n_variables)[0]
 
     def messages(self, n_variables: int | None = None) -> int:
         """Return the messages that this rank sends to others in one exchange, of all or the first n_variables."""
-        n = self.n_variables if n_variables is None else n_variables
-        return self._exchange.messages(self._forward, n)
+        return self._exchange.traffic(self._forward, n_variables or self.n_variables)[1]
+
+    def bytes_held(self, n_variables: int | None = None) -> int:
+        """Return the bytes that this rank hands over, its own block included: P2P x R of the paper's Eq. 13."""
+        plan, n = self._plan, n_variables or self.n_variables
+        if self._forward:
+            entries = plan.row_counts[plan.rank] * sum(plan.column_counts)
+        else:
+            entries = sum(plan.row_counts) * plan.column_counts[plan.rank]
+        return n * entries * plan.itemsize
 
 
 class Transpose:
@@ -110,12 +142,17 @@ class Transpose:
     row_counts, column_counts : rows and columns of every rank, in the order of ranks; any may be zero
     n_forward, n_inverse : most variables per exchange from row to column owners, and back
     dtype : complex64 or complex128
-    method : "alltoallv" (MPI_Alltoallv, exact counts); "auto" takes it too
+    method : "alltoallv" (MPI_Alltoallv, exact counts); "ialltoallv" (the same without waiting, chunk by chunk, while
+        the next chunk is computed); "alltoall" (MPI_Alltoall, all blocks padded to the largest); "node" (within
+        nodes, then between them); "auto" times those that fit, writing of the chunks included, and takes the one
+        whose slowest rank is fastest. The numbers that arrive are the same
     batch : Q, variables per MPI call, 1 to 4
     tile : columns that the column side works on together; groups are multiples of it
-    ranks_per_node : None asks MPI which ranks share a node
+    ranks_per_node : None asks MPI which ranks share a node; a number cuts the ranks into nodes of that many
+    n_chunks : parts that "ialltoallv" hands over one by one; fewer where there are fewer rows or tiles
 
-    Raises ValueError if counts, batch or dtype do not fit.
+    Raises ValueError if counts, batch or dtype do not fit, ConfigError for an unknown method, DecompositionError
+    for "node" with unequal nodes or for more numbers than the MPI library can address.
     """
 
     def __init__(
@@ -131,28 +168,94 @@ class Transpose:
         batch: int = 1,
         tile: int = 1,
         ranks_per_node: int | None = None,
+        n_chunks: int = 4,
     ) -> None:
         check_layout(row_counts, column_counts, comm.size)
-        kind = np.dtype(dtype)
-        if kind.kind != "c":
-            raise ValueError(f"a transpose moves complex numbers, not {kind}")
+        self._dtype = np.dtype(dtype)
+        if self._dtype.kind != "c":
+            raise ValueError(f"a transpose moves complex numbers, not {self._dtype}")
         if not 1 <= batch <= 4:
             raise ValueError(f"batch = {batch} variables per call; allowed are 1 to 4")
+        if method not in (*METHODS, "auto"):
+            raise ConfigError(
+                f'transpose.method = "{method}" is unknown; use {", ".join(METHODS)} or auto, which measures'
+            )
         self.comm = comm
-        self.method = "alltoallv"
-        self.plan = TransposePlan(
+        self._base = TransposePlan(
             comm.rank,
             tuple(int(n) for n in row_counts),
             tuple(int(n) for n in column_counts),
             max(n_forward, n_inverse),
             batch,
-            kind.itemsize,
+            self._dtype.itemsize,
             tile=tile,
         )
-        self.arena = aligned(self.plan.region_size, kind)
-        self._exchange = make_exchange(self.method, comm, self.plan, self.arena)
-        self.forward = Direction(self.plan, self._exchange, True, n_forward)
-        self.inverse = Direction(self.plan, self._exchange, False, n_inverse)
+        self._n_forward, self._n_inverse, self._n_chunks = n_forward, n_inverse, n_chunks
+        nodes = find_nodes(comm, ranks_per_node) if method in ("auto", "node") else None
+        self.measured: dict[str, float] = {}  # seconds there and back of the slowest rank, by method
+        if method == "auto":
+            method = self._choose(nodes)
+        self._use(method, nodes)
+
+    def _choose(self, nodes: Nodes | None) -> Method:
+        """Return the fastest method that fits. Collective, the same on all ranks."""
+        plan = self._base
+        if plan.size == 1:
+            return "alltoallv"
+        fitting: list[Method] = ["alltoallv", "ialltoallv"]
+        entries = sum(plan.row_counts) * sum(plan.column_counts)
+        if plan.largest_block * plan.size**2 <= MOST_PADDING * entries:
+            fitting.append("alltoall")
+        if nodes is not None and 1 < nodes.n_places < plan.size:
+            fitting.append("node")
+        for method in fitting:
+            self._use(method, nodes)
+            best = min(self._measure() for _ in range(TRIALS))
+            self.measured[method] = self.comm.allreduce(best, MPI.MAX)
+            self.free()
+        return min(fitting, key=self.measured.__getitem__)
+
+    def _use(self, method: Method, nodes: Nodes | None) -> None:
+        """Lay out the arena for a method and make its exchange. Collective."""
+        plan, extra = self._base, 0
+        if method == "alltoall":
+            plan = replace(plan, padded=True)
+        elif method == "ialltoallv":
+            tiles = min(-(-n // plan.tile) for n in plan.column_counts)
+            most = max(1, self._n_chunks)
+            plan = replace(plan, n_chunks=min(most, *plan.row_counts) or 1, n_groups=min(most, tiles) or 1)
+        elif method == "node":
+            nodes = require_nodes(nodes, plan.size)
+            extra = staging_size(plan, nodes)
+        check_limits(plan.arena_size + extra, MPI.Get_version()[0])
+        self.method = method
+        self.plan = plan
+        self.arena = aligned(plan.arena_size + extra, self._dtype)
+        self._exchange: Exchange
+        if method == "alltoall":
+            self._exchange = Alltoall(self.comm, plan, self.arena)
+        elif method == "node" and nodes is not None:
+            self._exchange = NodeStaged(self.comm, plan, self.arena, nodes)
+        else:
+            self._exchange = Alltoallv(self.comm, plan, self.arena, overlap=method == "ialltoallv")
+        self.forward = Direction(plan, self._exchange, True, self._n_forward)
+        self.inverse = Direction(plan, self._exchange, False, self._n_inverse)
+
+    def _measure(self) -> float:
+        """Return the seconds of an exchange there and back, the writing of what is sent included. Collective."""
+        self.comm.Barrier()
+        begin = time.perf_counter()
+        for direction in (self.forward, self.inverse):
+            for chunk in range(len(direction.chunks) - 1):
+                for first, last in direction.regions(chunk):
+                    self.arena[first:last] = 0
+                direction.start(chunk)
+            direction.finish()
+        return time.perf_counter() - begin
+
+    def free(self) -> None:
+        """Free datatypes and communicators of MPI; the arena goes with its last user. Collective."""
+        self._exchange.free()
 
     def memory(self) -> int:
         """Return the bytes of the arena and of the tables."""
@@ -160,8 +263,15 @@ class Transpose:
         return self.arena.nbytes + sum(table.nbytes for table in tables)
 
     def describe(self) -> str:
-        """Return the method and its messages in words."""
-        return f"{self.method}, Q = {self.plan.batch}"
+        """Return the method and this rank's messages in words."""
+        if self.plan.size == 1:
+            return "one rank, nothing moves"
+        words = [f"{self.method}, Q = {self.plan.batch}"]
+        for name, direction in (("forward", self.forward), ("inverse", self.inverse)):
+            messages = direction.messages()
+            each = direction.bytes_sent() / max(messages, 1) / 2**20
+            words.append(f"{name} {messages} messages of {each:.3g} MiB")
+        return ", ".join(words)
 
 
 def aligned(n: int, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -1,4 +1,7 @@
-"""The ways in which a transpose's messages travel. Each is an Exchange over the arena of a TransposePlan."""
+"""The ways in which a transpose's messages travel. Each is an Exchange over the arena of a TransposePlan.
+
+Calls are made once, at plan time, for all variables; for fewer, when first asked for. A rank's own block stays.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
+from mpi4py.util.dtlib import from_numpy_dtype
 from numpy.typing import NDArray
 
 from ridgeline.comm.transpose_plan import TransposePlan
+
+Spec = list[Any]  # [buffer, counts, places, datatype] as mpi4py takes it
 
 
 class Exchange(Protocol):
@@ -20,63 +26,140 @@ class Exchange(Protocol):
     def progress(self) -> None:
         """Let MPI move on what was started."""
 
-    def finish(self, forward: bool, n: int) -> None:
-        """Wait for all chunks, sent and received."""
+    def finish(self) -> None:
+        """Wait for all that was started, here and from others."""
 
-    def bytes_sent(self, forward: bool, n: int) -> int:
-        """Return the bytes to other ranks in one exchange."""
+    def traffic(self, forward: bool, n: int) -> tuple[int, int]:
+        """Return (bytes, messages) that this rank sends to others in one exchange."""
 
-    def messages(self, forward: bool, n: int) -> int:
-        """Return the messages to other ranks in one exchange."""
+    def free(self) -> None:
+        """Free datatypes and communicators."""
+
+
+class Blocking:
+    """What exchanges have in common that leave nothing under way after `start`."""
+
+    def progress(self) -> None:
+        """Nothing is under way."""
+
+    def finish(self) -> None:
+        """Nothing is under way."""
 
 
 class Alltoallv:
-    """One MPI_Alltoallv per batch, exact counts, blocking."""
+    """MPI_Alltoallv with exact counts: blocking, or nonblocking chunk by chunk. Per batch one call and chunk;
+    in the inverse direction, and for part of a batch, one per cell.
+    """
+
+    def __init__(self, comm: MPI.Comm, plan: TransposePlan, arena: NDArray[Any], overlap: bool) -> None:
+        self._comm = comm
+        self._plan = plan
+        self._arena = arena
+        self._overlap = overlap
+        self._type = from_numpy_dtype(arena.dtype)
+        self._requests: list[MPI.Request] = []
+        self._calls: dict[tuple[bool, int, int], list[tuple[Spec, Spec]]] = {}
+
+    def calls(self, forward: bool, chunk: int, n: int) -> list[tuple[Spec, Spec]]:
+        """Return what to send and receive in each call for a chunk."""
+        key = forward, chunk, n
+        if key not in self._calls:
+            batches = range(-(-n // self._plan.batch))
+            self._calls[key] = [call for b in batches for call in self._batch(forward, chunk, b, n)]
+        return self._calls[key]
+
+    def _batch(self, forward: bool, chunk: int, batch: int, n: int) -> list[tuple[Spec, Spec]]:
+        send = self._side(forward, forward, chunk, batch, n)
+        receive = self._side(not forward, forward, chunk, batch, n)
+        return list(zip(send, receive))
+
+    def _side(self, row_side: bool, forward: bool, chunk: int, batch: int, n: int) -> list[Spec]:
+        """Return one side of the calls: this rank as the owner of rows, or of columns."""
+        plan, me = self._plan, self._plan.rank
+        parts = []
+        for peer in range(plan.size):
+            pair = (me, peer) if row_side else (peer, me)
+            place = plan.place(batch, peer, row_side)
+            found = plan.parts(*pair, batch, forward, chunk, n)
+            parts.append([(place + begin, 0 if peer == me else count) for begin, count in found])
+        table = np.array(parts, np.int64)  # [peer, call, (place, count)]
+        return [
+            [self._arena, call[:, 1].copy(), call[:, 0].copy(), self._type] for call in table.swapaxes(0, 1)
+        ]
+
+    def start(self, forward: bool, chunk: int, n: int) -> None:
+        """Exchange a chunk, or begin to."""
+        if self._plan.size == 1:
+            return
+        for send, receive in self.calls(forward, chunk, n):
+            if self._overlap:
+                self._requests.append(self._comm.Ialltoallv(send, receive))
+            else:
+                self._comm.Alltoallv(send, receive)
+
+    def progress(self) -> None:
+        """Test what is under way."""
+        if self._requests:
+            MPI.Request.Testall(self._requests)
+
+    def finish(self) -> None:
+        """Wait for what is under way."""
+        MPI.Request.Waitall(self._requests)
+        self._requests.clear()
+
+    def traffic(self, forward: bool, n: int) -> tuple[int, int]:
+        """Return (bytes, messages) that this rank sends to others in one exchange."""
+        chunks = range(self._plan.n_parts(forward))
+        counts = np.concatenate([send[1] for c in chunks for send, _ in self.calls(forward, c, n)])
+        return int(counts.sum()) * self._plan.itemsize, int((counts > 0).sum())
+
+    def free(self) -> None:
+        """Nothing to free."""
+
+
+class Alltoall(Blocking):
+    """One MPI_Alltoall per batch, blocks padded to the largest; libraries have the best algorithms for it.
+
+    MPI_Alltoall copies each rank's block for itself as well: here that one holds nothing.
+    """
 
     def __init__(self, comm: MPI.Comm, plan: TransposePlan, arena: NDArray[Any]) -> None:
         self._comm = comm
         self._plan = plan
         self._arena = arena
-        self._type = MPI._typedict[arena.dtype.char]
-        self._calls: dict[tuple[bool, int], list[Any]] = {}
+        self._types: dict[tuple[int, int], MPI.Datatype] = {}
 
-    def _messages(self, forward: bool, n: int) -> list[Any]:
-        if (forward, n) not in self._calls:
-            self._calls[forward, n] = [self._call(forward, b, n) for b in range(-(-n // self._plan.batch))]
-        return self._calls[forward, n]
-
-    def _call(self, forward: bool, batch: int, n: int) -> Any:
-        plan, me = self._plan, self._plan.rank
-        width = plan.batch_width(batch, n)
-        sides = []
-        for row_side in (forward, not forward):
-            blocks = [plan.block(me, peer) if row_side else plan.block(peer, me) for peer in range(plan.size)]
-            counts = np.array([0 if peer == me else width * block for peer, block in enumerate(blocks)])
-            places = np.array([plan.place(batch, peer, row_side) for peer in range(plan.size)])
-            sides.append([self._arena, counts, places, self._type])
-        return sides
+    def _type(self, width: int, whole: int) -> MPI.Datatype:
+        """Return a type of `width` variables of a padded block, as wide as `whole` of them."""
+        if (width, whole) not in self._types:
+            block = self._plan.largest_block
+            inner = from_numpy_dtype(self._arena.dtype).Create_contiguous(block * width)
+            self._types[width, whole] = inner.Create_resized(0, whole * block * self._plan.itemsize).Commit()
+            inner.Free()
+        return self._types[width, whole]
 
     def start(self, forward: bool, chunk: int, n: int) -> None:
         """Exchange all batches."""
-        if self._plan.size > 1:
-            for send, receive in self._messages(forward, n):
-                self._comm.Alltoallv(send, receive)
+        plan = self._plan
+        if plan.size == 1 or not plan.largest_block:
+            return
+        for batch in range(-(-n // plan.batch)):
+            whole = plan.batch_width(batch)
+            kind = self._type(plan.batch_width(batch, n), whole)
+            send, receive = (plan.place(batch, 0, side) for side in (forward, not forward))
+            span = plan.size * whole * plan.largest_block
+            self._comm.Alltoall(
+                [self._arena[send : send + span], 1, kind], [self._arena[receive : receive + span], 1, kind]
+            )
 
-    def progress(self) -> None:
-        """Nothing is under way."""
+    def traffic(self, forward: bool, n: int) -> tuple[int, int]:
+        """Return (bytes, messages) that this rank sends to others in one exchange, padding included."""
+        plan = self._plan
+        others = plan.size - 1 if plan.largest_block else 0
+        return others * n * plan.largest_block * plan.itemsize, others * -(-n // plan.batch)
 
-    def finish(self, forward: bool, n: int) -> None:
-        """Nothing is under way."""
-
-    def bytes_sent(self, forward: bool, n: int) -> int:
-        """Return the bytes to other ranks in one exchange."""
-        return sum(int(send[1].sum()) for send, _ in self._messages(forward, n)) * self._plan.itemsize
-
-    def messages(self, forward: bool, n: int) -> int:
-        """Return the messages to other ranks in one exchange."""
-        return sum(int((send[1] > 0).sum()) for send, _ in self._messages(forward, n))
-
-
-def make_exchange(method: str, comm: MPI.Comm, plan: TransposePlan, arena: NDArray[Any]) -> Exchange:
-    """Return the exchange of a method."""
-    return Alltoallv(comm, plan, arena)
+    def free(self) -> None:
+        """Free the datatypes."""
+        for kind in self._types.values():
+            kind.Free()
+        self._types.clear()

@@ -25,7 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.grid.block import split
+from ridgeline.runtime.errors import DecompositionError
 
+INT_MAX = 2**31 - 1
 LINE = 64  # bytes to which a message's first number is aligned
 
 
@@ -92,9 +94,13 @@ class TransposePlan:
         return int(starts[0 if row_side else 1, batch, peer])
 
     @property
-    def region_size(self) -> int:
+    def arena_size(self) -> int:
         """Numbers in the three regions."""
         return self._places[1]
+
+    def n_parts(self, forward: bool) -> int:
+        """Return the chunks in which the sender hands over: of rows forward, else groups of columns."""
+        return self.n_chunks if forward else self.n_groups
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], int]:
@@ -124,10 +130,26 @@ class TransposePlan:
         height = rows[chunk + 1] - rows[chunk]
         return int(self.batch_width(batch) * (rows[chunk] * columns[-1] + height * columns[group]))
 
-    def cell_size(self, row_rank: int, column_rank: int, chunk: int, group: int) -> int:
-        """Return the entries of a cell."""
+    def parts(
+        self, row_rank: int, column_rank: int, batch: int, forward: bool, chunk: int, n_variables: int
+    ) -> list[tuple[int, int]]:
+        """Return (begin within the message, numbers) of each contiguous part that a chunk hands over.
+
+        Between row owner row_rank and column owner column_rank; as many parts for any two ranks.
+        """
         rows, columns = self.row_cuts(row_rank), self.column_cuts(column_rank)
-        return int((rows[chunk + 1] - rows[chunk]) * (columns[group + 1] - columns[group]))
+        width = self.batch_width(batch, n_variables)
+        if forward:
+            cells = [(chunk, g) for g in range(self.n_groups)]
+        else:
+            cells = [(c, chunk) for c in range(self.n_chunks)]
+        found = []
+        for c, g in cells:
+            entries = (rows[c + 1] - rows[c]) * (columns[g + 1] - columns[g])
+            found.append((self.cell(row_rank, column_rank, batch, c, g), int(width * entries)))
+        if forward and width == self.batch_width(batch):  # the groups of a chunk lie side by side
+            return [(found[0][0], sum(count for _, count in found))]
+        return found
 
     @cached_property
     def row_start(self) -> NDArray[np.int64]:
@@ -155,15 +177,26 @@ class TransposePlan:
         i = np.arange(n_rows)
         variable = np.arange(self.n_variables)[:, np.newaxis, np.newaxis]
         if peer == self.rank:
-            return (variable * n_rows + i[:, np.newaxis]) * n_columns + columns[:-1]
+            own: NDArray[np.int64] = (variable * n_rows + i[:, np.newaxis]) * n_columns + columns[:-1]
+            return own
         chunk = np.searchsorted(rows, i, side="right") - 1
         first, height = rows[chunk][:, np.newaxis], np.diff(rows)[chunk][:, np.newaxis]
-        batch = np.arange(self.n_variables) // self.batch
+        batch = [v // self.batch for v in range(self.n_variables)]
         width = np.array([self.batch_width(b) for b in batch])[:, np.newaxis, np.newaxis]
         base = np.array([self.place(b, peer, row_side) for b in batch])[:, np.newaxis, np.newaxis]
         cell = width * (first * n_columns + height * columns[:-1])
         inside = (variable % self.batch) * height + (i[:, np.newaxis] - first)
-        return base + cell + inside * np.diff(columns)
+        starts: NDArray[np.int64] = base + cell + inside * np.diff(columns)
+        return starts
+
+
+def check_limits(n_numbers: int, mpi_version: int) -> None:
+    """Raise DecompositionError if an arena passes what MPI before version 4 can address, 2^31 - 1 numbers."""
+    if mpi_version < 4 and n_numbers > INT_MAX:
+        raise DecompositionError(
+            f"a transpose of {n_numbers} numbers per rank passes the {INT_MAX} that MPI {mpi_version} can address; "
+            f"use more ranks or an MPI library of version 4"
+        )
 
 
 def check_layout(row_counts: Sequence[int], column_counts: Sequence[int], size: int) -> None:
