@@ -1,0 +1,239 @@
+"""Initial states of turbulence, set mode by mode so that every decomposition starts alike.
+
+A spectral field is complex [n_modes] over this rank's retained modes (grid/modes.py); fields are [3 + S, n_modes],
+velocity components x, y, z and scalars, complex64 or complex128. u(x) = sum_k u_hat(k) exp(i k.x).
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.grid.modes import Modes
+from ridgeline.grid.pencil import Lines
+from ridgeline.models.turbulence import spectra_models
+from ridgeline.models.turbulence.random_numbers import Purpose, uniform
+from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_ranks
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.models.turbulence.config import TurbulenceCase
+
+Fields = NDArray[Any]
+BLOCK = 1 << 16  # modes drawn at a time: temporary arrays stay small beside the fields
+
+
+def initial_modes(case: TurbulenceCase, modes: Modes, comm: MPI.Comm) -> Fields:
+    """Return the fields of step 0 of every kind but "file", complex [3 + S, n_modes]. Collective.
+
+    Raises ConfigError if the grid does not resolve what the settings ask for.
+    """
+    initial = case.initial
+    dtype = np.complex64 if case.run.precision == "float32" else np.complex128
+    fields = np.zeros((3 + len(case.scalar), modes.n_modes), dtype)
+    if initial.kind == "taylor_green":
+        taylor_green(fields, modes, initial.velocity, initial.waves)
+    elif initial.kind == "taylor_green_2d":
+        taylor_green_2d(fields, modes, initial.velocity, initial.waves)
+    elif initial.kind == "abc":
+        abc(fields, modes, (initial.A, initial.B, initial.C), initial.waves)
+    elif initial.kind == "spectrum":
+        energies = shell_energies(case, modes, initial.energy)
+        random_velocity(fields, modes, comm, energies, case.run.seed)
+    initial_scalars(case, fields, modes, comm)
+    return fields
+
+
+def initial_scalars(case: TurbulenceCase, fields: Fields, modes: Modes, comm: MPI.Comm) -> None:
+    """Set the scalars, fields[3:], as the settings ask for. Collective."""
+    fields[3:] = 0
+    for number, scalar in enumerate(case.scalar):
+        if scalar.variance > 0:
+            variances = shell_energies(case, modes, scalar.variance)
+            random_scalar(fields[3 + number], modes, comm, variances, case.run.seed, number)
+
+
+def add_waves(
+    fields: Fields, modes: Modes, component: int, amplitude: float, waves: tuple[str, str, str], m: int = 1
+) -> None:
+    """Add amplitude * f(x) g(y) h(z) to one component; waves: f, g, h, each "sin", "cos" or "1", of 2 pi m x/L.
+
+    Raises ConfigError if the grid does not retain the modes of the product.
+    """
+    coefficients: dict[str, dict[int, complex]] = {
+        "sin": {m: -0.5j, -m: 0.5j},
+        "cos": {m: 0.5, -m: 0.5},
+        "1": {0: 1.0},
+    }
+    f, g, h = (coefficients[name] for name in waves)
+    lines = modes.lines
+    for jx, jy, jz in product(f, g, h):
+        if abs(jy) > int(modes.truncation.most_y(np.array(jz), np.array(jx))):
+            raise ConfigError(
+                f"initial.waves = {m} is not retained by grid.shape = {list(modes.shape)} with "
+                f'model.dealias = "{modes.dealias}"; use fewer waves or a finer grid'
+            )
+        value = amplitude * f[jx] * g[jy] * h[jz]
+        for line in np.flatnonzero((lines.jx == jx) & (lines.jz == jz)):
+            place = jy if jy >= 0 else jy + 2 * lines.most[line] + 1
+            fields[component, lines.start[line] + place] += value
+
+
+def taylor_green(fields: Fields, modes: Modes, velocity: float = 1.0, m: int = 1) -> None:
+    """Add V (sin x cos y cos z, -b cos x sin y cos z, 0), b = L_y / L_x; x stands for 2 pi m x / L_x, and so on.
+
+    Source: Taylor and Green, Proc. R. Soc. A 158 (1937) 499; Brachet et al., J. Fluid Mech. 130 (1983) 411.
+    """
+    ratio = modes.lengths[1] / modes.lengths[2]
+    add_waves(fields, modes, 0, velocity, ("sin", "cos", "cos"), m)
+    add_waves(fields, modes, 1, -ratio * velocity, ("cos", "sin", "cos"), m)
+
+
+def taylor_green_2d(fields: Fields, modes: Modes, velocity: float = 1.0, m: int = 1) -> None:
+    """Add V (sin x cos y, -b cos x sin y, 0), which decays as exp(-nu (k_x^2 + k_y^2) t): exact."""
+    ratio = modes.lengths[1] / modes.lengths[2]
+    add_waves(fields, modes, 0, velocity, ("sin", "cos", "1"), m)
+    add_waves(fields, modes, 1, -ratio * velocity, ("cos", "sin", "1"), m)
+
+
+def abc(fields: Fields, modes: Modes, amplitudes: tuple[float, float, float], m: int = 1) -> None:
+    """Add (A sin z + C cos y, B sin x + A cos z, C sin y + B cos x).
+
+    In a cube curl u = k u, so the nonlinear term is a gradient and u decays as exp(-nu k^2 t): exact (Beltrami).
+    """
+    a, b, c = amplitudes
+    for component, amplitude, waves in (
+        (0, a, ("1", "1", "sin")),
+        (0, c, ("1", "cos", "1")),
+        (1, b, ("sin", "1", "1")),
+        (1, a, ("1", "1", "cos")),
+        (2, c, ("1", "sin", "1")),
+        (2, b, ("cos", "1", "1")),
+    ):
+        add_waves(fields, modes, component, amplitude, waves, m)
+
+
+def shell_energies(case: TurbulenceCase, modes: Modes, total: float) -> NDArray[np.float64]:
+    """Return the energy of each shell, [n_shells]: E(k_n) dk of the settings' spectrum scaled to sum to total.
+
+    Shells that the truncation cuts get none, so that every shell is isotropic, and so does the shell of k = 0.
+    Raises ConfigError if the grid retains no shell with energy.
+    """
+    shells = Shells(modes)
+    k = shells.wavenumbers
+    whole = (k > 0) & (k + shells.width / 2 <= largest_sphere(modes))
+    energies = np.zeros(shells.n_shells)
+    energies[whole] = spectra_models.of_case(case.initial, k[whole], modes)
+    if not 0 < energies.sum() < math.inf:
+        raise ConfigError(
+            f'initial.spectrum = "{case.initial.spectrum}" has no energy in the shells that grid.shape = '
+            f"{list(modes.shape)} retains, up to k = {largest_sphere(modes):.4g}; use a finer grid, or other scales"
+        )
+    return np.asarray(energies * (total / energies.sum()))
+
+
+def modes_in_shells(modes: Modes, comm: MPI.Comm) -> NDArray[np.int64]:
+    """Return how many modes each shell has, of all ranks and both signs of j_x, int64 [n_shells]. Collective."""
+    shells = Shells(modes)
+    counts = np.zeros(shells.n_shells, np.int64)
+    for first, end in modes.blocks(BLOCK):
+        block = _Block(modes, first, end)
+        weight = np.where(block.jx > 0, 2, 1)
+        counts += np.bincount(shells.of(block.k), weight, shells.n_shells).astype(np.int64)
+    return sum_over_ranks(comm, counts)
+
+
+def random_velocity(
+    fields: Fields, modes: Modes, comm: MPI.Comm, energies: NDArray[np.float64], seed: int
+) -> None:
+    """Set fields[:3] to random solenoidal modes with the given energy in each shell. Collective.
+
+    energies: float64 [n_shells], sum of |u_hat|^2 / 2 over the shell. A mode is, in Rogallo's way,
+
+        u_hat = (alpha e1 + beta e2) sqrt(2 energy / modes of the shell),   e1, e2, k orthogonal,
+        alpha = exp(i theta1) cos phi, beta = exp(i theta2) sin phi,
+
+    with random angles of the mode. |alpha|^2 + |beta|^2 = 1, so the energy of a shell has no sampling error.
+    Source: Rogallo, NASA TM-81315 (1981). Random numbers: one draw per mode, random_numbers.py.
+    """
+    amplitudes = np.sqrt(2.0 * energies / np.maximum(modes_in_shells(modes, comm), 1))
+    shells = Shells(modes)
+    for first, end in modes.blocks(BLOCK):
+        block = _Block(modes, first, end)
+        theta1, theta2, phi = 2 * np.pi * block.draw(seed, Purpose.INITIAL_VELOCITY, 3)
+        alpha = np.exp(1j * theta1) * np.cos(phi)
+        beta = np.exp(1j * theta2) * np.sin(phi)
+        vector = (alpha * block.e1 + beta * block.e2) * amplitudes[shells.of(block.k)]
+        fields[:3, block.places] = block.conjugate_mirrored(vector)
+
+
+def random_scalar(
+    field: Fields, modes: Modes, comm: MPI.Comm, variances: NDArray[np.float64], seed: int, number: int
+) -> None:
+    """Set one spectral field [n_modes] to modes of random phase, with the given <theta^2> in each shell. Collective.
+
+    number: of the scalar, so that each has phases of its own.
+    """
+    amplitudes = np.sqrt(variances / np.maximum(modes_in_shells(modes, comm), 1))
+    shells = Shells(modes)
+    for first, end in modes.blocks(BLOCK):
+        block = _Block(modes, first, end)
+        (angle,) = 2 * np.pi * block.draw(seed, Purpose.INITIAL_SCALAR + number, 1)
+        field[block.places] = block.conjugate_mirrored(np.exp(1j * angle) * amplitudes[shells.of(block.k)])
+
+
+def _some(lines: Lines, first: int, end: int) -> Lines:
+    """Return lines first ... end - 1."""
+    some = slice(first, end)
+    start = lines.start[first : end + 1] - lines.start[first]
+    return Lines(lines.jx[some], lines.jz[some], lines.most[some], start, lines.start_global[some])
+
+
+class _Block:
+    """Some lines of a rank's modes, each mode seen from one of k and -k, so that both draw the same numbers.
+
+    Of the modes with j_x = 0 both signs are stored and must be exact conjugates: the one with j_z < 0, or with
+    j_z = 0 and j_y < 0, is computed as its mirror image and conjugated.
+    """
+
+    def __init__(self, modes: Modes, first: int, end: int) -> None:
+        jz, jy, jx = _some(modes.lines, first, end).expand()
+        self.places = slice(int(modes.lines.start[first]), int(modes.lines.start[end]))
+        self.mirrored = (jx == 0) & ((jz < 0) | ((jz == 0) & (jy < 0)))
+        sign = np.where(self.mirrored, -1, 1)
+        self.jz, self.jy, self.jx = sign * jz, sign * jy, jx
+        unit_z, unit_y, unit_x = modes.unit
+        self.kz, self.ky, self.kx = unit_z * self.jz, unit_y * self.jy, unit_x * self.jx
+
+    @property
+    def k(self) -> NDArray[np.float64]:
+        """|k|."""
+        return np.asarray(np.sqrt(self.kx * self.kx + self.kz * self.kz + self.ky * self.ky))
+
+    @property
+    def e1(self) -> NDArray[np.float64]:
+        """Unit vector across k and z, [3, n]; x where k is along z."""
+        flat = np.hypot(self.kx, self.ky)
+        across = flat > 0
+        flat = np.where(across, flat, 1.0)
+        return np.stack([np.where(across, self.ky / flat, 1.0), -self.kx / flat, np.zeros_like(flat)])
+
+    @property
+    def e2(self) -> NDArray[np.float64]:
+        """Unit vector k x e1 / |k|, [3, n]."""
+        k = np.stack([self.kx, self.ky, self.kz]) / np.where(self.k > 0, self.k, 1.0)
+        return np.cross(k, self.e1, axis=0)
+
+    def draw(self, seed: int, purpose: int, n: int) -> NDArray[np.float64]:
+        """Return n uniform numbers of each mode."""
+        return uniform(seed, purpose, 0, self.jz, self.jy, self.jx, n)
+
+    def conjugate_mirrored(self, values: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return the values at the stored modes, from those at the modes that were computed."""
+        return np.where(self.mirrored, values.conj(), values)

@@ -1,0 +1,215 @@
+"""The Navier-Stokes equations by np.fft on whole arrays: the oracle that the engines are held to.
+
+Written to be read: complex transforms of every field, all six products u_l u_m, all modes stored, nothing pruned,
+fused or distributed. Fields are complex128 [3 + S, N_z, N_y, N_x] in the order of np.fft: u_x, u_y, u_z, then S
+scalars; f(x) = sum_k f_hat(k) exp(i k.x). Wavenumbers and all other vectors have the order x, y, z.
+
+    d u_j / dt     = -i k_m P_jl (u_l u_m)^ - nu k^2 u_j + f_j        (Yeung et al., Eqs. 6 and 7)
+    d theta / dt   = -i k_m (u_m theta)^ - G_m u_m - (nu / Sc) k^2 theta
+
+Advanced by the rate N of everything but the terms that are linear with a constant factor r(k) (viscosity, linear
+forcing), which E = exp(r dt) takes exactly: RK2 and RK4 with integrating factor (Rogallo, NASA TM-81315, 1981).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.grid.modes import Modes
+from ridgeline.grid.pencil import Lines
+from ridgeline.models.turbulence.random_numbers import phase_shift
+
+if TYPE_CHECKING:
+    from ridgeline.models.turbulence.forcing import Forcing
+
+Complex = NDArray[np.complex128]
+Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What is solved. viscosity: nu; scheme: in time; schmidt: nu / diffusivity of each scalar.
+
+    mean_gradients: (G_x, G_y, G_z) of each scalar. seed: of the phase shifts.
+    """
+
+    viscosity: float
+    scheme: Literal["rk2", "rk4"] = "rk2"
+    schmidt: tuple[float, ...] = ()
+    mean_gradients: tuple[tuple[float, float, float], ...] = ()
+    seed: int = 0
+
+
+class Box:
+    """Wavenumbers of all modes of a grid, k [3, N_z, N_y, N_x] as x, y, z; k2 = |k|^2; keep: the retained ones."""
+
+    def __init__(self, modes: Modes) -> None:
+        self.modes = modes
+        self.shape = modes.shape
+        jz, jy, jx = np.meshgrid(*(np.fft.fftfreq(n, 1 / n).round() for n in self.shape), indexing="ij")
+        unit_z, unit_y, unit_x = modes.unit
+        self.k: Real = np.stack([unit_x * jx, unit_y * jy, unit_z * jz])
+        self.k2: Real = (self.k**2).sum(0)
+        self.j = np.stack([jx, jy, jz])
+        self.keep = np.abs(jy) <= modes.truncation.most_y(jz.astype(np.int64), jx.astype(np.int64))
+
+    @cached_property
+    def spacing(self) -> tuple[float, float, float]:
+        """(dx, dy, dz) of the grid."""
+        dz, dy, dx = (length / n for length, n in zip(self.modes.lengths, self.shape))
+        return dx, dy, dz
+
+    def phase(self, shift: Real) -> Complex:
+        """Return exp(i k.d) of a displacement d, whose components are `shift` as fractions of the box."""
+        return np.asarray(np.exp(2j * np.pi * np.einsum("i,izyx->zyx", shift, self.j)))
+
+    def to_physical(self, fields: Complex, shift: Real) -> Real:
+        """Return the values [n, N_z, N_y, N_x] at the points of the grid, displaced by `shift`."""
+        points = math.prod(self.shape)
+        return np.fft.ifftn(fields * self.phase(shift), axes=(1, 2, 3)).real * points
+
+    def to_modes(self, values: Real, shift: Real) -> Complex:
+        """Return the retained modes of values given on the grid displaced by `shift`."""
+        points = math.prod(self.shape)
+        return np.asarray(np.fft.fftn(values, axes=(1, 2, 3)) / points * self.phase(-shift) * self.keep)
+
+    def project(self, vector: Complex) -> Complex:
+        """Return P vector, P_jl = delta_jl - k_j k_l / k^2; the mean stays."""
+        along = (self.k * vector).sum(0) / np.where(self.k2 > 0, self.k2, 1)
+        return np.asarray(vector - self.k * along)
+
+
+def nonlinear(fields: Complex, box: Box, mean_gradients: Sequence[Sequence[float]], shift: Real) -> Complex:
+    """Return N without forcing, evaluated on the grid displaced by `shift`, [3 + S, N_z, N_y, N_x]."""
+    values = box.to_physical(fields, shift)
+    velocity = values[:3]
+    rate = np.empty_like(fields)
+    for l in range(3):
+        products = box.to_modes(values[l] * velocity, shift)
+        rate[l] = -1j * (box.k * products).sum(0)
+    rate[:3] = box.project(rate[:3])
+    for s, gradient in enumerate(mean_gradients, start=3):
+        flux = box.to_modes(values[s] * velocity, shift)
+        rate[s] = -1j * (box.k * flux).sum(0) - np.einsum("i,izyx->zyx", np.asarray(gradient), fields[:3])
+    return rate
+
+
+def courant_rate(fields: Complex, box: Box, shift: Real) -> float:
+    """Return max(|u|/dx + |v|/dy + |w|/dz) over the points of the displaced grid (paper, Eq. 8), 1/time."""
+    velocity = box.to_physical(fields[:3], shift)
+    return float(sum(np.abs(u) / d for u, d in zip(velocity, box.spacing)).max())
+
+
+def decay_rates(box: Box, flow: Flow, linear_rate: float) -> Real:
+    """Return r(k) of each field: linear_rate - nu k^2 of the velocity, -(nu / Sc) k^2 of the scalars."""
+    velocity = linear_rate - flow.viscosity * box.k2
+    return np.stack([velocity] * 3 + [-flow.viscosity / schmidt * box.k2 for schmidt in flow.schmidt])
+
+
+def step(
+    fields: Complex,
+    box: Box,
+    flow: Flow,
+    dt: float,
+    shift: Real | None = None,
+    force: Complex | float = 0.0,
+    linear_rate: float = 0.0,
+) -> Complex:
+    """Return the fields after one step dt.
+
+    shift: displacement of the grid of the odd substeps, as fractions of the box (x, y, z); the even ones are half
+    a cell farther in all three directions, so that errors of aliasing in one or in three directions change sign.
+    None: no shifts. force: [3, N_z, N_y, N_x], constant over the step. linear_rate: A of a force A u.
+    """
+    half_cell = np.array([0.5 / n for n in reversed(box.shape)])
+    odd, even = (np.zeros(3),) * 2 if shift is None else (shift, shift + half_cell)
+
+    def rate(stage: Complex, at: Real) -> Complex:
+        result = nonlinear(stage, box, flow.mean_gradients, at)
+        result[:3] += force
+        return result
+
+    whole = np.exp(decay_rates(box, flow, linear_rate) * dt)
+    n1 = rate(fields, odd)
+    if flow.scheme == "rk2":
+        n2 = rate(whole * (fields + dt * n1), even)
+        return np.asarray(whole * fields + dt / 2 * (whole * n1 + n2))
+    half = np.exp(decay_rates(box, flow, linear_rate) * dt / 2)
+    n2 = rate(half * (fields + dt / 2 * n1), even)
+    n3 = rate(half * fields + dt / 2 * n2, odd)
+    n4 = rate(whole * fields + dt * half * n3, even)
+    return np.asarray(whole * fields + dt / 6 * (whole * n1 + 2 * half * (n2 + n3) + n4))
+
+
+def from_ragged(ragged: NDArray[np.complexfloating], lines: Lines, shape: tuple[int, int, int]) -> Complex:
+    """Return whole arrays [n, N_z, N_y, N_x] of spectral fields [n, n_modes] on `lines`.
+
+    Modes of j_x > 0 give those of -j_x by conjugate symmetry. Of lines of one rank among several, the modes of
+    the others are zero: add up the arrays.
+    """
+    whole = np.zeros((len(ragged), *shape), np.complex128)
+    jz, jy, jx = lines.expand()
+    whole[:, jz, jy, jx] = ragged
+    mirrored = jx > 0
+    whole[:, -jz[mirrored], -jy[mirrored], -jx[mirrored]] = ragged[:, mirrored].conj()
+    return whole
+
+
+def to_ragged(fields: Complex, lines: Lines) -> Complex:
+    """Return the modes [n, n_modes] of `lines` from whole arrays [n, N_z, N_y, N_x]."""
+    jz, jy, jx = lines.expand()
+    return fields[:, jz, jy, jx]
+
+
+class ReferenceSolver:
+    """Steps whole arrays as an engine steps the modes of its rank.
+
+    modes: all modes of the grid, of one rank. fields: spectral fields [3 + S, n_modes] to start from; `whole` has
+    them as whole arrays. `forcing` is one of forcing.py.
+    """
+
+    def __init__(
+        self, modes: Modes, flow: Flow, fields: NDArray[np.complexfloating], forcing: Forcing | None = None
+    ) -> None:
+        self.modes, self.flow, self.forcing = modes, flow, forcing
+        self.box = Box(modes)
+        self.whole = from_ragged(fields, modes.lines, modes.shape)
+        self.time, self.step_index, self.last_courant_rate = 0.0, 0, math.nan
+
+    @property
+    def fields(self) -> Complex:
+        """The modes in the order of `modes.lines`, complex128 [3 + S, n_modes]."""
+        return to_ragged(self.whole, self.modes.lines)
+
+    def advance(self, dt: float | None = None, courant: float = 0.5) -> float:
+        """Make one step of dt, or of that whose Courant number is `courant`; return its length."""
+        shift = np.zeros(3)
+        if self.modes.dealias == "phase-shift":
+            shift = phase_shift(self.flow.seed, self.step_index, self.modes.shape)
+        self.last_courant_rate = courant_rate(self.whole, self.box, shift)
+        if dt is None:
+            dt = courant / self.last_courant_rate
+        force: Complex | float = 0.0
+        linear_rate = 0.0
+        if self.forcing is not None:
+            self.forcing.begin_step(self.step_index, dt)
+            linear_rate = self.forcing.factor_rate
+            ragged = np.zeros((3, self.modes.n_modes), np.complex128)
+            ragged[:, self.forcing.indices] = self.forcing.values
+            force = from_ragged(ragged, self.modes.lines, self.modes.shape)
+        shifted = shift if self.modes.dealias == "phase-shift" else None
+        self.whole = step(self.whole, self.box, self.flow, dt, shifted, force, linear_rate)
+        if self.forcing is not None:
+            fields = self.fields
+            self.forcing.end_step(fields)
+            self.whole = from_ragged(fields, self.modes.lines, self.modes.shape)
+        self.time += dt
+        self.step_index += 1
+        return dt
