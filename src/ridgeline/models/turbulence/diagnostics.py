@@ -1,0 +1,207 @@
+"""The figures of a turbulence run: one row of the time series, and its profiles (spectra and densities).
+
+Definitions, for velocity u of fluctuating energy E' (without mean flow), u' = sqrt(2 E' / 3), vorticity w,
+enstrophy Z = <w.w> / 2 and viscosity nu (Pope, Turbulent Flows, 2000, Secs. 5.3, 6.1 and 6.3-6.5):
+
+    dissipation       eps = 2 nu Z                   taylor_scale        lambda = u' sqrt(15 / (2 Z))
+    kolmogorov_scale  eta = (nu^3 / eps)^(1/4)       reynolds_taylor     R_lambda = u' lambda / nu
+    integral_scale    L = pi / (2 u'^2) sum E / k    eddy_turnover_time  L / u'
+
+A figure is 0 where it has no meaning, in a fluid at rest or without viscosity, so that none is NaN unless a
+field is not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.grid.modes import Modes
+from ridgeline.kernels.mode_sums import first_nonfinite
+from ridgeline.models.contract import Profile
+from ridgeline.models.turbulence.gradients import (
+    AXES,
+    BIN_EDGES,
+    GradientStatistics,
+    Transform,
+    courant_rate,
+    gradient_statistics,
+)
+from ridgeline.models.turbulence.output_fields import state_names
+from ridgeline.models.turbulence.pressure import products
+from ridgeline.models.turbulence.spectra import Shells, Sums, largest_sphere, sum_over_modes
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A passive scalar, as far as its figures go.
+
+    diffusivity: nu / Schmidt number; mean_gradient: (G_x, G_y, G_z) of the mean scalar.
+    """
+
+    diffusivity: float
+    mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """Computes the figures of spectral fields. All methods are collective over comm unless they say otherwise.
+
+    modes: this rank's; transform: to and from physical space; scalars: in the order of the fields.
+    """
+
+    comm: MPI.Comm
+    modes: Modes
+    transform: Transform
+    viscosity: float
+    scalars: Sequence[Scalar] = ()
+
+    def series(self, fields: NDArray[Any], dt: float, rate: float | None = None) -> dict[str, float]:
+        """Return one row of the time series, equal on all ranks; its columns are the same in every row.
+
+        fields: complex [3 + S, n_modes]; dt: size of the last time step (0 before the first); rate: the maximum
+        of |u|/dx + |v|/dy + |w|/dz if it is known, else it is computed. Columns: `flow_figures`, dt, courant,
+        `gradient_figures`, `scalar_figures`. Cost: nine inverse transforms, or twelve.
+        """
+        sums = sum_over_modes(self.comm, fields, self.modes)
+        gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
+        if rate is None:
+            rate = courant_rate(self.comm, fields[:3], self.modes, self.transform)
+        return {
+            **flow_figures(sums, self.viscosity, self.modes),
+            "dt": dt,
+            "courant": dt * rate,
+            **gradient_figures(gradients),
+            **self._scalar_figures(sums),
+        }
+
+    def mode_figures(self, fields: NDArray[Any]) -> dict[str, float]:
+        """Return the columns of `series` that need no transform: one pass over the modes."""
+        sums = sum_over_modes(self.comm, fields, self.modes)
+        return flow_figures(sums, self.viscosity, self.modes) | self._scalar_figures(sums)
+
+    def _scalar_figures(self, sums: Sums) -> dict[str, float]:
+        figures: dict[str, float] = {}
+        for s, scalar in enumerate(self.scalars):
+            figures |= scalar_figures(sums.scalars[s], scalar, f"scalar_{s}_")
+        return figures
+
+    def profiles(self, fields: NDArray[Any]) -> dict[str, Profile]:
+        """Return spectra over shells of wavenumber and densities over bins, float64, equal on all ranks.
+
+        Over "k": energy_spectrum E, dissipation_spectrum D = nu k^2 |u|^2 and transfer_spectrum T, with
+        dE/dt = T - D in decaying flow; scalar_0_spectrum, ... of theta^2. The sum over a spectrum times the
+        spacing of k is the average over the box.
+        Over "ratio", eps / <eps> or Omega / <Omega> at the geometric middle of a bin: dissipation_density,
+        enstrophy_density, and the bins' ratio_width.
+        Cost: 9 transforms for the densities; 9, or 18 with phase shifts, for the transfer.
+        """
+        sums = sum_over_modes(self.comm, fields, self.modes)
+        gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
+        transfer = products(self.comm, fields[:3], self.modes, self.transform).transfer_spectrum
+        over_k = {
+            "k": (Shells(self.modes).wavenumbers, "middle of the shell of wavenumbers"),
+            "energy_spectrum": (sums.energy_spectrum, "E(k), its integral is the kinetic energy"),
+            "dissipation_spectrum": (self.viscosity * sums.gradient_spectrum, "2 nu k^2 E(k)"),
+            "transfer_spectrum": (transfer, "energy that nonlinear terms bring to k, per time"),
+        }
+        for s, spectrum in enumerate(sums.scalar_spectra):
+            over_k[f"scalar_{s}_spectrum"] = (spectrum, "its integral is the mean square of the scalar")
+        over_ratio = {
+            "ratio": (np.sqrt(BIN_EDGES[1:] * BIN_EDGES[:-1]), "value over its mean, middle of the bin"),
+            "ratio_width": (np.diff(BIN_EDGES), "width of the bin"),
+            "dissipation_density": (gradients.dissipation.density, "probability density"),
+            "enstrophy_density": (gradients.enstrophy.density, "probability density"),
+        }
+        profiles = {name: Profile(v, ("k",), description=text) for name, (v, text) in over_k.items()}
+        return profiles | {name: Profile(v, ("ratio",), description=t) for name, (v, t) in over_ratio.items()}
+
+    def locate_nonfinite(self, fields: NDArray[Any]) -> str | None:
+        """Say which field and mode is not finite first, in canonical order; None if all are finite.
+
+        "velocity_y at mode j = (z 3, y -2, x 0)": j are the mode's numbers, its wavenumber 2 pi j / length.
+        """
+        lines = self.modes.lines
+        mine: tuple[int, int, tuple[int, int, int]] | None = None
+        for number, field in enumerate(fields):
+            place = int(first_nonfinite(field))
+            if place >= 0:
+                line = int(np.searchsorted(lines.start, place, side="right")) - 1
+                inside = place - int(lines.start[line])
+                most = int(lines.most[line])
+                jy = inside if inside <= most else inside - 2 * most - 1
+                mode = int(lines.jz[line]), jy, int(lines.jx[line])
+                mine = number, int(lines.start_global[line]) + inside, mode
+                break
+        found = [each for each in self.comm.allgather(mine) if each is not None]
+        if not found:
+            return None
+        number, _, (jz, jy, jx) = min(found)
+        return f"{state_names(len(fields) - 3)[number]} at mode j = (z {jz}, y {jy}, x {jx})"
+
+
+def flow_figures(sums: Sums, viscosity: float, modes: Modes) -> dict[str, float]:
+    """Return the figures of the velocity field (see the module) that are sums over modes. No communication.
+
+    energy, dissipation, enstrophy; helicity <u.w>; energy_x, energy_y, energy_z: <u_x^2> / 2 and so on, of the
+    fluctuations; u_rms: u'; the scales; k_max_eta: k_max (`largest_sphere`) times eta; divergence: the root mean
+    square of div u over that of the velocity gradient.
+    """
+    flow = sums.flow
+    enstrophy = flow["enstrophy"]
+    dissipation = 2 * viscosity * enstrophy
+    u_rms = math.sqrt(2 / 3 * sums.fluctuation_energy)
+    taylor = u_rms * math.sqrt(_ratio(15, 2 * enstrophy))
+    kolmogorov = _ratio(viscosity**3, dissipation) ** 0.25
+    integral = _ratio(math.pi * flow["energy_length"], 2 * u_rms**2)
+    return {
+        "energy": sums.energy,
+        "dissipation": dissipation,
+        "enstrophy": enstrophy,
+        "helicity": flow["helicity"],
+        **{f"energy_{axis}": flow[f"energy_{axis}"] for axis in AXES},
+        "u_rms": u_rms,
+        "taylor_scale": taylor,
+        "kolmogorov_scale": kolmogorov,
+        "integral_scale": integral,
+        "eddy_turnover_time": _ratio(integral, u_rms),
+        "reynolds_taylor": _ratio(u_rms * taylor, viscosity),
+        "k_max_eta": largest_sphere(modes) * kolmogorov,
+        "divergence": math.sqrt(_ratio(flow["divergence"], flow["gradient"])),
+    }
+
+
+def gradient_figures(gradients: GradientStatistics) -> dict[str, float]:
+    """Return the figures of the velocity gradients: skewness, flatness, and moments of eps and Omega (Eq. 10)."""
+    figures = {"skewness": gradients.skewness, "flatness": gradients.flatness}
+    for name in ("dissipation", "enstrophy"):
+        moments = getattr(gradients, name).moments
+        figures |= {f"{name}_moment_{p}": moment for p, moment in zip((2, 3, 4), moments)}
+    return figures
+
+
+def scalar_figures(sums: Mapping[str, float], scalar: Scalar, prefix: str = "") -> dict[str, float]:
+    """Return variance <theta^2>, its dissipation 2 D <|grad theta|^2> and its production -2 G.<u theta>.
+
+    Of the fluctuations: the mean of theta, which never changes, is left out. d variance / dt = production -
+    dissipation. Units: those of theta squared, per second for the last two.
+    """
+    flux = sum(g * sums[f"flux_{axis}"] for g, axis in zip(scalar.mean_gradient, AXES))
+    return {
+        f"{prefix}variance": sums["variance"],
+        f"{prefix}dissipation": 2 * scalar.diffusivity * sums["gradient"],
+        f"{prefix}production": 0.0 - 2 * flux,
+    }
+
+
+def _ratio(a: float, b: float) -> float:
+    """Return a / b; 0 where b is 0."""
+    return a / b if b else 0.0

@@ -1,0 +1,142 @@
+"""Sums over all modes: energy, enstrophy and their like, and spectra over spherical shells of wavenumber.
+
+A *shell* n holds the modes whose |k| is nearer to n dk than to any other multiple of dk, one in the middle in
+the upper shell; dk is the smallest wavenumber of the box, 2 pi over its longest side (1 for the default box). A
+spectrum is the sum of its shell divided by dk, so that sum_n E(k_n) dk is the energy, in any box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.comm.reduce import global_sums
+from ridgeline.grid.modes import Modes
+from ridgeline.kernels.mode_sums import FLOW_SUMS, HALF, SCALAR_SUMS, sum_modes
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+DEALIAS_RADIUS = {"phase-shift": math.sqrt(2) / 3, "two-thirds": 1 / 3, "none": 1 / 2}  # of N
+
+
+@dataclass(frozen=True, eq=False)
+class Shells:
+    """The shells of the retained modes of all ranks; needs no communication."""
+
+    modes: Modes
+
+    @cached_property
+    def width(self) -> float:
+        """Width dk of a shell: the smallest wavenumber of the box."""
+        return min(self.modes.unit)
+
+    @cached_property
+    def n_shells(self) -> int:
+        """Shells from that of k = 0 to that of the largest |k| retained anywhere."""
+        table = self.modes.truncation.table
+        nz, columns = table.shape
+        unit_z, unit_y, unit_x = self.modes.unit
+        kz = unit_z * np.fft.fftfreq(nz, 1 / nz)
+        kx = unit_x * np.arange(columns)
+        k2 = (kx * kx)[np.newaxis] + (kz * kz)[:, np.newaxis] + (unit_y * table) ** 2
+        return int(self.of(np.sqrt(k2[table >= 0].max()))) + 1
+
+    @property
+    def wavenumbers(self) -> NDArray[np.float64]:
+        """Wavenumber at the middle of each shell, float64 [n_shells]."""
+        return self.width * np.arange(self.n_shells, dtype=np.float64)
+
+    def of(self, k: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the shell of wavenumbers |k|, int64 of the same shape."""
+        return (k / self.width + HALF).astype(np.int64)
+
+    def of_modes(self) -> NDArray[np.int64]:
+        """Return the shell of each mode of this rank, int64 [n_modes]."""
+        kz, ky, kx = self.modes.expand()
+        return self.of(np.sqrt(kx * kx + kz * kz + ky * ky))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Averages over the box that are sums over modes (kernels.mode_sums names them), and spectra.
+
+    flow: values of `FLOW_SUMS` by name; scalars: of `SCALAR_SUMS`, for each scalar.
+    energy_spectrum: E(k_n); gradient_spectrum: of k^2 |u|^2, 2 nu Omega = nu times its sum; scalar_spectra:
+    <theta theta> of each scalar, [S, n_shells]. Spectra are float64 [n_shells], per unit of wavenumber.
+    """
+
+    flow: Mapping[str, float]
+    scalars: tuple[Mapping[str, float], ...]
+    energy_spectrum: NDArray[np.float64]
+    gradient_spectrum: NDArray[np.float64]
+    scalar_spectra: NDArray[np.float64]
+
+    @property
+    def energy(self) -> float:
+        """<u.u> / 2, the mean flow included."""
+        return self.fluctuation_energy + self.flow["mean_energy"]
+
+    @property
+    def fluctuation_energy(self) -> float:
+        """<u.u> / 2 without the mean flow."""
+        return self.flow["energy_x"] + self.flow["energy_y"] + self.flow["energy_z"]
+
+
+def sum_over_modes(comm: MPI.Comm, fields: NDArray[Any], modes: Modes) -> Sums:
+    """Return the sums over the modes of all ranks, equal on all ranks. Collective.
+
+    fields: complex [3 + S, n_modes], velocity x, y, z and scalars.
+    Box averages have the same bits on any number of ranks that hold the same fields: a line is never cut, and
+    its sums are added independently of their order. Spectra agree to rounding (float64). NaN where a field is
+    not finite. Communication: two Allreduces of some hundred bytes, one of n_shells (2 + S) numbers.
+    """
+    shells = Shells(modes)
+    n_scalars = len(fields) - 3
+    n_flow, n_each = len(FLOW_SUMS), len(SCALAR_SUMS)
+    of_lines = np.empty((n_flow + n_each * n_scalars, modes.lines.n_lines))
+    of_shells = np.zeros((2 + n_scalars, shells.n_shells))
+    sum_modes(
+        fields,
+        modes.lines.start,
+        modes.kz,
+        modes.kx,
+        modes.line_weight,
+        modes.unit[1],
+        shells.width,
+        of_lines,
+        of_shells,
+    )
+    totals = [float(total) for total in global_sums(comm, list(of_lines), modes.truncation.n_lines)]
+    spectra = sum_over_ranks(comm, of_shells) / shells.width
+    scalars = (totals[n_flow + n_each * s : n_flow + n_each * (s + 1)] for s in range(n_scalars))
+    return Sums(
+        dict(zip(FLOW_SUMS, totals)),
+        tuple(dict(zip(SCALAR_SUMS, values)) for values in scalars),
+        spectra[0],
+        spectra[1],
+        spectra[2:],
+    )
+
+
+def sum_over_ranks(comm: MPI.Comm, mine: NDArray[Any]) -> NDArray[Any]:
+    """Return the element-wise sum over ranks. Collective; floats agree on any number of ranks to rounding."""
+    total = np.empty_like(mine)
+    comm.Allreduce(mine, total)
+    return total
+
+
+def largest_sphere(modes: Modes) -> float:
+    """Return k_max: the radius of the largest sphere of wavenumbers that is retained whole.
+
+    sqrt(2) N / 3 (paper, Sec. 3.1) or N / 3 times the smallest wavenumber of the direction where that is least;
+    N / 2 without dealiasing.
+    """
+    radius = DEALIAS_RADIUS[modes.dealias]
+    return radius * min(n * unit for n, unit in zip(modes.shape, modes.unit))
