@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from whole_box import COMM, WholeTransform, derivative, make_modes, points, random_velocity, wavevector
 
 from ridgeline.kernels import mode_sums, point_sums
 from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
@@ -14,6 +13,7 @@ from ridgeline.models.turbulence.output_fields import output_field, output_names
 from ridgeline.models.turbulence.pressure import products
 from ridgeline.models.turbulence.spectra import Shells, sum_over_modes
 from ridgeline.runtime.errors import ConfigError
+from whole_box import COMM, WholeTransform, derivative, make_modes, points, random_velocity, wavevector
 
 SHAPE = (24, 32, 20)
 LENGTHS = (2 * math.pi, 3.0, 7.5)  # L_z, L_y, L_x
