@@ -63,6 +63,8 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "outputs": plan.outputs,
         "checkpoint_bytes": plan.checkpoint_bytes,
         "bytes_exchanged_per_step": plan.work.bytes_exchanged,
+        "messages_per_step": plan.work.messages,
+        "remarks": list(plan.remarks),
         "stream": limits.best,
         "least_seconds": seconds,
         "warnings": warnings,
@@ -90,12 +92,15 @@ def print_prediction(plan: dict[str, Any], console: Console) -> None:
     table.add_row("memory", f"{format_bytes(plan['memory_per_rank'])} per rank")
     table.add_row("data set", f"{format_bytes(plan['output_bytes'])} in {plan['outputs']} outputs")
     table.add_row("checkpoint", f"{format_bytes(plan['checkpoint_bytes'])} before compression")
-    table.add_row("exchange", f"{format_bytes(plan['bytes_exchanged_per_step'])} per step")
+    sent, messages = format_bytes(plan["bytes_exchanged_per_step"]), plan["messages_per_step"]
+    table.add_row("exchange", f"{sent} in {messages:.4g} messages per step" if messages else "none")
     table.add_row(
         "predicted time",
         f"{plan['least_seconds']:.3g} s of steps at this machine's memory bandwidth "
         f"({format_bytes(plan['stream'])}/s), output not counted",
     )
     console.print(table, highlight=False)
+    for remark in plan["remarks"]:
+        console.print(remark, highlight=False, soft_wrap=True)
     for warning in plan["warnings"]:
         console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
