@@ -5,11 +5,11 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import PencilGrid, Truncation, check_process_grid
+from ridgeline.grid.pencil import PencilGrid, Truncation
 from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, load
 from ridgeline.models.turbulence.restart import SpectralState
-from ridgeline.runtime.errors import DecompositionError
+from spectral_toys import part, process_grids, random_fields
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 120
@@ -31,35 +31,6 @@ def many_rounds(monkeypatch):
     monkeypatch.setattr(checkpoint_write, "ROUND_BYTES", 1500)
 
 
-def process_grids(n, shape=SHAPE, dealias="phase-shift"):
-    """All P_r x P_c of n ranks that leave none without data."""
-    for rows in range(1, n + 1):
-        if n % rows == 0:
-            try:
-                check_process_grid(Truncation(shape, dealias), (rows, n // rows))
-            except DecompositionError:
-                continue
-            yield rows, n // rows
-
-
-def whole_fields(n_scalars, dtype, shape=SHAPE, dealias="phase-shift"):
-    """Random modes of all ranks in canonical order, u_y solenoidal but for rounding: [3 + S, n_modes]."""
-    modes = Modes.of(PencilGrid(shape, dealias, (1, 1), 0), LENGTHS)
-    random = np.random.default_rng(11)
-    fields = random.normal(size=(3 + n_scalars, modes.n_modes, 2)).view(complex)[..., 0]
-    kz, ky, kx = modes.expand()
-    there = ky != 0
-    fields[1, there] = -(kx * fields[0] + kz * fields[2])[there] / ky[there]
-    return fields.astype(dtype)
-
-
-def part(whole, grid):
-    """The fields of one rank."""
-    lines = grid.lines
-    own = [np.arange(s, s + n) for s, n in zip(lines.start_global, np.diff(lines.start))]
-    return np.ascontiguousarray(whole[:, np.concatenate(own)])
-
-
 def bits(array):
     return np.ascontiguousarray(array).tobytes()
 
@@ -67,13 +38,13 @@ def bits(array):
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds", "none"])
 def test_arrays_are_ranges_of_the_canonical_order(comm, dtype, dealias):
-    whole = whole_fields(2, dtype, dealias=dealias)
+    whole = random_fields(2, dtype, SHAPE, LENGTHS, dealias)
     truncation = Truncation(SHAPE, dealias)
     firsts = PencilGrid(SHAPE, dealias, (1, 1), 0).lines.start[:-1]
-    for process_grid in process_grids(comm.size, dealias=dealias):
+    for process_grid in process_grids(comm.size, SHAPE, dealias):
         grid = PencilGrid(SHAPE, dealias, process_grid, comm.rank)
         state = SpectralState(grid, LENGTHS, comm, dtype, 2)
-        arrays = state.pack(part(whole, grid))
+        arrays = state.pack(part(whole, grid.lines))
         expected = {
             "velocity_x": whole[0],
             "velocity_y_ky0": whole[1, firsts],
@@ -93,11 +64,11 @@ def test_arrays_are_ranges_of_the_canonical_order(comm, dtype, dealias):
 
 
 def test_goes_on_with_the_bits_that_a_resumed_run_has(comm):
-    whole = whole_fields(1, "complex64")
-    for process_grid in process_grids(comm.size):
+    whole = random_fields(1, "complex64", SHAPE, LENGTHS)
+    for process_grid in process_grids(comm.size, SHAPE):
         grid = PencilGrid(SHAPE, "phase-shift", process_grid, comm.rank)
         state = SpectralState(grid, LENGTHS, comm, "complex64", 1)
-        running = part(whole, grid)
+        running = part(whole, grid.lines)
         before = running.copy()
         state.pack(running)
         resumed = np.full_like(running, np.nan)
@@ -113,14 +84,14 @@ def test_goes_on_with_the_bits_that_a_resumed_run_has(comm):
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_the_same_files_from_any_process_grid_and_read_by_any(comm, folder, dtype):
-    whole = whole_fields(1, dtype)
+    whole = random_fields(1, dtype, SHAPE, LENGTHS)
     written = []
-    for process_grid in process_grids(comm.size):
+    for process_grid in process_grids(comm.size, SHAPE):
         grid = PencilGrid(SHAPE, "phase-shift", process_grid, comm.rank)
         state = SpectralState(grid, LENGTHS, comm, dtype, 1)
         path = folder / "x".join(map(str, process_grid))
         with CheckpointStore(comm, path, ranks_per_file=2) as store:
-            store.save(state.pack(part(whole, grid)), step=1, time=0.5, identity=IDENTITY)
+            store.save(state.pack(part(whole, grid.lines)), step=1, time=0.5, identity=IDENTITY)
         files = sorted(path.glob("checkpoint_*/data_*.bin"))
         written.append([file.read_bytes() for file in files])
         assert len(files) == (comm.size + 1) // 2
@@ -130,13 +101,13 @@ def test_the_same_files_from_any_process_grid_and_read_by_any(comm, folder, dtyp
     for readers in range(1, comm.size + 1):
         some = comm.Split(int(comm.rank >= readers), comm.rank)
         if comm.rank < readers:
-            for process_grid in process_grids(readers):
+            for process_grid in process_grids(readers, SHAPE):
                 grid = PencilGrid(SHAPE, "phase-shift", process_grid, some.rank)
                 state = SpectralState(grid, LENGTHS, some, dtype, 1)
                 load(some, folder / f"1x{comm.size}", state.arrays(), IDENTITY)
                 fields = np.full((4, grid.lines.n_modes), np.nan, dtype)
                 state.unpack(fields)
-                expected = part(whole, grid)
+                expected = part(whole, grid.lines)
                 assert bits(fields[[0, 2, 3]]) == bits(expected[[0, 2, 3]])
                 gathered = some.gather((grid.lines.start_global, grid.lines.start, fields[1]))
                 if some.rank == 0:
@@ -152,16 +123,16 @@ def test_the_same_files_from_any_process_grid_and_read_by_any(comm, folder, dtyp
 
 @pytest.mark.parametrize("size", ["none", "part", "all"])
 def test_a_workspace_changes_no_bit_and_is_used(comm, size):
-    whole = whole_fields(1, "complex128")
-    for process_grid in process_grids(comm.size):
+    whole = random_fields(1, "complex128", SHAPE, LENGTHS)
+    for process_grid in process_grids(comm.size, SHAPE):
         grid = PencilGrid(SHAPE, "phase-shift", process_grid, comm.rank)
         plain = SpectralState(grid, LENGTHS, comm, "complex128", 1)
-        expected = {name: bits(a.local) for name, a in plain.pack(part(whole, grid)).items()}
+        expected = {name: bits(a.local) for name, a in plain.pack(part(whole, grid.lines)).items()}
         n = {"none": 0, "part": plain.n_numbers // 2, "all": plain.n_numbers}[size]
         space = np.full(n, np.nan, complex)
         state = SpectralState(grid, LENGTHS, comm, "complex128", 1, workspace=space)
         for _ in range(2):
-            fields = part(whole, grid)
+            fields = part(whole, grid.lines)
             arrays = state.pack(fields)
             assert {name: bits(a.local) for name, a in arrays.items()} == expected
             if size == "all":
@@ -186,10 +157,10 @@ def test_memory_is_one_more_copy_of_the_fields_at_most(comm):
 def test_a_few_modes_on_many_ranks(comm):
     shape = (4, 4, 4)
     for process_grid in process_grids(comm.size, shape, "two-thirds"):
-        whole = whole_fields(0, "complex128", shape, "two-thirds")
+        whole = random_fields(0, "complex128", shape, LENGTHS, "two-thirds")
         grid = PencilGrid(shape, "two-thirds", process_grid, comm.rank)
         state = SpectralState(grid, LENGTHS, comm, "complex128", 0)
-        fields = part(whole, grid)
+        fields = part(whole, grid.lines)
         state.pack(fields)
         again = np.full_like(fields, np.nan)
         state.unpack(again)

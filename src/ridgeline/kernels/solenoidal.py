@@ -59,3 +59,22 @@ def project(most, kx, kz, unit_y, weight, ux, uy, uz, out_sums):
                 uz[first + j] = z - c * along
         first += 2 * m + 1
     out_sums[0], out_sums[1], out_sums[2] = before, removed, divergence
+
+
+@njit(cache=True, nogil=True)
+def sum_of_squares(most, weight, values):
+    """Return the sum over all modes of weight |value|^2, float64.
+
+    most : (n_lines,) int64; weight : (n_lines,) float64, of each line; values : (n_modes,) complex
+    """
+    total = 0.0
+    first = 0
+    for line in range(most.shape[0]):
+        end = first + 2 * most[line] + 1
+        square = 0.0
+        for i in range(first, end):
+            real, imag = np.float64(values[i].real), np.float64(values[i].imag)
+            square += real * real + imag * imag
+        total += weight[line] * square
+        first = end
+    return total

@@ -1,0 +1,83 @@
+"""Initial states from files: a checkpoint of any grid and precision, or the velocity of a BP data set.
+
+What the file does not have starts as the caller set it; what was padded, left out or taken out is said in one
+sentence, on rank 0.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ridgeline.comm.reduce import decide
+from ridgeline.grid.modes import Modes
+from ridgeline.grid.pencil import PencilGrid
+from ridgeline.io.bp_files import INDEX, describe
+from ridgeline.io.checkpoint_format import MANIFEST, find_checkpoints, step_of
+from ridgeline.models.turbulence.from_checkpoint import read_checkpoint
+from ridgeline.models.turbulence.from_data_set import Transform, read_data_set
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+log = logging.getLogger(__name__)
+
+
+def fill_from_file(
+    fields: NDArray[Any],
+    path: str | Path,
+    grid: PencilGrid,
+    modes: Modes,
+    transform: Transform,
+    comm: MPI.Comm,
+    step: int | None = None,
+) -> None:
+    """Set velocity and scalars from a file. Collective.
+
+    Parameters
+    ----------
+    fields : complex [3 + S, n_modes], overwritten: u_x, u_y, u_z and the scalars that the file has; a scalar that
+        it does not have is left as it is
+    path : a checkpoint, a directory of checkpoints (the newest usable one is taken), or a BP data set
+    step : of which step; None takes the last one
+
+    A checkpoint may be of another grid, truncation, precision or rank count, in a box of the same lengths: modes
+    that it lacks become zero, modes that this grid lacks are left out. A data set is of the same grid; its
+    velocity is truncated and projected to zero divergence.
+
+    Raises, on all ranks: ConfigError if nothing of the kind is at `path`; CheckpointError if the checkpoint is
+    damaged, of another model or box; OutputError if the data set is damaged, of another grid, lacks a velocity
+    component or the step, or is not finite.
+    """
+    path = Path(path)
+    if decide(comm, lambda: _is_checkpoint(path)):
+        warnings, sentence = read_checkpoint(fields, path, modes, comm, step)
+    else:
+        warnings, sentence = read_data_set(fields, path, grid, modes, transform, comm, step)
+    if comm.rank == 0:
+        for warning in warnings:
+            log.warning("%s", warning)
+        if sentence:
+            log.info("%s", sentence)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Say whether `path` is a checkpoint or holds some, rather than a data set. Raises ConfigError if neither."""
+    try:
+        if (path / MANIFEST).exists() or (step_of(path) is not None and path.is_dir()):
+            return True
+        if (path / INDEX).exists():
+            return False
+        found, what = bool(find_checkpoints(path)), describe(path)
+    except OSError as error:
+        raise ConfigError(f"cannot read initial.path = {path}: {error.strerror}; may you read it?") from error
+    if not found:
+        raise ConfigError(
+            f"initial.path = {path} is {what}; need a checkpoint such as checkpoints/checkpoint_00000100, the "
+            f"directory above it, or a BP data set with velocity_x, velocity_y and velocity_z"
+        )
+    return True
