@@ -137,5 +137,6 @@ def type_of(annotation: Any) -> str:
         return " or ".join(names)
     if origin is tuple:
         item = type_of(args[0])
-        return f"list of {item}" if args[-1] is Ellipsis else f"list of {len(args)} {item}s"
+        items = item if item == "text" else f"{item}s"
+        return f"list of {items}" if args[-1] is Ellipsis else f"list of {len(args)} {items}"
     return _TYPES[annotation]

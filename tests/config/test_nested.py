@@ -1,0 +1,252 @@
+"""Tables inside sections and repeated sections: values, overrides, and the place and words of faults."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import Field
+
+from ridgeline.config import sections
+from ridgeline.config.case import Case
+from ridgeline.config.explain import explain_rows, json_schema
+from ridgeline.config.fields import Checked, Integer, Number, rule_of, setting
+from ridgeline.config.load import load_case
+from ridgeline.config.schema import fields_of, sections_of
+from ridgeline.models import case_class
+from ridgeline.runtime.errors import ConfigError
+
+TEXT = """\
+[run]
+model = "turbulence"
+steps = 10
+[grid]
+shape = [8, 8, 8]
+[model]
+viscosity = 0.1
+dt = 0.1
+transpose.method = "node"
+[model.fft]
+effort = "patient"
+
+[[scalar]]
+schmidt = 1.0
+
+[[scalar]]
+schmidt = 0.7
+mean_gradient = [0, 1, 0]
+"""
+NAMES = (
+    "[run], [grid], [model], [model.transpose], [model.fft], [initial], [forcing], [[scalar]], [output], "
+    "[checkpoint]"
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(text: str, *overrides: str) -> Any:
+    Path("case.toml").write_text(text)
+    return load_case("case.toml", case_class, overrides).case
+
+
+def message(text: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(text, *overrides)
+    return str(caught.value)
+
+
+def test_values_arrive() -> None:
+    case = load(TEXT)
+    assert (case.model.transpose.method, case.model.fft.effort) == ("node", "patient")
+    assert [scalar.schmidt for scalar in case.scalar] == [1.0, 0.7]
+    assert case.scalar[1].mean_gradient == (0.0, 1.0, 0.0)
+    flat = case.flatten()
+    assert (flat["model.transpose.method"], flat["model.fft.effort"]) == ("node", "patient")
+    assert (flat["scalar.0.schmidt"], flat["scalar.1.mean_gradient"]) == (1.0, [0.0, 1.0, 0.0])
+    assert "scalar" not in flat
+
+
+def test_inline_tables_and_no_table_at_all() -> None:
+    inline = TEXT.split("[[scalar]]")[0].replace("[run]", "scalar = [{ schmidt = 2.0 }]\n[run]")
+    assert load(inline).scalar[0].schmidt == 2.0
+    bare = TEXT.split("transpose.method")[0]
+    case = load(bare)
+    assert (case.model.transpose.method, case.model.fft.effort, case.scalar) == ("auto", "measure", ())
+    assert case.flatten()["scalar"] == []
+
+
+def test_overrides_reach_into_tables() -> None:
+    case = load(
+        TEXT,
+        "scalar.0.schmidt=3",
+        "scalar.2.schmidt=4",
+        "model.fft.effort=estimate",
+        "model.transpose.method=auto",
+    )
+    assert [scalar.schmidt for scalar in case.scalar] == [3.0, 0.7, 4.0]
+    assert (case.model.transpose.method, case.model.fft.effort) == ("auto", "estimate")
+    first = load(TEXT.split("[[scalar]]")[0], "scalar.0.schmidt=5", "scalar.0.mean_gradient=[1,0,0]")
+    assert (first.scalar[0].schmidt, first.scalar[0].mean_gradient) == (5.0, (1.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        (
+            "scalar.4.schmidt=1",
+            "--set scalar.4.schmidt=1: [[scalar]] are counted from 0, and there are 2; need a number from 0 to 2, "
+            "2 for a new one.",
+        ),
+        (
+            "scalar.x.schmidt=1",
+            "--set scalar.x.schmidt=1: [[scalar]] are counted from 0, and there are 2; need a number from 0 to 2, "
+            "2 for a new one.",
+        ),
+        (
+            "scalar.1=3",
+            "--set scalar.1=3: need the key of a setting in one of [[scalar]], such as scalar.0.key=value.",
+        ),
+        ("grid.shape.0=4", "--set grid.shape.0=4: grid.shape is [8, 8, 8]; need the key of a setting."),
+        ("run.steps.a=4", "--set run.steps.a=4: run.steps is 10; need the key of a setting."),
+        ("scalar=[]", "--set scalar=[]: need section.key=value, such as run.steps=100."),
+        ("scalar.1.schmidt=-1", "scalar.1.schmidt in --set: got -1; need a number > 0."),
+        (
+            "scalar.1.smit=1",
+            "scalar.1.smit in --set: got 1; need a known key of [[scalar]]: schmidt, mean_gradient, variance. "
+            "Did you mean 'schmidt'?",
+        ),
+        ("model.transpose.method=all",
+         'model.transpose.method in --set: got "all"; need "auto", "alltoall", "alltoallv", "ialltoallv" or "node".'),
+        ("model.fft=measure", 'model.fft in --set: got "measure"; need a table, [model.fft].'),
+        ("forcing.effort=measure", 'forcing.effort in --set: got "measure"; need a known key of [forcing]: kind, '
+         "amplitude, correlation_time, shell_radius, coefficient. 'effort' belongs to [model.fft]."),
+    ],
+)  # fmt: skip
+def test_wrong_overrides(override: str, expected: str) -> None:
+    assert message(TEXT, override) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("schmidt = 0.7", "schmidt = 0", "scalar.1.schmidt in case.toml:17: got 0; need a number > 0."),
+        ("schmidt = 0.7\n", "", "scalar.1.schmidt in case.toml:16: not given; need a number > 0."),
+        (
+            "mean_gradient = [0, 1, 0]",
+            "mean_gradient = [0, 1]",
+            "scalar.1.mean_gradient in case.toml:18: got [0, 1]; need three numbers as [Gx, Gy, Gz].",
+        ),
+        (
+            "schmidt = 0.7",
+            "schmit = 0.7",
+            "scalar.1.schmit in case.toml:17: got 0.7; need a known key of [[scalar]]: schmidt, mean_gradient, "
+            "variance. Did you mean 'schmidt'?",
+        ),
+        (
+            'effort = "patient"',
+            'efort = "patient"',
+            'model.fft.efort in case.toml:11: got "patient"; need a known key of [model.fft]: effort. Did you mean '
+            "'effort'?",
+        ),
+        (
+            'transpose.method = "node"',
+            'transpose_method = "node"',
+            'model.transpose_method in case.toml:9: got "node"; need a known key of [model]: viscosity, inviscid, '
+            "scheme, dealias, dt, courant, transpose_variables, transpose.method, fft.effort. Did you mean "
+            "'transpose.method'?",
+        ),
+        (
+            'transpose.method = "node"',
+            'transpose = "node"',
+            'model.transpose in case.toml:9: got "node"; need a table, [model.transpose].',
+        ),
+        (
+            "[[scalar]]\nschmidt = 1.0\n\n[[scalar]]",
+            "[scalar]",
+            "scalar in case.toml:13: got the table [scalar]; need tables, [[scalar]].",
+        ),
+        (
+            "[[scalar]]",
+            "[[scalars]]",
+            f"[[scalars]] in case.toml:13: no such section; need one of {NAMES}. Did you mean [[scalar]]?",
+        ),
+        ("[run]", "scalar = 3\n[run]", "scalar in case.toml:1: got 3; need tables, [[scalar]]."),
+    ],
+    ids=range(10),
+)
+def test_faults_are_told_with_their_lines(old: str, new: str, expected: str) -> None:
+    text = TEXT.replace(old, new)
+    if new.startswith("scalar = 3"):
+        text = text.split("[[scalar]]")[0]
+    assert message(text) == expected
+
+
+class Inner(Checked):
+    """Inside."""
+
+    pair: tuple[Integer, Integer] = setting((1, 2), "A pair without words of its own.")
+    many: tuple[Number, ...] = setting((), "Any number of numbers.")
+    choice: Literal["a", "b"] | Integer = setting("a", "A word or a number.")
+    maybe: Number | None = setting(None, "A number or nothing.", gt=0)
+
+
+class Outer(Checked):
+    """Outside."""
+
+    inner: Inner = Field(default_factory=Inner)
+
+
+class NestedCase(Case):
+    """A case with what no model has yet: a table inside a repeated table."""
+
+    run: sections.RunSection
+    outer: tuple[Outer, ...] = Field(default=())
+
+
+def test_schema_of_tables_inside_repeated_tables() -> None:
+    names = [section.key for section in sections_of(NestedCase)]
+    assert names == ["run", "grid", "outer.N", "outer.N.inner", "output", "checkpoint"]
+    assert [section.header for section in sections_of(NestedCase)][2:4] == ["[[outer]]", "[outer.N.inner]"]
+    rows = {row.key: row for row in explain_rows(NestedCase)}
+    assert rows["outer.N.inner.pair"].type == "list of 2 integers"
+    assert json_schema(NestedCase)["properties"]["outer"]["type"] == "array"
+
+
+def test_every_type_has_words_without_a_rule() -> None:
+    fields = fields_of(NestedCase)
+    words = {name: rule_of(fields[f"outer.N.inner.{name}"]) for name in Inner.model_fields}
+    assert words == {
+        "pair": "a list of 2 integers",
+        "many": "a list of numbers",
+        "choice": '"a" or "b" or an integer',
+        "maybe": "a number > 0",
+    }
+
+
+def test_broken_pair_in_the_middle_of_tables() -> None:
+    text = """\
+[run]
+model = "nested"
+steps = 1
+[grid]
+shape = [1, 1, 1]
+[[outer]]
+[[outer]]
+[outer.inner]
+pair = [1, 2, 3]
+maybe = 0
+"""
+    Path("case.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_case("case.toml", lambda name: NestedCase)
+    assert str(caught.value).splitlines() == [
+        "outer.1.inner.pair in case.toml:9: got [1, 2, 3]; need a list of 2 integers.",
+        "outer.1.inner.maybe in case.toml:10: got 0; need a number > 0.",
+    ]
+
+
+def test_unknown_model_leaves_alone_what_only_models_know() -> None:
+    told = message(TEXT.replace("turbulence", "turbulent") + "[output]\nseries_every = 3\nevery = -1\n")
+    assert [line.split(" in ")[0] for line in told.splitlines()] == ["run.model", "output.every"]

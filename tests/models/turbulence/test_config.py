@@ -1,0 +1,239 @@
+"""What a turbulence case allows, and what makes two runs the same."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ridgeline.config.load import load_case
+from ridgeline.models import case_class
+from ridgeline.models.turbulence.config import TurbulenceCase
+from ridgeline.runtime.errors import ConfigError
+
+GOOD = """\
+[run]
+model = "turbulence"
+steps = 10
+[grid]
+shape = [16, 20, 24]
+[model]
+viscosity = 0.01
+courant = 0.5
+[[scalar]]
+schmidt = 0.7
+"""
+SMALLEST: dict[str, Any] = {
+    "run": {"model": "turbulence", "steps": 10},
+    "grid": {"shape": [16, 16, 16]},
+    "model": {"viscosity": 0.01, "dt": 0.1},
+}
+
+
+def case(**sections: Any) -> TurbulenceCase:
+    merged = {name: {**SMALLEST.get(name, {}), **values} for name, values in sections.items()}
+    return TurbulenceCase.model_validate({**SMALLEST, **merged})
+
+
+def message(tmp_path: Path, *overrides: str, text: str = GOOD) -> str:
+    path = tmp_path / "case.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_case(path, case_class, overrides)
+    return str(caught.value).replace(str(tmp_path) + "/", "")
+
+
+def test_smallest_case_is_a_taylor_green_vortex_in_a_box_of_two_pi() -> None:
+    smallest = case()
+    assert smallest.grid.lengths == (2 * math.pi,) * 3
+    assert (smallest.grid.decomposition, smallest.grid.process_grid) == ("slabs", "auto")
+    assert (smallest.model.scheme, smallest.model.dealias) == ("rk2", "phase-shift")
+    assert (smallest.initial.kind, smallest.forcing.kind, smallest.scalar) == ("taylor_green", "none", ())
+    assert smallest.output.variables == ("velocity_x", "velocity_y", "velocity_z")
+
+
+WRONG = [
+    ("grid.shape=[16,15,16]", "got [16, 15, 16]; need even numbers >= 4 in every direction."),
+    ("grid.shape=[16,2,16]", "got [16, 2, 16]; need even numbers >= 4 in every direction."),
+    ("grid.lengths=[1,1,0]", "got [1, 1, 0]; need three numbers > 0 as [Lz, Ly, Lx]."),
+    ("grid.lengths=6.28", "got 6.28; need three numbers > 0 as [Lz, Ly, Lx]."),
+    ("grid.decomposition=blocks", 'got "blocks"; need "slabs" or "pencils".'),
+    ("grid.process_grid=[1,2,2]", 'got [1, 2, 2]; need "auto" or two integers >= 1 as [P_r, P_c].'),
+    (
+        "grid.process_grid=[2,2]",
+        'got [2, 2]; need [1, P_c] with grid.decomposition = "slabs"; "pencils" takes any [P_r, P_c].',
+    ),
+    ("model.viscosity=0", "got 0; need a number > 0 (0 only with model.inviscid = true)."),
+    ("model.viscosity=-1", "got -1; need a number > 0 (0 only with model.inviscid = true)."),
+    ("model.scheme=euler", 'got "euler"; need "rk2" or "rk4".'),
+    ("model.dealias=half", 'got "half"; need "phase-shift", "two-thirds" or "none".'),
+    ("model.courant=1", "got 1; need a number > 0 and < 1, or model.dt instead."),
+    ("model.courant=1.5", "got 1.5; need a number > 0 and < 1, or model.dt instead."),
+    ("model.courant=0", "got 0; need a number > 0 and < 1, or model.dt instead."),
+    ("model.dt=0", "got 0; need a number > 0, or model.courant instead."),
+    ("model.transpose_variables=5", "got 5; need an integer >= 1 and <= 4."),
+    (
+        "initial.kind=noise",
+        'got "noise"; need "taylor_green", "taylor_green_2d", "abc", "spectrum" or "file".',
+    ),
+    ("initial.waves=0", "got 0; need an integer >= 1."),
+    ("initial.energy=0", "got 0; need a number > 0."),
+    ("initial.slope=0", "got 0; need a number < 0."),
+    ("initial.station=50", "got 50; need 42, 98 or 171."),
+    ("forcing.kind=white", 'got "white"; need "none", "eswaran-pope", "frozen" or "linear".'),
+    ("forcing.amplitude=0", "got 0; need a number > 0."),
+    ("scalar.0.schmidt=0", "got 0; need a number > 0."),
+    ("scalar.0.variance=-1", "got -1; need a number >= 0."),
+    ("output.series_every=-1", "got -1; need an integer >= 0."),
+    ('output.spectra=""', 'got ""; need a path.'),
+    ("output.spectra=turbulence.bp", 'got "turbulence.bp"; need another path than output.path.'),
+    ("run.device=cuda", 'got "cuda"; need "cpu".'),
+]
+
+
+@pytest.mark.parametrize(("override", "expected"), WRONG, ids=[override for override, _ in WRONG])
+def test_wrong_value_names_key_value_and_rule(tmp_path: Path, override: str, expected: str) -> None:
+    key = override.split("=")[0]
+    assert message(tmp_path, override) == f"{key} in --set: {expected}"
+
+
+def test_exactly_one_of_dt_and_courant(tmp_path: Path) -> None:
+    need = "need exactly one of model.dt and model.courant."
+    assert message(tmp_path, "model.dt=0.1") == f"model.courant in case.toml:8: got 0.5; {need}"
+    told = message(tmp_path, text=GOOD.replace("courant = 0.5\n", ""))
+    assert told == f"model.courant in case.toml:6: not set; {need}"
+
+
+def test_misspelt_courant_is_not_missing_as_well(tmp_path: Path) -> None:
+    told = message(tmp_path, text=GOOD.replace("courant", "courent"))
+    assert told.startswith("model.courent in case.toml:8: got 0.5;")
+    assert told.count("\n") == 0
+
+
+def test_zero_viscosity_must_be_meant(tmp_path: Path) -> None:
+    plain = GOOD.split("[[scalar]]")[0]
+    path = tmp_path / "case.toml"
+    path.write_text(plain)
+    inviscid = load_case(path, case_class, ["model.viscosity=0", "model.inviscid=true"]).case
+    assert inviscid.flatten()["model.viscosity"] == 0.0
+    told = message(tmp_path, "model.inviscid=true", text=plain)
+    assert told == "model.viscosity in case.toml:7: got 0.01; need 0 with model.inviscid = true."
+    told = message(tmp_path, "model.inviscid=true", "model.viscosity=0")
+    assert told.startswith("model.inviscid in --set: got true; need false in a case with [[scalar]]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "needed"),
+    [
+        ("eswaran-pope", ["forcing.amplitude", "forcing.correlation_time"]),
+        ("linear", ["forcing.coefficient"]),
+    ],
+)
+def test_forcing_says_what_it_needs(tmp_path: Path, kind: str, needed: list[str]) -> None:
+    lines = message(tmp_path, f"forcing.kind={kind}").splitlines()
+    assert lines == [
+        f'{key} in case.toml: not set; need a number > 0 with forcing.kind = "{kind}".' for key in needed
+    ]
+
+
+def test_file_needs_a_path(tmp_path: Path) -> None:
+    told = message(tmp_path, "initial.kind=file")
+    assert told == 'initial.path in case.toml: got "" by default; need a path with initial.kind = "file".'
+
+
+@pytest.mark.parametrize(
+    ("names", "rule"),
+    [
+        (["speed"], "a list of velocity_x,"),
+        (["pressure", "pressure"], "a list of velocity_x,"),
+        (["scalar_00"], "a list of velocity_x,"),
+        (["scalar_1"], "scalars that exist: the case has 1 [[scalar]]"),
+    ],
+)
+def test_output_variables_exist(tmp_path: Path, names: list[str], rule: str) -> None:
+    told = message(tmp_path, f"output.variables={names}".replace("'", '"'))
+    assert told.startswith("output.variables in --set: got [")
+    assert f"; need {rule}" in told
+    assert case(output={"variables": ["dissipation"]}).output.variables == ("dissipation",)
+    with pytest.raises(ValueError, match=r"the case has no \[\[scalar\]\]"):
+        case(output={"variables": ["scalar_0"]})
+
+
+# Another value for every key of a case with one scalar.
+CHANGES: dict[str, Any] = {
+    "run.steps": 11,
+    "run.precision": "float32",
+    "run.seed": 7,
+    "run.threads": 2,
+    "run.walltime": 60,
+    "run.check_every": 1,
+    "grid.shape": [16, 16, 18],
+    "grid.lengths": [1, 1, 1],
+    "grid.decomposition": "pencils",
+    "grid.process_grid": [1, 2],
+    "model.viscosity": 0.02,
+    "model.scheme": "rk4",
+    "model.dealias": "none",
+    "model.dt": 0.2,
+    "model.transpose_variables": 2,
+    "model.transpose": {"method": "node"},
+    "model.fft": {"effort": "patient"},
+    "initial.kind": "abc",
+    "initial.velocity": 2.0,
+    "initial.waves": 2,
+    "initial.A": 2.0,
+    "initial.B": 2.0,
+    "initial.C": 2.0,
+    "initial.spectrum": "von-karman-pao",
+    "initial.energy": 1.0,
+    "initial.peak_wavenumber": 3.0,
+    "initial.low_slope": 2.0,
+    "initial.slope": -2.0,
+    "initial.kolmogorov_length": 0.1,
+    "initial.station": 98,
+    "initial.length_cm": 1.0,
+    "initial.path": "a",
+    "initial.step": 3,
+    "forcing.kind": "frozen",
+    "forcing.amplitude": 1.0,
+    "forcing.correlation_time": 1.0,
+    "forcing.shell_radius": 2.0,
+    "forcing.coefficient": 1.0,
+    "output.path": "x.bp",
+    "output.every": 1,
+    "output.initial": True,
+    "output.variables": ["pressure"],
+    "output.compression": "blosc",
+    "output.series": "x.csv",
+    "output.series_every": 1,
+    "output.spectra": "y.bp",
+    "output.spectra_every": 1,
+    "checkpoint.path": "x",
+    "checkpoint.every": 1,
+    "checkpoint.keep": 1,
+    "checkpoint.ranks_per_file": 1,
+    "checkpoint.writers_at_once": 1,
+}
+OTHER_FLOW = {"run.precision", "run.seed", "grid.lengths", "model.viscosity"}
+UNTESTED = {"run.model", "run.device", "model.inviscid", "model.courant"}  # one value, or with others
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_only_the_flow_must_be_the_same_to_go_on(key: str) -> None:
+    section, name = key.split(".")
+    changed = case(**{section: {name: CHANGES[key]}})
+    assert changed.flatten() != case().flatten()
+    matters = key in OTHER_FLOW or (section in ("initial", "forcing") and name != "path")
+    assert (changed.identity() != case().identity()) == matters
+
+
+def test_every_setting_is_in_the_table_of_changes() -> None:
+    keys = {".".join(key.split(".")[:2]) for key in case().flatten() if key != "scalar"}
+    assert set(CHANGES) | UNTESTED == keys
+
+
+@pytest.mark.parametrize("scalars", [[], [{"schmidt": 2.0}], [{"schmidt": 1.0}, {"schmidt": 1.0}]])
+def test_scalars_are_part_of_the_flow(scalars: list[dict[str, float]]) -> None:
+    one = TurbulenceCase.model_validate({**SMALLEST, "scalar": [{"schmidt": 1.0}]})
+    other = TurbulenceCase.model_validate({**SMALLEST, "scalar": scalars})
+    assert other.identity() != one.identity()
