@@ -63,9 +63,9 @@ def test_series_shows_all_statistics(dataset):
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_pictures_are_written(dataset, tmp_path, suffix):
-    plot.save_slices(dataset, ["U"], "z=mid", -1, tmp_path / f"slices.{suffix}")
-    plot.save_pdf(dataset, None, "x=0", 10, tmp_path / f"pdf.{suffix}")
-    plot.save_series(dataset, None, tmp_path / f"series.{suffix}")
+    plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / f"slices.{suffix}")
+    plot.save_figure(plot.plot_pdf(dataset, None, "x=0", 10), tmp_path / f"pdf.{suffix}")
+    plot.save_figure(plot.plot_series(compute_series(dataset)), tmp_path / f"series.{suffix}")
     assert all((tmp_path / f"{name}.{suffix}").stat().st_size > 1000 for name in ("slices", "pdf", "series"))
     if suffix == "png":
         with Image.open(tmp_path / "slices.png") as image:
@@ -98,15 +98,15 @@ def test_movie_of_a_diverging_run(dataset, values, tmp_path):
 
 def test_diverged_field_has_a_slice_but_no_density(dataset, values, tmp_path):
     values[0][3, 3, 2, 2] = np.nan
-    plot.save_slices(dataset, ["U"], "z=mid", -1, tmp_path / "u.png")
+    plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / "u.png")
     with pytest.raises(DivergedError):
-        plot.save_pdf(dataset, ["U"], "z=mid", -1, tmp_path / "pdf.png")
+        plot.plot_pdf(dataset, ["U"])
 
 
 @pytest.mark.parametrize("name", ["u.jpx", "u"])
 def test_unknown_picture_format(dataset, tmp_path, name):
     with pytest.raises(ConfigError, match=r"suffix must be one of .*png"):
-        plot.save_slices(dataset, ["U"], "z=mid", -1, tmp_path / name)
+        plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / name)
 
 
 def test_movie_is_a_gif_at_a_possible_rate(dataset, tmp_path):
@@ -120,7 +120,7 @@ def test_movie_is_a_gif_at_a_possible_rate(dataset, tmp_path):
 
 def test_unwritable_picture_and_movie(dataset, tmp_path):
     with pytest.raises(OutputError, match=r"nowhere/u\.png': No such file"):
-        plot.save_slices(dataset, ["U"], "z=mid", -1, tmp_path / "nowhere" / "u.png")
+        plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / "nowhere" / "u.png")
     with pytest.raises(OutputError, match=r"nowhere/u\.gif': No such file"):
         movie.save_movie(dataset, "U", "z=mid", tmp_path / "nowhere" / "u.gif")
 

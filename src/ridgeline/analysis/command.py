@@ -1,12 +1,18 @@
-"""What `ridgeline plot` does: open a data set and write the pictures asked for."""
+"""What `ridgeline plot` does: open what a run wrote and write the pictures asked for."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import xarray as xr
+from matplotlib.figure import Figure
+
 import ridgeline
 from ridgeline.analysis.movie import save_movie
-from ridgeline.analysis.plot import save_pdf, save_slices
+from ridgeline.analysis.plot import plot_pdf, plot_slices, save_figure
 from ridgeline.analysis.slices import field_names
+from ridgeline.analysis.spectra import has_spectra, plot_densities, plot_spectra
+from ridgeline.analysis.time_series import plot_time_series
+from ridgeline.io.series import read_series
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -19,28 +25,54 @@ def draw(
     movie: str | None = None,
     output: str | None = None,
 ) -> list[Path]:
-    """Write pictures of the data set `data` and return their paths.
+    """Write pictures of `data` and return their paths.
 
-    variables : names of fields; none means all for a picture and the first for a movie.
-    slice_spec, step : as for `take_slice` and `select_step`.
-    pdf : draw the probability density instead of the plane.
-    movie : path of a GIF to write; then a picture is written only if `output` names one.
+    data : what a run wrote: a data set of fields (planes are drawn), one of spectra, or a time series, which
+        ends in .csv.
+    variables : names of fields or of columns; none means all for a picture and the first for a movie.
+    slice_spec, step : as for `take_slice` and `select_step`; of fields, and step of spectra.
+    pdf : draw the probability density: of the plane and the field, or beside the spectra those recorded.
+    movie : path of a GIF to write, of fields; then a picture is written only if `output` names one.
     output : path of the picture; None writes NAME.png, or NAME_pdf.png, beside the data set NAME.bp.
     Raises ConfigError for an impossible wish, OutputError for what cannot be read or written.
     """
+    base = Path(data)
+    picture = Path(output) if output else base.with_name(f"{base.stem}{'_pdf' if pdf else ''}.png")
+    if base.suffix == ".csv":
+        if pdf or movie is not None:
+            raise ConfigError(
+                f"'{data}' is a time series; --pdf and --movie need a data set, such as output.path"
+            )
+        save_figure(plot_time_series(read_series(base), variables), picture)
+        return [picture]
     written = []
     with ridgeline.open(data) as dataset:
         if movie is not None:
-            if len(variables) > 1:
-                raise ConfigError(f"a movie shows one variable, not {', '.join(variables)}; name one of them")
-            names = variables or field_names(dataset)[:1]
-            if not names:
-                raise ConfigError(f"the data set '{data}' has no field to draw")
-            save_movie(dataset, names[0], slice_spec, movie)
+            _save_movie(dataset, data, variables, slice_spec, movie)
             written.append(Path(movie))
         if movie is None or output is not None:
-            base = Path(data)
-            path = Path(output) if output else base.with_name(f"{base.stem}{'_pdf' if pdf else ''}.png")
-            (save_pdf if pdf else save_slices)(dataset, variables or None, slice_spec, step, path)
-            written.append(path)
+            save_figure(_picture(dataset, variables, slice_spec, step, pdf), picture)
+            written.append(picture)
     return written
+
+
+def _picture(dataset: xr.Dataset, variables: Sequence[str], slice_spec: str, step: int, pdf: bool) -> Figure:
+    if has_spectra(dataset):
+        if variables:
+            raise ConfigError(
+                f"variable = '{variables[0]}': spectra are drawn together; leave --variable out, or name the data "
+                f"set of output.path"
+            )
+        return (plot_densities if pdf else plot_spectra)(dataset, step)
+    return (plot_pdf if pdf else plot_slices)(dataset, variables or None, slice_spec, step)
+
+
+def _save_movie(
+    dataset: xr.Dataset, data: str, variables: Sequence[str], slice_spec: str, movie: str
+) -> None:
+    if len(variables) > 1:
+        raise ConfigError(f"a movie shows one variable, not {', '.join(variables)}; name one of them")
+    names = variables or field_names(dataset)[:1]
+    if not names:
+        raise ConfigError(f"the data set '{data}' has no field to draw")
+    save_movie(dataset, names[0], slice_spec, movie)

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from ridgeline.analysis.pdf import bin_range, compute_pdf
-from ridgeline.analysis.series import compute_series
 from ridgeline.analysis.slices import STEP, field_names, get_field, select_step, take_slice
 from ridgeline.runtime.errors import ConfigError, OutputError
 
@@ -40,8 +39,8 @@ def plot_slices(
     """
     names = _chosen(dataset, variables)
     planes = [load_plane(dataset, name, slice_spec, step) for name in names]
-    figure = _figure(4.8 * len(planes), 4.6)
-    for axes, plane in zip(_panels(figure, len(planes)), planes):
+    figure = blank_figure(4.8 * len(planes), 4.6)
+    for axes, plane in zip(panels(figure, len(planes)), planes):
         image = draw_plane(axes, plane, colour_map(dataset, str(plane.name)))
         figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
         axes.set_title(str(plane.name))
@@ -64,8 +63,8 @@ def plot_pdf(
     Raises DivergedError for a field that is not finite.
     """
     names = _chosen(dataset, variables)
-    figure = _figure(4.8 * len(names), 3.8)
-    for axes, name in zip(_panels(figure, len(names)), names):
+    figure = blank_figure(4.8 * len(names), 3.8)
+    for axes, name in zip(panels(figure, len(names)), names):
         volume = select_step(get_field(dataset, name), step)
         plane = take_slice(volume, slice_spec)
         within = bin_range(volume, bins)
@@ -83,9 +82,9 @@ def plot_pdf(
 
 def plot_series(series: xr.Dataset) -> Figure:
     """Draw the statistics that `compute_series` returned over time: range, mean and standard deviation."""
-    figure = _figure(4.8 * len(series.data_vars), 3.8)
+    figure = blank_figure(4.8 * len(series.data_vars), 3.8)
     over = "time" if "time" in series.coords else STEP
-    for axes, (name, values) in zip(_panels(figure, len(series.data_vars)), series.data_vars.items()):
+    for axes, (name, values) in zip(panels(figure, len(series.data_vars)), series.data_vars.items()):
         x = series[over].values
         lowest, highest, mean, std = (
             values.sel(statistic=statistic).values for statistic in ("min", "max", "mean", "std")
@@ -97,33 +96,6 @@ def plot_series(series: xr.Dataset) -> Figure:
         axes.set(xlabel=over, ylabel=str(name))
         axes.legend()
     return figure
-
-
-def save_slices(
-    dataset: xr.Dataset,
-    variables: Sequence[str] | None,
-    slice_spec: str,
-    step: int,
-    path: str | PathLike[str],
-) -> None:
-    """Write the figure of `plot_slices` to `path`; the suffix says the format (.png, .pdf, .svg)."""
-    save_figure(plot_slices(dataset, variables, slice_spec, step), path)
-
-
-def save_pdf(
-    dataset: xr.Dataset,
-    variables: Sequence[str] | None,
-    slice_spec: str,
-    step: int,
-    path: str | PathLike[str],
-) -> None:
-    """Write the figure of `plot_pdf` to `path`; the suffix says the format (.png, .pdf, .svg)."""
-    save_figure(plot_pdf(dataset, variables, slice_spec, step), path)
-
-
-def save_series(dataset: xr.Dataset, variables: Sequence[str] | None, path: str | PathLike[str]) -> None:
-    """Write the figure of `plot_series` over all steps to `path`; the suffix says the format."""
-    save_figure(plot_series(compute_series(dataset, variables)), path)
 
 
 def save_figure(figure: Figure, path: str | PathLike[str]) -> None:
@@ -191,11 +163,17 @@ def _chosen(dataset: xr.Dataset, variables: Sequence[str] | None) -> tuple[str, 
     return tuple(str(get_field(dataset, name).name) for name in names)
 
 
-def _figure(width: float, height: float) -> Figure:
+def blank_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def _panels(figure: Figure, n: int) -> list[Axes]:
-    return list(figure.subplots(1, n, squeeze=False)[0])
+def panels(figure: Figure, n: int, per_row: int = 0) -> list[Axes]:
+    """Return n panels of a figure, side by side or at most per_row in a row."""
+    across = min(n, per_row or n)
+    axes = figure.subplots(-(-n // across), across, squeeze=False).ravel()
+    for spare in axes[n:]:
+        spare.set_axis_off()
+    return list(axes[:n])

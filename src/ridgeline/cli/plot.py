@@ -1,4 +1,4 @@
-"""`ridgeline plot`: pictures of a data set."""
+"""`ridgeline plot`: pictures of what a run wrote."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import typer
 
 
 def plot(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="BP5 data set.")],
-    variable: Annotated[list[str] | None, typer.Option(help="Variable; all images without it.")] = None,
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="BP5 data set of fields or spectra, or a time series (CSV).")
+    ],
+    variable: Annotated[
+        list[str] | None, typer.Option(help="Field, or column of a time series; all without it.")
+    ] = None,
     slice: Annotated[str, typer.Option(metavar="AXIS=INDEX", help="Plane: z=mid, y=12, x=-1.")] = "z=mid",
     step: Annotated[int, typer.Option(help="Output to show; negative counts from the last.")] = -1,
-    pdf: Annotated[bool, typer.Option("--pdf", help="Probability density instead of the plane.")] = False,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="Probability density instead of the plane or the spectra.")
+    ] = False,
     movie: Annotated[str | None, typer.Option(metavar="GIF", help="Write a movie over all outputs.")] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
     ] = None,
 ) -> None:
-    """Draw a plane of a data set, its probability density, or a movie."""
+    """Draw planes of fields, probability densities, a movie, spectra with the -5/3 line, or time series."""
     from ridgeline.analysis.command import draw
 
     for path in draw(data, variable or [], slice, step, pdf, movie, output):

@@ -1,0 +1,143 @@
+"""Pictures of spectra and densities, and of recorded time series."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import ridgeline
+from ridgeline.analysis import spectra
+from ridgeline.analysis.command import draw
+from ridgeline.analysis.plot import save_figure
+from ridgeline.analysis.time_series import plot_time_series
+from ridgeline.runtime.errors import ConfigError
+
+K = 0.5 * np.arange(9)
+NU = 0.01
+STEPS = (0, 10, 20)
+
+
+@pytest.fixture
+def energy():
+    """E(k) at each step: nothing at k = 0, a -5/3 range, an empty last shell."""
+    inertial = np.where((K > 0) & (K[-1] > K), np.maximum(K, 0.5) ** (-5 / 3), 0)
+    return np.array([4.0, 2.0, 1.0])[:, None] * inertial
+
+
+@pytest.fixture
+def dataset(energy) -> xr.Dataset:
+    ratio = np.array([0.1, 1.0, 10.0])
+    density = np.array([[0.5, 0.4, 0.0]] * 3)
+    columns = {
+        "k": (("step", "k_0"), np.tile(K, (3, 1))),
+        "energy_spectrum": (("step", "energy_spectrum_0"), energy),
+        "dissipation_spectrum": (("step", "dissipation_spectrum_0"), 2 * NU * K**2 * energy),
+        "scalar_0_spectrum": (("step", "scalar_0_spectrum_0"), 3 * energy),
+        "ratio": (("step", "ratio_0"), np.tile(ratio, (3, 1))),
+        "dissipation_density": (("step", "dissipation_density_0"), density),
+        "enstrophy_density": (("step", "enstrophy_density_0"), 2 * density),
+    }
+    coords = {"step": list(STEPS), "time": ("step", 0.1 * np.array(STEPS))}
+    return xr.Dataset(columns, coords, {"model.viscosity": NU})
+
+
+def lines(axes) -> dict:
+    """Return (x, y) of the labelled lines."""
+    return {line.get_label(): line.get_xydata().T for line in axes.lines if line.get_label()[0] != "_"}
+
+
+def test_spectrum_its_slope_and_other_steps(dataset, energy):
+    figure = spectra.plot_spectra(dataset, 10)
+    plain, _ = figure.axes
+    drawn = lines(plain)
+    np.testing.assert_array_equal(drawn["E(k)"], [K[1:-1], energy[1, 1:-1]])
+    np.testing.assert_array_equal(drawn["scalar_0"], [K[1:-1], 3 * energy[1, 1:-1]])
+    eps = 0.5 * (2 * NU * K**2 * energy[1]).sum()
+    np.testing.assert_allclose(
+        drawn["1.62 ε^(2/3) k^(-5/3)"], [K[1:-1], 1.62 * eps ** (2 / 3) * K[1:-1] ** (-5 / 3)]
+    )
+    grey = [line.get_ydata() for line in plain.lines if line.get_color() == "0.8"]
+    np.testing.assert_array_equal(grey, energy[[0, 2], 1:-1])
+    assert (plain.get_xscale(), plain.get_yscale()) == ("log", "log")
+    assert figure.get_suptitle() == "step 10, t = 1"
+
+
+def test_compensated_spectrum_is_flat_where_the_spectrum_is_a_power_law(dataset, energy):
+    _, compensated = spectra.plot_spectra(dataset, -1).axes
+    eps = 0.5 * (2 * NU * K**2 * energy[2]).sum()
+    eta = (NU**3 / eps) ** 0.25
+    x, y = compensated.lines[0].get_xydata().T
+    np.testing.assert_allclose(x, K[1:-1] * eta)
+    np.testing.assert_allclose(y, 1 / eps ** (2 / 3))
+    assert compensated.lines[1].get_ydata()[0] == 1.62
+
+
+def test_spectrum_without_viscosity(dataset, energy):
+    bare = dataset.drop_vars("dissipation_spectrum").assign_attrs({"model.viscosity": 0.0})
+    plain, compensated = spectra.plot_spectra(bare, 0).axes
+    np.testing.assert_allclose(lines(plain)["k^(-5/3)"], [K[1:-1], energy[0, 1:-1]])
+    np.testing.assert_allclose(compensated.lines[0].get_ydata(), 4.0)
+
+
+def test_spectrum_of_a_fluid_at_rest(dataset, tmp_path):
+    save_figure(spectra.plot_spectra(dataset * 0, 0), tmp_path / "rest.png")
+
+
+def test_few_of_many_other_steps_are_drawn(dataset):
+    many = xr.concat([dataset.isel(step=0).assign_coords(step=i) for i in range(50)], "step")
+    plain, _ = spectra.plot_spectra(many, 49).axes
+    assert sum(line.get_color() == "0.8" for line in plain.lines) == spectra.MOST_OTHERS
+
+
+def test_densities(dataset):
+    (axes,) = spectra.plot_densities(dataset, 20).axes
+    drawn = lines(axes)
+    np.testing.assert_array_equal(drawn["ε / <ε>"], [[0.1, 1.0], [0.5, 0.4]])
+    np.testing.assert_array_equal(drawn["Ω / <Ω>"], [[0.1, 1.0], [1.0, 0.8]])
+    with pytest.raises(ConfigError, match="no enstrophy_density"):
+        spectra.plot_densities(dataset.drop_vars("enstrophy_density"))
+
+
+def test_command_draws_spectra(dataset, tmp_path, monkeypatch):
+    monkeypatch.setitem(vars(ridgeline), "open", lambda name: dataset)
+    path = str(tmp_path / "spectra.bp")
+    assert draw(path) == [tmp_path / "spectra.png"]
+    assert draw(path, pdf=True, step=10) == [tmp_path / "spectra_pdf.png"]
+    with pytest.raises(ConfigError, match="step = 11"):
+        draw(path, step=11)
+    with pytest.raises(ConfigError, match="spectra are drawn together"):
+        draw(path, ["energy_spectrum"])
+    with pytest.raises(ConfigError, match="no field to draw"):
+        draw(path, movie="m.gif")
+    with pytest.raises(ConfigError, match=r"output\.spectra"):
+        spectra.plot_spectra(dataset[["ratio"]])
+
+
+SERIES = "step,time,energy,dissipation,enstrophy\n0,0.0,0.5,0.1,2.0\n5,0.25,0.4,0.2,3.0\n9,0.45,0.3,0.1,2.5\n"
+
+
+def test_time_series_over_time():
+    series = {"step": np.array([0, 5]), "time": np.array([0.0, 0.25])}
+    series |= {name: np.array([i, i + 1.0]) for i, name in enumerate("abcdef")}
+    figure = plot_time_series(series)
+    shown = [axes for axes in figure.axes if axes.axison]
+    assert [axes.get_title() for axes in shown] == list("abcdef")
+    for axes in shown:
+        x, y = axes.lines[0].get_xydata().T
+        np.testing.assert_array_equal(x, series["time"])
+        np.testing.assert_array_equal(y, series[axes.get_title()])
+    assert [axes.get_title() for axes in plot_time_series(series, ["e", "b"]).axes] == ["e", "b"]
+
+
+def test_command_draws_time_series(tmp_path):
+    path = tmp_path / "series.csv"
+    path.write_text(SERIES)
+    assert draw(str(path)) == [tmp_path / "series.png"]
+    assert draw(str(path), ["energy"], output=str(tmp_path / "e.svg")) == [tmp_path / "e.svg"]
+    assert (tmp_path / "e.svg").stat().st_size > 1000
+    with pytest.raises(ConfigError, match=r"'enstropy' is not in .*; try enstrophy"):
+        draw(str(path), ["enstropy"])
+    with pytest.raises(ConfigError, match="--pdf and --movie"):
+        draw(str(path), pdf=True)
+    path.write_text(SERIES.splitlines()[0] + "\n")
+    with pytest.raises(ConfigError, match="nothing to draw yet"):
+        draw(str(path))
