@@ -214,12 +214,19 @@ CHANGES: dict[str, Any] = {
     "checkpoint.ranks_per_file": 1,
     "checkpoint.writers_at_once": 1,
 }
-OTHER_FLOW = {"run.precision", "run.seed", "grid.lengths", "model.viscosity"}
+OTHER_FLOW = {
+    "run.precision",
+    "run.seed",
+    "grid.shape",
+    "grid.lengths",
+    "model.dealias",
+    "model.viscosity",
+}
 UNTESTED = {"run.model", "run.device", "model.inviscid", "model.courant"}  # one value, or with others
 
 
 @pytest.mark.parametrize("key", CHANGES)
-def test_only_the_flow_must_be_the_same_to_go_on(key: str) -> None:
+def test_only_flow_and_modes_must_be_the_same_to_go_on(key: str) -> None:
     section, name = key.split(".")
     changed = case(**{section: {name: CHANGES[key]}})
     assert changed.flatten() != case().flatten()
@@ -237,3 +244,22 @@ def test_scalars_are_part_of_the_flow(scalars: list[dict[str, float]]) -> None:
     one = TurbulenceCase.model_validate({**SMALLEST, "scalar": [{"schmidt": 1.0}]})
     other = TurbulenceCase.model_validate({**SMALLEST, "scalar": scalars})
     assert other.identity() != one.identity()
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("checkpoints", "checkpoint.path"),
+        ("./checkpoints/checkpoint_00000100", "checkpoint.path"),
+        ("turbulence.bp", "output.path"),
+    ],
+)
+def test_a_start_that_the_run_would_clear_is_refused(tmp_path: Path, path: str, key: str) -> None:
+    text = message(tmp_path, "initial.kind=file", f"initial.path={path}")
+    assert key in text
+    assert "another path than initial.path: a run that begins anew clears it" in text
+
+
+@pytest.mark.parametrize("path", ["checkpoints.previous/checkpoint_00000100", "checkpoints_of_128", "old.bp"])
+def test_a_start_beside_what_the_run_writes_is_fine(path: str) -> None:
+    assert case(initial={"kind": "file", "path": path}).initial.path == path

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -262,12 +264,15 @@ class OutputSection(sections.OutputSection):
 class TurbulenceCase(Case):
     """Settings of one run of the turbulence model."""
 
-    # A run may go on from a checkpoint of another grid, time step, scheme or truncation, but of no other flow.
+    # A run may go on with another time step or scheme, but not as another flow or with other modes, of which its
+    # outputs could not go on either: initial.kind = "file" begins from a checkpoint of another grid.
     PHYSICS: ClassVar[tuple[str, ...]] = (
         "run.model",
         "run.precision",
         "run.seed",
+        "grid.shape",
         "grid.lengths",
+        "model.dealias",
         "model.viscosity",
         "model.inviscid",
         "initial",
@@ -295,6 +300,15 @@ class TurbulenceCase(Case):
             yield Problem(
                 "model.inviscid", "false in a case with [[scalar]]: diffusivity is viscosity/schmidt"
             )
+        if self.initial.kind == "file":
+            # A run that begins anew moves or deletes what is at these paths.
+            cleared = {"checkpoint.path": self.checkpoint.path}
+            cleared |= {"output.path": self.output.path} if self.output.every else {}
+            cleared |= {"output.spectra": self.output.spectra} if self.output.spectra_every else {}
+            start = Path(os.path.abspath(self.initial.path))
+            for key, path in cleared.items():
+                if start.is_relative_to(os.path.abspath(path)):
+                    yield Problem(key, "another path than initial.path: a run that begins anew clears it")
 
 
 CASE = TurbulenceCase
