@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.comm.transpose import METHODS, Direction, Transpose
+from ridgeline.comm.transpose import METHODS, Direction, Transpose, fastest
 from ridgeline.comm.transpose_plan import check_limits
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
@@ -184,8 +184,25 @@ def test_auto_measures_and_all_ranks_agree(comm) -> None:
     else:
         expected = {"alltoallv", "ialltoallv", "alltoall"} | ({"node"} if comm.size == 4 else set())
         assert set(transpose.measured) == expected
-        assert transpose.method == min(transpose.measured, key=transpose.measured.__getitem__)
+        assert transpose.method == fastest(transpose.measured)
     there_and_back(comm, rows, columns, 4, 3, batch=2, ranks_per_node=per_node)
+
+
+def test_rows_of_a_process_grid_agree_on_a_method(comm) -> None:
+    if comm.size != 4:
+        pytest.skip("needs 4 ranks")
+    row = comm.Split(comm.rank // 2, comm.rank)
+    # Padding is for the first row alone: both must leave it out.
+    columns = (8, 8) if comm.rank < 2 else (1, 63)
+    transpose = Transpose(row, (8, 8), columns, 2, 2, np.complex64, agreement=comm)
+    assert set(transpose.measured) == {"alltoallv", "ialltoallv"}
+    assert len(set(map(str, comm.allgather((transpose.method, transpose.measured))))) == 1
+    row.Free()
+
+
+def test_a_method_must_be_clearly_faster_than_the_simplest() -> None:
+    assert fastest({"alltoallv": 1.0, "ialltoallv": 0.97}) == "alltoallv"
+    assert fastest({"alltoallv": 1.0, "ialltoallv": 0.93, "node": 0.9}) == "node"
 
 
 class CountingComm:

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from ridgeline.cli.bench import bench
 from ridgeline.cli.check import check
 from ridgeline.cli.compile import compile_kernels
 from ridgeline.cli.doctor import doctor
@@ -27,6 +28,7 @@ app.command()(explain)
 app.command("compile")(compile_kernels)
 app.command()(doctor)
 app.command()(plot)
+app.add_typer(bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

@@ -14,7 +14,7 @@ regions of transpose_plan.py say why a side may overwrite what it has read. Sour
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -30,7 +30,12 @@ from ridgeline.runtime.errors import ConfigError
 Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"]
 
 METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node")
-TRIALS = 3  # timed exchanges, there and back, per method when method = "auto"; the fastest counts
+TRIALS = (
+    3,
+    20,
+)  # bounds on timed exchanges, there and back, per method when method = "auto"; the fastest counts
+TRIAL_SECONDS = 0.1  # that they may take together beyond the least number
+CLEARLY = 0.95  # of alltoallv's time, below which another method is worth its messages
 MOST_PADDING = 1.5  # "auto" leaves out padded blocks that hold more than this of the numbers
 
 
@@ -145,11 +150,13 @@ class Transpose:
     method : "alltoallv" (MPI_Alltoallv, exact counts); "ialltoallv" (the same without waiting, chunk by chunk, while
         the next chunk is computed); "alltoall" (MPI_Alltoall, all blocks padded to the largest); "node" (within
         nodes, then between them); "auto" times those that fit, writing of the chunks included, and takes the one
-        whose slowest rank is fastest. The numbers that arrive are the same
+        whose slowest rank is fastest, "alltoallv" unless another is clearly faster. What arrives is the same
     batch : Q, variables per MPI call, 1 to 4
     tile : columns that the column side works on together; groups are multiples of it
     ranks_per_node : None asks MPI which ranks share a node; a number cuts the ranks into nodes of that many
     n_chunks : parts that "ialltoallv" hands over one by one; fewer where there are fewer rows or tiles
+    agreement : ranks that take the same method in "auto", such as all rows of a process grid, each of which is
+        a `comm` of the same size; None: those of comm
 
     Raises ValueError if counts, batch or dtype do not fit, ConfigError for an unknown method, DecompositionError
     for "node" with unequal nodes or for more numbers than the MPI library can address.
@@ -169,6 +176,7 @@ class Transpose:
         tile: int = 1,
         ranks_per_node: int | None = None,
         n_chunks: int = 4,
+        agreement: MPI.Comm | None = None,
     ) -> None:
         check_layout(row_counts, column_counts, comm.size)
         self._dtype = np.dtype(dtype)
@@ -181,6 +189,7 @@ class Transpose:
                 f'transpose.method = "{method}" is unknown; use {", ".join(METHODS)} or auto, which measures'
             )
         self.comm = comm
+        self._agreement = comm if agreement is None else agreement
         self._base = TransposePlan(
             comm.rank,
             tuple(int(n) for n in row_counts),
@@ -192,7 +201,7 @@ class Transpose:
         )
         self._n_forward, self._n_inverse, self._n_chunks = n_forward, n_inverse, n_chunks
         nodes = find_nodes(comm, ranks_per_node) if method in ("auto", "node") else None
-        self.measured: dict[str, float] = {}  # seconds there and back of the slowest rank, by method
+        self.measured: dict[Method, float] = {}  # seconds there and back of the slowest rank, by method
         if method == "auto":
             method = self._choose(nodes)
         self._use(method, nodes)
@@ -204,16 +213,21 @@ class Transpose:
             return "alltoallv"
         fitting: list[Method] = ["alltoallv", "ialltoallv"]
         entries = sum(plan.row_counts) * sum(plan.column_counts)
-        if plan.largest_block * plan.size**2 <= MOST_PADDING * entries:
+        if self._all_agree(plan.largest_block * plan.size**2 <= MOST_PADDING * entries):
             fitting.append("alltoall")
-        if nodes is not None and 1 < nodes.n_places < plan.size:
+        if self._all_agree(nodes is not None and 1 < nodes.n_places < plan.size):
             fitting.append("node")
         for method in fitting:
             self._use(method, nodes)
-            best = min(self._measure() for _ in range(TRIALS))
-            self.measured[method] = self.comm.allreduce(best, MPI.MAX)
+            warm = self._agreement.allreduce(self._measure(), MPI.MAX)
+            trials = min(TRIALS[1], max(TRIALS[0], int(TRIAL_SECONDS / warm)))
+            best = min(self._measure() for _ in range(trials))
+            self.measured[method] = self._agreement.allreduce(best, MPI.MAX)
             self.free()
-        return min(fitting, key=self.measured.__getitem__)
+        return fastest(self.measured)
+
+    def _all_agree(self, flag: bool) -> bool:
+        return bool(self._agreement.allreduce(flag, MPI.LAND))
 
     def _use(self, method: Method, nodes: Nodes | None) -> None:
         """Lay out the arena for a method and make its exchange. Collective."""
@@ -272,6 +286,12 @@ class Transpose:
             each = direction.bytes_sent() / max(messages, 1) / 2**20
             words.append(f"{name} {messages} messages of {each:.3g} MiB")
         return ", ".join(words)
+
+
+def fastest(measured: Mapping[Method, float]) -> Method:
+    """Return the method of least seconds; alltoallv, the simplest, unless that is clearly faster."""
+    best = min(measured, key=measured.__getitem__)
+    return best if measured[best] < CLEARLY * measured["alltoallv"] else "alltoallv"
 
 
 def aligned(n: int, dtype: np.dtype[Any]) -> NDArray[Any]:
