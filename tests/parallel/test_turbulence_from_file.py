@@ -9,8 +9,10 @@ from ridgeline.grid.modes import Modes
 from ridgeline.grid.pencil import PencilGrid
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.checkpoint import CheckpointStore
+from ridgeline.kernels.runs import gather_runs, scatter_runs
+from ridgeline.kernels.solenoidal import project, recover_y, sum_of_squares
 from ridgeline.models.turbulence import from_checkpoint
-from ridgeline.models.turbulence.from_file import fill_from_file
+from ridgeline.models.turbulence.from_file import compile_kernels, fill_from_file
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.runtime.errors import CheckpointError, ConfigError, OutputError, RidgelineError
 from spectral_toys import (
@@ -105,6 +107,20 @@ def refusal(comm, kind, path, grid, modes, step=None):
     messages = comm.allgather(str(caught.value))
     assert len(set(messages)) == 1
     return messages[0]
+
+
+def test_nothing_compiles_after_compile_kernels(comm, folder, caplog):
+    """Kernels are called with no other types. First in this file: later all are compiled."""
+    used = (gather_runs, scatter_runs, recover_y, project, sum_of_squares)
+    compile_kernels("complex64")
+    before = [list(kernel.signatures) for kernel in used]
+    whole = random_fields(1, "complex64", SHAPE, LENGTHS)
+    path = save(comm, folder, whole, SHAPE, "phase-shift")
+    grid, modes = list(readers(comm, SHAPE))[-1]
+    fill(comm, path, grid, modes, caplog, "complex64")
+    write_data_set(comm, folder / "u.bp", backward(whole, whole_modes(SHAPE, LENGTHS)))
+    fill(comm, folder / "u.bp", grid, modes, caplog, "complex64")
+    assert [list(kernel.signatures) for kernel in used] == before
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,16 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.comm.reduce import decide
 from ridgeline.grid.modes import Modes
 from ridgeline.grid.pencil import PencilGrid
 from ridgeline.io.bp_files import INDEX, describe
 from ridgeline.io.checkpoint_format import MANIFEST, find_checkpoints, step_of
+from ridgeline.kernels.solenoidal import project, sum_of_squares
+from ridgeline.models.turbulence import restart
 from ridgeline.models.turbulence.from_checkpoint import read_checkpoint
 from ridgeline.models.turbulence.from_data_set import Transform, read_data_set
 from ridgeline.runtime.errors import ConfigError
@@ -63,6 +66,16 @@ def fill_from_file(
             log.warning("%s", warning)
         if sentence:
             log.info("%s", sentence)
+
+
+def compile_kernels(dtype: DTypeLike) -> None:
+    """Compile, or load from the cache, what `fill_from_file` calls for fields of dtype. No communication."""
+    most, weight = np.zeros(1, np.int64), np.zeros(1)
+    for stored in (np.complex64, np.complex128):
+        restart.compile_kernels(dtype, stored)
+        sum_of_squares(most, weight, np.zeros(1, stored))
+    number = np.zeros(1, dtype)
+    project(most, weight, weight, 1.0, weight, number, number, number, np.zeros(3))
 
 
 def _is_checkpoint(path: Path) -> bool:

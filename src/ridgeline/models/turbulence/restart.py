@@ -24,6 +24,7 @@ from ridgeline.comm.redistribute import Redistribution, equal_ranges
 from ridgeline.grid.distributed import DistributedArray
 from ridgeline.grid.modes import Lengths, Modes
 from ridgeline.grid.pencil import PencilGrid, Truncation
+from ridgeline.kernels.runs import gather_runs, scatter_runs
 from ridgeline.kernels.solenoidal import recover_y
 
 if TYPE_CHECKING:
@@ -194,15 +195,16 @@ class SpectralState:
         return np.empty(n, self._dtype)
 
 
-def compile_kernels(dtype: DTypeLike) -> None:
-    """Compile, or load from the cache, what a state of complex numbers of dtype calls. No communication."""
-    from ridgeline.kernels.runs import gather_runs, scatter_runs
+def compile_kernels(dtype: DTypeLike, stored: DTypeLike | None = None) -> None:
+    """Compile, or load from the cache, what a state of complex numbers of dtype calls. No communication.
 
-    number, none = np.zeros(1, dtype), np.zeros(0, np.int64)
-    wavenumber = np.zeros(1)
-    recover_y(np.zeros(1, np.int64), wavenumber, wavenumber, 1.0, number, number, number)
-    gather_runs(number, none, none, number)
-    scatter_runs(number, none, none, number)
+    stored: dtype of numbers that are read from a file and become dtype; None is dtype.
+    """
+    number, other = np.zeros(1, dtype), np.zeros(1, stored or dtype)
+    none, wavenumber = np.zeros(0, np.int64), np.zeros(1)
+    recover_y(np.zeros(1, np.int64), wavenumber, wavenumber, 1.0, other, other, other)
+    gather_runs(other, none, none, other)
+    scatter_runs(other, none, none, number)
 
 
 def _line_numbers(truncation: Truncation, jz: NDArray[np.int64], jx: NDArray[np.int64]) -> NDArray[np.int64]:
