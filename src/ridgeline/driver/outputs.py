@@ -1,62 +1,222 @@
-"""The data set of a run: which fields, which attributes, how many steps are in it."""
+"""What a run writes while it steps: the data set of its fields, the time series, the data set of its spectra."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ridgeline.io.bp import BPWriter, image_schemas
-from ridgeline.models.contract import Model
+from ridgeline.driver.schedule import Schedule
+from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.io.series import SeriesWriter
+from ridgeline.models.contract import Model, Profile
+from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.config.case import Case
 
+# For each kind of output, where it is and how many steps of the run it holds: a part of every checkpoint.
+Position = dict[str, list[Any]]
 
-class DataSet:
-    """Writes `output.variables` of a model to `output.path`; does nothing if `output.every` is 0."""
+
+def make_schedule(case: Case) -> Schedule:
+    """Return the events that the settings ask for. A model without series or spectra has no settings for them."""
+    return Schedule(
+        case.run.steps,
+        case.output.every,
+        case.checkpoint.every,
+        case.run.check_every,
+        getattr(case.output, "series_every", 0),
+        getattr(case.output, "spectra_every", 0),
+    )
+
+
+class Recorder(Protocol):
+    """One kind of output, being written. Every method is collective."""
+
+    path: str
+
+    @property
+    def count(self) -> int:
+        """How many steps it holds."""
+
+    def write(self, step: int) -> None:
+        """Append the present state, which is that of `step`."""
+
+    def close(self) -> None:
+        """Finish it."""
+
+
+class Outputs:
+    """All that a run writes while it steps. Every method is collective."""
 
     def __init__(
-        self, case: Case, model: Model, comm: MPI.Comm, provenance: dict[str, Any], keep_steps: int | None
+        self,
+        case: Case,
+        model: Model,
+        comm: MPI.Comm,
+        provenance: dict[str, Any],
+        step: int,
+        position: Mapping[str, Any] | None,
     ) -> None:
-        """Open the data set. Collective.
+        """Open what the settings ask for.
 
-        keep_steps: None starts a new data set; a number continues the one on disk after its first keep_steps
-        outputs, cutting off what was written after the checkpoint.
+        step: the present one. position: None starts anew; else what `position` returned when the checkpoint was
+        taken: what was written after it is cut off. An output of another path than then begins anew.
         """
+        schedule = make_schedule(case)
+        self._initial = case.output.initial
+        self._recorders: dict[str, Recorder] = {}
+        self._due: dict[str, Callable[[int], bool]] = {}
+
+        def kept(kind: str, path: str) -> int | None:
+            where, count = (position or {}).get(kind, (path, 0))
+            return None if position is None or where != path else int(count)
+
+        def add(kind: str, due: Callable[[int], bool], recorder: Recorder) -> None:
+            self._recorders[kind], self._due[kind] = recorder, due
+
+        if schedule.output_every:
+            path = case.output.path
+            keep = kept("data set", path)
+            add("data set", schedule.output_due, _Fields(case, model, comm, provenance, path, keep))
+        if schedule.series_every:
+            path = getattr(case.output, "series", "")
+            columns = tuple(model.series(step))
+            writer = SeriesWriter(path, comm, columns, keep_rows=kept("series", path))
+            add("series", schedule.series_due, _Series(model, path, writer))
+        if schedule.spectra_every:
+            path = getattr(case.output, "spectra", "")
+            add(
+                "spectra",
+                schedule.spectra_due,
+                _Spectra(model, comm, provenance, path, kept("spectra", path)),
+            )
+
+    def write_initial(self) -> None:
+        """Write the state of step 0 where a run begins: a row, spectra, and fields if output.initial is set."""
+        for kind, recorder in self._recorders.items():
+            if recorder.count == 0 and (kind != "data set" or self._initial):
+                recorder.write(0)
+
+    def due(self, step: int) -> bool:
+        """Say whether anything is written at `step`."""
+        return any(due(step) for due in self._due.values())
+
+    def write(self, step: int) -> None:
+        """Write what is due at `step`, the present one."""
+        for kind, recorder in self._recorders.items():
+            if self._due[kind](step):
+                recorder.write(step)
+
+    def position(self) -> Position:
+        """Return what a resumed run must know to go on where this one is."""
+        return {kind: [recorder.path, recorder.count] for kind, recorder in self._recorders.items()}
+
+    def files(self) -> dict[str, str]:
+        """Return the paths of what is written, by kind."""
+        return {kind: recorder.path for kind, recorder in self._recorders.items()}
+
+    def close(self) -> None:
+        """Finish everything."""
+        for recorder in self._recorders.values():
+            recorder.close()
+
+
+class _Fields:
+    """Writes `output.variables` of a model to the data set `output.path`."""
+
+    def __init__(
+        self,
+        case: Case,
+        model: Model,
+        comm: MPI.Comm,
+        provenance: dict[str, Any],
+        path: str,
+        keep_steps: int | None,
+    ) -> None:
+        self.path = path
         self._model = model
         self._names = tuple(case.output.variables)
-        self.steps_written = keep_steps or 0
-        self._writer: BPWriter | None = None
-        if case.output.every == 0:
-            return
         variables = model.output_layout(self._names)
         images = [name for name in model.image_fields() if name in self._names]
         attributes = _attributes(provenance)
         if images:
             shape = next(v.shape_global for v in variables if v.name == images[0])
             attributes |= image_schemas(shape, images, *model.image_geometry())
+        compression = case.output.compression
         self._writer = BPWriter(
-            case.output.path,
-            comm,
-            variables,
-            attributes,
-            compression=case.output.compression,
-            keep_steps=keep_steps,
+            path, comm, variables, attributes, compression=compression, keep_steps=keep_steps
         )
 
+    @property
+    def count(self) -> int:
+        return self._writer.steps
+
     def write(self, step: int) -> None:
-        """Append the present state as one output step. Collective."""
-        if self._writer is None:
-            return
         arrays = {name: array.local for name, array in self._model.outputs(self._names).items()}
         self._writer.write(step, self._model.time(step), arrays)
-        self.steps_written += 1
 
     def close(self) -> None:
-        """Finish the data set. Collective."""
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
+
+
+class _Series:
+    """Writes the model's time series to the CSV file `output.series`."""
+
+    def __init__(self, model: Model, path: str, writer: SeriesWriter) -> None:
+        self.path = path
+        self._model = model
+        self._writer = writer
+
+    @property
+    def count(self) -> int:
+        return self._writer.rows
+
+    def write(self, step: int) -> None:
+        self._writer.write(step, self._model.time(step), self._model.series(step))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Spectra:
+    """Writes the model's profiles to the data set `output.spectra`: small arrays, which rank 0 has for all."""
+
+    def __init__(
+        self, model: Model, comm: MPI.Comm, provenance: dict[str, Any], path: str, keep_steps: int | None
+    ) -> None:
+        self.path = path
+        self._model = model
+        self._writes = comm.rank == 0
+        profiles = model.profiles()
+        if not profiles:
+            raise ConfigError(f"output.spectra_every is set, but {model.name} has no spectra; set it to 0")
+        variables = [self._variable(name, profile) for name, profile in profiles.items()]
+        self._writer = BPWriter(path, comm, variables, _attributes(provenance), keep_steps=keep_steps)
+
+    def _variable(self, name: str, profile: Profile) -> Variable:
+        shape = profile.values.shape
+        here = shape if self._writes else (0,) * len(shape)
+        origin = (0,) * len(shape)
+        return Variable(
+            name, profile.values.dtype, shape, origin, here, profile.unit, profile.description, profile.dims
+        )
+
+    @property
+    def count(self) -> int:
+        return self._writer.steps
+
+    def write(self, step: int) -> None:
+        arrays = {
+            name: profile.values if self._writes else profile.values[(slice(0),) * profile.values.ndim]
+            for name, profile in self._model.profiles().items()
+        }
+        self._writer.write(step, self._model.time(step), arrays)
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def _attributes(provenance: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ridgeline.comm.reduce import raise_together
 from ridgeline.io.checkpoint import CheckpointStore, Saved
@@ -33,12 +34,12 @@ class Restart:
         self._saved: list[Saved] = []
         self._started_from: Path | None = None
 
-    def begin(self, resume: str) -> tuple[int, int | None]:
-        """Bring the model to its first state; return its step and the outputs already in the data set.
+    def begin(self, resume: str) -> tuple[int, Mapping[str, Any] | None]:
+        """Bring the model to its first state; return its step and the position of the outputs.
 
         resume: "never" starts anew (checkpoints of an earlier run are set aside, not deleted), "auto"
         continues from the newest usable checkpoint or starts anew if there is none, anything else is the
-        path of a checkpoint. The number of outputs is None for a run that starts anew. Collective.
+        path of a checkpoint. The position (see `driver.outputs`) is None for a run that starts anew. Collective.
 
         Raises CheckpointError if the checkpoint asked for is missing, damaged or of another run.
         """
@@ -62,16 +63,19 @@ class Restart:
         self._model.restored(loaded.step, loaded.time)
         self._started_from = loaded.path
         self._say(logging.INFO, f"continuing from {loaded.path} at step {loaded.step}")
-        return loaded.step, int(loaded.state["outputs"])
+        return loaded.step, loaded.state
 
-    def save(self, step: int, outputs: int) -> None:
-        """Write a checkpoint of the present state. Collective. Raises CheckpointError on every rank."""
+    def save(self, step: int, position: Mapping[str, Any]) -> None:
+        """Write a checkpoint of the present state. Collective. Raises CheckpointError on every rank.
+
+        position: of the outputs (see `driver.outputs`).
+        """
         saved = self._store.save(
             self._model.state(),
             step=step,
             time=self._model.time(step),
             identity=self._case.identity(),
-            state={"outputs": outputs},
+            state=position,
             settings=self._case.flatten(),
         )
         self._saved.append(saved)

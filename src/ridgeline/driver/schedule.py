@@ -11,27 +11,49 @@ class Schedule:
     output_every: int
     checkpoint_every: int
     check_every: int
-
-    def _intervals(self) -> tuple[int, ...]:
-        return tuple(n for n in (self.output_every, self.checkpoint_every, self.check_every) if n > 0)
+    series_every: int = 0
+    spectra_every: int = 0
 
     def next_event(self, step: int) -> int:
         """Return the first step after `step` at which something happens; at the latest the last step."""
-        return min([self.steps, *((step // n + 1) * n for n in self._intervals())])
+        intervals = (
+            self.output_every,
+            self.checkpoint_every,
+            self.check_every,
+            self.series_every,
+            self.spectra_every,
+        )
+        return min([self.steps, *((step // n + 1) * n for n in intervals if n > 0)])
 
     def output_due(self, step: int) -> bool:
-        """Say whether the state at `step` is written to the data set."""
-        return self.output_every > 0 and step % self.output_every == 0
+        """Say whether the fields at `step` are written to the data set."""
+        return _is_multiple(step, self.output_every)
+
+    def series_due(self, step: int) -> bool:
+        """Say whether `step` is a row of the time series."""
+        return _is_multiple(step, self.series_every)
+
+    def spectra_due(self, step: int) -> bool:
+        """Say whether the spectra at `step` are written."""
+        return _is_multiple(step, self.spectra_every)
 
     def checkpoint_due(self, step: int) -> bool:
         """Say whether the state at `step` is saved: at every multiple, and at the end."""
         return self.checkpoint_every > 0 and (step % self.checkpoint_every == 0 or step == self.steps)
 
     def check_due(self, step: int) -> bool:
-        """Say whether the state at `step` is searched for NaN: before it is written or saved, and in between."""
+        """Say whether the state at `step` is searched for NaN: before it is written or saved, and in between.
+
+        Not before a row of the time series, which may be due at every step and costs less than the search.
+        """
         return (
             step == self.steps
-            or (self.check_every > 0 and step % self.check_every == 0)
+            or _is_multiple(step, self.check_every)
             or self.output_due(step)
+            or self.spectra_due(step)
             or self.checkpoint_due(step)
         )
+
+
+def _is_multiple(step: int, interval: int) -> bool:
+    return interval > 0 and step % interval == 0

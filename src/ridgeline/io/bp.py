@@ -212,7 +212,7 @@ class BPWriter:
                 )
                 if self._compression != "none":
                     defined.AddOperation(self._compression, OPERATORS[self._compression])
-                for key, value in (("units", v.unit), ("long_name", v.description)):
+                for key, value in (("units", v.unit), ("long_name", v.description), ("dims", list(v.dims))):
                     if value and self._comm.rank == 0:
                         io.DefineAttribute(key, value, v.name)
             for key, value in attributes.items():

@@ -23,21 +23,28 @@ def open(path: str | os.PathLike[str]) -> xr.Dataset:
     """Open the data set of a run, lazily.
 
     Dims: step, z, y, x. Coordinates: `step` (numbers of the time steps), `time` (step), and z, y, x: places of
-    the values, which are cell indices unless the run set a spacing. Attributes as written. Only what is
-    indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane. A data set that a run is still writing shows
-    the output steps that were whole when it was opened.
+    the values, which are cell indices unless the run set a spacing. Spectra have axes of their own, such as
+    wavenumber. Attributes as written. Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane.
+    A data set that a run is still writing shows the output steps that were whole when it was opened.
 
     Raises OutputError if `path` is not a BP5 data set, holds no whole step, or is damaged; and, when values
     are read, if they are not in the files.
     """
     reader = BPReader(Path(path))
-    image = next((array for array in reader.arrays.values() if len(array.shape) == 3), None)
+    attributes = {name: dict(reader.array_attributes.get(name, {})) for name in reader.arrays}
+    named = {name: tuple(np.atleast_1d(own.pop("dims"))) for name, own in attributes.items() if "dims" in own}
+    unnamed = (array for array in reader.arrays.values() if array.name not in named)
+    image = next((array for array in unnamed if len(array.shape) == 3), None)
     variables: dict[str, Any] = {}
-    for array in reader.arrays.values():
-        dims = _dims(array, image)
-        data = indexing.LazilyIndexedArray(_Array(reader, array))
-        variables[array.name] = xr.Variable(("step", *dims), data, reader.array_attributes.get(array.name))
     coords: dict[str, Any] = {"step": ("step", reader.scalars.pop("step", np.arange(reader.steps)))}
+    for array in reader.arrays.values():
+        dims = named.get(array.name) or _dims(array, image)
+        data = indexing.LazilyIndexedArray(_Array(reader, array))
+        variable = xr.Variable(("step", *dims), data, attributes[array.name])
+        if dims == (array.name,):  # the places along an axis, the same at every step
+            coords[array.name] = variable.isel(step=0).load()
+        else:
+            variables[array.name] = variable
     for name, values in reader.scalars.items():
         (coords if name == "time" else variables)[name] = ("step", values)
     if image is not None:

@@ -9,9 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ridgeline.models.contract import Work
-
-PHASES = ("compute", "exchange", "output", "checkpoint", "other")
+from ridgeline.models.contract import StepTimes, Work
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,8 @@ class Timing:
     """Where the seconds of a run went. Steps are those of this run, not those before a resume.
 
     steady: steps after the first call, which also warms caches and touches pages; without output,
-    checkpoints and NaN checks, the slowest rank's.
+    checkpoints and NaN checks, the slowest rank's. mean_step, best_step: of the steady steps, by phase, of the
+    slowest rank; None where there was none.
     """
 
     setup: float
@@ -39,6 +38,8 @@ class Timing:
     steps: int
     steady_steps: int
     phases: dict[str, PhaseTimes] = field(default_factory=dict)
+    mean_step: StepTimes | None = None
+    best_step: StepTimes | None = None
 
     @property
     def seconds_per_step(self) -> float:
@@ -82,6 +83,15 @@ def _seconds(value: float) -> str:
     )
 
 
+def format_figure(value: float, unit: str) -> str:
+    """Return a figure of the report in its unit, bytes and seconds scaled."""
+    if unit == "s":
+        return _seconds(value)
+    if unit == "B" or unit.startswith("B/"):
+        return format_bytes(value) + unit[1:]
+    return f"{value:.4g} {unit}".rstrip()
+
+
 def print_report(report: Mapping[str, Any], console: Console) -> None:
     """Print the report of `driver.run_case` for people. Same content as the JSON, shortened."""
     run = report["run"]
@@ -106,6 +116,24 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     if report["seconds_per_step"] is None:
         console.print("no step was computed, so there is no speed to report")
         return
+    console.print(_step_table(report["step"]))
+    console.print(_speed_table(report))
+    for name, path in report["files"].items():
+        console.print(f"{name}: {path}", highlight=False)
+
+
+def _step_table(steps: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return what one step spends on each phase, mean and best: the rows of the GESTS paper's tables."""
+    table = Table(title="one step, slowest rank", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    for name in steps["mean"]:
+        table.add_column(name, justify="right")
+    for kind, row in steps.items():
+        table.add_row(kind, *(_seconds(value) for value in row.values()))
+    return table
+
+
+def _speed_table(report: Mapping[str, Any]) -> Table:
     work = report["work"]
     figures = Table(title="speed", title_justify="left", box=None, pad_edge=False, show_header=False)
     figures.add_column()
@@ -121,11 +149,14 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
         "exchange", f"{format_bytes(work['bytes_exchanged'])} in {work['messages']:.4g} messages per step"
     )
     for name, figure in report["figures"].items():
-        figures.add_row(name.replace("_", " "), f"{format_bytes(figure['value'])}/s")
+        figures.add_row(name.replace("_", " "), format_figure(figure["value"], figure["unit"]))
+    figures.add_row(
+        "peak memory",
+        f"{format_bytes(report['peak_memory_per_rank'])} per rank, "
+        f"{format_bytes(report['memory_before_setup_per_rank'])} of it before the model was set up",
+    )
     best = report["limits"].get("best")
     if best:
         figures.add_row(f"limit ({report['limits']['best_name']})", f"{format_bytes(best)}/s")
         figures.add_row("[bold]fraction of the limit[/]", f"[bold]{report['fraction_of_stream']:.3f}[/]")
-    console.print(figures)
-    for name, path in report["files"].items():
-        console.print(f"{name}: {path}", highlight=False)
+    return figures

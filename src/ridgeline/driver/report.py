@@ -1,0 +1,179 @@
+"""What a run says of itself: the header's facts, the provenance of its data, the report at its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.comm.reduce import raise_together
+from ridgeline.driver.limits import measure_limits
+from ridgeline.driver.loop import StepClock
+from ridgeline.models.contract import Model, StepTimes
+from ridgeline.perf.report import PhaseTimes, Timing, performance
+from ridgeline.runtime.communicator import mpi_versions, node_communicator
+from ridgeline.runtime.context import Context
+from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.provenance import git_commit, package_versions
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.config.case import Case
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What this rank measured of a run. Seconds and bytes."""
+
+    setup: float
+    compile: float
+    loop: float
+    clock: StepClock
+    memory_before: int  # peak before the model was set up: the interpreter and its libraries
+    memory_peak: int
+
+
+def make_facts(case: Case, model: Model, context: Context) -> dict[str, Any]:
+    """Return what the run header shows. Collective."""
+    node = node_communicator(context.comm)
+    ranks_on_node = node.size
+    node.Free()
+    return {
+        "model": model.name,
+        "shape": list(case.grid.shape),
+        "precision": case.run.precision,
+        "steps": case.run.steps,
+        "ranks": context.comm.size,
+        "ranks_on_node": ranks_on_node,
+        "threads": context.threads,
+        "device": context.device,
+        "cores": describe_machine().cores,
+        **model.describe(),
+    }
+
+
+def make_provenance(case: Case, model: Model, context: Context, started_at: str) -> dict[str, Any]:
+    """Return what the attributes of a data set say of its origin, the same on all ranks. Collective."""
+    machine = describe_machine()
+    versions = {**package_versions(), **mpi_versions()}
+    provenance: dict[str, Any] = context.comm.bcast(
+        {
+            "settings": case.flatten(),
+            "seed": case.run.seed,
+            "ranks": context.comm.size,
+            "threads": context.threads,
+            "process_grid": model.describe().get("process_grid", []),
+            "versions": versions,
+            "git_commit": git_commit() if context.comm.rank == 0 else "",
+            "host": machine.host,
+            "cpu": machine.cpu,
+            "start_time": started_at,
+        }
+    )
+    return provenance
+
+
+def make_report(
+    case: Case,
+    model: Model,
+    context: Context,
+    facts: dict[str, Any],
+    provenance: dict[str, Any],
+    measured: Measured,
+) -> dict[str, Any]:
+    """Return the report of a finished run, the same on all ranks. Collective; measures the limits."""
+    comm = context.comm
+    limits = measure_limits(context)
+    timing = gather_timing(comm, measured, context.timers.seconds, model.phases)
+    work = model.work()
+    figures = model.figures(timing.mean_step) if timing.mean_step else {}
+    return {
+        "model": model.name,
+        **performance(work, timing, limits),
+        "run": dict(facts),
+        "seconds": {
+            "setup": timing.setup,
+            "compile": timing.compile,
+            "first_step": timing.first_step,
+            "steady": timing.steady,
+            "total": timing.total,
+        },
+        "phases": {name: vars(phase) for name, phase in timing.phases.items()},
+        "step": {
+            kind: {**step.phases, "total": step.total}
+            for kind, step in (("mean", timing.mean_step), ("best", timing.best_step))
+            if step is not None
+        },
+        "work": work.to_dict(),
+        "limits": limits,
+        "figures": {name: asdict(figure) for name, figure in figures.items()},
+        "diagnostics": model.diagnostics(),
+        "peak_memory_per_rank": max(comm.allgather(measured.memory_peak)),
+        "memory_before_setup_per_rank": max(comm.allgather(measured.memory_before)),
+        "settings": case.flatten(),
+        "machine": describe_machine().to_dict(),
+        "versions": provenance["versions"],
+        "provenance": {key: value for key, value in provenance.items() if key != "versions"},
+    }
+
+
+def gather_timing(
+    comm: MPI.Comm, measured: Measured, seconds: Mapping[str, float], phases: Sequence[str]
+) -> Timing:
+    """Combine the ranks' clocks: the slowest rank's time counts. Collective.
+
+    seconds: of this rank by phase. phases: the model's; those of the driver follow them. The rows of mean and
+    best step are each those of one rank, the slowest, so that their columns add up.
+    """
+    clock = measured.clock
+    names = (*phases, "output", "checkpoint", "other")
+    everyone = comm.allgather(
+        (
+            (measured.setup, measured.compile, clock.first, clock.steady, measured.loop),
+            [seconds.get(name, 0.0) for name in names],
+            (clock.mean(), clock.best),
+        )
+    )
+    spent = {}
+    for i, name in enumerate(names):
+        values = [rank[1][i] for rank in everyone]
+        spent[name] = PhaseTimes(min(values), sum(values) / len(values), max(values))
+    setup, compiled, first, steady, loop = (max(rank[0][i] for rank in everyone) for i in range(5))
+    mean, best = (_slowest([rank[2][i] for rank in everyone]) for i in range(2))
+    return Timing(
+        setup=setup,
+        compile=compiled,
+        first_step=first,
+        steady=steady,
+        total=setup + compiled + loop,
+        steps=clock.first_steps + clock.steady_steps,
+        steady_steps=clock.steady_steps,
+        phases=spent,
+        mean_step=mean,
+        best_step=best,
+    )
+
+
+def _slowest(steps: Sequence[StepTimes | None]) -> StepTimes | None:
+    return max((step for step in steps if step is not None), key=lambda step: step.total, default=None)
+
+
+def write_report(report: dict[str, Any], case: Case, json_path: str | None, comm: MPI.Comm) -> None:
+    """Write the report beside the data set and where asked. Rank 0 writes; all ranks learn of a failure."""
+    error: OutputError | None = None
+    beside = Path(f"{case.output.path.rstrip('/')}.run.json")
+    report["files"]["report"] = str(beside)
+    if comm.rank == 0:
+        for path in (beside, json_path):
+            if path is None or str(path) == "-":
+                continue
+            try:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                Path(path).write_text(json.dumps(report, indent=2, default=str) + "\n")
+            except OSError as problem:
+                error = OutputError(f"cannot write the run report {path}: {problem.strerror}")
+    raise_together(comm, error)

@@ -1,0 +1,196 @@
+"""Time series of a run: a CSV file with a row for each recorded step, which any program reads.
+
+    step,time,energy,dissipation
+    0,0.0,0.125,0.00375
+    10,0.05,0.12480993,0.0038021
+
+Numbers are written so that they read back with the same bits. A row is on its way to the disk before the run
+goes on, so a run can be watched, and what a crash cuts off is at most a part of the last row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.runtime.errors import OutputError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+FIRST = ("step", "time")  # the columns that every series begins with
+
+
+class SeriesWriter:
+    """Writes one time series. Every method is collective over `comm`; rank 0 writes.
+
+    path: the CSV file. columns: names after step and time, equal on all ranks, without commas and quotes.
+
+    keep_rows: None starts anew: an old series at `path` is replaced, any other file there is an error. A number
+    continues the series after its first keep_rows rows; later ones, written after the checkpoint that the run
+    continues from, are cut off, and so is a row that a killed writer left half done.
+
+    Raises OutputError on all ranks: nothing may be written there, something else is there, fewer than keep_rows
+    whole rows or other columns are there, or (in `write`) the disk is full.
+    """
+
+    def __init__(
+        self, path: str | Path, comm: MPI.Comm, columns: Sequence[str], *, keep_rows: int | None = None
+    ) -> None:
+        from ridgeline.comm.reduce import together  # imports mpi4py, which readers do without
+
+        self.path = Path(path)
+        self.columns = tuple(columns)
+        self.rows = keep_rows or 0  # in the file
+        self._comm = comm
+        self._file: FileIO | None = None
+        self._together = together
+        if any(set(name) & set(',"\n') or not name for name in columns) or {*columns} & {*FIRST}:
+            raise ValueError(f"these cannot all be columns of a time series: {', '.join(map(repr, columns))}")
+        with together(comm):
+            if comm.rank == 0:
+                self._open()
+
+    def _open(self) -> None:
+        header = (",".join((*FIRST, *self.columns)) + "\n").encode()
+        try:
+            if self.rows:
+                end = _end_of_row(self.path, header, self.rows)
+                os.truncate(self.path, end)
+                self._file = FileIO(self.path, "a")
+            else:
+                self._refuse_foreign()
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = FileIO(self.path, "w")
+                self._put(header)
+        except OSError as problem:
+            raise OutputError(
+                f"cannot write the time series {self.path}: {problem.strerror}; set output.series to a place "
+                f"where you may write"
+            ) from problem
+
+    def _refuse_foreign(self) -> None:
+        """Raise OutputError unless the file may be replaced: it is not there, empty, or a time series."""
+        begin = ",".join(FIRST).encode()
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            found = file.read(len(begin))
+        if found not in (b"", begin):
+            raise OutputError(
+                f"{self.path} is not a time series and would be overwritten; move it away, or set output.series "
+                f"to another name"
+            )
+
+    def write(self, step: int, time: float, values: Mapping[str, float]) -> None:
+        """Append a row. values: a number for each column, of rank 0."""
+        if set(values) != set(self.columns):
+            raise ValueError(f"the time series has {sorted(self.columns)}, not {sorted(values)}")
+        numbers = [time, *(values[name] for name in self.columns)]
+        row = ",".join([str(int(step)), *(repr(float(number)) for number in numbers)])
+        with self._together(self._comm):
+            if self._comm.rank == 0:
+                try:
+                    self._put(f"{row}\n".encode())
+                except OSError as problem:
+                    raise OutputError(
+                        f"cannot write the row of step {step} to the time series {self.path}: "
+                        f"{problem.strerror}; free space there, or set output.series to another file system"
+                    ) from problem
+        self.rows += 1
+
+    def _put(self, data: bytes) -> None:
+        """Write all of it, unbuffered."""
+        assert self._file is not None, "the time series was closed"
+        while data:
+            data = data[self._file.write(data) :]
+
+    def close(self) -> None:
+        """Finish the file; does nothing if it is closed already."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_series(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
+    """Return the columns of a time series by name: step as int64 [rows], all others as float64 [rows].
+
+    A row that is not complete, because a run is writing it or was killed, is left out.
+
+    Raises OutputError if `path` is not a time series, or is damaged.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            names = _header(path, file).decode().strip().split(",")
+            rows = list(_rows(path, file, len(names)))
+    except OSError as problem:
+        raise OutputError(f"cannot read the time series {path}: {problem.strerror}") from problem
+    numbers = np.array([row[1] for row in rows], np.float64).reshape(-1, len(names) - 1)
+    steps = np.array([row[0] for row in rows], np.int64)
+    return {"step": steps} | {name: numbers[:, i].copy() for i, name in enumerate(names[1:])}
+
+
+def _header(path: Path, file: BinaryIO) -> bytes:
+    """Read the first line, of a file that is a time series."""
+    line = file.readline()
+    if not line.endswith(b"\n") or line.rstrip().split(b",")[:2] != [name.encode() for name in FIRST]:
+        raise OutputError(f"{path} is not a time series: it does not begin with {','.join(FIRST)}")
+    return line
+
+
+def _rows(path: Path, file: BinaryIO, n_columns: int) -> Iterator[tuple[int, list[float]]]:
+    """Yield (step, other numbers) of each whole row that follows; raise OutputError for what is no row."""
+    before = -1
+    for number, line in enumerate(iter(file.readline, b""), start=2):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            first, *others = line.decode().split(",")
+            step, numbers = int(first), [float(text) for text in others]
+        except ValueError:
+            step, numbers = -1, []
+        if len(numbers) != n_columns - 1 or step <= before:
+            raise OutputError(
+                f"the time series {path} is damaged: line {number} is not a row of {n_columns} numbers with a later "
+                f"step; restore it from a copy, or start anew with --resume never"
+            )
+        before = step
+        yield step, numbers
+
+
+def _end_of_row(path: Path, header: bytes, n_rows: int) -> int:
+    """Return how many bytes the header and the first n_rows rows of a series have, at least one row."""
+    if not path.is_file():
+        raise OutputError(
+            f"there is no time series {path}, to which the run had written {n_rows} rows when its checkpoint was "
+            f"taken; restore it, or start anew with --resume never"
+        )
+    with path.open("rb") as file:
+        found = _header(path, file)
+        if found != header:
+            raise OutputError(
+                f"the time series {path} has the columns {found.decode(errors='replace').strip()}, but this run "
+                f"writes {header.decode().strip()}; set output.series to another name, or start anew with "
+                f"--resume never"
+            )
+        there = 0
+        for there, _ in enumerate(_rows(path, file, header.count(b",") + 1), start=1):
+            if there == n_rows:
+                return file.tell()
+    raise OutputError(
+        f"the time series {path} holds {there} whole rows, but the run had written {n_rows} when its checkpoint was "
+        f"taken; restore it, or start anew with --resume never"
+    )
