@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import Lines
+from ridgeline.grid.pencil import Lines, PencilGrid
 from ridgeline.models.turbulence import spectra_models
+from ridgeline.models.turbulence.from_file import fill_from_file
 from ridgeline.models.turbulence.random_numbers import Purpose, uniform
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_ranks
 from ridgeline.runtime.errors import ConfigError
@@ -24,19 +25,25 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.models.turbulence.config import TurbulenceCase
+    from ridgeline.models.turbulence.from_data_set import Transform
 
 Fields = NDArray[Any]
 BLOCK = 1 << 16  # modes drawn at a time: temporary arrays stay small beside the fields
 
 
-def initial_modes(case: TurbulenceCase, modes: Modes, comm: MPI.Comm) -> Fields:
-    """Return the fields of step 0 of every kind but "file", complex [3 + S, n_modes]. Collective.
+def initial_modes(
+    case: TurbulenceCase, modes: Modes, grid: PencilGrid, transform: Transform, comm: MPI.Comm
+) -> Fields:
+    """Return the fields of step 0, complex [3 + S, n_modes] of the run's precision. Collective.
 
-    Raises ConfigError if the grid does not resolve what the settings ask for.
+    grid: this rank's share, of which `modes` are; transform: of the grid, for data sets. Scalars that a file does
+    not have start as their settings say. Raises ConfigError if the grid does not resolve what the settings ask
+    for; errors of files as `fill_from_file`.
     """
     initial = case.initial
     dtype = np.complex64 if case.run.precision == "float32" else np.complex128
     fields = np.zeros((3 + len(case.scalar), modes.n_modes), dtype)
+    initial_scalars(case, fields, modes, comm)
     if initial.kind == "taylor_green":
         taylor_green(fields, modes, initial.velocity, initial.waves)
     elif initial.kind == "taylor_green_2d":
@@ -46,13 +53,13 @@ def initial_modes(case: TurbulenceCase, modes: Modes, comm: MPI.Comm) -> Fields:
     elif initial.kind == "spectrum":
         energies = shell_energies(case, modes, initial.energy)
         random_velocity(fields, modes, comm, energies, case.run.seed)
-    initial_scalars(case, fields, modes, comm)
+    else:
+        fill_from_file(fields, initial.path, grid, modes, transform, comm, initial.step)
     return fields
 
 
 def initial_scalars(case: TurbulenceCase, fields: Fields, modes: Modes, comm: MPI.Comm) -> None:
-    """Set the scalars, fields[3:], as the settings ask for. Collective."""
-    fields[3:] = 0
+    """Set the scalars with a variance, fields[3:], to random modes; leave the others. Collective."""
     for number, scalar in enumerate(case.scalar):
         if scalar.variance > 0:
             variances = shell_energies(case, modes, scalar.variance)

@@ -1,0 +1,217 @@
+"""Solvers of turbulence against exact solutions, identities and orders of accuracy. References: see each test."""
+
+import math
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.models.turbulence import initial
+from ridgeline.models.turbulence.forcing import LinearForcing
+from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.spectra import Shells, largest_sphere
+from turbulence_tools import SOLVERS, all_modes, divergence, energy, enstrophy, series
+
+LONG = (2 * math.pi, 3 * math.pi, 1.5 * math.pi)  # lengths [L_z, L_y, L_x] of a box that is no cube
+each_solver = pytest.mark.parametrize("make", SOLVERS.values(), ids=SOLVERS.keys())
+each_scheme = pytest.mark.parametrize("scheme", ["rk2", "rk4"])
+each_dealias = pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds", "none"])
+
+
+def advance(solver, end, steps):
+    for _ in range(steps):
+        solver.advance(end / steps)
+    return solver
+
+
+def flat_spectrum(energy_sum, largest=math.inf, seed=4):
+    """A start with the same energy in every whole shell up to `largest`, and scalars alike."""
+
+    def start(fields, modes):
+        shells = Shells(modes)
+        k = shells.wavenumbers
+        whole = (k > 0) & (k + shells.width / 2 <= min(largest_sphere(modes), largest))
+        energies = np.where(whole, energy_sum / whole.sum(), 0.0)
+        initial.random_velocity(fields, modes, MPI.COMM_SELF, energies, seed)
+        for s in range(len(fields) - 3):
+            initial.random_scalar(fields[3 + s], modes, MPI.COMM_SELF, energies, seed, s)
+
+    return start
+
+
+@each_solver
+@pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds"])
+@pytest.mark.parametrize("reynolds", [10, 100, 1600])
+def test_taylor_green_follows_its_exact_series(make, reynolds, dealias):
+    solver = make((24, 24, 24), Flow(1 / reynolds, "rk4"), initial.taylor_green, dealias)
+    advance(solver, 0.1, 10)
+    found = energy(solver.fields, solver.modes), enstrophy(solver.fields, solver.modes)
+    assert found[0] == pytest.approx(series("E", 0.1, reynolds), abs=1e-11)
+    assert found[1] == pytest.approx(series("Z", 0.1, reynolds), abs=1e-11)
+    assert divergence(solver.fields, solver.modes) <= 1e-12
+
+
+@each_solver
+@each_scheme
+@each_dealias
+def test_two_dimensional_taylor_green_decays_exactly(make, scheme, dealias):
+    viscosity = 0.1
+    solver = make((8, 12, 16), Flow(viscosity, scheme), initial.taylor_green_2d, dealias, LONG)
+    start = solver.fields.copy()
+    advance(solver, 0.5, 5)
+    _, ky, kx = solver.modes.unit
+    wanted = start * math.exp(-viscosity * (kx**2 + ky**2) * 0.5)
+    assert np.abs(solver.fields - wanted).max() <= 1e-11
+
+
+@each_solver
+@each_scheme
+@each_dealias
+def test_abc_flow_decays_exactly(make, scheme, dealias):
+    def start(fields, modes):
+        initial.abc(fields, modes, (1.0, 0.7, 0.4), 2)
+
+    solver = make((12, 16, 12), Flow(0.05, scheme), start, dealias)
+    wanted = solver.fields * math.exp(-0.05 * 4 * 0.5)
+    advance(solver, 0.5, 5)
+    assert np.abs(solver.fields - wanted).max() <= 1e-11
+
+
+@each_solver
+@pytest.mark.parametrize(("scheme", "order"), [("rk2", 2), ("rk4", 4)])
+def test_order_in_time_of_velocity_and_scalar(make, scheme, order):
+    """By the differences of solutions whose steps halve, of a smooth field that the grid resolves."""
+    flow = Flow(0.02, scheme, (0.7,), ((1.0, -0.5, 0.3),))
+    solutions = []
+    for steps in (8, 16, 32):
+        solver = make((16, 16, 16), flow, flat_spectrum(1.5, 3.6), "two-thirds")
+        solutions.append(advance(solver, 0.2, steps).fields.copy())
+    first, second = np.abs(np.diff(solutions, axis=0))
+    for field in (slice(0, 3), slice(3, 4)):
+        assert math.log2(first[field].max() / second[field].max()) == pytest.approx(order, abs=0.1)
+
+
+def energy_change(make, start, steps, scheme, dealias, shape=(16, 16, 16), seed=0):
+    solver = make(shape, Flow(0.0, scheme, seed=seed), start, dealias)
+    before = energy(solver.fields, solver.modes)
+    advance(solver, 0.16, steps)
+    return abs(energy(solver.fields, solver.modes) - before)
+
+
+@each_solver
+@pytest.mark.parametrize(("scheme", "order"), [("rk2", 2), ("rk4", 4)])
+def test_inviscid_energy_is_conserved_to_the_time_order(make, scheme, order):
+    """Every mode carries energy, so that any aliasing would change it."""
+    coarse, fine = (energy_change(make, flat_spectrum(1.5), n, scheme, "two-thirds") for n in (8, 16))
+    assert math.log2(coarse / fine) >= order - 0.1
+
+
+@each_solver
+@pytest.mark.parametrize(("scheme", "order"), [("rk2", 2), ("rk4", 4)])
+def test_phase_shifts_conserve_the_energy_of_a_resolved_field_to_the_time_order(make, scheme, order):
+    start = flat_spectrum(1.5, 2.6)
+    coarse, fine = (energy_change(make, start, n, scheme, "phase-shift", (24, 24, 24)) for n in (5, 10))
+    assert math.log2(coarse / fine) >= order - 0.1
+
+
+@each_solver
+@each_scheme
+def test_phase_shifts_leave_a_residue_of_first_order_where_all_modes_are_full(make, scheme):
+    """Substeps see different velocities, so their aliasing cancels to dt^2 of a step only."""
+
+    def change(steps):
+        seeds = range(3)
+        return sum(
+            energy_change(make, flat_spectrum(1.5), steps, scheme, "phase-shift", seed=s) for s in seeds
+        )
+
+    coarse, fine = change(8), change(16)
+    assert math.log2(coarse / fine) >= 0.7
+    assert fine / 3 < 0.01 * energy_change(make, flat_spectrum(1.5), 16, scheme, "none")
+
+
+@each_solver
+def test_inviscid_energy_drifts_at_any_step_without_dealiasing(make):
+    """The counterpart: aliasing would have been seen."""
+    coarse, fine = (energy_change(make, flat_spectrum(1.5), n, "rk2", "none") for n in (8, 16))
+    assert fine > 0.9 * coarse > 0.01
+
+
+@each_solver
+def test_scalar_of_a_mean_gradient_in_a_shear_wave(make):
+    """u_y = V sin(k x) decays alone; theta_t = -G_y u_y + D theta_xx has a closed solution."""
+    viscosity, schmidt, gradient, t = 0.05, 0.4, 1.7, 0.6
+
+    def start(fields, modes):
+        initial.add_waves(fields, modes, 1, 0.8, ("sin", "1", "1"), 2)
+
+    solver = make((4, 6, 8), Flow(viscosity, "rk4", (schmidt,), ((9.0, gradient, 4.0),)), start, "none", LONG)
+    sine = solver.fields[1] / 0.8
+    advance(solver, t, 40)
+    k2 = (2 * solver.modes.unit[2]) ** 2
+    d = viscosity / schmidt
+    wanted = (
+        -gradient * 0.8 * (math.exp(-viscosity * k2 * t) - math.exp(-d * k2 * t)) / ((d - viscosity) * k2)
+    )
+    assert np.abs(solver.fields[3] - wanted * sine).max() <= 1e-9
+
+
+@each_solver
+@each_scheme
+def test_scalar_variance_and_energy_decay_by_their_budgets(make, scheme):
+    """d<theta^2>/dt = -2 D <|grad theta|^2>, dE/dt = -2 nu Z, whatever the nonlinear terms do."""
+    viscosity, schmidt, dt = 0.03, 0.7, 1e-3
+    solver = make((16, 16, 16), Flow(viscosity, scheme, (schmidt,), ((0.0,) * 3,)), flat_spectrum(1.5))
+    modes = solver.modes
+    k2 = sum(k * k for k in modes.expand())
+
+    def figures():
+        theta = modes.weight() * np.abs(solver.fields[3]) ** 2
+        return np.array([energy(solver.fields, modes), theta.sum()]), np.array(
+            [-2 * viscosity * enstrophy(solver.fields, modes), -2 * viscosity / schmidt * (k2 * theta).sum()]
+        )
+
+    (first, _) = figures()
+    solver.advance(dt)
+    (_, rate) = figures()
+    solver.advance(dt)
+    (last, _) = figures()
+    np.testing.assert_allclose((last - first) / (2 * dt), rate, rtol=1e-4)
+
+
+@each_solver
+@each_scheme
+@each_dealias
+def test_velocity_stays_solenoidal_and_conjugate_symmetric(make, scheme, dealias):
+    solver = make((12, 16, 20), Flow(0.01, scheme), flat_spectrum(1.5), dealias, LONG)
+    advance(solver, 0.1, 5)
+    assert divergence(solver.fields, solver.modes) <= 1e-12
+    jz, jy, jx = solver.modes.lines.expand()
+    plane = np.flatnonzero(jx == 0)
+    place = {(z, y): i for z, y, i in zip(jz[plane], jy[plane], plane)}
+    opposite = [place[-z, -y] for z, y in zip(jz[plane], jy[plane])]
+    fields = solver.fields
+    assert np.abs(fields[:, plane] - fields[:, opposite].conj()).max() <= 1e-15
+
+
+@each_solver
+@each_scheme
+def test_linear_forcing_enters_the_integrating_factor(make, scheme):
+    coefficient, viscosity = 0.3, 0.1
+    solver = make(
+        (8, 8, 8),
+        Flow(viscosity, scheme),
+        initial.taylor_green_2d,
+        forcing=lambda modes: LinearForcing(modes, MPI.COMM_SELF, coefficient),
+    )
+    start = solver.fields.copy()
+    advance(solver, 1.0, 4)
+    assert np.abs(solver.fields - start * math.exp(coefficient - 2 * viscosity)).max() <= 1e-13
+
+
+def test_flat_spectrum_fills_what_the_truncation_keeps():
+    modes = all_modes((16, 16, 16), "phase-shift")
+    fields = np.zeros((3, modes.n_modes), complex)
+    flat_spectrum(1.5)(fields, modes)
+    assert energy(fields, modes) == pytest.approx(1.5, rel=1e-14)
+    assert (np.abs(fields).max(0) > 0).mean() > 0.8

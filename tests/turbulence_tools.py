@@ -1,0 +1,83 @@
+"""Solvers of the turbulence model behind one small interface, and figures of their fields.
+
+A solver has `modes`, `fields` (complex [3 + S, n_modes]), `time` and `advance(dt)`. SOLVERS has the constructors by
+name: (shape, flow, start, dealias=..., lengths=..., n_scalars=..., forcing=...), where start(fields, modes) sets
+the initial fields and forcing(modes) makes a forcing.
+"""
+
+import ast
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from ridgeline.grid.modes import Modes
+from ridgeline.grid.pencil import PencilGrid
+from ridgeline.models.turbulence.reference import ReferenceSolver
+
+DATA = Path(__file__).parent / "data"
+CUBE = (2 * math.pi,) * 3
+
+
+def all_modes(shape, dealias="two-thirds", lengths=CUBE):
+    """All modes of a grid, on one rank."""
+    return Modes.of(PencilGrid(tuple(shape), dealias, (1, 1), 0), tuple(lengths))
+
+
+def start_fields(modes, start, n_scalars=0):
+    fields = np.zeros((3 + n_scalars, modes.n_modes), np.complex128)
+    start(fields, modes)
+    return fields
+
+
+def make_reference(shape, flow, start, dealias="two-thirds", lengths=CUBE, forcing=None):
+    modes = all_modes(shape, dealias, lengths)
+    fields = start_fields(modes, start, len(flow.schmidt))
+    return ReferenceSolver(modes, flow, fields, forcing and forcing(modes))
+
+
+SOLVERS = {"reference": make_reference}
+
+
+def wavenumbers(modes):
+    """k [3, n_modes] in the order x, y, z."""
+    return np.stack(modes.expand()[::-1])
+
+
+def energy(fields, modes):
+    """<u.u> / 2."""
+    return 0.5 * float((modes.weight() * np.abs(fields[:3]) ** 2).sum())
+
+
+def enstrophy(fields, modes):
+    """<w.w> / 2."""
+    return 0.5 * float((modes.weight() * np.abs(np.cross(wavenumbers(modes), fields[:3], axis=0)) ** 2).sum())
+
+
+def divergence(fields, modes):
+    """Largest |k.u| over the largest |k| |u|."""
+    k = wavenumbers(modes)
+    scale = np.sqrt((k * k).sum(0)).max() * np.abs(fields[:3]).max()
+    return float(np.abs((k * fields[:3]).sum(0)).max() / scale)
+
+
+def series(quantity, t, reynolds):
+    """E or Z of the Taylor-Green vortex by its series to t^9, exact to 1e-13 at t = 0.1."""
+    total = Fraction(0)
+    for line in (DATA / "tgv_series_t9.txt").read_text().splitlines():
+        name, _, rest = line.partition(" ")
+        if name == quantity:
+            n, _, coefficients = rest.partition(" ")
+            polynomial = [Fraction(c) for c in ast.literal_eval(coefficients)]
+            total += Fraction(t) ** int(n) * sum(
+                c / Fraction(reynolds) ** j for j, c in enumerate(polynomial)
+            )
+    return float(total)
+
+
+def table(name):
+    """Columns by name of a CSV file of tests/data, whose first lines may be comments."""
+    lines = [line for line in (DATA / name).read_text().splitlines() if not line.startswith("#")]
+    columns = zip(*(map(float, line.split(",")) for line in lines[1:]))
+    return dict(zip(lines[0].split(","), map(np.array, columns)))
