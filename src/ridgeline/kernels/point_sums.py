@@ -4,8 +4,6 @@ Fields are contiguous, float32 or float64, seen as rows (n_rows, n) of whole gri
 a row do not depend on how the other directions are cut. Sums and powers are float64 whatever the precision.
 """
 
-import math
-
 import numba
 import numpy as np
 
@@ -30,22 +28,30 @@ def sum_powers(rows, out_sums):
         out_sums[3, row] = fourth
 
 
-@numba.njit(cache=True, nogil=True)
-def count_logarithmic(rows, unit, lowest_decade, bins_per_decade, out_counts):
-    """Count x / unit in bins of equal width in log10.
+def octave_edges(lowest, highest, bits):
+    """Return the edges of the bins of `count_octaves`: 2^bits equal bins in each octave 2^lowest ... 2^highest."""
+    steps = np.arange((highest - lowest) << bits)
+    edges = np.ldexp(1.0 + (steps & ((1 << bits) - 1)) / (1 << bits), lowest + (steps >> bits))
+    return np.append(edges, 2.0**highest)
 
-    rows : (n_rows, n) values >= 0; unit : float64 > 0
-    out_counts : (n_bins + 2,) int64, added to: below the first bin, the bins from 10^lowest_decade on, above
+
+@numba.njit(cache=True, nogil=True)
+def count_octaves(rows, inverse_unit, lowest, bits, out_counts):
+    """Count x times inverse_unit in bins that are nearly equal in the logarithm: `octave_edges`.
+
+    rows : (n_rows, n) values >= 0; inverse_unit : float64 > 0; lowest : exponent of the first octave
+    out_counts : (n_bins + 2,) int64, added to: below the first bin, the bins, at or above the last edge
+
+    Exponent and leading bits of a float64 are the number of its bin, so that no logarithm is needed and no edge
+    is rounded.
     """
-    n_bins = len(out_counts) - 2
+    drop = 52 - bits
+    first = (1023 + lowest) << bits
+    last = len(out_counts) - 1
     for row in range(rows.shape[0]):
         for x in rows[row]:
-            ratio = np.float64(x) / unit
-            if ratio > 0.0:
-                place = np.floor((math.log10(ratio) - lowest_decade) * bins_per_decade)
-                out_counts[int(min(max(place, -1.0), float(n_bins))) + 1] += 1
-            else:
-                out_counts[0] += 1
+            place = (np.float64(np.float64(x) * inverse_unit).view(np.int64) >> drop) - first + 1
+            out_counts[min(max(place, 0), last)] += 1
 
 
 @numba.njit(cache=True, nogil=True)

@@ -11,7 +11,7 @@ from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
 from ridgeline.models.turbulence.gradients import BIN_EDGES, courant_rate, gradient_statistics
 from ridgeline.models.turbulence.output_fields import output_field, output_names
 from ridgeline.models.turbulence.pressure import products
-from ridgeline.models.turbulence.spectra import Shells, sum_over_modes
+from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_modes
 from ridgeline.runtime.errors import ConfigError
 from whole_box import COMM, WholeTransform, derivative, make_modes, points, random_velocity, wavevector
 
@@ -173,6 +173,15 @@ def test_shells_of_modes_are_those_of_the_spectra(modes):
     np.testing.assert_allclose(sum_over_modes(COMM, fields, modes).energy_spectrum, expected, rtol=1e-13)
 
 
+def test_largest_sphere_is_retained_whole_and_no_larger_one_is(modes):
+    k = np.sqrt((wavevector(modes) ** 2).sum(0))
+    jz, jy, jx = modes.lines.expand()
+    retained = np.zeros(SHAPE, bool)
+    retained[jz, jy, jx] = retained[-jz, -jy, -jx] = True
+    first_left_out = k[~retained].min()
+    assert first_left_out - max(modes.unit) <= largest_sphere(modes) <= first_left_out * (1 + 1e-15)
+
+
 def test_averages_have_the_same_bits_however_the_lines_are_cut(modes):
     """One call over all lines, and one for each half: what each rank of two would compute."""
     fields = random_velocity(modes, n_scalars=1)
@@ -257,11 +266,19 @@ def test_gradient_statistics(modes):
         )
 
 
-def test_distribution_counts_what_lies_outside_the_bins():
-    counts = np.zeros(6, np.int64)  # bins 10^-1 ... 10^1 by half decades
-    rows = np.array([[0.0, 0.09, 0.11, 0.99, 1.01, 3.0], [3.2, 9.9, 10.5, np.inf, 1e300, 0.32]])
-    point_sums.count_logarithmic(rows, 1.0, -1.0, 2.0, counts)
-    assert counts.tolist() == [2, 1, 2, 2, 2, 3]
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_octaves_are_cut_into_equal_bins(dtype):
+    edges = point_sums.octave_edges(-2, 3, 2)
+    assert edges[:9].tolist() == [0.25, 0.3125, 0.375, 0.4375, 0.5, 0.625, 0.75, 0.875, 1.0]
+    assert (len(edges), edges[-1]) == (21, 8.0)
+    inside = np.exp(np.random.default_rng(2).normal(0, 1.5, 500))
+    values = np.concatenate([inside, edges, [0.0, 1e-30, 1e30, np.inf]]).astype(dtype).reshape(35, 15)
+    counts = np.ones(22, np.int64)
+    point_sums.count_octaves(4 * values, 0.25, -2, 2, counts)
+    where = np.digitize(values.astype(float), edges)
+    assert (counts - 1).tolist() == np.bincount(where.ravel(), minlength=22).tolist()
+    assert counts[0] > 3, "some lie below"
+    assert counts[-1] > 3, "some lie above"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

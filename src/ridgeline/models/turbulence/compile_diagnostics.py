@@ -28,7 +28,7 @@ def compile_diagnostics(dtype: DTypeLike) -> None:
     mode_sums.first_nonfinite(field)
     rows = np.zeros((1, 1), real)
     point_sums.sum_powers(rows, np.zeros((point_sums.POWERS, 1)))
-    point_sums.count_logarithmic(rows, 1.0, 0.0, 1.0, np.zeros(3, np.int64))
+    point_sums.count_octaves(rows, 1.0, 0, 0, np.zeros(3, np.int64))
     point_sums.add_squares(rows[0], real.type(1), np.zeros(1, real))
     point_sums.add_magnitudes(rows[0], real.type(1), np.zeros(1, real))
     point_sums.multiply(rows[0], rows[0], np.zeros(1, real))

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from ridgeline.comm.reduce import global_max, global_sums
 from ridgeline.grid.modes import Modes
 from ridgeline.kernels.mode_sums import combine_derivatives
-from ridgeline.kernels.point_sums import POWERS, add_magnitudes, add_squares, count_logarithmic, sum_powers
+from ridgeline.kernels.point_sums import (
+    POWERS,
+    add_magnitudes,
+    add_squares,
+    count_octaves,
+    octave_edges,
+    sum_powers,
+)
 from ridgeline.models.turbulence.spectra import sum_over_ranks
 
 if TYPE_CHECKING:
@@ -29,8 +36,9 @@ if TYPE_CHECKING:
 AXES = "xyz"
 STRAIN = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # i, j of s_ij; the longitudinal ones first
 # Bins of the densities of eps / <eps> and Omega / <Omega>: wide enough for the extremes of the largest runs.
-LOWEST_DECADE, HIGHEST_DECADE, BINS_PER_DECADE = -6, 6, 20
-BIN_EDGES = np.logspace(LOWEST_DECADE, HIGHEST_DECADE, (HIGHEST_DECADE - LOWEST_DECADE) * BINS_PER_DECADE + 1)
+# 2^BIN_BITS bins in each octave from 2^LOWEST_OCTAVE to 2^-LOWEST_OCTAVE: 1e-6 to 1e6.
+LOWEST_OCTAVE, BIN_BITS = -20, 3
+BIN_EDGES = octave_edges(LOWEST_OCTAVE, -LOWEST_OCTAVE, BIN_BITS)
 
 
 class Transform(Protocol):
@@ -184,7 +192,7 @@ def distribution(comm: MPI.Comm, values: NDArray[Any], modes: Modes) -> Distribu
         return Distribution(mean, (bad, bad, bad), np.full(len(BIN_EDGES) - 1, bad), (bad, bad))
     counts = np.zeros(len(BIN_EDGES) + 1, np.int64)
     rows = values.reshape(-1, values.shape[-1])
-    count_logarithmic(rows, mean, float(LOWEST_DECADE), float(BINS_PER_DECADE), counts)
+    count_octaves(rows, 1.0 / mean, LOWEST_OCTAVE, BIN_BITS, counts)
     fractions = sum_over_ranks(comm, counts) / n_points
     moments = tuple(float(sums[p - 1]) / mean**p for p in (2, 3, 4))
     return Distribution(
