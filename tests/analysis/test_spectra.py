@@ -28,15 +28,13 @@ def dataset(energy) -> xr.Dataset:
     ratio = np.array([0.1, 1.0, 10.0])
     density = np.array([[0.5, 0.4, 0.0]] * 3)
     columns = {
-        "k": (("step", "k_0"), np.tile(K, (3, 1))),
-        "energy_spectrum": (("step", "energy_spectrum_0"), energy),
-        "dissipation_spectrum": (("step", "dissipation_spectrum_0"), 2 * NU * K**2 * energy),
-        "scalar_0_spectrum": (("step", "scalar_0_spectrum_0"), 3 * energy),
-        "ratio": (("step", "ratio_0"), np.tile(ratio, (3, 1))),
-        "dissipation_density": (("step", "dissipation_density_0"), density),
-        "enstrophy_density": (("step", "enstrophy_density_0"), 2 * density),
+        "energy_spectrum": (("step", "k"), energy),
+        "dissipation_spectrum": (("step", "k"), 2 * NU * K**2 * energy),
+        "scalar_0_spectrum": (("step", "k"), 3 * energy),
+        "dissipation_density": (("step", "ratio"), density),
+        "enstrophy_density": (("step", "ratio"), 2 * density),
     }
-    coords = {"step": list(STEPS), "time": ("step", 0.1 * np.array(STEPS))}
+    coords = {"step": list(STEPS), "time": ("step", 0.1 * np.array(STEPS)), "k": K, "ratio": ratio}
     return xr.Dataset(columns, coords, {"model.viscosity": NU})
 
 
@@ -109,7 +107,7 @@ def test_command_draws_spectra(dataset, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="no field to draw"):
         draw(path, movie="m.gif")
     with pytest.raises(ConfigError, match=r"output\.spectra"):
-        spectra.plot_spectra(dataset[["ratio"]])
+        spectra.plot_spectra(dataset[["enstrophy_density"]])
 
 
 SERIES = "step,time,energy,dissipation,enstrophy\n0,0.0,0.5,0.1,2.0\n5,0.25,0.4,0.2,3.0\n9,0.45,0.3,0.1,2.5\n"

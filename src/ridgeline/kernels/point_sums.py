@@ -6,6 +6,7 @@ a row do not depend on how the other directions are cut. Sums and powers are flo
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 POWERS = 4
 
@@ -28,7 +29,7 @@ def sum_powers(rows, out_sums):
         out_sums[3, row] = fourth
 
 
-def octave_edges(lowest, highest, bits):
+def octave_edges(lowest: int, highest: int, bits: int) -> NDArray[np.float64]:
     """Return the edges of the bins of `count_octaves`: 2^bits equal bins in each octave 2^lowest ... 2^highest."""
     steps = np.arange((highest - lowest) << bits)
     edges = np.ldexp(1.0 + (steps & ((1 << bits) - 1)) / (1 << bits), lowest + (steps >> bits))
