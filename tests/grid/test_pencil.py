@@ -175,5 +175,5 @@ def test_automatic_process_grids():
     assert choose_process_grid(truncation, 24, "pencils", 3) == (3, 8), "a row stays within a node of 3"
     with pytest.raises(DecompositionError, match="cuts 8 points in y into 9"):
         choose_process_grid(truncation, 9, "slabs", 4)
-    with pytest.raises(DecompositionError, match=r"grid.shape = \[8, 8, 8\] to 1000 ranks"):
+    with pytest.raises(DecompositionError, match=r"grid.shape = \[16, 8, 16\] to 1000 ranks"):
         choose_process_grid(truncation, 1000, "pencils", 4)
