@@ -34,7 +34,10 @@ def start_fields(modes, start, n_scalars=0):
 def make_reference(shape, flow, start, dealias="two-thirds", lengths=CUBE, forcing=None):
     modes = all_modes(shape, dealias, lengths)
     fields = start_fields(modes, start, len(flow.schmidt))
-    return ReferenceSolver(modes, flow, fields, forcing and forcing(modes))
+    made = forcing(modes) if forcing else None
+    if made:
+        made.start(fields)
+    return ReferenceSolver(modes, flow, fields, made)
 
 
 SOLVERS = {"reference": make_reference}

@@ -196,14 +196,15 @@ _BEFORE_THE_FIRST_STEP = 0xFFFFFFFF  # the step whose numbers start the processe
 class FrozenShells(Forcing):
     """The energy of each shell up to a radius is kept: its modes are multiplied by a real factor after each step.
 
-    Keeps what `start` found. Shells are those of the energy spectrum (spectra.py). Source: the idea of holding the
-    energy of the largest scales, as in Lamorgese, Caughey and Pope, Phys. Fluids 17 (2005) 015106.
+    Shells n with 0 < n dk <= radius, those of the energy spectrum (spectra.py); what is kept is what `start` found.
+    Source: the idea of holding the energy of the largest scales, as in Lamorgese, Caughey and Pope, Phys. Fluids 17
+    (2005) 015106.
     """
 
     def __init__(self, modes: Modes, comm: MPI.Comm, radius: float) -> None:
         super().__init__(modes, comm)
         shells = Shells(modes)
-        n_shells = min(shells.n_shells, 1 + int(shells.of(np.array(radius * RADIUS_SLACK))))
+        n_shells = min(shells.n_shells, 1 + int(radius * RADIUS_SLACK / shells.width))
         if n_shells < 2:
             raise ConfigError(
                 f"forcing.shell_radius = {radius:g} reaches no shell of modes: the smallest wavenumber is "
