@@ -159,6 +159,24 @@ def test_another_grid_pads_and_truncates(comm, folder, caplog, shape, dealias):
             assert 0 < total - kept < total
 
 
+def test_a_few_modes_for_many_ranks(comm, folder, caplog):
+    """Some ranks have nothing to read, and some nothing to receive."""
+    small = (4, 4, 4)
+    if comm.size > 1:
+        some = comm.Split(int(comm.rank > 0), comm.rank)
+        whole = random_fields(0, "complex128", small, LENGTHS, "two-thirds")
+        whole[:, whole_modes(small, LENGTHS, "two-thirds").lines.expand()[2] == 1] = 0  # leaves 9 modes
+        path = comm.bcast(save(some, folder, whole, small, "two-thirds") if comm.rank == 0 else None)
+        some.Free()
+        for grid, modes in readers(comm, SHAPE):
+            fields, said = fill(comm, path, grid, modes, caplog)
+            found = comm.allgather(kinetic_energy(fields, modes))
+            expected = kinetic_energy(whole, whole_modes(small, LENGTHS, "two-thirds"))
+            assert sum(found) == pytest.approx(expected, rel=1e-14)
+            assert comm.size < 3 or 0.0 in found
+            assert "modes of this grid that it lacks are zero" in said[0][1]
+
+
 def test_same_grid_gives_the_same_bits_and_a_sentence(comm, folder, caplog):
     whole = random_fields(2, "complex128", SHAPE, LENGTHS)
     path = save(comm, folder, whole, SHAPE, "phase-shift")
