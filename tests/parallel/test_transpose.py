@@ -188,6 +188,19 @@ def test_auto_measures_and_all_ranks_agree(comm) -> None:
     there_and_back(comm, rows, columns, 4, 3, batch=2, ranks_per_node=per_node)
 
 
+def test_arena_in_memory_of_the_caller(comm) -> None:
+    given = []
+
+    def allocate(n: int, dtype: np.dtype) -> np.ndarray:
+        given.append(np.empty(n, dtype))
+        return given[-1]
+
+    rows, columns = (counts[: comm.size] for counts in UNEVEN)
+    there_and_back(comm, rows, columns, 2, 2, allocate=allocate, dtype=np.complex64, method="alltoallv")
+    assert len(given) == 1
+    assert given[0].dtype == np.complex64
+
+
 def test_rows_of_a_process_grid_agree_on_a_method(comm) -> None:
     if comm.size != 4:
         pytest.skip("needs 4 ranks")

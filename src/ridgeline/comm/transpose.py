@@ -14,7 +14,7 @@ regions of transpose_plan.py say why a side may overwrite what it has read. Sour
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -157,6 +157,7 @@ class Transpose:
     n_chunks : parts that "ialltoallv" hands over one by one; fewer where there are fewer rows or tiles
     agreement : ranks that take the same method in "auto", such as all rows of a process grid, each of which is
         a `comm` of the same size; None: those of comm
+    allocate : makes the arena of n numbers of a dtype; None: host memory. MPI must know the memory (a device's too)
 
     Raises ValueError if counts, batch or dtype do not fit, ConfigError for an unknown method, DecompositionError
     for "node" with unequal nodes or for more numbers than the MPI library can address.
@@ -177,6 +178,7 @@ class Transpose:
         ranks_per_node: int | None = None,
         n_chunks: int = 4,
         agreement: MPI.Comm | None = None,
+        allocate: Callable[[int, np.dtype[Any]], Any] | None = None,
     ) -> None:
         check_layout(row_counts, column_counts, comm.size)
         self._dtype = np.dtype(dtype)
@@ -190,6 +192,7 @@ class Transpose:
             )
         self.comm = comm
         self._agreement = comm if agreement is None else agreement
+        self._allocate = allocate or aligned
         self._base = TransposePlan(
             comm.rank,
             tuple(int(n) for n in row_counts),
@@ -244,7 +247,7 @@ class Transpose:
         check_limits(plan.arena_size + extra, MPI.Get_version()[0])
         self.method = method
         self.plan = plan
-        self.arena = aligned(plan.arena_size + extra, self._dtype)
+        self.arena = self._allocate(plan.arena_size + extra, self._dtype)
         self._exchange: Exchange
         if method == "alltoall":
             self._exchange = Alltoall(self.comm, plan, self.arena)
