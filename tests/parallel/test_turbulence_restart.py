@@ -8,7 +8,7 @@ from ridgeline.grid.modes import Modes
 from ridgeline.grid.pencil import PencilGrid, Truncation
 from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, load
-from ridgeline.models.turbulence.restart import SpectralState
+from ridgeline.models.turbulence.restart import SpectralState, shared_arrays, shared_values
 from spectral_toys import part, process_grids, random_fields
 
 RANKS = (1, 2, 3, 4)
@@ -177,3 +177,15 @@ def test_wrong_use_is_refused(comm):
         with pytest.raises(ValueError, match="rank"):
             SpectralState(wrong, LENGTHS, comm, "complex128", 1)
     assert comm.allreduce(1, MPI.SUM) == comm.size
+
+
+def test_small_arrays_that_all_ranks_have(comm, folder):
+    values = {"process": np.arange(12.0).reshape(4, 3), "energies": np.full(2, 7.0)}
+    with CheckpointStore(comm, folder) as store:
+        store.save(shared_arrays(values, comm), step=1, time=0.5, identity=IDENTITY)
+    arrays = shared_arrays({name: np.zeros_like(array) for name, array in values.items()}, comm)
+    load(comm, folder, arrays, IDENTITY)
+    found = shared_values(arrays, comm)
+    assert list(found) == list(values)
+    for name, array in values.items():
+        np.testing.assert_array_equal(found[name], array)
