@@ -85,6 +85,8 @@ def test_every_key_is_mapped_or_named() -> None:
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
+        "output.series": "series.csv",
+        "output.series_every": 0,
     }
     assert (flat["run.model"], flat["run.steps"], flat["run.precision"]) == ("gray_scott", 1000, "float32")
     assert (flat["checkpoint.path"], flat["checkpoint.every"], loaded.resume) == ("ckpt.bp", 0, None)

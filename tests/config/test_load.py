@@ -60,6 +60,8 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
+        "output.series": "series.csv",
+        "output.series_every": 0,
         "checkpoint.path": "checkpoints",
         "checkpoint.every": 0,
         "checkpoint.keep": 2,

@@ -99,7 +99,7 @@ class BlockGridSection(GridSection):
 
 
 class OutputSection(Checked):
-    """The data set. Paths are relative to the directory in which the run is started."""
+    """The data set and the time series. Paths are relative to the directory in which the run is started."""
 
     path: str = setting("output.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
     every: Integer = setting(
@@ -113,6 +113,12 @@ class OutputSection(Checked):
     compression: Literal["none", "blosc"] = setting(
         "none",
         "Lossless ADIOS2 operator on every field; `ridgeline doctor` says whether the ADIOS2 found has it.",
+    )
+    series: str = setting(
+        "series.csv", "Time series of the model's figures to write: CSV.", rule="a path", min_length=1
+    )
+    series_every: Integer = setting(
+        0, "Steps between rows of the time series, step 0 included; 0 writes none.", unit="steps", ge=0
     )
 
 

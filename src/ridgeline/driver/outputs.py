@@ -21,13 +21,13 @@ Position = dict[str, list[Any]]
 
 
 def make_schedule(case: Case) -> Schedule:
-    """Return the events that the settings ask for. A model without series or spectra has no settings for them."""
+    """Return the events that the settings ask for. A model without spectra has no settings for them."""
     return Schedule(
         case.run.steps,
         case.output.every,
         case.checkpoint.every,
         case.run.check_every,
-        getattr(case.output, "series_every", 0),
+        case.output.series_every,
         getattr(case.output, "spectra_every", 0),
     )
 
@@ -82,7 +82,7 @@ class Outputs:
             keep = kept("data set", path)
             add("data set", schedule.output_due, _Fields(case, model, comm, provenance, path, keep))
         if schedule.series_every:
-            path = getattr(case.output, "series", "")
+            path = case.output.series
             columns = tuple(model.series(step))
             writer = SeriesWriter(path, comm, columns, keep_rows=kept("series", path))
             add("series", schedule.series_due, _Series(model, path, writer))

@@ -29,7 +29,11 @@ class Restart:
         self._case, self._model, self._comm = case, model, comm
         section = case.checkpoint
         self._store = CheckpointStore(
-            comm, section.path, keep=section.keep, ranks_per_file=section.ranks_per_file
+            comm,
+            section.path,
+            keep=section.keep,
+            ranks_per_file=section.ranks_per_file,
+            writers_at_once=section.writers_at_once,
         )
         self._saved: list[Saved] = []
         self._started_from: Path | None = None

@@ -90,6 +90,8 @@ CHANGES: dict[str, Any] = {
     "output.initial": True,
     "output.variables": ["U"],
     "output.compression": "blosc",
+    "output.series": "figures.csv",
+    "output.series_every": 5,
     "checkpoint.path": "x",
     "checkpoint.every": 1,
     "checkpoint.keep": 1,
@@ -110,6 +112,7 @@ CHANGES: dict[str, Any] = {
 SAME_PHYSICS = {
     "run.steps", "run.threads", "run.device", "run.walltime", "run.check_every", "grid.process_grid",
     "output.path", "output.every", "output.initial", "output.variables", "output.compression",
+    "output.series", "output.series_every",
     "checkpoint.path", "checkpoint.every", "checkpoint.keep", "checkpoint.ranks_per_file",
     "checkpoint.writers_at_once", "model.steps_per_sweep",
 }  # fmt: skip

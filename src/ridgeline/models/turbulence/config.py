@@ -241,7 +241,6 @@ class OutputSection(sections.OutputSection):
 
     path: str = setting("turbulence.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
     variables: tuple[str, ...] = setting(FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1)
-    series: str = setting("series.csv", "Time series to write: CSV.", rule="a path", min_length=1)
     series_every: Integer = setting(
         10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
     )
