@@ -82,8 +82,9 @@ UNEVEN = ((5, 4, 3, 7), (9, 2, 6, 5))
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("batch", [1, 2, 3, 4])
-@pytest.mark.parametrize(("n_forward", "n_inverse"), [(4, 3), (3, 5), (1, 1)])
+@pytest.mark.parametrize(
+    ("batch", "n_forward", "n_inverse"), [(1, 4, 3), (2, 4, 3), (3, 4, 3), (4, 4, 3), (2, 3, 5), (4, 1, 1)]
+)
 def test_there_and_back(comm, method: str, batch: int, n_forward: int, n_inverse: int) -> None:
     rows, columns = (counts[: comm.size] for counts in UNEVEN)
     there_and_back(comm, rows, columns, n_forward, n_inverse, batch=batch, method=method)
