@@ -27,11 +27,11 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     this machine would use; for a run on many nodes it holds per node.
     """
     case = loaded.case
-    plan = estimate(case, n_ranks)
     machine = describe_machine()
     workers = min(machine.cores, n_ranks * case.run.threads)
     configure_threads(workers)
     configure_kernel_cache()
+    plan = estimate(case, n_ranks)
     from ridgeline.bench.stream import measure_stream
 
     limits = measure_stream(None, workers)
@@ -96,7 +96,7 @@ def print_prediction(plan: dict[str, Any], console: Console) -> None:
     table.add_row("exchange", f"{sent} in {messages:.4g} messages per step" if messages else "none")
     table.add_row(
         "predicted time",
-        f"{plan['least_seconds']:.3g} s of steps at this machine's memory bandwidth "
+        f"at least {plan['least_seconds']:.3g} s of steps, at this machine's memory bandwidth "
         f"({format_bytes(plan['stream'])}/s), output not counted",
     )
     console.print(table, highlight=False)
