@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from harness.ranks import wait_asleep
 from harness.table import Row
 from ridgeline.runtime.launcher import find_mpiexec
 
@@ -68,13 +69,6 @@ def _advance(model: "Model", steps: int) -> None:
         done += model.step(steps - done)
 
 
-def _wait_asleep(comm: "MPI.Comm") -> None:
-    """Wait for all ranks without spinning on a core that another rank measures with."""
-    request = comm.Ibarrier()
-    while not request.Test():
-        time.sleep(0.001)
-
-
 def _job(n: int, dtype: str, steps_per_sweep: int, seconds: float) -> None:
     import numba
     import numpy as np
@@ -87,7 +81,7 @@ def _job(n: int, dtype: str, steps_per_sweep: int, seconds: float) -> None:
     if comm.rank == 0:
         numba.set_num_threads(RANKS)
         alone = _model(MPI.COMM_SELF, RANKS, n, dtype, steps_per_sweep)
-    _wait_asleep(comm)
+    wait_asleep(comm)
     cells = n**3
     steps = max(1, round(BATCH_SECONDS * 1e9 / cells / steps_per_sweep)) * steps_per_sweep
     times: dict[str, list[float]] = {"ranks": [], "threads": []}
@@ -105,7 +99,7 @@ def _job(n: int, dtype: str, steps_per_sweep: int, seconds: float) -> None:
             start = time.perf_counter()
             _advance(alone, steps)
             times["threads"].append(time.perf_counter() - start)
-        _wait_asleep(comm)
+        wait_asleep(comm)
     if comm.rank == 0:
         ranks, threads = np.array(times["ranks"][1:]), np.array(times["threads"][1:])
         rates = [cells * steps / x.min() / 1e6 for x in (ranks, threads)]

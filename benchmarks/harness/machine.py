@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.c_library import compiler_version
 
-PACKAGES = ("ridgeline", "numpy", "numba", "llvmlite", "mpi4py", "mpich", "numba-cuda")
+PACKAGES = ("ridgeline", "numpy", "numba", "llvmlite", "mpi4py", "mpich", "pyfftw", "numba-cuda")
 
 
 def _first(path: str, key: str) -> str:

@@ -80,12 +80,23 @@ def markdown(rows: Sequence[Row], machine: dict[str, str], command: str) -> str:
     return "\n".join(lines)
 
 
-def write_json(path: Path, rows: Sequence[Row], machine: dict[str, str], command: str) -> None:
-    """Write machine, command, date and rows to `path`."""
+def columns_markdown(rows: Sequence[dict[str, str]]) -> str:
+    """Return a Markdown table of rows that are cells by column; columns in the order in which they first appear."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    lines += ["| " + " | ".join(row.get(column, "") for column in columns) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def write_json(
+    path: Path, rows: Sequence[Row], machine: dict[str, str], command: str, **more: object
+) -> None:
+    """Write machine, command, date, rows and `more` to `path`."""
     content = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": command,
         "machine": machine,
         "rows": [asdict(row) | {"verdict": row.verdict} for row in rows],
+        **more,
     }
     path.write_text(json.dumps(content, indent=1) + "\n")
