@@ -1,0 +1,56 @@
+"""Threads that share a loop over pieces of work, and the time they spend on what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Clock:
+    """Seconds that one worker spent in transforms and in packing and unpacking."""
+
+    __slots__ = ("fft", "pack")
+
+    def __init__(self) -> None:
+        self.fft = 0.0
+        self.pack = 0.0
+
+
+class Workers:
+    """A fixed number of threads, the calling one among them, each with a number and a clock.
+
+    What they call must release the GIL for most of its time, as compiled kernels and transforms do.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.clocks = [Clock() for _ in range(n)]
+        self._pool = ThreadPoolExecutor(n - 1) if n > 1 else None
+
+    def __len__(self) -> int:
+        """Workers."""
+        return len(self.clocks)
+
+    def run(self, pieces: Sequence[T], work: Callable[[int, T], None]) -> None:
+        """Call work(worker, piece) for every piece, by whichever worker is free; worker 0 is this thread.
+
+        Raises what `work` raised, after all threads are done.
+        """
+        if self._pool is None or len(pieces) == 1:
+            for piece in pieces:
+                work(0, piece)
+            return
+        rest = iter(pieces)  # shared: the interpreter hands out one piece at a time
+
+        def take(worker: int) -> None:
+            for piece in rest:
+                work(worker, piece)
+
+        others = [self._pool.submit(take, worker) for worker in range(1, len(self.clocks))]
+        try:
+            take(0)
+        finally:
+            for other in others:
+                other.result()
