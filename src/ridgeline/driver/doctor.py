@@ -123,7 +123,9 @@ def _fftw() -> Finding:
     try:
         return Finding("FFTW", "ok", f"pyfftw {version('pyfftw')}")
     except PackageNotFoundError:
-        return Finding("FFTW", "optional", "pyfftw is not installed", "pip install pyfftw")
+        return Finding(
+            "FFTW", "optional", "pyfftw is not installed: scipy.fft transforms, slower", "pip install pyfftw"
+        )
 
 
 def _numba() -> Finding:
