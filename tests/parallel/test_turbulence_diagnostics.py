@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ridgeline.comm.fourier import FourierTransform
 from ridgeline.grid.modes import Modes
 from ridgeline.grid.pencil import PencilGrid
 from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
@@ -101,19 +102,46 @@ def test_output_fields_are_the_blocks_of_the_whole(whole, shares):
             np.testing.assert_allclose(found, expected[box(grid)], rtol=0, atol=1e-15 * scale)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_figures_and_fields_by_the_transform_of_runs(whole, shares, dtype):
+    modes, fields, alone = whole
+    rounding = 2e-5 if dtype == np.float32 else 1e-12
+    single = fields.astype(np.result_type(dtype, np.complex64))
+    expected = alone.series(single, 0.01)
+    profiles = alone.profiles(single)
+    for grid, part, together in shares:
+        transform = FourierTransform(
+            grid, LENGTHS, together.comm, dtype, effort="estimate", method="alltoallv"
+        )
+        mine = Diagnostics(together.comm, together.modes, transform, NU, SCALARS)
+        part = part.astype(single.dtype)
+        found = mine.series(part, 0.01)
+        assert list(found) == list(expected)
+        for name, value in found.items():
+            assert value == pytest.approx(expected[name], rel=rounding, abs=rounding / 100), name
+        for name, profile in mine.profiles(part).items():
+            wanted = profiles[name].values
+            if not name.endswith("density"):  # a value within rounding of an edge may fall to either side
+                np.testing.assert_allclose(
+                    profile.values, wanted, rtol=0, atol=rounding * np.abs(wanted).max()
+                )
+        for name in output_names(1):
+            wanted = output_field(name, COMM, single, modes, alone.transform, NU)
+            field = output_field(name, together.comm, part, together.modes, transform, NU)
+            assert field.dtype == dtype
+            np.testing.assert_allclose(field, wanted[box(grid)], rtol=0, atol=rounding * np.abs(wanted).max())
+
+
 def test_every_rank_names_the_same_bad_mode(comm, whole, shares):
     modes, fields, _ = whole
     keys = modes.mode_key()
-    bad = [modes.n_modes - 1, modes.n_modes // 2]  # of different ranks, wherever the lines are cut
-    fields = fields.copy()
-    fields[2, bad[0]] = np.nan
-    fields[3, 0] = np.inf
-    for expected in bad:
-        fields[2, expected] = np.nan
-        jz, jy, jx = keys[expected]
+    for two in np.random.default_rng(4).integers(0, modes.n_modes, (10, 2)):
+        bad = fields.copy()
+        bad[2, two] = np.nan
+        bad[3, 0] = np.inf
+        jz, jy, jx = keys[two.min()]
         for _, _, together in shares:
-            part = np.ascontiguousarray(fields[:, places(together.modes)])
-            said = together.locate_nonfinite(part)
+            said = together.locate_nonfinite(np.ascontiguousarray(bad[:, places(together.modes)]))
             assert said == f"velocity_z at mode j = (z {jz}, y {jy}, x {jx})"
             assert len(set(comm.allgather(said))) == 1
     for _, part, together in shares:

@@ -45,7 +45,7 @@ class Transform(Protocol):
     """What is asked of a distributed transform (comm.fourier.FourierTransform)."""
 
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
-        """Return real [n, z, y, x] of complex [n, n_modes]. Collective."""
+        """Return new contiguous real [n, z, y, x] of complex [n, n_modes]. Collective."""
 
     def to_spectral(self, physical: NDArray[Any]) -> NDArray[Any]:
         """Return complex [n, n_modes] of real [n, z, y, x]. Collective."""

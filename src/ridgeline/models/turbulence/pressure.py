@@ -79,7 +79,7 @@ def _stresses(
     points = []
     for component in velocity:
         shift_modes(component, phase_y, phase_flat, modes.lines.start, shifted[0])
-        points.append(transform.to_physical(shifted)[0].copy())
+        points.append(transform.to_physical(shifted)[0])
     product = np.empty_like(points[0])[np.newaxis]
     undo = phase_y.conj(), phase_flat.conj()
     for i, j in STRAIN:
