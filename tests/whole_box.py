@@ -64,3 +64,31 @@ def random_velocity(modes, seed=1, n_scalars=0) -> np.ndarray:
     whole[:3] -= k * (k * whole[:3]).sum(0) / k2
     jz, jy, jx = modes.lines.expand()
     return np.ascontiguousarray(whole[:, jz, jy, jx])
+
+
+def gradient(u, modes) -> np.ndarray:
+    """Return du_i/dx_j [3, 3, nz, ny, nx] of values [3, nz, ny, nx]."""
+    return np.array([[derivative(u[i], j, modes) for j in range(3)] for i in range(3)])
+
+
+def curl(u, modes) -> np.ndarray:
+    g = gradient(u, modes)
+    return np.array([g[2, 1] - g[1, 2], g[0, 2] - g[2, 0], g[1, 0] - g[0, 1]])
+
+
+def mean(values) -> np.ndarray:
+    return values.mean(axis=(-3, -2, -1))
+
+
+def taylor_green(z, y, x):
+    return np.array([np.sin(x) * np.cos(y) * np.cos(z), -np.cos(x) * np.sin(y) * np.cos(z), 0 * x])
+
+
+def beltrami(z, y, x, a=1.0, b=0.7, c=-0.4):
+    return np.array(
+        [
+            a * np.sin(z) + c * np.cos(y),
+            b * np.sin(x) + a * np.cos(z),
+            c * np.sin(y) + b * np.cos(x),
+        ]
+    )

@@ -8,12 +8,22 @@ import pytest
 from ridgeline.kernels import mode_sums, point_sums
 from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
 from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
-from ridgeline.models.turbulence.gradients import BIN_EDGES, courant_rate, gradient_statistics
 from ridgeline.models.turbulence.output_fields import output_field, output_names
-from ridgeline.models.turbulence.pressure import products
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_modes
-from ridgeline.runtime.errors import ConfigError
-from whole_box import COMM, WholeTransform, derivative, make_modes, points, random_velocity, wavevector
+from whole_box import (
+    COMM,
+    WholeTransform,
+    beltrami,
+    curl,
+    derivative,
+    gradient,
+    make_modes,
+    mean,
+    points,
+    random_velocity,
+    taylor_green,
+    wavevector,
+)
 
 SHAPE = (24, 32, 20)
 LENGTHS = (2 * math.pi, 3.0, 7.5)  # L_z, L_y, L_x
@@ -29,34 +39,6 @@ def modes(request):
 
 def diagnostics(modes, dtype=complex, viscosity=NU, scalars=()) -> Diagnostics:
     return Diagnostics(COMM, modes, WholeTransform(modes, dtype), viscosity, scalars)
-
-
-def gradient(u, modes) -> np.ndarray:
-    """Return du_i/dx_j [3, 3, nz, ny, nx] of values [3, nz, ny, nx]."""
-    return np.array([[derivative(u[i], j, modes) for j in range(3)] for i in range(3)])
-
-
-def curl(u, modes) -> np.ndarray:
-    g = gradient(u, modes)
-    return np.array([g[2, 1] - g[1, 2], g[0, 2] - g[2, 0], g[1, 0] - g[0, 1]])
-
-
-def mean(values) -> np.ndarray:
-    return values.mean(axis=(-3, -2, -1))
-
-
-def taylor_green(z, y, x):
-    return np.array([np.sin(x) * np.cos(y) * np.cos(z), -np.cos(x) * np.sin(y) * np.cos(z), 0 * x])
-
-
-def beltrami(z, y, x, a=1.0, b=0.7, c=-0.4):
-    return np.array(
-        [
-            a * np.sin(z) + c * np.cos(y),
-            b * np.sin(x) + a * np.cos(z),
-            c * np.sin(y) + b * np.cos(x),
-        ]
-    )
 
 
 def given(flow, dealias="phase-shift", shape=(16, 20, 24)):
@@ -234,167 +216,6 @@ def test_fluid_at_rest_has_figures(modes, viscosity):
     d = diagnostics(modes, viscosity=viscosity, scalars=(Scalar(0.1),))
     assert all(value == 0 for name, value in d.series(fields, dt=0.1).items() if name != "dt")
     assert all((profile.values == 0).all() for n, profile in d.profiles(fields).items() if "spectrum" in n)
-
-
-def test_gradient_statistics(modes):
-    fields = random_velocity(modes)
-    u = WholeTransform(modes).to_physical(fields)
-    g = gradient(u, modes)
-    found = gradient_statistics(COMM, fields, modes, WholeTransform(modes))
-    longitudinal = [g[i, i] for i in range(3)]
-    for i, values in enumerate(longitudinal):
-        assert found.skewness_of[i] == pytest.approx(
-            (values**3).mean() / (values**2).mean() ** 1.5, rel=1e-10
-        )
-        assert found.flatness_of[i] == pytest.approx((values**4).mean() / (values**2).mean() ** 2, rel=1e-11)
-    pooled = np.stack(longitudinal)
-    assert found.skewness == pytest.approx((pooled**3).mean() / (pooled**2).mean() ** 1.5, rel=1e-10)
-    assert found.flatness == pytest.approx((pooled**4).mean() / (pooled**2).mean() ** 2, rel=1e-11)
-    strain = (g + g.swapaxes(0, 1)) / 2
-    for distribution, values in (
-        (found.dissipation, (strain**2).sum((0, 1))),
-        (found.enstrophy, (curl(u, modes) ** 2).sum(0)),
-    ):
-        assert distribution.mean == pytest.approx(values.mean(), rel=1e-12)
-        for p, moment in zip((2, 3, 4), distribution.moments):
-            assert moment == pytest.approx((values**p).mean() / values.mean() ** p, rel=1e-11)
-        counts = np.histogram(values / values.mean(), BIN_EDGES)[0]
-        # A value within rounding of an edge may fall to either side.
-        np.testing.assert_allclose(distribution.density * np.diff(BIN_EDGES) * values.size, counts, atol=1.5)
-        assert (distribution.density * np.diff(BIN_EDGES)).sum() == pytest.approx(
-            1 - sum(distribution.outside)
-        )
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_octaves_are_cut_into_equal_bins(dtype):
-    edges = point_sums.octave_edges(-2, 3, 2)
-    assert edges[:9].tolist() == [0.25, 0.3125, 0.375, 0.4375, 0.5, 0.625, 0.75, 0.875, 1.0]
-    assert (len(edges), edges[-1]) == (21, 8.0)
-    inside = np.exp(np.random.default_rng(2).normal(0, 1.5, 500))
-    values = np.concatenate([inside, edges, [0.0, 1e-30, 1e30, np.inf]]).astype(dtype).reshape(35, 15)
-    counts = np.ones(22, np.int64)
-    point_sums.count_octaves(4 * values, 0.25, -2, 2, counts)
-    where = np.digitize(values.astype(float), edges)
-    assert (counts - 1).tolist() == np.bincount(where.ravel(), minlength=22).tolist()
-    assert counts[0] > 3, "some lie below"
-    assert counts[-1] > 3, "some lie above"
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_powers_of_rows_are_summed_in_double_precision(dtype):
-    rows = np.random.default_rng(3).normal(1, 1, (7, 50)).astype(dtype)
-    sums = np.empty((4, 7))
-    point_sums.sum_powers(rows, sums)
-    for p in range(4):
-        np.testing.assert_allclose(sums[p], (rows.astype(float) ** (p + 1)).sum(1), rtol=1e-14)
-
-
-def test_courant_number(modes):
-    fields = random_velocity(modes)
-    u = WholeTransform(modes).to_physical(fields)
-    spacing = [length / n for length, n in zip(LENGTHS[::-1], SHAPE[::-1])]
-    expected = sum(np.abs(u[i]) / h for i, h in enumerate(spacing)).max()
-    transform = WholeTransform(modes)
-    assert courant_rate(COMM, fields, modes, transform) == pytest.approx(expected, rel=1e-13)
-    d = diagnostics(modes)
-    assert d.series(fields, dt=0.02)["courant"] == pytest.approx(0.02 * expected, rel=1e-13)
-    assert d.series(fields, dt=0.02, rate=3.0)["courant"] == pytest.approx(0.06)
-    assert list(d.series(fields, 0.02, 3.0)) == list(d.series(0 * fields, 0.0)), "columns never change"
-
-
-@pytest.mark.parametrize("dealias", DEALIAS)
-def test_pressure_of_the_taylor_green_vortex(dealias):
-    modes, transform, velocity, _ = given(taylor_green, dealias)
-    z, y, x = points(modes)
-    exact = (np.cos(2 * x) + np.cos(2 * y)) * (np.cos(2 * z) + 2) / 16
-    found = output_field("pressure", COMM, velocity, modes, transform, NU)
-    np.testing.assert_allclose(found, exact, atol=1e-15)
-
-
-@pytest.mark.parametrize("dealias", DEALIAS)
-def test_pressure_of_beltrami_flow_and_of_vortices_in_a_plane(dealias):
-    modes, transform, velocity, values = given(beltrami, dealias)
-    square = (values**2).sum(0)
-    found = output_field("pressure", COMM, velocity, modes, transform, NU)
-    np.testing.assert_allclose(found, -(square - square.mean()) / 2, atol=1e-14)
-
-    def plane_vortices(z, y, x):
-        return np.array([-np.cos(x) * np.sin(y), np.sin(x) * np.cos(y), 0 * z])
-
-    modes, transform, velocity, _ = given(plane_vortices, dealias)
-    _, y, x = points(modes)
-    found = output_field("pressure", COMM, velocity, modes, transform, NU)
-    np.testing.assert_allclose(found, -(np.cos(2 * x) + np.cos(2 * y)) / 4, atol=1e-15)
-
-
-def exact_products(fields, modes):
-    """Return pressure and transfer, as modes, from products on a grid so fine that nothing aliases."""
-    fine = make_modes(tuple(2 * n for n in modes.shape), modes.lengths, "none")
-    key = {tuple(mode): place for place, mode in enumerate(fine.mode_key().tolist())}
-    places = [key[tuple(mode)] for mode in modes.mode_key().tolist()]
-    padded = np.zeros((3, fine.n_modes), complex)
-    padded[:, places] = fields
-    transform = WholeTransform(fine)
-    u = transform.to_physical(padded)
-    kz, ky, kx = modes.expand()
-    k = np.array([kx, ky, kz])
-    k2 = np.where((k**2).sum(0) > 0, (k**2).sum(0), 1)
-    pressure, transfer = 0, 0
-    for i in range(3):
-        for j in range(3):
-            stress = transform.to_spectral((u[i] * u[j])[np.newaxis])[0][places]
-            pressure = pressure - k[i] * k[j] / k2 * stress
-            transfer = transfer + (fields[j].conj() * -1j * k[i] * stress).real
-    return pressure, transfer * modes.weight()
-
-
-@pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds"])
-def test_pressure_and_transfer_are_free_of_aliasing(dealias):
-    modes = make_modes(SHAPE, LENGTHS, dealias)
-    fields = random_velocity(modes)
-    pressure, transfer = exact_products(fields, modes)
-    found = products(COMM, fields, modes, WholeTransform(modes))
-    np.testing.assert_allclose(found.pressure, pressure, atol=1e-15 * np.abs(pressure).max() * 20)
-    shells = Shells(modes)
-    expected = np.bincount(shells.of_modes(), transfer, shells.n_shells) / shells.width
-    scale = np.abs(expected).sum()
-    np.testing.assert_allclose(found.transfer_spectrum, expected, atol=1e-14 * scale)
-    assert abs(found.transfer_spectrum.sum()) < 1e-14 * scale, "nonlinear terms keep the energy"
-
-
-def test_without_dealiasing_products_alias():
-    modes = make_modes(SHAPE, LENGTHS, "none")
-    fields = random_velocity(modes)
-    pressure, _ = exact_products(fields, modes)
-    error = products(COMM, fields, modes, WholeTransform(modes)).pressure - pressure
-    assert np.abs(error).max() > 1e-6 * np.abs(pressure).max()
-
-
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-def test_output_fields(modes, dtype):
-    fields = random_velocity(modes, n_scalars=2).astype(dtype)
-    exact = WholeTransform(modes)
-    values = exact.to_physical(fields)
-    u = values[:3]
-    g, w = gradient(u, modes), curl(u, modes)
-    strain = (g + g.swapaxes(0, 1)) / 2
-    expected = {
-        **{f"velocity_{axis}": u[i] for i, axis in enumerate("xyz")},
-        "vorticity_magnitude": np.sqrt((w**2).sum(0)),
-        "dissipation": 2 * NU * (strain**2).sum((0, 1)),
-        "pressure": exact.to_physical(products(COMM, fields[:3], modes, exact).pressure[None])[0],
-        "scalar_0": values[3],
-        "scalar_1": values[4],
-    }
-    assert tuple(expected) == output_names(2)
-    small = 1e-5 if dtype == np.complex64 else 1e-13
-    for name, field in expected.items():
-        found = output_field(name, COMM, fields, modes, WholeTransform(modes, dtype), NU)
-        assert found.dtype == np.zeros(0, dtype).real.dtype
-        np.testing.assert_allclose(found, field, atol=small * np.abs(field).max(), err_msg=name)
-    with pytest.raises(ConfigError, match=r"'scalar_2'.*try scalar_"):
-        output_field("scalar_2", COMM, fields, modes, exact, NU)
 
 
 def test_profiles_have_their_places_and_integrals(modes):
