@@ -1,14 +1,18 @@
 """The counts of `ridgeline check`, against counts that are made rank by rank and number by number."""
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ridgeline.comm import fourier_pencils
 from ridgeline.grid.pencil import PencilGrid, Truncation
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.estimate import (
+    GROUPS,
     Share,
     Variables,
     estimate,
@@ -124,6 +128,24 @@ def test_memory_is_within_the_papers(n: int, ranks: int, batch: int) -> None:
     )
     assert paper_bound((n, n, n), ranks, batch, 8) == (8 + 2 * batch + 0.5) * n**3 / (2 * ranks) * 8
     assert plan.memory_per_rank <= paper_bound((n, n, n), ranks, batch, 8)
+
+
+@pytest.mark.parametrize("grid", [(2, 2), (4, 1), (4, 16)])
+def test_memory_of_pencils_is_within_the_papers(grid: tuple[int, int]) -> None:
+    ranks = grid[0] * grid[1]
+    plan = estimate(
+        case((512, 512, 512), grid={"decomposition": "pencils", "process_grid": grid},
+             run={"precision": "float32"}, model={"transpose_variables": 1}), ranks
+    )  # fmt: skip
+    assert plan.memory_per_rank <= paper_bound((512, 512, 512), ranks, 1, 8)
+
+
+def test_planning_needs_no_mpi() -> None:
+    """A login node has none, or does not allow it; what stands for a constant of a file with MPI is equal to it."""
+    code = "import sys, ridgeline.models.turbulence.estimate; print('mpi4py' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "False\n"
+    assert GROUPS == fourier_pencils.GROUPS
 
 
 def test_sizes_of_files() -> None:

@@ -8,11 +8,15 @@ planes. Checked against what the engine counts in tests/models/turbulence/test_e
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeline.comm.fourier_lines import lines_per_tile, pitched
+from ridgeline.comm.fourier_planes import Layout, PlaneLayout, planes_per_piece
+from ridgeline.comm.fourier_rows import rows_per_block
 from ridgeline.comm.transpose_plan import TransposePlan
 from ridgeline.grid.block import Triple, split
 from ridgeline.grid.pencil import PencilGrid, ProcessGrid, Truncation, check_process_grid, choose_process_grid
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
     from ridgeline.models.turbulence.config import TurbulenceCase
 
 SUBSTEPS = {"rk2": 2, "rk4": 4}
+COPIES = {"rk2": 1, "rk4": 2}  # of the fields: RK4 keeps their sum beside them
+CACHE_LINE = 64
+# Parts of a rank's planes that the row exchange moves one by one: comm.fourier_pencils.GROUPS, which imports MPI.
+GROUPS = 4
 RANKS_PER_NODE = 8  # taken for the shape of pencils where nobody knows the nodes: the paper's
 # Floating-point operations beside the transforms, complex ones by their real parts.
 PER_POINT_VELOCITY, PER_POINT_SCALAR = 8, 3  # five products u u - u_y u_y I; u theta
@@ -186,31 +194,71 @@ def paper_bound(shape: Triple, n_ranks: int, batch: int, itemsize: int) -> float
     return (PAPER_VARIABLES + 2 * batch) * math.prod(shape) / (2 * n_ranks) * itemsize
 
 
-def arena_numbers(rows: Any, columns: Any, rank: int, variables: int, batch: int, itemsize: int) -> int:
-    """Return the complex numbers of a rank's exchange buffer between owners of rows and of columns."""
-    plan = TransposePlan(
-        rank,
-        tuple(int(n) for n in rows),
-        tuple(int(n) for n in columns),
-        variables,
-        batch,
-        itemsize,
-    )
-    return plan.arena_size
+def buffer_bytes(
+    rank: int, rows: Sequence[int], columns: Sequence[int], variables: int, batch: int, itemsize: int
+) -> float:
+    """Return the bytes of an exchange between owners of rows and of columns: arena and tables of "alltoallv"."""
+    plan = TransposePlan(rank, tuple(rows), tuple(columns), variables, batch, itemsize)
+    pieces = rows[rank] * len(columns) + sum(rows)
+    return float(plan.arena_size * itemsize + 8 * variables * pieces)
+
+
+def exchange_bytes(case: TurbulenceCase, first: PencilGrid, share: Share, itemsize: int) -> float:
+    """Return the bytes of a rank's exchange buffers: of the column exchange, and for pencils the row exchange."""
+    batch, variables = case.model.transpose_variables, Variables(len(case.scalar))
+    lines = share.lines[first.row].tolist()
+    needed = buffer_bytes(first.column, share.planes.tolist(), lines, variables.combined, batch, itemsize)
+    if first.process_grid[0] > 1:
+        n_planes = planes_per_exchange(first)
+        rows = [n_planes * n for n in share.rows.tolist()]
+        needed += buffer_bytes(first.row, rows, share.columns.tolist(), variables.products, batch, itemsize)
+    return needed
+
+
+def planes_per_exchange(grid: PencilGrid) -> int:
+    """Return how many planes the row exchange of pencils moves at a time."""
+    return -(-grid.y_range[1] // GROUPS)
+
+
+def work_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int, layout: Layout) -> float:
+    """Return the bytes that the threads of a rank work in: tiles of lines, planes, blocks of rows, their tables."""
+    nz, ny, nx = grid.shape
+    variables, workers = Variables(len(case.scalar)), case.run.threads
+    n_lines, n_columns = grid.lines.n_lines, len(grid.columns_of(grid.row))
+    tile = min(lines_per_tile(ny, variables.combined, itemsize), n_lines)
+    tiles = 2 * variables.combined * tile * pitched(ny, itemsize) * itemsize
+    starts = 8 * (variables.combined + variables.fields) * ny
+    together = planes_per_piece(nz, n_columns, variables.products, itemsize, grid.y_range[1], workers)
+    planes = variables.products * together * PlaneLayout(nz, n_columns, itemsize, layout).size * itemsize
+    pencils = grid.process_grid[0] > 1
+    n_rows = planes_per_exchange(grid) * grid.z_range[1] if pencils else together * nz
+    pairs = (rows_per_block(nx, n_rows, variables.products, itemsize) + 1) // 2
+    pitch = nx + max(1, CACHE_LINE // itemsize)
+    rows = (2 * variables.products * pairs + 2) * pitch * itemsize
+    return float(workers * (tiles + planes + rows) + starts + 8 * variables.products * together * nz)
 
 
 def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
-    """Return the bytes of the rank that needs most, by what they are for."""
-    shape, batch = case.grid.shape, case.model.transpose_variables
-    share = Share.of(Truncation(shape, case.model.dealias), grid)
-    variables = Variables(len(case.scalar))
+    """Return the bytes of the rank that needs most, by what they are for.
+
+    Exchange buffers are those of "alltoallv"; other methods need up to a buffer of Q variables more.
+    """
+    share = Share.of(Truncation(case.grid.shape, case.model.dealias), grid)
+    row, column = np.unravel_index(int(np.argmax(share.modes)), share.modes.shape)
+    return rank_memory(case, grid, int(row + grid[0] * column), share)
+
+
+def rank_memory(
+    case: TurbulenceCase, grid: ProcessGrid, rank: int, share: Share, layout: Layout = "strided"
+) -> dict[str, float]:
+    """Return the bytes of one rank, by what they are for. layout: of planes, which a run chooses by measuring."""
+    pencils = PencilGrid(case.grid.shape, case.model.dealias, grid, rank)
     itemsize = 2 * np.dtype(case.run.precision).itemsize
-    r, c = np.unravel_index(int(np.argmax(share.modes)), share.modes.shape)
-    numbers = arena_numbers(share.planes, share.lines[r], int(c), variables.combined, batch, itemsize)
-    copies = 1 if case.model.scheme == "rk2" else 2
+    n_modes = int(share.modes[pencils.row, pencils.column])
     return {
-        "fields": float(copies * variables.fields * share.modes[r, c] * itemsize),
-        "exchange": float(numbers * itemsize),
+        "fields": float(COPIES[case.model.scheme] * Variables(len(case.scalar)).fields * n_modes * itemsize),
+        "exchange": exchange_bytes(case, pencils, share, itemsize),
+        "work": work_bytes(case, pencils, itemsize, layout),
     }
 
 
