@@ -11,7 +11,7 @@ from ridgeline.models.turbulence.output_fields import output_field, output_names
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
 
 RANKS = (1, 2, 3, 4)
-TIMEOUT = 120
+TIMEOUT = 240
 
 SHAPE = (12, 18, 14)
 LENGTHS = (2 * np.pi, 3.0, 7.5)
