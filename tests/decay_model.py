@@ -1,6 +1,7 @@
 """A model of ten numbers that decay, with an adaptive time step, outputs that are no state, and spectra."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from ridgeline.driver.job import Options, run_case
 from ridgeline.grid.block import split
 from ridgeline.models.contract import DistributedArray, Figure, Model, Profile, Variable, Work
 from ridgeline.runtime.context import Context
+from ridgeline.runtime.signals import SignalCatcher
 
 N = 10
 ERRORS: list[Exception] = []
@@ -37,8 +39,11 @@ class Decay(Model):
     phases: ClassVar[tuple[str, ...]] = ("decay", "all-to-all")
     advice: ClassVar[str] = "try another toy"
 
-    def __init__(self, crash_at: int | None = None, spoil_at: int | None = None) -> None:
-        self.crash_at, self.spoil_at = crash_at, spoil_at
+    def __init__(
+        self, crash_at: int | None = None, spoil_at: int | None = None, signal_at: int | None = None
+    ) -> None:
+        self.crash_at, self.spoil_at, self.signal_at = crash_at, spoil_at, signal_at
+        self.caught = SignalCatcher()
         self.calls: list[int] = []  # the steps at which `step` was called
 
     def setup(self, case: DecayCase, context: Context) -> None:
@@ -66,6 +71,8 @@ class Decay(Model):
         for _ in range(steps):
             if self.now == self.crash_at:
                 raise RuntimeError("the power failed")
+            if self.now == self.signal_at and self.context.comm.rank == self.context.comm.size - 1:
+                self.caught.received = signal.SIGTERM
             with self.context.timers.phase("all-to-all"):
                 largest = max(self.context.comm.allgather(float(np.abs(self.u).max(initial=0.0))))
             with self.context.timers.phase("decay"):
@@ -137,7 +144,9 @@ def run(comm, monkeypatch, case, model, resume="never") -> dict[str, Any]:
     """Run a case in this process, without measuring the machine."""
     monkeypatch.setattr(report, "measure_limits", lambda context: {})
     try:
-        result = run_case(case, model, Context(comm), Options(resume=resume, progress=False))
+        result = run_case(
+            case, model, Context(comm), Options(resume=resume, progress=False, caught=model.caught)
+        )
     except Exception as error:
         # A loop that ends by an error leaves a message under way. Its buffers live as long as the traceback.
         ERRORS.append(error)

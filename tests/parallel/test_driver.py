@@ -95,6 +95,21 @@ def test_a_crashed_run_resumes_to_the_same_files(comm, folder, monkeypatch, cras
     assert everything(folder / "cut") == everything(folder / "whole")
 
 
+@pytest.mark.parametrize("signal_at", [0, 3, 7, 8, 12])
+def test_a_signal_ends_the_run_with_a_checkpoint_to_go_on_from(comm, folder, monkeypatch, signal_at):
+    run(comm, monkeypatch, decay_case(folder / "whole"), Decay())
+    case = decay_case(folder / "cut")
+    report = run(comm, monkeypatch, case, Decay(signal_at=signal_at))
+    reached = report["run"]["last_step"]
+    assert report["run"]["ended"] == "SIGTERM"
+    assert signal_at < reached <= signal_at + 4
+    assert report["checkpoint"]["written"] == len({*range(5, reached + 1, 5), reached})
+    model = Decay()
+    run(comm, monkeypatch, case, model, resume="auto")
+    assert model.calls[0] == reached
+    assert everything(folder / "cut") == everything(folder / "whole")
+
+
 def test_a_run_that_ended_goes_on(comm, folder, monkeypatch):
     run(comm, monkeypatch, decay_case(folder / "whole"), Decay())
     case = decay_case(folder / "cut")

@@ -97,7 +97,7 @@ class Outputs:
     def write_initial(self) -> None:
         """Write the state of step 0 where a run begins: a row, spectra, and fields if output.initial is set."""
         for kind, recorder in self._recorders.items():
-            if recorder.count == 0 and (kind != "data set" or self._initial):
+            if kind != "data set" or self._initial:
                 recorder.write(0)
 
     def due(self, step: int) -> bool:
