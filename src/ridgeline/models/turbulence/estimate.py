@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SUBSTEPS = {"rk2": 2, "rk4": 4}
 COPIES = {"rk2": 1, "rk4": 2}  # of the fields: RK4 keeps their sum beside them
+PASSES = {"rk2": 5, "rk4": 11}  # over the fields in a step, reading or writing
 CACHE_LINE = 64
 # Parts of a rank's planes that the row exchange moves one by one: comm.fourier_pencils.GROUPS, which imports MPI.
 GROUPS = 4
@@ -165,13 +166,14 @@ def least_memory_traffic(truncation: Truncation, pencils: bool, variables: Varia
     """Return complex numbers to and from memory in one step: the plane and the line stage of each substep.
 
     A stage reads what it takes and writes what it gives once; what lies between stays in caches. The line stage
-    also reads and writes the fields (RK4: and their sum). With P_r > 1 there is a stage more between z and x.
+    also reads and writes the fields (RK4: and their sum), and they are read when a step begins. With P_r > 1 there
+    is a stage more between z and x.
     """
     nz, ny, _ = truncation.shape
     moved = ny * truncation.n_lines * (variables.fields + variables.combined)
-    stored = 2 * truncation.n_modes * variables.fields * (1 if scheme == "rk2" else 2)
+    stored = PASSES[scheme] * truncation.n_modes * variables.fields
     rows = nz * ny * truncation.n_columns * (variables.fields + variables.products) if pencils else 0
-    return float(SUBSTEPS[scheme] * (2 * moved + stored + 2 * rows))
+    return float(SUBSTEPS[scheme] * (2 * moved + 2 * rows) + stored)
 
 
 def least_work(case: TurbulenceCase, grid: ProcessGrid) -> Work:
@@ -238,6 +240,15 @@ def work_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int, layout: La
     return float(workers * (tiles + planes + rows) + starts + 8 * variables.products * together * nz)
 
 
+def table_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int) -> float:
+    """Return the bytes of wavenumbers, phases, integrating factors and rows of work along them."""
+    nz, ny, _ = grid.shape
+    n_lines, n_columns, workers = grid.lines.n_lines, len(grid.columns_of(grid.row)), case.run.threads
+    waves = 3 * n_lines + ny + 2 * n_columns + nz + workers * (8 * ny + 2 * n_columns)
+    factors = (5 + len(case.scalar)) * (n_lines + ny)
+    return float((waves + factors) * itemsize // 2 + 8 * (n_lines + 1))
+
+
 def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
     """Return the bytes of the rank that needs most, by what they are for.
 
@@ -258,7 +269,8 @@ def rank_memory(
     return {
         "fields": float(COPIES[case.model.scheme] * Variables(len(case.scalar)).fields * n_modes * itemsize),
         "exchange": exchange_bytes(case, pencils, share, itemsize),
-        "work": work_bytes(case, pencils, itemsize, layout),
+        "work": work_bytes(case, pencils, itemsize, layout) + table_bytes(case, pencils, itemsize),
+        "modes": float(8 * (5 * pencils.lines.n_lines + 1)),
     }
 
 
