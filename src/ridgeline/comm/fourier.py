@@ -84,8 +84,8 @@ class FourierTransform:
     ) -> None:
         self.grid, self.comm = grid, comm
         self.modes = Modes.of(grid, lengths)
-        self.real = np.dtype(dtype)
-        self.complex = np.result_type(self.real, np.complex64)
+        self.real: np.dtype[Any] = np.dtype(dtype)
+        self.complex: np.dtype[Any] = np.result_type(self.real, np.complex64)
         self.workers = Workers(threads)
         nz, ny, nx = grid.shape
         # A pair of rows comes back times 2, three unnormalised transforms times all points.
@@ -119,7 +119,7 @@ class FourierTransform:
         grid, (nz, ny, nx), workers = self.grid, self.grid.shape, self.workers
         n_in, n_mid, n_out = self._counts
         n_columns = grid.truncation.n_columns
-        self._lines = LineStage(self.column, ny, self._tile, n_in, n_out, workers)
+        self._lines = LineStage(self.column, ny, self._tile, n_out, n_in, workers)
         layouts: tuple[Layout, ...] = ("strided", "packed") if layout == "auto" else (layout,)
         candidates = {
             each: PlaneStage(grid, self.column, each, n_in, n_mid, len(workers)) for each in layouts
@@ -197,6 +197,11 @@ class FourierTransform:
     def layout(self) -> Layout:
         """How planes lie for the transforms in z."""
         return self._planes.layout.layout
+
+    @property
+    def plane_runs(self) -> tuple[NDArray[np.int64], int]:
+        """Where retained modes lie in planes: runs and the step between their columns, see `kernels.spectral`."""
+        return self._planes.runs, self._planes.layout.step
 
     def lines(self, operation: LineOperation, n_in: int, n_out: int) -> None:
         """Call `operation` with every tile of lines; n_in variables come from planes, n_out go there. Collective.
@@ -344,7 +349,7 @@ class FourierTransform:
         """
         modes = np.empty((len(physical), self.modes.n_modes), self.complex) if out is None else out
         start, ny = self.modes.lines.start, self.grid.shape[1]
-        scale = np.asarray(self.scale, self.real)[()]
+        scale = self.real.type(self.scale)
         for block, field in zip(physical, modes):
 
             def load(rows: RowBlock, y: int, first: int, n: int, block: NDArray[Any] = block) -> None:

@@ -24,7 +24,7 @@ MOST_LINES = 64  # of a tile; pieces of this many numbers are long enough for me
 class Tile:
     """Lines of one worker. modes: complex [variable, line, y], what operations read and write.
 
-    index: of the worker; y is contiguous and pitched, of which the first N_y are used.
+    real: the same as real numbers; index: of the worker; y is contiguous and pitched, the first N_y are used.
     """
 
     def __init__(self, index: int, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
@@ -34,6 +34,7 @@ class Tile:
         self.modes = aligned_empty(shape, dtype)
         self.scattered[...] = 0
         self.modes[...] = 0
+        self.real = self.modes.view(self.modes.real.dtype)
 
 
 LineOperation = Callable[[Tile, int, int], None]

@@ -89,13 +89,17 @@ def runs_of_lines(
 
 
 class Planes:
-    """Planes of one worker between the transforms. numbers: complex [variable, plane, place], see PlaneLayout."""
+    """Planes of one worker between the transforms.
+
+    numbers: complex [variable, plane, place], see PlaneLayout; real: the same as real numbers; index: of the worker.
+    """
 
     def __init__(self, index: int, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
         self.index = index
         self.numbers = aligned_empty(shape, dtype)
         self.numbers[...] = 0
-        self.flat = self.numbers.view(self.numbers.real.dtype).reshape(-1)
+        self.real = self.numbers.view(self.numbers.real.dtype)
+        self.flat = self.real.reshape(-1)
 
 
 PlaneOperation = Callable[[Planes, int, int], None]

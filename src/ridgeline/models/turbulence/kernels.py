@@ -1,0 +1,137 @@
+"""Products in physical space and their way to planes: the nonlinear terms that Rogallo's formulation needs.
+
+With T = u u - u_y u_y I, whose yy component is zero, five products are transformed in x and z, and four combinations
+in y (paper, Sec. 3.1; T and A are this project's):
+
+    A_x = k_x T_xx + k_z T_xz,    T_xy,    A_z = k_x T_xz + k_z T_zz,    T_yz;
+
+each scalar adds the products F = u theta and the combinations k_x F_x + k_z F_z and F_y.
+Complex numbers are passed as real arrays, real and imaginary parts alternating.
+"""
+
+from numba import njit
+
+N_VELOCITY, N_PRODUCTS, N_COMBINED = 3, 5, 4  # variables without scalars; each scalar adds 1, 3 and 2
+XX, ZZ, XY, XZ, YZ = range(5)
+
+
+@njit(cache=True, nogil=True)
+def multiply(velocity, n_pairs, nx, n_scalars, out_products):
+    """Form the products of a block of rows in physical space.
+
+    Parameters
+    ----------
+    velocity : (3 + S, >= n_pairs, >= 2 nx) real, u_x, u_y, u_z and scalars at points in any order
+    out_products : (5 + 3 S, >= n_pairs, >= 2 nx) real: T_xx, T_zz, T_xy, T_xz, T_yz, and F_x, F_y, F_z of each scalar
+
+    Cost: 9 + 3 S operations a point.
+    """
+    for q in range(n_pairs):
+        u, v, w = velocity[0, q], velocity[1, q], velocity[2, q]
+        xx, zz, xy = out_products[XX, q], out_products[ZZ, q], out_products[XY, q]
+        xz, yz = out_products[XZ, q], out_products[YZ, q]
+        for i in range(2 * nx):
+            square = v[i] * v[i]
+            xx[i] = u[i] * u[i] - square
+            zz[i] = w[i] * w[i] - square
+            xy[i] = u[i] * v[i]
+            xz[i] = u[i] * w[i]
+            yz[i] = v[i] * w[i]
+        for s in range(n_scalars):
+            scalar = velocity[3 + s, q]
+            for c in range(3):
+                component, flux = velocity[c, q], out_products[N_PRODUCTS + 3 * s + c, q]
+                for i in range(2 * nx):
+                    flux[i] = component[i] * scalar[i]
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def largest_rate(velocity, n_pairs, nx, per_x, per_y, per_z):
+    """Return max(|u_x| per_x + |u_y| per_y + |u_z| per_z): the bracket of Eq. (8); undefined if some is NaN."""
+    largest = velocity.dtype.type(0)
+    for q in range(n_pairs):
+        u, v, w = velocity[0, q], velocity[1, q], velocity[2, q]
+        for i in range(2 * nx):
+            largest = max(largest, abs(u[i]) * per_x + abs(v[i]) * per_y + abs(w[i]) * per_z)
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _combine(a, b, ka, kb, step, length, out):
+    """Set out = ka a + kb b. ka : (2 length,) each factor twice; kb : scalar; step : of a and b, in reals."""
+    if step == 2:
+        for i in range(2 * length):
+            out[i] = ka[i] * a[i] + kb * b[i]
+    else:
+        for i in range(length):
+            out[2 * i] = ka[2 * i] * a[step * i] + kb * b[step * i]
+            out[2 * i + 1] = ka[2 * i] * a[step * i + 1] + kb * b[step * i + 1]
+
+
+@njit(cache=True, nogil=True)
+def _copy(a, step, length, out):
+    if step == 2:
+        out[: 2 * length] = a[: 2 * length]
+    else:
+        for i in range(length):
+            out[2 * i] = a[step * i]
+            out[2 * i + 1] = a[step * i + 1]
+
+
+@njit(cache=True, nogil=True)
+def _add_gradient(arena, start, place, length, gradient, scale, out):
+    """Add -i scale G . u to out, where arena still holds the modes of u that came in."""
+    for c in range(3):
+        begin = 2 * (start[c] + place)
+        factor = scale * gradient[c]
+        if factor != 0:
+            u = arena[begin : begin + 2 * length]
+            for i in range(length):
+                out[2 * i] += factor * u[2 * i + 1]
+                out[2 * i + 1] -= factor * u[2 * i]
+
+
+@njit(cache=True, nogil=True)
+def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradients, scale, scratch, arena):
+    """Combine the transformed products of planes and write them to the arena: see `kernels.spectral.pack_planes`.
+
+    Parameters
+    ----------
+    planes : (5 + 3 S, >= n_planes, 2 x size of a plane) real view: T_xx, T_zz, T_xy, T_xz, T_yz, F of each scalar
+    start, runs, step, first_row : as for `pack_planes`
+    kx : (2 n_columns,) each wavenumber twice; kz : (n_z,)
+    gradients : (S, 3) mean gradients G of the scalars
+    scale : what the products are larger by than the velocity that came in
+    scratch : (2 n_columns,) real, overwritten
+    arena : real view; read (u as it came in, if there are gradients) and written: A_x, T_xy, A_z, T_yz, and
+        k_x F_x + k_z F_z - i G . u and F_y of each scalar
+
+    Cost: reads 5 + 3 S and writes 4 + 2 S numbers per mode.
+    """
+    for p in range(n_planes):
+        row = first_row + p
+        for r in range(runs.shape[0]):
+            segment, place, length = runs[r, 0], runs[r, 1], runs[r, 3]
+            begin, z, column = 2 * runs[r, 2], kz[runs[r, 4]], 2 * runs[r, 5]
+            x = kx[column : column + 2 * length]
+            # The arena's pieces of u and of what goes out share places: u is used first.
+            for s in range(gradients.shape[0]):
+                out = scratch[: 2 * length]
+                _combine(
+                    planes[5 + 3 * s, p, begin:], planes[7 + 3 * s, p, begin:], x, z, 2 * step, length, out
+                )
+                _add_gradient(arena, start[:, row, segment], place, length, gradients[s], scale, out)
+                first = 2 * (start[4 + 2 * s, row, segment] + place)
+                _copy(out, 2, length, arena[first : first + 2 * length])
+                first = 2 * (start[5 + 2 * s, row, segment] + place)
+                _copy(planes[6 + 3 * s, p, begin:], 2 * step, length, arena[first : first + 2 * length])
+            first = 2 * (start[0, row, segment] + place)
+            out = arena[first : first + 2 * length]
+            _combine(planes[XX, p, begin:], planes[XZ, p, begin:], x, z, 2 * step, length, out)
+            first = 2 * (start[1, row, segment] + place)
+            _copy(planes[XY, p, begin:], 2 * step, length, arena[first : first + 2 * length])
+            first = 2 * (start[2, row, segment] + place)
+            out = arena[first : first + 2 * length]
+            _combine(planes[XZ, p, begin:], planes[ZZ, p, begin:], x, z, 2 * step, length, out)
+            first = 2 * (start[3, row, segment] + place)
+            _copy(planes[YZ, p, begin:], 2 * step, length, arena[first : first + 2 * length])
