@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ridgeline
+from ridgeline.io.series import read_series
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "docs" / "example_models"
@@ -61,6 +62,13 @@ def test_a_cosine_decays_by_its_factor(finished):
             np.testing.assert_allclose(data["T"].sel(step=step), expected, atol=1e-13)
 
 
+def test_a_time_series_comes_with_the_driver(finished):
+    series = read_series(finished / "series.csv")
+    assert list(series) == ["step", "time", "T_min", "T_max"]
+    assert series["step"].tolist() == [0, 20, 40, 60, 80, 100]
+    np.testing.assert_allclose(series["T_max"], FACTOR ** series["step"], rtol=1e-13)
+
+
 def test_report_and_provenance_come_with_the_driver(finished):
     report = json.loads((finished / "heat.bp.run.json").read_text())
     assert report["model"] == "heat"
@@ -75,6 +83,7 @@ def test_two_ranks_then_three_give_the_bits_of_one(finished, tmp_path):
     run(tmp_path, "-n", 2, "--set", "run.steps=50", "--set", "checkpoint.every=50")
     run(tmp_path, "-n", 3, "--resume", "auto")
     np.testing.assert_array_equal(temperature(tmp_path), temperature(finished))
+    assert (tmp_path / "series.csv").read_text() == (finished / "series.csv").read_text()
 
 
 def test_divergence_is_found_by_the_driver(tmp_path):

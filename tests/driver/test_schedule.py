@@ -26,6 +26,22 @@ def test_stepping_from_event_to_event_meets_every_event(steps, output_every, che
         assert saved == []
 
 
+def test_rows_and_spectra_are_met_too():
+    schedule = Schedule(
+        steps=40, output_every=0, checkpoint_every=0, check_every=0, series_every=6, spectra_every=8
+    )
+    step, met = 0, []
+    while step < 40:
+        step = schedule.next_event(step)
+        met.append(step)
+    assert met == [6, 8, 12, 16, 18, 24, 30, 32, 36, 40]
+    assert [n for n in range(41) if schedule.series_due(n)] == [0, 6, 12, 18, 24, 30, 36]
+    assert [n for n in range(41) if schedule.spectra_due(n)] == [0, 8, 16, 24, 32, 40]
+    assert [n for n in range(41) if schedule.check_due(n)] == [0, 8, 16, 24, 32, 40]
+    never = Schedule(steps=40, output_every=0, checkpoint_every=0, check_every=0)
+    assert not any(never.series_due(n) or never.spectra_due(n) for n in range(41))
+
+
 def test_state_is_checked_before_it_is_written_or_saved():
     schedule = Schedule(steps=20, output_every=4, checkpoint_every=6, check_every=0)
     assert [n for n in range(1, 21) if schedule.check_due(n)] == [4, 6, 8, 12, 16, 18, 20]

@@ -1,0 +1,117 @@
+"""The run report: figures derived from counted work and measured time, and what is printed of them."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from ridgeline.models.contract import StepTimes, Work
+from ridgeline.perf.report import (
+    PhaseTimes,
+    Timing,
+    format_bytes,
+    format_figure,
+    performance,
+    print_report,
+)
+
+WORK = Work(points=4_000_000, flops=5e7, bytes_memory=6e7, bytes_exchanged=7e4, messages=8)
+
+
+def timing(**more) -> Timing:
+    values = {"setup": 1.0, "compile": 2.0, "first_step": 0.5, "steady": 1.0, "total": 9.0}
+    return Timing(**{**values, "steps": 11, "steady_steps": 10, **more})
+
+
+def test_speed_is_that_of_the_steady_steps():
+    found = performance(WORK, timing(), {"best": 1.2e9})
+    assert found == {
+        "steps": 11,
+        "seconds_per_step": 0.1,
+        "points_per_second": 4e7,
+        "flops_per_second": 5e8,
+        "least_bytes_per_second": pytest.approx(6e8),
+        "fraction_of_stream": pytest.approx(0.5),
+    }
+    assert performance(WORK, timing(steps=1, steady_steps=0), {})["seconds_per_step"] == 0.5
+    assert set(performance(WORK, timing(steps=0, steady_steps=0), {}).values()) == {0, None}
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1536.0, "B", "1.536 kB"),
+        (2.5e9, "B/s", "2.5 GB/s"),
+        (0.0125, "s", "12.5 ms"),
+        (3e-6, "s", "3 us"),
+        (2.0, "s", "2 s"),
+        (2.91e12, "points/s", "2.91e+12 points/s"),
+        (0.302, "", "0.302"),
+    ],
+)
+def test_figures_are_written_in_their_units(value, unit, text):
+    assert format_figure(value, unit) == text
+
+
+def test_bytes_are_decimal():
+    assert [format_bytes(n) for n in (0, 999, 1000, 2.5e15, 1e19)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "2.5 PB",
+        "1e+04 PB",
+    ]
+
+
+def printed(**more) -> str:
+    step = StepTimes(0.1, {"FFT": 0.06, "row all-to-all": 0.03, "other": 0.01})
+    best = StepTimes(0.09, {"FFT": 0.055, "row all-to-all": 0.027, "other": 0.008})
+    report = {
+        "model": "turbulence",
+        **performance(WORK, timing(), {"best": 1.2e9}),
+        "run": {"shape": [64, 128, 256], "precision": "float32", "ranks": 2, "threads": 3, "device": "cpu",
+                "last_step": 11, "ended": "SIGTERM"},
+        "seconds": vars(timing()),
+        "phases": {name: vars(PhaseTimes(1.0, 2.0, 3.0)) for name in ("FFT", "row all-to-all", "output", "other")},
+        "step": {kind: {**s.phases, "total": s.total} for kind, s in (("mean", step), ("best", best))},
+        "work": WORK.to_dict(),
+        "limits": {"best": 1.2e9, "best_name": "triad"},
+        "figures": {
+            "figure_of_merit": {"value": 2.91e12, "unit": "points/s"},
+            "row_message": {"value": 2048.0, "unit": "B"},
+        },
+        "peak_memory_per_rank": 5e9,
+        "memory_before_setup_per_rank": 2e8,
+        "files": {"series": "series.csv"},
+        **more,
+    }  # fmt: skip
+    out = io.StringIO()
+    print_report(report, Console(file=out, width=120))
+    return out.getvalue()
+
+
+def test_a_step_is_printed_by_phase_as_a_row_of_the_paper_s_tables():
+    lines = printed().splitlines()
+    row = next(i for i, line in enumerate(lines) if line.startswith("one step"))
+    assert lines[row + 1].split() == ["FFT", "row", "all-to-all", "other", "total"]
+    assert lines[row + 2].split() == ["mean", "60", "ms", "30", "ms", "10", "ms", "100", "ms"]
+    assert lines[row + 3].split() == ["best", "55", "ms", "27", "ms", "8", "ms", "90", "ms"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "turbulence 64x128x256 float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)",
+        "figure of merit", "2.91e+12 points/s", "row message", "2.048 kB",
+        "5 GB per rank, 200 MB of it before the model was set up",
+        "limit (triad)", "1.2 GB/s", "0.500", "series: series.csv", "70 kB in 8 messages per step",
+    ],
+)  # fmt: skip
+def test_the_report_says(text):
+    assert text in printed()
+
+
+def test_a_run_without_steps_has_no_speed():
+    text = printed(seconds_per_step=None, step={})
+    assert "no step was computed" in text
+    assert "one step" not in text
