@@ -8,6 +8,9 @@ from ridgeline.grid.modes import Modes
 from ridgeline.grid.pencil import PencilGrid, Truncation
 from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, load
+from ridgeline.models.turbulence.cpu import CpuEngine
+from ridgeline.models.turbulence.forcing import EswaranPope
+from ridgeline.models.turbulence.reference import Flow
 from ridgeline.models.turbulence.restart import SpectralState, shared_arrays, shared_values
 from spectral_toys import part, process_grids, random_fields
 
@@ -189,3 +192,62 @@ def test_small_arrays_that_all_ranks_have(comm, folder):
     assert list(found) == list(values)
     for name, array in values.items():
         np.testing.assert_array_equal(found[name], array)
+
+
+FLOW = Flow(0.02, "rk2", (0.7,), ((1.0, -0.5, 2.0),), seed=3)
+
+
+def engine_of(comm, process_grid, whole, step=0):
+    """The engine with these fields of all ranks at a step, randomly forced."""
+    grid = PencilGrid(SHAPE, "phase-shift", process_grid, comm.rank)
+    dtype = "float32" if whole.dtype == "complex64" else "float64"
+    engine = CpuEngine(grid, LENGTHS, comm, dtype, FLOW, effort="estimate", method="alltoallv")
+    engine.fields[...] = part(whole, grid.lines)
+    engine.step_index = step
+    engine.forcing = EswaranPope(engine.modes, comm, 3.0, 2.0, 0.4, 6)
+    return engine
+
+
+def state_of(engine, comm):
+    grid, workspace = engine.transform.grid, engine.transform.column.arena
+    return SpectralState(grid, LENGTHS, comm, engine.fields.dtype, 1, workspace)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_an_engine_resumes_exactly_and_on_other_process_grids_to_rounding(comm, folder, dtype):
+    """The exchange buffer as workspace: a step needs nothing in it from the step before."""
+    whole = random_fields(1, dtype, SHAPE, LENGTHS)
+    grids = list(process_grids(comm.size, SHAPE))
+    for writer in grids:
+        engine = engine_of(comm, writer, whole)
+        for _ in range(2):
+            engine.advance(0.01)
+        state = state_of(engine, comm)
+        path = folder / "x".join(map(str, writer))
+        with CheckpointStore(comm, path) as store:
+            arrays = state.pack(engine.fields) | shared_arrays(engine.forcing.state(), comm)
+            store.save(arrays, step=2, time=engine.time, identity=IDENTITY)
+            state.release()
+        for _ in range(2):
+            engine.advance(0.01)
+        expected = comm.allgather((engine.modes.lines.start_global, engine.modes.lines.start, engine.fields))
+        gathered = np.concatenate([np.zeros((4, 0)), *(f for _, _, f in expected)], axis=1)
+        order = np.argsort(
+            np.concatenate([np.arange(n[0], n[1]) for s, t, _ in expected for n in zip(s, s + np.diff(t))])
+        )
+        for reader in grids:
+            again = engine_of(comm, reader, np.full_like(whole, np.nan), step=2)
+            state = state_of(again, comm)
+            arrays = state.arrays()
+            shared = shared_arrays(again.forcing.state(), comm)
+            load(comm, path, arrays | shared, IDENTITY)
+            state.unpack(again.fields)
+            again.forcing.restored(shared_values(shared, comm))
+            state.release()
+            for _ in range(2):
+                again.advance(0.01)
+            if reader == writer:
+                assert bits(again.fields) == bits(engine.fields)
+            tolerance = 1e-13 if dtype == "complex128" else 1e-5
+            wanted = part(gathered[:, order], again.modes.lines)
+            np.testing.assert_allclose(again.fields, wanted, rtol=0, atol=tolerance)
