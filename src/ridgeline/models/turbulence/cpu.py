@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 
 from ridgeline.comm.fourier import FourierTransform
 from ridgeline.comm.fourier_lines import Tile
+from ridgeline.comm.fourier_pencils import compile_exchange
 from ridgeline.comm.fourier_planes import Layout, Planes
 from ridgeline.comm.fourier_rows import RowBlock
 from ridgeline.comm.reduce import global_max
@@ -125,6 +126,22 @@ class CpuEngine:
         self._forced: Table = (np.zeros(modes.lines.n_lines + 1, np.int64), np.zeros(0, np.int64))
         self._forced_order = np.zeros(0, np.int64)
         self._forced_values = np.zeros((3, 0), real)
+
+    @classmethod
+    def compile(cls, comm: MPI.Comm, dtype: DTypeLike, flow: Flow) -> None:
+        """Compile, or load from the cache, every kernel of engines of this precision and flow.
+
+        comm: of this rank alone. Tiny engines do all that a large one does.
+        """
+        grid = PencilGrid((4, 4, 4), "none", (1, 1), 0)
+        layouts: tuple[Layout, ...] = ("strided", "packed")
+        for layout in layouts:
+            engine = cls(grid, (1.0, 1.0, 1.0), comm, dtype, flow, effort="estimate", layout=layout)
+            engine.advance(1.0)
+            engine.transform.to_spectral(
+                engine.transform.to_physical(engine.fields[:1]), out=engine.fields[:1]
+            )
+        compile_exchange(engine.transform.complex)
 
     def advance(self, dt: float | None = None, courant: float = 0.5) -> float:
         """Make one step of length dt, or of that whose Courant number is `courant`; return its length. Collective."""
@@ -240,6 +257,26 @@ class CpuEngine:
         self.transform.reset_timings()
         self._before = self.transform.timings
         self._elapsed = 0.0
+
+    def exchanged(self) -> dict[str, tuple[float, float]]:
+        """Return, for "row" and "column", what this rank hands over in a step (Eq. 13: P2P x R) and a message. Bytes.
+
+        Own blocks count; exchanges of one rank with itself do not.
+        """
+        n_in, n_mid, n_out = self._counts
+        n_substeps = len(self._scheme.substeps)
+        row, column = self.transform.row, self.transform.column
+        found = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
+        exchanges = [("column", column, n_out, n_substeps)]
+        if row is not None:
+            n_groups = -(-self.transform.grid.y_range[1] // row.n_planes)
+            exchanges.append(("row", row.transpose, n_mid, n_substeps * n_groups))
+        for name, transpose, n_back, n in exchanges:
+            messages = transpose.forward.messages(n_back) + transpose.inverse.messages(n_in)
+            sent = transpose.forward.bytes_sent(n_back) + transpose.inverse.bytes_sent(n_in)
+            held = transpose.forward.bytes_held(n_back) + transpose.inverse.bytes_held(n_in)
+            found[name] = (float(n * held), sent / messages) if messages else (0.0, 0.0)
+        return found
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by what they are for."""

@@ -104,7 +104,7 @@ def substep_shifts(shift: NDArray[np.float64], modes: Modes, n: int) -> list[NDA
 
 
 def wave_table(modes: Modes, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return k_x, k_z and k_x^2 + k_z^2 of lines, [n_lines, 3]; zero squares are tiny instead, with finite inverse."""
+    """Return k_x, k_z and k_x^2 + k_z^2 of lines, [n_lines, 3]; a zero square is tiny instead."""
     tiny = float(np.finfo(dtype).tiny) * 2**20
     flat = np.maximum(modes.kx**2 + modes.kz**2, tiny)
     return np.stack([modes.kx, modes.kz, flat], axis=1).astype(dtype)
@@ -113,9 +113,9 @@ def wave_table(modes: Modes, dtype: np.dtype[Any]) -> NDArray[Any]:
 def mode_numbers_y(modes: Modes) -> NDArray[np.float64]:
     """Return j_y at every place of a line, 0 ... N_y - 1."""
     n_y = modes.shape[1]
-    return np.fft.fftfreq(n_y, 1 / n_y).round()
+    return np.asarray(np.fft.fftfreq(n_y, 1 / n_y).round(), np.float64)
 
 
 def wavenumbers_y(modes: Modes) -> NDArray[np.float64]:
     """Return k_y at every place of a line, 0 ... N_y - 1."""
-    return modes.unit[1] * mode_numbers_y(modes)
+    return np.asarray(modes.unit[1] * mode_numbers_y(modes), np.float64)

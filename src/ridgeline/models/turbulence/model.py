@@ -1,0 +1,214 @@
+"""The turbulence model: decomposes, owns the engine that holds the modes, and says what the driver asks.
+
+The arithmetic is in `cpu.CpuEngine`; initial states, forcing, diagnostics and checkpoints have files of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.grid.pencil import PencilGrid
+from ridgeline.models.contract import (
+    Context,
+    DistributedArray,
+    Figure,
+    Model,
+    Profile,
+    StepTimes,
+    Variable,
+    Work,
+)
+from ridgeline.models.turbulence import from_file
+from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
+from ridgeline.models.turbulence.config import TurbulenceCase
+from ridgeline.models.turbulence.cpu import COLUMNS, CpuEngine
+from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
+from ridgeline.models.turbulence.estimate import least_work, process_grid
+from ridgeline.models.turbulence.forcing import make_forcing
+from ridgeline.models.turbulence.initial import initial_modes
+from ridgeline.models.turbulence.output_fields import output_field, output_names
+from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.restart import SpectralState
+from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class Turbulence(Model):
+    """A simulation of turbulence in a periodic box on this rank."""
+
+    name: ClassVar[str] = "turbulence"
+    phases: ClassVar[tuple[str, ...]] = COLUMNS[:-1]
+    advice: ClassVar[str] = 'try a smaller model.dt or model.courant, a finer grid, or precision = "float64"'
+
+    def setup(self, case: TurbulenceCase, context: Context) -> None:
+        """Decompose the grid, compile what planning runs, allocate fields and plan. Collective."""
+        self._case, self._context = case, context
+        comm = context.comm
+        self._process_grid = process_grid(case, comm.size, _ranks_per_node(comm))
+        self._grid = PencilGrid(case.grid.shape, case.model.dealias, self._process_grid, comm.rank)
+        flow = Flow(
+            case.model.viscosity,
+            case.model.scheme,
+            tuple(scalar.schmidt for scalar in case.scalar),
+            tuple(scalar.mean_gradient for scalar in case.scalar),
+            case.run.seed,
+        )
+        alone = comm.Split(comm.rank)
+        in_turn_per_node(comm, lambda: CpuEngine.compile(alone, case.run.precision, flow))
+        alone.Free()
+        self._engine = CpuEngine(
+            self._grid, case.grid.lengths, comm, case.run.precision, flow,
+            batch=case.model.transpose_variables, method=case.model.transpose.method,
+            threads=context.threads, effort=case.model.fft.effort,
+        )  # fmt: skip
+        engine = self._engine
+        engine.forcing = make_forcing(case, engine.modes, comm)
+        scalars = [Scalar(case.model.viscosity / s.schmidt, s.mean_gradient) for s in case.scalar]
+        self._diagnostics = Diagnostics(comm, engine.modes, engine.transform, case.model.viscosity, scalars)
+        self._state = SpectralState(
+            self._grid, case.grid.lengths, comm, engine.transform.complex, len(case.scalar),
+            engine.transform.column.arena,
+        )  # fmt: skip
+        self._restoring: Mapping[str, NDArray[np.float64]] = {}
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, the kernels of diagnostics, checkpoints and initial states."""
+        dtype = self._engine.transform.complex
+        compile_diagnostics(dtype)
+        self._state.compile()
+        from_file.compile_kernels(dtype)
+
+    def initialize(self) -> None:
+        """Set the initial state, mode by mode or from a file. Collective."""
+        engine, comm = self._engine, self._context.comm
+        engine.fields[...] = initial_modes(self._case, engine.modes, self._grid, engine.transform, comm)
+        engine.forcing.start(engine.fields)
+        engine.time, engine.step_index = 0.0, 0
+
+    def state(self) -> Mapping[str, DistributedArray]:
+        """Return the modes, without what continuity gives, and what the forcing keeps. Collective."""
+        fields = self._state.pack(self._engine.fields)
+        self._restoring = {name: np.array(array) for name, array in self._engine.forcing.state().items()}
+        return {**fields, **{name: self._on_rank_0(name, array) for name, array in self._restoring.items()}}
+
+    def _on_rank_0(self, name: str, array: NDArray[np.float64]) -> DistributedArray:
+        """Return an array that all ranks have as one that rank 0 has."""
+        here = array if self._context.comm.rank == 0 else array[:0]
+        return DistributedArray(name, array.shape, (0,) * array.ndim, here)
+
+    def restored(self, step: int, time: float) -> None:
+        """Continue from what was read into the arrays of `state`. Collective."""
+        engine, comm = self._engine, self._context.comm
+        self._state.unpack(engine.fields)
+        self._state.release()
+        engine.forcing.restored({name: comm.bcast(array, 0) for name, array in self._restoring.items()})
+        self._restoring = {}
+        engine.time, engine.step_index = time, step
+
+    def step(self, most: int) -> int:
+        """Advance by one time step."""
+        self._state.release()
+        engine, model, seconds = self._engine, self._case.model, self._context.timers.seconds
+        before = engine.seconds
+        engine.advance(model.dt, model.courant or 0.0)
+        after = engine.seconds
+        for name in self.phases:
+            seconds[name] += after[name] - before[name]
+        return 1
+
+    def time(self, step: int) -> float:
+        """Return the time of the present state."""
+        return self._engine.time
+
+    def diagnostics(self) -> dict[str, float]:
+        """Return the figures that need no transform. Collective."""
+        return self._diagnostics.mode_figures(self._engine.fields)
+
+    def series(self, step: int) -> Mapping[str, float]:
+        """Return a row of the time series. Collective."""
+        engine = self._engine
+        dt = engine.last_dt if np.isfinite(engine.last_dt) else 0.0
+        figures = self._diagnostics.series(engine.fields, dt)
+        return {**figures, "injection": engine.forcing.injection(engine.fields)}
+
+    def profiles(self) -> Mapping[str, Profile]:
+        """Return spectra and densities. Collective."""
+        return self._diagnostics.profiles(self._engine.fields)
+
+    def locate_nonfinite(self) -> str | None:
+        """Say which field and mode is not finite. Collective."""
+        return self._diagnostics.locate_nonfinite(self._engine.fields)
+
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        """Return shapes, dtype and this rank's blocks of fields in physical space."""
+        grid, dtype = self._grid, self._engine.transform.real
+        return [Variable(name, dtype, grid.shape, grid.offset, grid.block) for name in names]
+
+    def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
+        """Compute fields in physical space. Collective."""
+        engine, grid = self._engine, self._grid
+        viscosity = self._case.model.viscosity
+        return {
+            name: DistributedArray(
+                name, grid.shape, grid.offset,
+                output_field(name, self._context.comm, engine.fields, engine.modes, engine.transform, viscosity),
+            )
+            for name in names
+        }  # fmt: skip
+
+    def image_fields(self) -> tuple[str, ...]:
+        """Name the fields that are images: all."""
+        return output_names(len(self._case.scalar))
+
+    def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return origin and spacing of the grid, (z, y, x)."""
+        grid = self._case.grid
+        return (0.0, 0.0, 0.0), tuple(length / n for length, n in zip(grid.lengths, grid.shape))
+
+    def work(self) -> Work:
+        """Return the least work of a step on all ranks."""
+        return least_work(self._case, self._process_grid)
+
+    def describe(self) -> dict[str, Any]:
+        """Return decomposition, memory and methods; what left out lines save. Collective."""
+        transform = self._engine.transform
+        memory = self._engine.memory()
+        return {
+            "process_grid": list(self._process_grid),
+            "block": list(self._grid.block),
+            "method": "; ".join(f"{name} {words}" for name, words in transform.describe().items()),
+            "field_bytes_per_rank": sum(memory.values()),
+            "memory": memory,
+            "lines_left_out": self._grid.saved_lines,
+        }
+
+    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+        """Return the paper's figures: N^3/time, bandwidth (Eq. 13) and message sizes of the exchanges. Collective."""
+        comm = self._context.comm
+        points = int(np.prod(self._case.grid.shape, dtype=np.int64))
+        found = {"figure_of_merit": Figure(points / step.total, "points/s")}
+        for name, (held, message) in self._engine.exchanged().items():
+            held, message = comm.allreduce(held) / comm.size, comm.allreduce(message) / comm.size
+            seconds = step.phases.get(f"{name} all-to-all", 0.0)
+            if message and seconds > 0:
+                found[f"{name}_bandwidth"] = Figure(held / seconds, "B/s")
+                found[f"{name}_message"] = Figure(message, "B")
+        return found
+
+
+def _ranks_per_node(comm: MPI.Comm) -> int:
+    node = node_communicator(comm)
+    size = node.size
+    node.Free()
+    return size
+
+
+def create_model() -> Turbulence:
+    """Return a model to set up and run."""
+    return Turbulence()
