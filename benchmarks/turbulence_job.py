@@ -101,13 +101,14 @@ class Job:
         self.settings = settings
         self.candidates: dict[str, Callable[[], float]] = {}
         self.models: dict[str, tuple[Model, Any]] = {}
-        self.said: dict[str, Any] = {}
+        self.said: dict[str, Any] = {"methods": {}}
         self.fluidsim: FluidSim | None = None
         n, dtype = settings["n"], settings["dtype"]
         for scheme, dealias, grid in settings["runs"]:
             name = f"{scheme} {dealias} {grid[0]}x{grid[1]}"
             self.models[name] = make_model(comm, n, dtype, (scheme, dealias, grid))
             self.candidates[name] = self._together(self.models[name][0])
+            self.said["methods"][name] = str(self.models[name][0].describe()["method"])
         if settings["alone"]:
             self._add_alone(n, dtype)
         self._add_transforms(n, dtype)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -25,8 +26,9 @@ def run_job(file: str, n_ranks: int, settings: dict[str, Any]) -> dict[str, Any]
     command = [find_mpiexec(), "-n", str(n_ranks), sys.executable, file, json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        words = (done.stderr + done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise JobFailed(next((line for line in words if "rror" in line), words[-1]))
+        words = (done.stdout + done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
+        errors = [line for line in words if re.match(r"(error|[\w.]*(Error|Exception)\b)", line)]
+        raise JobFailed((errors or words)[-1])
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return result
 
