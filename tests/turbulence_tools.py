@@ -11,9 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from mpi4py import MPI
 
 from ridgeline.grid.modes import Modes
 from ridgeline.grid.pencil import PencilGrid
+from ridgeline.models.turbulence.cpu import CpuEngine
+from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.reference import ReferenceSolver
 
 DATA = Path(__file__).parent / "data"
@@ -31,16 +34,30 @@ def start_fields(modes, start, n_scalars=0):
     return fields
 
 
+def make_forcing(forcing, modes, fields):
+    made = forcing(modes) if forcing else Forcing(modes, MPI.COMM_SELF)
+    made.start(fields)
+    return made
+
+
 def make_reference(shape, flow, start, dealias="two-thirds", lengths=CUBE, forcing=None):
     modes = all_modes(shape, dealias, lengths)
     fields = start_fields(modes, start, len(flow.schmidt))
-    made = forcing(modes) if forcing else None
-    if made:
-        made.start(fields)
-    return ReferenceSolver(modes, flow, fields, made)
+    return ReferenceSolver(modes, flow, fields, make_forcing(forcing, modes, fields))
 
 
-SOLVERS = {"reference": make_reference}
+def make_engine(
+    shape, flow, start, dealias="two-thirds", lengths=CUBE, forcing=None, dtype=np.float64, **options
+):
+    """The engine on one rank; options as of CpuEngine. FFTW estimates: planning takes longer than the tests."""
+    grid = PencilGrid(tuple(shape), dealias, (1, 1), 0)
+    engine = CpuEngine(grid, tuple(lengths), MPI.COMM_SELF, dtype, flow, effort="estimate", **options)
+    start(engine.fields, engine.modes)
+    engine.forcing = make_forcing(forcing, engine.modes, engine.fields)
+    return engine
+
+
+SOLVERS = {"reference": make_reference, "engine": make_engine}
 
 
 def wavenumbers(modes):
