@@ -13,6 +13,7 @@ from typing import TypeVar
 import mpi4py
 from mpi4py import MPI
 
+from ridgeline.runtime.compile_cache import sole_compiler
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.launcher import check_launch
 
@@ -58,13 +59,14 @@ def node_communicator(comm: MPI.Comm) -> MPI.Comm:
 def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
     """Run `action` on one rank of each node first, then on the others. Collective.
 
-    For compiling: the first fills the node's kernel cache, the others load from it; two ranks never write
-    the same cache entry at the same time.
+    For compiling: the first fills the node's kernel cache, the others load from it; two ranks, or two runs, never
+    write the same cache entry at the same time. `action` must not communicate.
     """
     node = node_communicator(comm)
     try:
         if node.rank == 0:
-            result = action()
+            with sole_compiler():
+                result = action()
         node.Barrier()
         if node.rank != 0:
             result = action()

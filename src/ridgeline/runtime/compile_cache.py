@@ -6,11 +6,14 @@ versions. A stale kernel is impossible, concurrent ranks share one directory, an
 or a home on a network file system set RIDGELINE_CACHE_DIR to a local disk.
 """
 
+import fcntl
 import hashlib
 import os
 import platform
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -68,3 +71,21 @@ def configure_kernel_cache() -> Path:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ["NUMBA_CACHE_DIR"] = str(path)
     return path
+
+
+@contextmanager
+def sole_compiler() -> Iterator[None]:
+    """Keep the other runs of this host from compiling into the kernel cache meanwhile.
+
+    Numba numbers the files of a function's kernels when it writes them: two runs that compile it for two
+    precisions at once would give both the same number, and one would load the other's kernel ever after. Hosts
+    that share a cache are not kept apart; RIDGELINE_CACHE_DIR gives each its own. Without a cache that can be
+    locked nothing is kept. No communication: waits for other processes only.
+    """
+    with ExitStack() as stack:
+        folder = os.environ.get("NUMBA_CACHE_DIR")
+        if folder:
+            with suppress(OSError):
+                file = stack.enter_context((Path(folder) / f"{platform.node()}.lock").open("w"))
+                fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+        yield
