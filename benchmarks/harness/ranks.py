@@ -21,11 +21,12 @@ class JobFailed(Exception):
 def run_job(file: str, n_ranks: int, settings: dict[str, Any]) -> dict[str, Any]:
     """Run `mpiexec -n n_ranks python FILE SETTINGS` and return the JSON object that it prints last.
 
-    Raises JobFailed.
+    Raises JobFailed, after passing on what the job said on stderr.
     """
     command = [find_mpiexec(), "-n", str(n_ranks), sys.executable, file, json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
+        sys.stderr.write(done.stderr)
         words = (done.stdout + done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
         errors = [line for line in words if re.match(r"(error|[\w.]*(Error|Exception)\b)", line)]
         raise JobFailed((errors or words)[-1])
