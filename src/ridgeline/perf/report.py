@@ -150,11 +150,8 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     )
     for name, figure in report["figures"].items():
         figures.add_row(name.replace("_", " "), format_figure(figure["value"], figure["unit"]))
-    figures.add_row(
-        "peak memory",
-        f"{format_bytes(report['peak_memory_per_rank'])} per rank, "
-        f"{format_bytes(report['memory_before_setup_per_rank'])} of it before the model was set up",
-    )
+    figures.add_row("peak memory per rank", format_bytes(report["peak_memory_per_rank"]))
+    figures.add_row("of it before set-up", format_bytes(report["memory_before_setup_per_rank"]))
     best = report["limits"].get("best")
     if best:
         figures.add_row(f"limit ({report['limits']['best_name']})", f"{format_bytes(best)}/s")

@@ -189,10 +189,16 @@ class Turbulence(Model):
         }
 
     def figures(self, step: StepTimes) -> Mapping[str, Figure]:
-        """Return the paper's figures: N^3/time, bandwidth (Eq. 13) and message sizes of the exchanges. Collective."""
+        """Return the paper's figures: N^3/time, bandwidth (Eq. 13) and message sizes of the exchanges. Collective.
+
+        And the fraction of lines that truncation leaves out of exchanges and transforms.
+        """
         comm = self._context.comm
         points = int(np.prod(self._case.grid.shape, dtype=np.int64))
-        found = {"figure_of_merit": Figure(points / step.total, "points/s")}
+        found = {
+            "figure_of_merit": Figure(points / step.total, "points/s"),
+            "lines_left_out": Figure(self._grid.saved_lines),
+        }
         for name, (held, message) in self._engine.exchanged().items():
             held, message = comm.allreduce(held) / comm.size, comm.allreduce(message) / comm.size
             seconds = step.phases.get(f"{name} all-to-all", 0.0)
