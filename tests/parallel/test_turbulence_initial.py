@@ -10,7 +10,7 @@ from ridgeline.grid.modes import Modes
 from ridgeline.grid.pencil import PencilGrid
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.forcing import make_forcing
-from ridgeline.models.turbulence.initial import initial_modes
+from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.runtime.errors import RidgelineError
 
 RANKS = (1, 2, 3, 4)
@@ -47,6 +47,13 @@ def share(case, process_grid, rank):
     return grid, Modes.of(grid, LENGTHS)
 
 
+def start_fields(comm, case, modes, grid):
+    dtype = np.complex64 if case.run.precision == "float32" else np.complex128
+    fields = np.full((3 + len(case.scalar), modes.n_modes), np.nan, dtype)
+    set_initial_modes(fields, case, modes, grid, None, comm)
+    return fields
+
+
 def whole(comm, modes, fields):
     """All ranks' modes in canonical order, [n, all modes], on every rank."""
     lines = modes.lines
@@ -64,17 +71,17 @@ def whole(comm, modes, fields):
 def test_initial_modes_do_not_depend_on_ranks(comm, kind, precision, dealias):
     case = make_case(kind, precision, dealias)
     grid, modes = share(case, (1, 1), 0)
-    alone = initial_modes(case, modes, grid, None, MPI.COMM_SELF)
+    alone = start_fields(MPI.COMM_SELF, case, modes, grid)
     for process_grid in process_grids(comm.size):
         grid, modes = share(case, process_grid, comm.rank)
-        found = whole(comm, modes, initial_modes(case, modes, grid, None, comm))
+        found = whole(comm, modes, start_fields(comm, case, modes, grid))
         assert found.tobytes() == alone.tobytes(), process_grid
 
 
 def follow(comm, case, process_grid):
     """Forces, powers and fields of some steps in which fields only decay and are forced."""
     grid, modes = share(case, process_grid, comm.rank)
-    fields = initial_modes(case, modes, grid, None, comm)
+    fields = start_fields(comm, case, modes, grid)
     forcing = make_forcing(case, modes, comm)
     forcing.start(fields)
     powers = []
@@ -106,5 +113,5 @@ def test_an_unresolved_start_is_refused_on_all_ranks(comm):
     case = case.model_copy(update={"initial": case.initial.model_copy(update={"waves": 7})})
     grid, modes = share(case, (1, comm.size), comm.rank)
     with pytest.raises(RidgelineError, match=r"initial.waves = 7 .* \[14, 18, 20\]"):
-        initial_modes(case, modes, grid, None, comm)
+        start_fields(comm, case, modes, grid)
     assert comm.allreduce(1) == comm.size

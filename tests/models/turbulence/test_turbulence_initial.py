@@ -36,7 +36,10 @@ def draw(**settings):
     """A case's initial fields and modes, on one rank."""
     case = make_case(**settings)
     modes = all_modes(case.grid.shape, case.model.dealias, case.grid.lengths)
-    return initial.initial_modes(case, modes, None, None, COMM), modes, case
+    dtype = np.complex64 if case.run.precision == "float32" else np.complex128
+    fields = np.full((3 + len(case.scalar), modes.n_modes), np.nan, dtype)
+    initial.set_initial_modes(fields, case, modes, None, None, COMM)
+    return fields, modes, case
 
 
 def points(fields, modes):

@@ -31,18 +31,18 @@ Fields = NDArray[Any]
 BLOCK = 1 << 16  # modes drawn at a time: temporary arrays stay small beside the fields
 
 
-def initial_modes(
-    case: TurbulenceCase, modes: Modes, grid: PencilGrid, transform: Transform, comm: MPI.Comm
-) -> Fields:
-    """Return the fields of step 0, complex [3 + S, n_modes] of the run's precision. Collective.
+def set_initial_modes(
+    fields: Fields, case: TurbulenceCase, modes: Modes, grid: PencilGrid, transform: Transform, comm: MPI.Comm
+) -> None:
+    """Set the fields of step 0. Collective.
 
-    grid: this rank's share, of which `modes` are; transform: of the grid, for data sets. Scalars that a file does
-    not have start as their settings say. Raises ConfigError if the grid does not resolve what the settings ask
-    for; errors of files as `fill_from_file`.
+    fields: complex64 or complex128 [3 + S, n_modes], overwritten; grid: this rank's share, of which `modes` are;
+    transform: of the grid, for data sets. Scalars that a file does not have start as their settings say. Memory:
+    some MB beside the fields, more for files. Raises ConfigError if the grid does not resolve what the settings
+    ask for; errors of files as `fill_from_file`.
     """
     initial = case.initial
-    dtype = np.complex64 if case.run.precision == "float32" else np.complex128
-    fields = np.zeros((3 + len(case.scalar), modes.n_modes), dtype)
+    fields[...] = 0
     initial_scalars(case, fields, modes, comm)
     if initial.kind == "taylor_green":
         taylor_green(fields, modes, initial.velocity, initial.waves)
@@ -55,7 +55,6 @@ def initial_modes(
         random_velocity(fields, modes, comm, energies, case.run.seed)
     else:
         fill_from_file(fields, initial.path, grid, modes, transform, comm, initial.step)
-    return fields
 
 
 def initial_scalars(case: TurbulenceCase, fields: Fields, modes: Modes, comm: MPI.Comm) -> None:

@@ -29,7 +29,7 @@ from ridgeline.models.turbulence.cpu import COLUMNS, CpuEngine
 from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
 from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.forcing import make_forcing
-from ridgeline.models.turbulence.initial import initial_modes
+from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.output_fields import output_field, output_names
 from ridgeline.models.turbulence.reference import Flow
 from ridgeline.models.turbulence.restart import SpectralState
@@ -87,7 +87,7 @@ class Turbulence(Model):
     def initialize(self) -> None:
         """Set the initial state, mode by mode or from a file. Collective."""
         engine, comm = self._engine, self._context.comm
-        engine.fields[...] = initial_modes(self._case, engine.modes, self._grid, engine.transform, comm)
+        set_initial_modes(engine.fields, self._case, engine.modes, self._grid, engine.transform, comm)
         engine.forcing.start(engine.fields)
         engine.time, engine.step_index = 0.0, 0
 
