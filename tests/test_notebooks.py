@@ -22,18 +22,29 @@ def test_stored_without_outputs(path):
     assert all(cell.get("execution_count") is None for cell in notebook.cells)
 
 
-def test_gray_scott_runs(tmp_path, monkeypatch):
-    monkeypatch.delenv("RIDGELINE_DATA", raising=False)
-    notebook = nbformat.read(NOTEBOOKS / "gray_scott.ipynb", as_version=4)
-    client = NotebookClient(
-        notebook, timeout=SECONDS_PER_CELL, resources={"metadata": {"path": str(tmp_path)}}
-    )
+def execute(name, folder):
+    """Run a notebook in a folder; return how many figures it drew and what it printed."""
+    notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
+    client = NotebookClient(notebook, timeout=SECONDS_PER_CELL, resources={"metadata": {"path": str(folder)}})
     client.execute()
     outputs = outputs_of(notebook)
     figures = [output for output in outputs if "image/png" in output.get("data", {})]
-    text = "".join(output.get("text", "") for output in outputs)
-    assert len(figures) == 4, "two slices, the densities, the series"
+    return len(figures), "".join(output.get("text", "") for output in outputs)
+
+
+def test_gray_scott_runs(tmp_path, monkeypatch):
+    monkeypatch.delenv("RIDGELINE_DATA", raising=False)
+    figures, text = execute("gray_scott.ipynb", tmp_path)
+    assert figures == 4, "two slices, the densities, the series"
     assert "git_commit" in text
     assert "fraction_of_stream" in text
     assert "13 frames" in text
     assert (tmp_path / "v.gif").stat().st_size > 10_000
+
+
+def test_turbulence_decay_runs(tmp_path):
+    figures, text = execute("turbulence-decay.ipynb", tmp_path)
+    assert figures == 6, "the series, the spectra, the transfer, the densities, two slices"
+    for words in ("largest |dE/dt + eps|", "the skewness is -0.", "of the field 0."):
+        assert words in text
+    assert (tmp_path / "decay_spectra.bp").is_dir()

@@ -3,14 +3,18 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
+import ridgeline
 from ridgeline.cli.main import app
 from ridgeline.config.load import load_case
+from ridgeline.io.series import read_series
 from ridgeline.models import case_class
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -25,9 +29,12 @@ def load(path: Path) -> Any:
 
 def test_the_promised_cases_are_there() -> None:
     names = {path.parent.name for path in CASES}
-    assert {"gray_scott", "gray_scott_jl"} <= names
+    assert {"gray_scott", "gray_scott_jl", "taylor_green", "turbulence_decay", "turbulence_forced"} <= names
     cases = [load(path).case for path in CASES if path.suffix == ".toml"]
-    assert {(case.model.F, case.model.k) for case in cases} == REGIMES
+    regimes = {(case.model.F, case.model.k) for case in cases if case.run.model == "gray_scott"}
+    assert regimes == REGIMES
+    flows = [(case.initial.kind, case.forcing.kind) for case in cases if case.run.model == "turbulence"]
+    assert sorted(flows) == [("spectrum", "eswaran-pope"), ("spectrum", "none"), ("taylor_green", "none")]
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
@@ -49,7 +56,7 @@ def test_header_gives_physics_cost_command_and_what_to_expect(path: Path) -> Non
     case = load(path).case
     assert f"ridgeline run examples/{path.parent.name}/settings.toml" in header
     shape = case.grid.shape
-    assert f"{shape[0]}^3 cells" in header
+    assert re.search(rf"{shape[0]}\^3 (cells|points)", header)
     steps = f"{case.run.steps:,}".replace(",", " ")
     assert f"{steps} steps" in header or f"{case.run.steps} steps" in header
     # The size of the data set that the header promises, within rounding.
@@ -64,7 +71,10 @@ def test_header_gives_physics_cost_command_and_what_to_expect(path: Path) -> Non
 
 def test_cases_do_not_write_over_each_other() -> None:
     cases = [load(path).case for path in CASES]
-    assert len({case.output.path for case in cases}) == len(cases)
+    written = [case.output.path for case in cases]
+    for case in cases:
+        written += [case.output.series, case.output.spectra] if case.run.model == "turbulence" else []
+    assert len(set(written)) == len(written)
     assert len({case.checkpoint.path for case in cases}) == len(cases)
 
 
@@ -77,6 +87,37 @@ def test_readmes_are_short_and_their_links_lead_somewhere() -> None:
             assert (folder / target).exists(), f"{folder}/README.md links to {target}"
         for command in re.findall(r"ridgeline (?:run|check) (\S+)", text):
             assert (EXAMPLES.parent / command).exists(), f"{folder}/README.md runs {command}"
+
+
+@pytest.mark.parametrize("name", ["taylor_green", "turbulence_decay", "turbulence_forced"])
+def test_turbulence_runs_as_it_is_on_a_small_grid(name: str, tmp_path: Path) -> None:
+    path = EXAMPLES / name / "settings.toml"
+    overrides = ["grid.shape=[16,16,16]", "run.steps=6", "output.every=3", "output.series_every=2"]
+    overrides += ["output.spectra_every=3", "checkpoint.every=3"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ridgeline", "run", str(path), "-n", "2"]
+        + [word for override in overrides for word in ("--set", override)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    case = load(path).case
+    series = read_series(tmp_path / case.output.series)
+    assert series["step"].tolist() == [0, 2, 4, 6]
+    assert series["energy"][0] == pytest.approx({"taylor_green": 0.125}.get(name, case.initial.energy))
+    if case.forcing.kind == "none":
+        assert (np.diff(series["energy"]) < 0).all()
+    assert all(np.isfinite(column).all() for column in series.values())
+    with ridgeline.open(str(tmp_path / case.output.path)) as data:
+        assert data.step.values.tolist() == [0, 3, 6]
+        assert set(case.output.variables) <= set(data.data_vars)
+        half_square = float((data.velocity_x.isel(step=-1) ** 2).mean()) / 2
+        assert half_square == pytest.approx(series["energy_x"][-1], rel=1e-5)
+    with ridgeline.open(str(tmp_path / case.output.spectra)) as spectra:
+        assert float(spectra.energy_spectrum.isel(step=-1).sum()) == pytest.approx(
+            series["energy"][-1], rel=1e-5
+        )
+    assert {path.name for path in (tmp_path / case.checkpoint.path).iterdir()} >= {"checkpoint_00000006"}
 
 
 def stand_in(folder: Path, name: str, log: Path) -> None:
