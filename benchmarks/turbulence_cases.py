@@ -16,6 +16,7 @@ JOB = str(Path(__file__).with_name("turbulence_job.py"))
 DEALIAS = {"phase-shift": "<= 1.15", "two-thirds": "<= 1.0"}  # target of an RK2 step over its FFTs
 SUBSTEPS = {"rk2": 2, "rk4": 4}
 PEER_SIZE = 128
+PATIENCE = 6.0  # seconds for one plan of full transforms
 TARGET_SIZES = (128, 256)  # for which there are targets
 # Seconds per step at 128^3, float64, 2/3 rule, measured on 2 cores where STREAM's triad gave 21 GB/s on one
 # thread and 31-38 GB/s on two: solver, scheme, ranks.
@@ -38,7 +39,7 @@ class Settings:
     dtypes: tuple[str, ...] = ("float32", "float64")
     ranks: tuple[int, ...] = (1, 2)
     only: tuple[str, ...] = ("fft", "rk4", "pencils", "ranks", "peers", "bytes")
-    seconds: float = 25.0  # of each case, beside setting up
+    seconds: float = 15.0  # of each case, beside setting up
     min_rounds: int = 4
     patient: bool = False  # PATIENT plans of full transforms at all sizes, however long it takes
     fluidsim: str | None = None  # a Python that has it
@@ -126,7 +127,7 @@ def run_case(settings: Settings, n: int, dtype: str, ranks: int) -> Case:
         "runs": _runs(settings, n, dtype, ranks),
         "alone": "ranks" in settings.only and ranks > 1,
         "efforts": ["MEASURE", "PATIENT"] if patient else ["MEASURE"],
-        "limit": 3600.0 if settings.patient else 10.0,
+        "limit": 3600.0 if settings.patient else PATIENCE,
         "folder": str(folder),
         "fluidsim": settings.fluidsim if peers else None,
     }
