@@ -7,6 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bp_toy import assert_steps, put, writer
@@ -31,6 +32,36 @@ def test_steps_after_the_checkpoint_are_cut_off(path, kept):
     assert_steps(path, *range(7))
     with BPReader(path) as reader:
         assert reader.attributes["run"] == "second"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ("none", 1.5, "1.5"),
+        ("auto", [1, 2], "[1, 2]"),
+        ("auto", True, "1"),
+        (1.5, "none", 1.5),
+        ([1, 2], "auto", [1, 2]),
+        (2, 3, 3),
+        (2.5, 3, 3.0),
+        (2, 3.0, 3),
+        (2, 3.5, 2),
+        ([1, 2], [1, 2, 3], [1, 2, 3]),
+        ("a", ["b", "c"], ["b", "c"]),
+        ("a", None, "a"),
+    ],
+)
+def test_an_attribute_that_becomes_another_type_leaves_the_data_set_readable(path, before, after, found):
+    """Such as run.walltime and grid.process_grid: a word in one run, a number in the next."""
+    with writer(path, {"setting": before, "other": 1}) as out:
+        put(out, 0)
+    for steps in (1, 2):
+        with writer(path, {"setting": after, "other": 2}, keep_steps=steps) as out:
+            put(out, steps)
+    assert_steps(path, 0, 1, 2)
+    with BPReader(path) as reader:
+        assert list(np.atleast_1d(reader.attributes["setting"])) == list(np.atleast_1d(found))
+        assert reader.attributes["other"] == 2
 
 
 def test_a_data_set_that_lacks_steps_is_not_continued(path):

@@ -147,7 +147,8 @@ class BPWriter:
                 )
             stored = {key: _storable(key, value) for key, value in attributes.items() if comm.rank == 0}
         self._blocks = None if self.collective else BlocksAtRank0(comm, variables)
-        subfiles = decide(comm, lambda: self._prepare(keep_steps))
+        subfiles, types = decide(comm, lambda: self._prepare(keep_steps))
+        stored = _in_types(stored, types)
         if self.collective:
             self._open_engine(stored, subfiles, self._nodes())
         else:
@@ -156,23 +157,27 @@ class BPWriter:
                     self._open_engine(stored, subfiles, nodes=1)
         self._open = True
 
-    def _prepare(self, keep_steps: int | None) -> int:
-        """Make the folder ready (rank 0); return how many subfiles to append to, 0 for a new data set."""
+    def _prepare(self, keep_steps: int | None) -> tuple[int, dict[str, np.dtype[Any]]]:
+        """Make the folder ready (rank 0).
+
+        Returns how many subfiles to append to, 0 for a new data set, and the dtypes of the attributes in it.
+        """
         if not keep_steps:
             bp_files.clear(self.path)
-            return 0
+            return 0, {}
         index = bp_files.repair(self.path, least=keep_steps)
         from ridgeline.io.bp_reader import BPReader
 
         with BPReader(self.path) as reader:
             there = {v.name: (v.dtype, v.shape) for v in reader.arrays.values()}
+            types = reader.attribute_types
         ours = {v.name: (np.dtype(v.dtype), v.shape_global) for v in self._variables.values()}
         if there != ours:
             raise OutputError(
                 f"the data set {self.path} holds {_listed(there)}, but this run writes {_listed(ours)}; set "
                 f"output.path to another name, or start anew with --resume never"
             )
-        return index.subfiles
+        return index.subfiles, types
 
     def _nodes(self) -> int:
         """Return on how many nodes the ranks are. Collective."""
@@ -368,6 +373,24 @@ def _storable(key: str, value: Any) -> Any:
     if array.dtype.kind not in "iuf" or array.ndim > 1:
         raise TypeError(f"attribute {key} = {value!r} is neither text, numbers nor a list of one of them")
     return np.ascontiguousarray(array) if array.ndim else array
+
+
+def _in_types(attributes: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> dict[str, Any]:
+    """Return attributes of `_storable` as a data set can take them that has some in other dtypes (str: text).
+
+    A setting may be a word in one run and a number in the next. ADIOS2 writes both, but nothing could be read
+    any more: an attribute keeps its type. A number after a word becomes text, a word after a number is left out.
+    """
+    fitting: dict[str, Any] = {}
+    for key, value in attributes.items():
+        stored = types.get(key)
+        if value is None or stored is None or stored == getattr(value, "dtype", np.dtype(str)):
+            fitting[key] = value
+        elif stored == np.dtype(str):
+            fitting[key] = str(value.tolist())
+        elif isinstance(value, np.ndarray) and (value.astype(stored) == value).all():
+            fitting[key] = value.astype(stored)
+    return fitting
 
 
 def _listed(arrays: Mapping[str, tuple[np.dtype[Any], Shape]]) -> str:

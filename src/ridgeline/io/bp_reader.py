@@ -55,7 +55,8 @@ class BPReader:
     """Reads the output steps that are whole, also while a run is writing the data set at `path`.
 
     arrays: global arrays by name; scalars: values per step by name (`step`, `time`); attributes: as written,
-    those of one array (units) under its name in `array_attributes`. Opening reads metadata only.
+    those of one array (units) under its name in `array_attributes`; attribute_types: dtypes of all under their
+    full names, str for text. Opening reads metadata only.
 
     Raises OutputError if `path` is not a BP5 data set, holds no whole step, or is damaged.
     """
@@ -95,6 +96,7 @@ class BPReader:
         self.scalars: dict[str, NDArray[Any]] = {}
         self.attributes: dict[str, Any] = {}
         self.array_attributes: dict[str, dict[str, Any]] = {}
+        self.attribute_types: dict[str, np.dtype[Any]] = {}
         for name in self._io.AvailableVariables():
             variable = self._io.InquireVariable(name)
             dtype, kind = DTYPES.get(variable.Type()), variable.ShapeID()
@@ -115,6 +117,9 @@ class BPReader:
             owner, _, key = name.rpartition("/")
             place = self.array_attributes.setdefault(owner, {}) if owner in self.arrays else self.attributes
             place[key if owner in self.arrays else name] = self._attribute(name)
+            self.attribute_types[name] = np.dtype(
+                DTYPES.get(self._io.InquireAttribute(name, "", "/").Type(), str)
+            )
 
     def _attribute(self, name: str) -> Any:
         attribute = self._io.InquireAttribute(name, "", "/")
