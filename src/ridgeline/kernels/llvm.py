@@ -117,6 +117,17 @@ class Lanes:
         align = self.bytes * (self.count if aligned else 1)
         return Vector(self, self.builder.load(self.address(pointer, index), align=align))
 
+    def load_masked(self, mask, pointer, index) -> "Vector":
+        """Load the lanes whose bit in `mask` is set, zero elsewhere; the others' memory is not touched."""
+        kind = ir.FunctionType(
+            self.type, [self.type.as_pointer(), I32, ir.VectorType(I1, self.count), self.type]
+        )
+        name = f"llvm.masked.load.{self.suffix}.p0"
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        zero = constant(self.type, 0.0 if self.is_float else 0)
+        arguments = [self.address(pointer, index), ir.Constant(I32, self.bytes), mask, zero]
+        return Vector(self, self.builder.call(function, arguments))
+
     def fma(self, a: "Vector", b: "Vector", c: "Vector") -> "Vector":
         """Return a * b + c, rounded once."""
         kind = ir.FunctionType(self.type, [self.type] * 3)

@@ -20,7 +20,7 @@ def _picks(vector, picks):
     return Vector(lanes, lanes.builder.shuffle_vector(vector.value, vector.value, mask))
 
 
-def _swapped(vector):
+def swapped(vector):
     """Return (imaginary, real) of each complex number."""
     return _picks(vector, [i ^ 1 for i in range(vector.lanes.count)])
 
@@ -36,7 +36,8 @@ def _lanes(builder, dtype, whole):
     return Lanes(builder, element_type(dtype), count)
 
 
-def _signs(lanes, real, imaginary):
+def alternating(lanes, real, imaginary):
+    """Return a vector of factors of real and imaginary parts."""
     return lanes.constant([real, imaginary] * (lanes.count // 2))
 
 
@@ -64,10 +65,10 @@ def _join(typing, whole, source, a, b, out, forth, back):
         lanes = _lanes(builder, source.dtype, whole.literal_value)
         load = data_pointer(context, builder, signature, args, 1)
         store = data_pointer(context, builder, signature, args, 4)
-        first, second = lanes.load(load, args[2]), _swapped(lanes.load(load, args[3]))
+        first, second = lanes.load(load, args[2]), swapped(lanes.load(load, args[3]))
         # A + i B = (Re A - Im B, Im A + Re B); conj A + i conj B = (Re A + Im B, Re B - Im A)
-        lanes.fma(second, _signs(lanes, -1.0, 1.0), first).store(store, args[5])
-        _reversed(lanes.fma(first, _signs(lanes, 1.0, -1.0), second)).store(store, args[6])
+        lanes.fma(second, alternating(lanes, -1.0, 1.0), first).store(store, args[5])
+        _reversed(lanes.fma(first, alternating(lanes, 1.0, -1.0), second)).store(store, args[6])
         return context.get_dummy_value()
 
     index = types.intp
@@ -86,8 +87,8 @@ def _part(typing, whole, pairs, forth, back, out, a, b):
         store = data_pointer(context, builder, signature, args, 4)
         pair, mirror = lanes.load(load, args[2]), _reversed(lanes.load(load, args[3]))
         # 2 A = pair + conj(mirror); 2 B = (Im pair + Im mirror, Re mirror - Re pair)
-        lanes.fma(mirror, _signs(lanes, 1.0, -1.0), pair).store(store, args[5])
-        _swapped(lanes.fma(pair, _signs(lanes, -1.0, 1.0), mirror)).store(store, args[6])
+        lanes.fma(mirror, alternating(lanes, 1.0, -1.0), pair).store(store, args[5])
+        swapped(lanes.fma(pair, alternating(lanes, -1.0, 1.0), mirror)).store(store, args[6])
         return context.get_dummy_value()
 
     index = types.intp

@@ -37,13 +37,8 @@ from ridgeline.models.turbulence.random_numbers import phase_shift
 from ridgeline.models.turbulence.reference import Flow
 from ridgeline.models.turbulence.stages import (
     SCHEMES,
-    Substep,
-    Table,
-    decay_tables,
-    phase_tables,
-    substep_shifts,
-    wave_table,
-    wavenumbers_y,
+    StepTables,
+    displaced_grids,
 )
 
 if TYPE_CHECKING:
@@ -111,19 +106,19 @@ class CpuEngine:
         modes, grid, real = self.modes, self.transform.grid, self._real
         nz, ny, nx = modes.shape
         unit_z, _, unit_x = modes.unit
-        self._waves = wave_table(modes, real)
-        self._ky = wavenumbers_y(modes).astype(real)
+        self._shifted = modes.dealias == "phase-shift"
+        self._tables = StepTables(modes, self.flow.viscosity, self.flow.schmidt, real)
+        self._tables.displace([np.zeros(3)] * 2)
         self._kx = np.repeat(unit_x * grid.columns_of(grid.row), 2).astype(real)
         self._kz = (unit_z * np.fft.fftfreq(nz, 1 / nz).round()).astype(real)
         gradients = np.array(self.flow.mean_gradients, real).reshape(self.n_scalars, 3)
         self._gradients = gradients
         n_workers = len(self.transform.workers)
-        self._work = [np.zeros((8, ny), real) for _ in range(n_workers)]
         self._scratch = [np.zeros(len(self._kx), real) for _ in range(n_workers)]
         self._rates = np.zeros(n_workers)
         spacing = (length / n for length, n in zip(reversed(modes.lengths), (nx, ny, nz)))
         self._per_cell = tuple(real.type(1 / d) for d in spacing)
-        self._forced: Table = (np.zeros(modes.lines.n_lines + 1, np.int64), np.zeros(0, np.int64))
+        self._forced = (np.zeros(modes.lines.n_lines + 1, np.int64), np.zeros(0, np.int64))
         self._forced_order = np.zeros(0, np.int64)
         self._forced_values = np.zeros((3, 0), real)
 
@@ -146,29 +141,21 @@ class CpuEngine:
     def advance(self, dt: float | None = None, courant: float = 0.5) -> float:
         """Make one step of length dt, or of that whose Courant number is `courant`; return its length. Collective."""
         begin = perf_counter()
-        modes, substeps = self.modes, self._scheme.substeps
-        shift = np.zeros(3)
-        if modes.dealias == "phase-shift":
-            shift = phase_shift(self.flow.seed, self.step_index, modes.shape)
-            shifts = substep_shifts(shift, modes, len(substeps))
-        else:
-            shifts = [shift] * len(substeps)
-        phases = [phase_tables(modes, d, self._real) for d in shifts[:2]] * (len(substeps) // 2)
-        self._load(phases[0])
+        n_substeps = len(self._scheme.substeps)
+        if self._shifted:
+            shift = phase_shift(self.flow.seed, self.step_index, self.modes.shape)
+            self._tables.displace(displaced_grids(shift, self.modes))
+        self._load()
         self._rates[:] = 0
         self._form_products(rated=True)
         self.last_courant_rate = float(global_max(self.comm, self._rates.max()))
         self.last_dt = courant / self.last_courant_rate if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._find_forced()
-        decay = decay_tables(
-            modes, self.flow.viscosity, self.flow.schmidt, self.forcing.factor_rate,
-            self._scheme.fraction * self.last_dt, self._real,
-        )  # fmt: skip
-        for number, substep in enumerate(substeps):
-            following = phases[number + 1] if number + 1 < len(substeps) else None
-            self._advance(substep, decay, phases[number], following)
-            if following is not None:
+        self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
+        for number in range(n_substeps):
+            self._advance(number)
+            if number + 1 < n_substeps:
                 self._form_products(rated=False)
         self.forcing.end_step(self.fields)
         self.time += self.last_dt
@@ -176,12 +163,13 @@ class CpuEngine:
         self._elapsed += perf_counter() - begin
         return self.last_dt
 
-    def _load(self, phase: Table) -> None:
-        """Send the fields, displaced, towards physical space."""
-        fields, start, ny = self.fields.view(self._real), self.modes.lines.start, self.modes.shape[1]
+    def _load(self) -> None:
+        """Send the fields, on the first displaced grid, towards physical space."""
+        fields, start, tables = self.fields.view(self._real), self.modes.lines.start, self._tables
+        of_line, along = tables.of_line[1], tables.along[1]
 
         def load(tile: Tile, line: int, n: int) -> None:
-            load_lines(fields, line, n, start, ny, *phase, self._work[tile.index], tile.real)
+            load_lines(fields, line, n, start, of_line, along, self._shifted, tile.real)
 
         self.transform.lines(load, 0, self._counts[0])
 
@@ -209,24 +197,22 @@ class CpuEngine:
 
         self.transform.planes(products, pack, n_in, n_mid, n_out)
 
-    def _advance(self, substep: Substep, decay: Table, undo: Table, following: Table | None) -> None:
-        """Form the rate on lines, advance what is stored, and send the next stage towards physical space."""
+    def _advance(self, number: int) -> None:
+        """Form the rate of substep `number` on lines, advance what is stored, and send the next stage off."""
         n_in, _, n_out = self._counts
+        substeps, tables = self._scheme.substeps, self._tables
+        substep, last = substeps[number], number == len(substeps) - 1
         now = self.fields.view(self._real)
         arrays = {"state": now, "sum": self._sum.view(self._real)}
         base, kept = arrays[substep.base], arrays[substep.kept]
-        c = substep.coefficients
-        steps = np.array([c[0], c[1] * self.last_dt, c[2], c[3] * self.last_dt]).astype(self._real)
-        powers = np.array(substep.powers, np.int64)
-        scale = self._real.type(self.transform.scale)
-        last = following is None
-        start = self.modes.lines.start
+        of_line, along = tables.of_line[number % 2], tables.along[number % 2]
+        coefficients = substep.coefficients(self.last_dt, self._real)
+        scale, start = self._real.type(self.transform.scale), self.modes.lines.start
 
         def advance(tile: Tile, line: int, n: int) -> None:
             advance_lines(
-                tile.real, line, n, start, self._waves, self._ky, undo, undo if following is None else following,
-                decay, powers, steps, scale, last, self._forced, self._forced_values, now, base, kept,
-                self._work[tile.index],
+                tile.real, line, n, start, of_line, along, self._shifted, last, coefficients, scale,
+                *self._forced, self._forced_values, now, base, kept,
             )  # fmt: skip
 
         self.transform.lines(advance, n_out, 0 if last else n_in)
@@ -280,15 +266,9 @@ class CpuEngine:
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by what they are for."""
-        arrays = (self._waves, self._ky, self._kx, self._kz, *self._work, *self._scratch, *self._forced)
-        # Phases and integrating factors of a step live while it is made.
-        tables = (
-            (2 * 2 + 1 + self.n_scalars)
-            * (self.modes.lines.n_lines + self.modes.shape[1])
-            * self._real.itemsize
-        )
+        arrays = (self._kx, self._kz, *self._scratch, *self._forced)
         found = {"fields": self.fields.nbytes + self._sum.nbytes, **self.transform.memory()}
-        found["work"] += sum(array.nbytes for array in arrays) + tables
+        found["work"] += sum(array.nbytes for array in arrays) + self._tables.n_bytes
         lines = self.modes.lines
         found["modes"] = sum(
             a.nbytes for a in (lines.jx, lines.jz, lines.most, lines.start, lines.start_global)

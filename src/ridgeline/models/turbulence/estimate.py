@@ -244,9 +244,10 @@ def table_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int) -> float:
     """Return the bytes of wavenumbers, phases, integrating factors and rows of work along them."""
     nz, ny, _ = grid.shape
     n_lines, n_columns, workers = grid.lines.n_lines, len(grid.columns_of(grid.row)), case.run.threads
-    waves = 3 * n_lines + ny + 2 * n_columns + nz + workers * (8 * ny + 2 * n_columns)
-    factors = (5 + len(case.scalar)) * (n_lines + ny)
-    return float((waves + factors) * itemsize // 2 + 8 * (n_lines + 1))
+    n_scalars = len(case.scalar)
+    steps = 2 * (n_lines * (8 + n_scalars) + 2 * ny * (6 + n_scalars))
+    waves = 2 * n_columns * (1 + workers) + nz
+    return float((steps + waves) * itemsize // 2 + 8 * (n_lines + 1))
 
 
 def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:

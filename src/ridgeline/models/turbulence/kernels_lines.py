@@ -1,193 +1,385 @@
-"""The nonlinear term and the Runge-Kutta substep on lines of modes along y, line by line in the first-level cache.
+"""The nonlinear term and the Runge-Kutta substep on lines of modes along y, in one pass through vector registers.
 
-Complex numbers are passed as real arrays, real and imaginary parts alternating. A tile is real [variable, line, 2 N_y
-+ pitch]; a line's modes j_y = 0 ... most lie at its begin, those of -most ... -1 at its end, as in an FFT's output.
-The integrating factor exp(r(k) dt) is the product of a factor of the line and one of j_y, and so is the phase
-exp(i k.d) of a grid displaced by d: no exponential is computed per mode.
+Complex numbers are passed as real arrays, real and imaginary parts alternating; factors along y are tables that have
+each number twice. A tile is real [variable, line, 2 N_y + pitch]; a line's modes j_y = 0 ... most lie at its begin,
+those of -most ... -1 at its end, as in an FFT's output. The integrating factor exp(r(k) dt) is a factor of the line
+times one of j_y, and so is the phase exp(i k.d) of a grid displaced by d: no exponential is computed per mode.
+
+Rows of the table along y, all [2 N_y]: see ALONG; entries of the table of lines: see OF_LINE. With e the integrating
+factor and N the rate of a substep,
+
+    stage = f_0(e) now + f_1(e) N,    kept = f_2(e) base + f_3(e) N,    f_i(e) = c_i0 + c_i1 e + c_i2 e^2.
 """
 
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ridgeline.kernels.llvm import I64, Lanes, Vector, data_pointer, element_type, host_vector_bytes
+from ridgeline.kernels.spectral_pairs import alternating, swapped
+
+# UNDO: real part of the phase of the grid on which the rate was formed, its imaginary part follows; NEXT: of that of
+# the following stage; DECAY: integrating factor of the velocity, those of scalars follow; FLAT: k_x^2 + k_z^2, tiny
+# where it is zero, so that the mean divides nothing by something.
+ALONG = KY, UNDO_ALONG, NEXT_ALONG, DECAY_ALONG = 0, 1, 3, 5
+OF_LINE = KX, KZ, FLAT, UNDO, NEXT, DECAY = 0, 1, 2, 3, 5, 7
 
 
-@njit(cache=True, nogil=True)
-def _turn(a, re, im, first, end, out):
-    """Multiply the complex numbers first ... end - 1 of a by re + i im."""
-    for y in range(first, end):
-        real, imag = a[2 * y], a[2 * y + 1]
-        out[2 * y] = re[y] * real - im[y] * imag
-        out[2 * y + 1] = re[y] * imag + im[y] * real
+class _Half:
+    """Emits the loop over one half of a line: whole vectors, then the masked rest."""
+
+    def __init__(self, context, builder, signature, args, names):
+        """names: of the arguments, in order; arrays become pointers."""
+        self.builder = builder
+        self.values = {}
+        for n, name in enumerate(names):
+            is_array = isinstance(signature.args[n], types.Array)
+            self.values[name] = data_pointer(context, builder, signature, args, n) if is_array else args[n]
+        dtype = signature.args[names.index("along")].dtype
+        self.lanes = Lanes(builder, element_type(dtype), host_vector_bytes() * 8 // dtype.bitwidth)
+        self.mask = None
+
+    def splat(self, name, place=None):
+        """Return a number, or number `place` of an array, in every lane."""
+        value = self.values[name]
+        if place is not None:
+            value = self.builder.load(self.builder.gep(value, [ir.Constant(I64, place)]))
+        return self.lanes.splat(value)
+
+    def load(self, name, index):
+        """Load a vector of an array."""
+        if self.mask is None:
+            return self.lanes.load(self.values[name], index)
+        return self.lanes.load_masked(self.mask, self.values[name], index)
+
+    def store(self, vector, name, index):
+        """Store a vector to an array."""
+        if self.mask is None:
+            vector.store(self.values[name], index)
+        else:
+            vector.store_masked(self.mask, self.values[name], index)
+
+    def at(self, start, i, step=None, times=0):
+        """Return start + i + times * step, given names of integers."""
+        index = self.builder.add(self.values[start], i)
+        if times:
+            index = self.builder.add(index, self.builder.mul(self.values[step], ir.Constant(I64, times)))
+        return index
+
+    def along(self, row, i):
+        """Load from a row of the table along y."""
+        return self.load("along", self.at("y", i, "along_step", row))
+
+    def run(self, body):
+        """Emit body(i) for i = 0, lanes, ... of `count` numbers."""
+        builder, count = self.builder, self.values["count"]
+        width, zero = ir.Constant(I64, self.lanes.count), ir.Constant(I64, 0)
+        rest = builder.srem(count, width)
+        whole = builder.sub(count, rest)
+        with cgutils.for_range_slice(builder, zero, whole, width) as (i, _):
+            body(i)
+        with builder.if_then(builder.icmp_signed("!=", rest, zero)):
+            places = Lanes(builder, I64, self.lanes.count)
+            self.mask = places.iota(zero).less(places.splat(rest))
+            body(whole)
 
 
-@njit(cache=True, nogil=True)
-def _phase(line, along_y, out):
-    """Set out[0], out[1] to the real and imaginary parts of line * along_y. line : (2,), along_y : (2, N_y)."""
-    re, im = line[0], line[1]
-    for y in range(along_y.shape[1]):
-        out[0, y] = re * along_y[0, y] - im * along_y[1, y]
-        out[1, y] = re * along_y[1, y] + im * along_y[0, y]
+class _Phase:
+    """exp(i k.d) of the modes of a line, as a product."""
+
+    def __init__(self, half, place, row):
+        """place, row: of the real parts in the tables; imaginary parts follow."""
+        self.half, self.row = half, row
+        self.re, self.im = half.splat("line", place), half.splat("line", place + 1)
+
+    def parts(self, i):
+        """Return real and imaginary part."""
+        fma = self.half.lanes.fma
+        re, im = self.half.along(self.row, i), self.half.along(self.row + 1, i)
+        return fma(self.re, re, -(self.im * im)), fma(self.im, re, self.re * im)
 
 
-@njit(cache=True, nogil=True)
-def _gradient(ax, xy, az, yz, ky, kx, kz, flat, re, im, first, end, out_x, out_y, out_z):
-    """Set out = (re + i im) P m, m_l = k_m T_lm, for modes first ... end - 1 of a line; may overwrite ax, xy, az.
+def _turned(vector, re, im):
+    """Return (re + i im) times complex numbers; im holds each imaginary part times (-1, 1)."""
+    return vector.lanes.fma(re, vector, im * swapped(vector))
 
-    ax, xy, az, yz : A_x, T_xy, A_z, T_yz; flat : k_x^2 + k_z^2, of the line k_x = k_z = 0 a tiny number instead,
-    so that the mean divides nothing by something: its m is zero.
+
+class _Substep:
+    """Emits stage and kept from what the rate is but for phase and scale; shifted, last: Python flags."""
+
+    def __init__(self, half, shifted, last):
+        self.half, self.last = half, last
+        self.decay, self.scale = half.splat("decay"), half.splat("scale")
+        self.coefficients = [[half.splat("coefficients", 3 * n + m) for m in range(3)] for n in range(4)]
+        self.undo = _Phase(half, UNDO, UNDO_ALONG) if shifted else None
+        self.next = _Phase(half, NEXT, NEXT_ALONG) if shifted and not last else None
+        self.plus_minus = alternating(half.lanes, 1.0, -1.0)
+
+    def begin(self, i):
+        """Compute what the fields of a vector share."""
+        half, fma = self.half, self.half.lanes.fma
+        e = self.decay * half.load("along", half.at("decay_along", i))
+        self.factors = [fma(fma(c[2], e, c[1]), e, c[0]) for c in self.coefficients]
+        if self.undo is not None:
+            # -i times the conjugate of the phase is -Im - i Re
+            re, im = self.undo.parts(i)
+            self.undone = -(im * self.scale), re * (self.plus_minus * self.scale)
+        if self.next is not None:
+            re, im = self.next.parts(i)
+            self.displaced = re, -(im * self.plus_minus)
+
+    def finish(self, rate, i, field):
+        """Advance a field by i times its rate, displaced and not scaled, in a vector."""
+        half, f, fma = self.half, self.factors, self.half.lanes.fma
+        if self.undo is None:
+            rate = swapped(rate) * (self.plus_minus * self.scale)
+        else:
+            rate = _turned(rate, *self.undone)
+        place = half.at("place", i, "field_step", field)
+        kept = fma(f[2], half.load("base", place), f[3] * rate)
+        if not self.last:
+            stage = fma(f[0], half.load("now", place), f[1] * rate)
+            if self.next is not None:
+                stage = _turned(stage, *self.displaced)
+            half.store(stage, "tile", half.at("stage", i, "tile_step", field))
+        half.store(kept, "kept", place)
+
+
+def _velocity(half, substep):
+    """Return what to emit for a vector of the velocity's modes: m_l = k_m T_lm, projected."""
+    kx, kz, flat = (half.splat("line", n) for n in (KX, KZ, FLAT))
+    fma, one = half.lanes.fma, half.lanes.constant(1.0)
+
+    def body(i):
+        substep.begin(i)
+        ax, xy, az, yz = (half.load("tile", half.at("back", i, "tile_step", v)) for v in range(4))
+        ky = half.along(KY, i)
+        inverse = Vector(half.lanes, half.builder.fdiv(one.value, fma(ky, ky, flat).value))
+        mx, my, mz = fma(ky, xy, ax), fma(kx, xy, kz * yz), fma(ky, yz, az)
+        along_k = fma(kx, mx, fma(ky, my, kz * mz)) * inverse
+        for field, (m, k) in enumerate(((mx, kx), (my, ky), (mz, kz))):
+            substep.finish(fma(-k, along_k, m), i, field)
+
+    return body
+
+
+def _scalar(half, substep):
+    """Return what to emit for a vector of a scalar's modes: k_m F_m, of which k_x F_x + k_z F_z comes."""
+
+    def body(i):
+        substep.begin(i)
+        flat, fy = (half.load("tile", half.at("back", i, "tile_step", v)) for v in range(2))
+        substep.finish(half.lanes.fma(half.along(KY, i), fy, flat), i, 0)
+
+    return body
+
+
+_NAMES = (
+    "velocity", "shifted", "last", "tile", "back", "stage", "tile_step", "along", "y", "decay_along", "along_step",
+    "line", "decay", "coefficients", "scale", "now", "base", "kept", "place", "field_step", "count",
+)  # fmt: skip
+
+
+@intrinsic(prefer_literal=True)
+def _advance_half(
+    typing, velocity, shifted, last, tile, back, stage, tile_step, along, y, decay_along, along_step, line, decay,
+    coefficients, scale, now, base, kept, place, field_step, count,
+):  # fmt: skip
+    """Advance velocity or one scalar on one half of a line. velocity, shifted and last are literals.
+
+    All indices count reals: back, stage: of what came back and of the next stage in the tile; y: in a row of
+    `along`; decay_along: in `along`; place: in field 0 of now, base and kept; count: how many.
     """
-    for y in range(first, end):
-        k = ky[y]
-        inverse = 1 / (flat + k * k)
-        a, b, c, d = ax[2 * y], xy[2 * y], az[2 * y], yz[2 * y]
-        xr, yr, zr = a + k * b, kx * b + kz * d, c + k * d
-        a, b, c, d = ax[2 * y + 1], xy[2 * y + 1], az[2 * y + 1], yz[2 * y + 1]
-        xi, yi, zi = a + k * b, kx * b + kz * d, c + k * d
-        along = (kx * xr + k * yr + kz * zr) * inverse
-        xr, yr, zr = xr - kx * along, yr - k * along, zr - kz * along
-        along = (kx * xi + k * yi + kz * zi) * inverse
-        xi, yi, zi = xi - kx * along, yi - k * along, zi - kz * along
-        p, q = re[y], im[y]
-        out_x[2 * y], out_x[2 * y + 1] = p * xr - q * xi, p * xi + q * xr
-        out_y[2 * y], out_y[2 * y + 1] = p * yr - q * yi, p * yi + q * yr
-        out_z[2 * y], out_z[2 * y + 1] = p * zr - q * zi, p * zi + q * zr
+    flags = velocity, shifted, last
+    if not all(isinstance(flag, types.BooleanLiteral) for flag in flags):
+        return None
+    arguments = (
+        *flags, tile, back, stage, tile_step, along, y, decay_along, along_step, line, decay, coefficients, scale,
+        now, base, kept, place, field_step, count,
+    )  # fmt: skip
+
+    def codegen(context, builder, signature, args):
+        half = _Half(context, builder, signature, args, _NAMES)
+        substep = _Substep(half, shifted.literal_value, last.literal_value)
+        half.run((_velocity if velocity.literal_value else _scalar)(half, substep))
+        return context.get_dummy_value()
+
+    return types.void(*arguments), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _displace_half(
+    typing, tile, stage, tile_step, along, y, along_step, line, now, place, field_step, n, count
+):
+    """Set n fields of one half of a line in a tile to `now` times the next phase; indices as `_advance_half`."""
+    arguments = tile, stage, tile_step, along, y, along_step, line, now, place, field_step, n, count
+    names = (
+        "tile", "stage", "tile_step", "along", "y", "along_step", "line", "now", "place", "field_step", "n", "count",
+    )  # fmt: skip
+
+    def codegen(context, builder, signature, args):
+        half = _Half(context, builder, signature, args, names)
+        phase = _Phase(half, NEXT, NEXT_ALONG)
+        minus_plus = alternating(half.lanes, -1.0, 1.0)
+
+        def body(i):
+            re, im = phase.parts(i)
+            im = im * minus_plus
+            with cgutils.for_range(builder, half.values["n"]) as loop:
+                source = builder.add(half.at("place", i), builder.mul(half.values["field_step"], loop.index))
+                target = builder.add(half.at("stage", i), builder.mul(half.values["tile_step"], loop.index))
+                half.store(_turned(half.load("now", source), re, im), "tile", target)
+
+        half.run(body)
+        return context.get_dummy_value()
+
+    return types.void(*arguments), codegen
 
 
 @njit(cache=True, nogil=True)
-def _flux(b, fy, ky, re, im, first, end, out):
-    """Set out = (re + i im)(b + k_y F_y): a scalar's nonlinear term. May overwrite b."""
-    for y in range(first, end):
-        real, imag = b[2 * y] + ky[y] * fy[2 * y], b[2 * y + 1] + ky[y] * fy[2 * y + 1]
-        out[2 * y], out[2 * y + 1] = re[y] * real - im[y] * imag, re[y] * imag + im[y] * real
-
-
-@njit(cache=True, nogil=True)
-def _power(e, n, factor, out):
-    """Set out = factor e^n, n = 0, 1 or 2."""
-    if n == 0:
-        out[:] = factor
-    elif n == 1:
-        for y in range(len(e)):
-            out[y] = factor * e[y]
-    else:
-        for y in range(len(e)):
-            out[y] = factor * (e[y] * e[y])
-
-
-@njit(cache=True, nogil=True)
-def _substep(rate, now, base, factors, first, end, out_stage, out_kept):
-    """Set out_stage = factors[0] now + factors[1] rate, out_kept = factors[2] base + factors[3] rate of some modes.
-
-    rate, out_stage : lines of a tile from mode `first` on; now, base, out_kept : pieces of fields, whose number 0 is
-    mode `first`. out_stage may be rate; out_kept may be now or base.
-    """
-    p, q, r, s = factors[0], factors[1], factors[2], factors[3]
-    for i in range(end - first):
-        y = first + i
-        real, imag = rate[2 * y], rate[2 * y + 1]
-        stage_real = p[y] * now[2 * i] + q[y] * real
-        stage_imag = p[y] * now[2 * i + 1] + q[y] * imag
-        out_kept[2 * i], out_kept[2 * i + 1] = (
-            r[y] * base[2 * i] + s[y] * real,
-            r[y] * base[2 * i + 1] + s[y] * imag,
-        )
-        out_stage[2 * y], out_stage[2 * y + 1] = stage_real, stage_imag
-
-
-@njit(cache=True, nogil=True)
-def load_lines(fields, first_line, n_lines, start, n_y, phase_line, phase_y, work, out_tile):
-    """Fill a tile with fields displaced by a phase, zeros where no mode is retained.
+def load_lines(fields, first_line, n_lines, start, of_line, along, shifted, out_tile):
+    """Fill a tile with fields on the displaced grid of the next stage, zeros where no mode is retained.
 
     Parameters
     ----------
     fields : (n, 2 n_modes) real view; start : (lines of the rank + 1,) int64
-    phase_line : (lines of the rank, 2), phase_y : (2, n_y) real: exp(i k.d) as a product
-    work : (>= 2, n_y) real, overwritten
+    of_line, along : tables, see OF_LINE and ALONG; shifted : whether the grid is displaced
     out_tile : (>= n, >= n_lines, >= 2 n_y) real view
     """
+    n_y = along.shape[1] // 2
+    n_fields = fields.shape[0]
+    numbers, source, table = out_tile.reshape(-1), fields.reshape(-1), along.reshape(-1)
+    pitch = out_tile.shape[2]
+    tile_step, field_step = out_tile.shape[1] * pitch, fields.shape[1]
     for l in range(n_lines):
-        begin, stop = start[first_line + l], start[first_line + l + 1]
-        most = (stop - begin) // 2
-        _phase(phase_line[first_line + l], phase_y, work)
-        for v in range(fields.shape[0]):
-            line = out_tile[v, l]
-            line[: 2 * (most + 1)] = fields[v, 2 * begin : 2 * (begin + most + 1)]
-            line[2 * (most + 1) : 2 * (n_y - most)] = 0
-            line[2 * (n_y - most) : 2 * n_y] = fields[v, 2 * (begin + most + 1) : 2 * stop]
-            _turn(line, work[0], work[1], 0, most + 1, line)
-            _turn(line, work[0], work[1], n_y - most, n_y, line)
+        line = first_line + l
+        begin = start[line]
+        most = (start[line + 1] - begin) // 2
+        for half in range(2):
+            y, place, n = (0, begin, most + 1) if half == 0 else (n_y - most, begin + most + 1, most)
+            if shifted:
+                _displace_half(
+                    numbers, l * pitch + 2 * y, tile_step, table, 2 * y, 2 * n_y, of_line[line], source,
+                    2 * place, field_step, n_fields, 2 * n,
+                )  # fmt: skip
+            else:
+                for v in range(n_fields):
+                    out_tile[v, l, 2 * y : 2 * (y + n)] = fields[v, 2 * place : 2 * (place + n)]
+        for v in range(n_fields):
+            out_tile[v, l, 2 * (most + 1) : 2 * (n_y - most)] = 0
+
+
+@njit(cache=True, nogil=True)
+def _add_force(
+    tile, l, last, values, first, end, places, begin, most, of_line, along, coefficients, kept
+):  # fmt: skip
+    """Add the force on modes first ... end - 1 of `places` to kept and to the next stage, as part of the rate."""
+    n_y = along.shape[1] // 2
+    for i in range(first, end):
+        y = places[i]
+        mode = begin + (y if y <= most else y - n_y + 2 * most + 1)
+        e = of_line[DECAY] * along[DECAY_ALONG, 2 * y]
+        to_stage = coefficients[3] + e * (coefficients[4] + e * coefficients[5])
+        to_kept = coefficients[9] + e * (coefficients[10] + e * coefficients[11])
+        yr, yi = along[NEXT_ALONG, 2 * y], along[NEXT_ALONG + 1, 2 * y]
+        re = of_line[NEXT] * yr - of_line[NEXT + 1] * yi
+        im = of_line[NEXT + 1] * yr + of_line[NEXT] * yi
+        for v in range(3):
+            fr, fi = values[v, 2 * i], values[v, 2 * i + 1]
+            kept[v, 2 * mode] += to_kept * fr
+            kept[v, 2 * mode + 1] += to_kept * fi
+            if not last:
+                tile[v, l, 2 * y] += to_stage * (re * fr - im * fi)
+                tile[v, l, 2 * y + 1] += to_stage * (re * fi + im * fr)
 
 
 @njit(cache=True, nogil=True)
 def advance_lines(
-    tile, first_line, n_lines, start, waves, ky, undo, following, decay, powers, steps, scale, last,
-    forced, forced_values, now, base, kept, work,
+    tile, first_line, n_lines, start, of_line, along, shifted, last, coefficients, scale, forced_begin,
+    forced_places, forced_values, now, base, kept,
 ):  # fmt: skip
-    """Turn what came back of the products into the next stage velocity, and advance what is stored, in place.
+    """Turn what came back of the products into the next stage, and advance what is stored, in place.
 
     Parameters
     ----------
     tile : (>= 4 + 2 S, >= n_lines, >= 2 n_y) real view, transformed in y: see `kernels`; replaced by 3 + S fields of
         the next stage, displaced for it, zeros where no mode is retained; undefined if `last`
-    start : (lines of the rank + 1,) int64; waves : (lines of the rank, 3) k_x, k_z, k_x^2 + k_z^2; ky : (n_y,)
-    undo, following : pairs (phase of lines, phase along y) as in `load_lines`, of this substep and of the next
-    decay : pair of (1 + S, lines of the rank) and (1 + S, n_y): factors whose product is the integrating factor e of
-        velocity and of each scalar
-    powers, steps : (4,) int64, (4,): with N the rate of this substep, the next stage is steps[0] e^powers[0] now +
-        steps[1] e^powers[1] N, and kept = steps[2] e^powers[2] base + steps[3] e^powers[3] N
-    scale : of the transforms
-    last : whether no stage follows
-    forced : (lines of the rank + 1,) int64 begins of the forced modes of each line, and (n_forced,) their places
-        among 0 ... n_y - 1; forced_values : (3, 2 n_forced) force on each, added to N
+    start : (lines of the rank + 1,) int64
+    of_line : (lines of the rank, 8 + S), along : (6 + S, 2 n_y): tables, see OF_LINE and ALONG
+    shifted : whether grids are displaced; last : whether no stage follows
+    coefficients : (12,) c_00, c_01, c_02, c_10, ... of stage and kept, see the module; scale : of the transforms
+    forced_begin : (lines of the rank + 1,) int64, begins of each line's forced modes; forced_places : (n_forced,)
+        their places 0 ... n_y - 1; forced_values : (3, 2 n_forced) the force on each, part of the rate
     now, base, kept : (3 + S, 2 n_modes) real views, some of them the same array
-    work : (8, n_y) real, overwritten
 
-    Cost: reads `now` and `base` and writes `kept` once, one division and about 90 + 30 S operations a mode.
+    Cost: reads `now` and `base` and writes `kept` once, one division and about 100 + 35 S operations a mode.
     Source: paper, Eqs. (6), (7).
     """
-    n_y = len(ky)
+    n_y = along.shape[1] // 2
     n_scalars = now.shape[0] - 3
-    factors = work[4:]
-    e = work[2]
-    forced_begin, forced_place = forced
+    pitch = tile.shape[2]
+    tile_step, field_step = tile.shape[1] * pitch, now.shape[1]
+    numbers, table = tile.reshape(-1), along.reshape(-1)
+    current, summand, target = now.reshape(-1), base.reshape(-1), kept.reshape(-1)
     for l in range(n_lines):
         line = first_line + l
-        begin, stop = start[line], start[line + 1]
-        most = (stop - begin) // 2
-        kx, kz, flat = waves[line, 0], waves[line, 1], waves[line, 2]
-        # -i times the conjugate of the phase, times scale
-        _phase(undo[0][line], undo[1], work)
-        for y in range(n_y):
-            re, im = work[0, y], work[1, y]
-            work[0, y], work[1, y] = -im * scale, -re * scale
+        begin = start[line]
+        most = (start[line + 1] - begin) // 2
+        factors = of_line[line]
         for half in range(2):
-            first, end = (0, most + 1) if half == 0 else (n_y - most, n_y)
-            _gradient(
-                tile[0, l], tile[1, l], tile[2, l], tile[3, l], ky, kx, kz, flat, work[0], work[1], first, end,
-                tile[0, l], tile[1, l], tile[2, l],
-            )  # fmt: skip
-            for s in range(n_scalars):
-                _flux(
-                    tile[4 + 2 * s, l], tile[5 + 2 * s, l], ky, work[0], work[1], first, end, tile[3 + s, l]
-                )
-        for i in range(forced_begin[line], forced_begin[line + 1]):
-            y = forced_place[i]
-            for v in range(3):
-                tile[v, l, 2 * y] += forced_values[v, 2 * i]
-                tile[v, l, 2 * y + 1] += forced_values[v, 2 * i + 1]
+            y, place, n = (0, begin, most + 1) if half == 0 else (n_y - most, begin + most + 1, most)
+            for s in range(-1, n_scalars):
+                # Scalar s comes back as variables 4 + 2 s and 5 + 2 s and goes as 3 + s, which were used before.
+                back = l * pitch + 2 * y + (0 if s < 0 else (4 + 2 * s) * tile_step)
+                stage = l * pitch + 2 * y + (0 if s < 0 else (3 + s) * tile_step)
+                field = 2 * place + (0 if s < 0 else (3 + s) * field_step)
+                decay_along = (DECAY_ALONG + 1 + s) * 2 * n_y + 2 * y
+                decay = factors[DECAY + 1 + s]
+                if s < 0 and shifted and last:
+                    _advance_half(
+                        True, True, True, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
+                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
+                    )  # fmt: skip
+                elif s < 0 and shifted and not last:
+                    _advance_half(
+                        True, True, False, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
+                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
+                    )  # fmt: skip
+                elif s < 0 and not shifted and last:
+                    _advance_half(
+                        True, False, True, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
+                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
+                    )  # fmt: skip
+                elif s < 0 and not shifted and not last:
+                    _advance_half(
+                        True, False, False, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
+                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
+                    )  # fmt: skip
+                elif s >= 0 and shifted and last:
+                    _advance_half(
+                        False, True, True, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
+                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
+                    )  # fmt: skip
+                elif s >= 0 and shifted and not last:
+                    _advance_half(
+                        False, True, False, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
+                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
+                    )  # fmt: skip
+                elif s >= 0 and not shifted and last:
+                    _advance_half(
+                        False, False, True, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
+                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
+                    )  # fmt: skip
+                elif s >= 0 and not shifted and not last:
+                    _advance_half(
+                        False, False, False, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
+                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
+                    )  # fmt: skip
+        _add_force(
+            tile, l, last, forced_values, forced_begin[line], forced_begin[line + 1], forced_places, begin, most,
+            factors, along, coefficients, kept,
+        )  # fmt: skip
         if not last:
-            _phase(following[0][line], following[1], work)
-        for v in range(3 + n_scalars):
-            if v == 0 or v >= 3:
-                kind = max(0, v - 2)
-                of_line = decay[0][kind, line]
-                for y in range(n_y):
-                    e[y] = of_line * decay[1][kind, y]
-                for i in range(4):
-                    _power(e, powers[i], steps[i], factors[i])
-            rate = tile[v, l]
-            for half in range(2):
-                first, end, place = (0, most + 1, begin) if half == 0 else (n_y - most, n_y, begin + most + 1)
-                p, q = 2 * place, 2 * (place + end - first)
-                _substep(rate, now[v, p:q], base[v, p:q], factors, first, end, rate, kept[v, p:q])
-                if not last:
-                    _turn(rate, work[0], work[1], first, end, rate)
-            rate[2 * (most + 1) : 2 * (n_y - most)] = 0
+            for v in range(3 + n_scalars):
+                tile[v, l, 2 * (most + 1) : 2 * (n_y - most)] = 0

@@ -1,11 +1,13 @@
 """The tables of one time step: Runge-Kutta substeps, integrating factors, phases of displaced grids.
 
-All are products of a factor of the line (k_x, k_z) and a factor along y, so that no exponential is computed per
-mode: exp(r(k) dt) with r(k) = A - nu k^2, and exp(i k.d). Computed in float64, stored in the precision of the run.
+exp(r(k) dt), r(k) = A - nu k^2, and exp(i k.d) are products of a factor of the line (k_x, k_z) and one along y.
+Computed in float64, stored in the precision of the run.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,24 +15,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.grid.modes import Modes
-
-Table = tuple[NDArray[Any], NDArray[Any]]
+from ridgeline.models.turbulence.kernels_lines import (
+    DECAY,
+    DECAY_ALONG,
+    FLAT,
+    KX,
+    KY,
+    NEXT,
+    NEXT_ALONG,
+    UNDO,
+    UNDO_ALONG,
+)
 
 
 @dataclass(frozen=True)
 class Substep:
     """One substep: with e the integrating factor of `fraction` dt and N the substep's rate,
 
-    stage = e^powers[0] now + dt coefficients[1] e^powers[1] N,     now the state at the step's beginning,
-    kept = e^powers[2] base + dt coefficients[3] e^powers[3] N,
+    stage = e^powers[0] now + dt weights[0] e^powers[1] N,     now the state at the step's beginning,
+    kept = e^powers[2] base + dt weights[1] e^powers[3] N,
 
-    where base and kept are the state, or the sum that RK4 adds up beside it. coefficients[0], [2] are 1.
+    where base and kept are the state, or the sum that RK4 adds up beside it.
     """
 
     powers: tuple[int, int, int, int]
-    coefficients: tuple[float, float, float, float]
+    weights: tuple[float, float]
     base: Literal["state", "sum"]
     kept: Literal["state", "sum"]
+
+    def coefficients(self, dt: float, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return the coefficients [12] of `kernels_lines.advance_lines`."""
+        table = np.zeros((4, 3))
+        weights = 1.0, dt * self.weights[0], 1.0, dt * self.weights[1]
+        for row, power, weight in zip(table, self.powers, weights, strict=True):
+            row[power] = weight
+        return table.ravel().astype(dtype)
 
 
 @dataclass(frozen=True)
@@ -46,76 +65,96 @@ class Scheme:
 RK2 = Scheme(
     1.0,
     (
-        Substep((1, 1, 1, 1), (1.0, 1.0, 1.0, 1 / 2), "state", "state"),
-        Substep((0, 0, 0, 0), (0.0, 0.0, 1.0, 1 / 2), "state", "state"),
+        Substep((1, 1, 1, 1), (1.0, 1 / 2), "state", "state"),
+        Substep((0, 0, 0, 0), (0.0, 1 / 2), "state", "state"),
     ),
     1,
 )
 RK4 = Scheme(
     0.5,
     (
-        Substep((1, 1, 2, 2), (1.0, 1 / 2, 1.0, 1 / 6), "state", "sum"),
-        Substep((1, 0, 0, 1), (1.0, 1 / 2, 1.0, 1 / 3), "sum", "sum"),
-        Substep((2, 1, 0, 1), (1.0, 1.0, 1.0, 1 / 3), "sum", "sum"),
-        Substep((0, 0, 0, 0), (0.0, 0.0, 1.0, 1 / 6), "sum", "state"),
+        Substep((1, 1, 2, 2), (1 / 2, 1 / 6), "state", "sum"),
+        Substep((1, 0, 0, 1), (1 / 2, 1 / 3), "sum", "sum"),
+        Substep((2, 1, 0, 1), (1.0, 1 / 3), "sum", "sum"),
+        Substep((0, 0, 0, 0), (0.0, 1 / 6), "sum", "state"),
     ),
     2,
 )
 SCHEMES = {"rk2": RK2, "rk4": RK4}
 
 
-def decay_tables(
-    modes: Modes,
-    viscosity: float,
-    schmidt: tuple[float, ...],
-    linear_rate: float,
-    dt: float,
-    dtype: np.dtype[Any],
-) -> Table:
-    """Return the integrating factors over dt of velocity and scalars: [1 + S, n_lines] and [1 + S, N_y].
+class StepTables:
+    """Tables of the lines and along y that `kernels_lines` works with, for odd and for even substeps.
 
-    linear_rate: A of a force A u on the velocity.
+    of_line: real [n_lines, 8 + S]; along: real [6 + S, 2 N_y], each number twice; two of each: entry 0 goes from the
+    first to the second of a step's two displaced grids, entry 1 back. Everything is a product of factors of k_x, k_z
+    and k_y, so that exponentials are computed for each of these alone.
     """
-    diffusivities = np.array([viscosity, *(viscosity / number for number in schmidt)])[:, np.newaxis]
-    rates = np.array([linear_rate, *(0.0 for _ in schmidt)])[:, np.newaxis]
-    lines = np.exp((rates - diffusivities * (modes.kx**2 + modes.kz**2)) * dt)
-    along = np.exp(-diffusivities * wavenumbers_y(modes) ** 2 * dt)
-    return np.ascontiguousarray(lines.astype(dtype)), np.ascontiguousarray(along.astype(dtype))
+
+    def __init__(
+        self, modes: Modes, viscosity: float, schmidt: tuple[float, ...], dtype: np.dtype[Any]
+    ) -> None:
+        self._modes, self._dtype = modes, dtype
+        self._diffusivities = [viscosity, *(viscosity / number for number in schmidt)]
+        lines, (nz, ny, _) = modes.lines, modes.shape
+        self._jx, self._jz = np.arange(int(lines.jx.max(initial=0)) + 1), _mode_numbers(nz)
+        self._jy = _mode_numbers(ny)
+        self._decayed = (math.nan, math.nan)
+        n = len(self._diffusivities)
+        waves = np.stack([modes.kx, modes.kz, modes.kx**2 + modes.kz**2], axis=1)
+        # Of the mean's line tiny instead of zero: the inverse is finite, and what it multiplies is zero.
+        waves[:, 2] = np.maximum(waves[:, 2], float(np.finfo(dtype).tiny) * 2**20)
+        self.of_line = [np.zeros((lines.n_lines, DECAY + n), dtype) for _ in range(2)]
+        self.along = [np.zeros((DECAY_ALONG + n, 2 * ny), dtype) for _ in range(2)]
+        for of_line, along in zip(self.of_line, self.along):
+            of_line[:, KX : FLAT + 1] = waves
+            along[KY] = np.repeat(modes.unit[1] * self._jy, 2)
+
+    def displace(self, shifts: Sequence[NDArray[np.float64]]) -> None:
+        """Set the phases exp(i k.d) of two grids displaced by d: fractions of the box, (x, y, z)."""
+        lines = self._modes.lines
+        for number, shift in enumerate(shifts):
+            in_x, in_y, in_z = (
+                np.exp(2j * np.pi * part * j) for part, j in zip(shift, (self._jx, self._jy, self._jz))
+            )
+            of_line, along = in_x[lines.jx] * in_z[lines.jz], np.repeat(in_y, 2)
+            for table, rows, place, row in (
+                (self.of_line[number], self.along[number], UNDO, UNDO_ALONG),
+                (self.of_line[1 - number], self.along[1 - number], NEXT, NEXT_ALONG),
+            ):
+                table[:, place], table[:, place + 1] = of_line.real, of_line.imag
+                rows[row], rows[row + 1] = along.real, along.imag
+
+    def decay(self, linear_rate: float, dt: float) -> None:
+        """Set the integrating factors over dt: of velocity, with a force A u of rate A, and of each scalar."""
+        if self._decayed == (linear_rate, dt):
+            return
+        self._decayed = linear_rate, dt
+        lines, (unit_z, unit_y, unit_x) = self._modes.lines, self._modes.unit
+        for n, diffusivity in enumerate(self._diffusivities):
+            in_x, in_y, in_z = (
+                np.exp(-diffusivity * dt * (unit * j) ** 2)
+                for unit, j in ((unit_x, self._jx), (unit_y, self._jy), (unit_z, self._jz))
+            )
+            if n == 0:
+                in_x *= np.exp(linear_rate * dt)
+            of_line = in_x[lines.jx] * in_z[lines.jz]
+            for table, rows in zip(self.of_line, self.along):
+                table[:, DECAY + n] = of_line
+                rows[DECAY_ALONG + n] = np.repeat(in_y, 2)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory held."""
+        return sum(table.nbytes for table in (*self.of_line, *self.along))
 
 
-def phase_tables(modes: Modes, shift: NDArray[np.float64], dtype: np.dtype[Any]) -> Table:
-    """Return exp(i k.d) as real and imaginary parts: of lines [n_lines, 2] and along y [2, N_y].
-
-    shift: the displacement d as fractions of the box, (x, y, z).
-    """
-    turns = modes.lines.jx * shift[0] + modes.lines.jz * shift[2]
-    lines = np.exp(2j * np.pi * turns)
-    along = np.exp(2j * np.pi * shift[1] * mode_numbers_y(modes))
-    return (
-        np.stack([lines.real, lines.imag], axis=1).astype(dtype),
-        np.stack([along.real, along.imag]).astype(dtype),
-    )
-
-
-def substep_shifts(shift: NDArray[np.float64], modes: Modes, n: int) -> list[NDArray[np.float64]]:
-    """Return the displacements of n substeps: `shift`, and half a cell farther in every direction, in turn."""
+def displaced_grids(shift: NDArray[np.float64], modes: Modes) -> list[NDArray[np.float64]]:
+    """Return the displacements of odd and even substeps: `shift`, and half a cell farther in every direction."""
     half_cell = np.array([0.5 / points for points in reversed(modes.shape)])
-    return [shift + half_cell if substep % 2 else shift for substep in range(n)]
+    return [shift, shift + half_cell]
 
 
-def wave_table(modes: Modes, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return k_x, k_z and k_x^2 + k_z^2 of lines, [n_lines, 3]; a zero square is tiny instead."""
-    tiny = float(np.finfo(dtype).tiny) * 2**20
-    flat = np.maximum(modes.kx**2 + modes.kz**2, tiny)
-    return np.stack([modes.kx, modes.kz, flat], axis=1).astype(dtype)
-
-
-def mode_numbers_y(modes: Modes) -> NDArray[np.float64]:
-    """Return j_y at every place of a line, 0 ... N_y - 1."""
-    n_y = modes.shape[1]
-    return np.asarray(np.fft.fftfreq(n_y, 1 / n_y).round(), np.float64)
-
-
-def wavenumbers_y(modes: Modes) -> NDArray[np.float64]:
-    """Return k_y at every place of a line, 0 ... N_y - 1."""
-    return np.asarray(modes.unit[1] * mode_numbers_y(modes), np.float64)
+def _mode_numbers(n: int) -> NDArray[np.int64]:
+    """Return 0, 1, ..., -2, -1."""
+    return np.fft.fftfreq(n, 1 / n).round().astype(np.int64)
