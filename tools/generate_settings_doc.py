@@ -16,8 +16,8 @@ INTRODUCTION = """\
 
 <!-- Written by tools/generate_settings_doc.py from the schemas in src/ridgeline; edit those. -->
 
-A case is a TOML file. `ridgeline check CASE.toml` validates it and shows what would run, `ridgeline explain`
-prints this page's tables, and `ridgeline explain --schema` the JSON Schema, for editors that complete and
+A case is a TOML file. `ridgeline check CASE.toml` validates it and shows what would run, `ridgeline explain MODEL`
+prints this page's tables, and `ridgeline explain MODEL --schema` the JSON Schema, for editors that complete and
 check TOML (in VS Code with Even Better TOML: a first line `#:schema gray_scott.schema.json`).
 
 - The smallest case names `run.model`, `run.steps` and `grid.shape`; everything else has a default.
