@@ -248,5 +248,5 @@ maybe = 0
 
 
 def test_unknown_model_leaves_alone_what_only_models_know() -> None:
-    told = message(TEXT.replace("turbulence", "turbulent") + "[output]\nseries_every = 3\nevery = -1\n")
+    told = message(TEXT.replace("turbulence", "turbulent") + "[output]\nspectra_every = 3\nevery = -1\n")
     assert [line.split(" in ")[0] for line in told.splitlines()] == ["run.model", "output.every"]
