@@ -13,7 +13,7 @@ Source: Yeung et al. (GESTS), Sec. 3.2 and Eq. 12.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -193,25 +193,6 @@ class SpectralState:
             self._used += n
             return self._workspace[self._used - n : self._used]
         return np.empty(n, self._dtype)
-
-
-def shared_arrays(values: Mapping[str, NDArray[Any]], comm: MPI.Comm) -> dict[str, DistributedArray]:
-    """Return what a checkpoint holds of small arrays that all ranks have alike, such as a forcing's state.
-
-    values: at least 1-D. Rank 0 has all, as copies to be saved or read into, the others nothing.
-    """
-    return {
-        name: DistributedArray(
-            name, array.shape, (0,) * array.ndim, array[: None if comm.rank == 0 else 0].copy()
-        )
-        for name, array in values.items()
-    }
-
-
-def shared_values(arrays: Mapping[str, DistributedArray], comm: MPI.Comm) -> dict[str, NDArray[Any]]:
-    """Return on all ranks what was read into `shared_arrays`. Collective."""
-    values: dict[str, NDArray[Any]] = comm.bcast({name: array.local for name, array in arrays.items()})
-    return values
 
 
 def compile_kernels(dtype: DTypeLike, stored: DTypeLike | None = None) -> None:
