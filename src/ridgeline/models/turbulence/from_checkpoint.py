@@ -105,7 +105,7 @@ def read_checkpoint(
     refused: list[str] = []
     for candidate in candidates:
         try:
-            source = decide(comm, lambda path=candidate: _open(path, modes, len(fields) - 3))
+            source = decide(comm, partial(_open, candidate, modes, len(fields) - 3))
             total = _read(fields, source, modes, comm)
         except DamagedError as error:
             refused.append(f"checkpoint {candidate} was refused: {error}")
@@ -243,7 +243,7 @@ def _read_lines(source: Source, first: int, end: int) -> NDArray[Any]:
 def _energy(source: Source, part: NDArray[Any], first: int, end: int) -> float:
     """Return the kinetic energy of lines first ... end - 1."""
     weight = np.where(source.waves(first, end)[1] == 0, 1.0, 2.0)
-    return 0.5 * sum(sum_of_squares(source.most[first:end], weight, values) for values in part[:3])
+    return 0.5 * float(sum(sum_of_squares(source.most[first:end], weight, values) for values in part[:3]))
 
 
 def _remarks(
