@@ -108,14 +108,15 @@ class LineStage:
         """
         arena, workers = self._transpose.arena, self._workers
         begin = self._starts[0][group], self._starts[1][group]
-        origin = self._first[group]
+        origin, end = self._first[group], self._first[group + 1]
 
         def work(worker: int, piece: tuple[int, int, int]) -> None:
             _, line, n = piece
             tile, plans, clock = self.work[worker], self._plans[worker], workers.clocks[worker]
             if n_in:
                 t0 = perf_counter()
-                gather_lines(arena, begin[0], line - origin, n, n_in, tile.scattered)
+                n_next = min(n, end - line - n)
+                gather_lines(arena, begin[0], line - origin, n, n_in, n_next, tile.scattered)
                 t1 = perf_counter()
                 plans[True, n_in, n].execute()
                 clock.pack += t1 - t0

@@ -16,7 +16,9 @@ from ridgeline.kernels.spectral_pairs import load_pairs, store_pairs
 if TYPE_CHECKING:
     from ridgeline.comm.planning import Planner
 
-BLOCK_BYTES = 300_000  # of both arrays of pairs: they fit a second-level cache beside planes
+BLOCK_BYTES = (
+    700_000  # of both arrays of pairs: more fall out of the second-level cache, fewer are more calls
+)
 
 
 class RowBlock:

@@ -28,7 +28,6 @@ from ridgeline.models.turbulence.kernels import (
     N_COMBINED,
     N_PRODUCTS,
     N_VELOCITY,
-    largest_rate,
     multiply,
     pack_combined,
 )
@@ -40,6 +39,7 @@ from ridgeline.models.turbulence.stages import (
     StepTables,
     displaced_grids,
 )
+from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -115,9 +115,9 @@ class CpuEngine:
         self._gradients = gradients
         n_workers = len(self.transform.workers)
         self._scratch = [np.zeros(len(self._kx), real) for _ in range(n_workers)]
-        self._rates = np.zeros(n_workers)
+        self._rates = np.zeros((n_workers, 1), real)
         spacing = (length / n for length, n in zip(reversed(modes.lengths), (nx, ny, nz)))
-        self._per_cell = tuple(real.type(1 / d) for d in spacing)
+        self._per_cell = np.array([1 / d for d in spacing], real)
         self._forced = (np.zeros(modes.lines.n_lines + 1, np.int64), np.zeros(0, np.int64))
         self._forced_order = np.zeros(0, np.int64)
         self._forced_values = np.zeros((3, 0), real)
@@ -139,17 +139,20 @@ class CpuEngine:
         compile_exchange(engine.transform.complex)
 
     def advance(self, dt: float | None = None, courant: float = 0.5) -> float:
-        """Make one step of length dt, or of that whose Courant number is `courant`; return its length. Collective."""
+        """Make one step of length dt, or of that whose Courant number is `courant`; return its length. Collective.
+
+        Raises ConfigError for a Courant number where the fluid is at rest.
+        """
         begin = perf_counter()
         n_substeps = len(self._scheme.substeps)
         if self._shifted:
             shift = phase_shift(self.flow.seed, self.step_index, self.modes.shape)
             self._tables.displace(displaced_grids(shift, self.modes))
         self._load()
-        self._rates[:] = 0
+        self._rates[...] = 0
         self._form_products(rated=True)
         self.last_courant_rate = float(global_max(self.comm, self._rates.max()))
-        self.last_dt = courant / self.last_courant_rate if dt is None else dt
+        self.last_dt = self._courant_dt(courant) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._find_forced()
         self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
@@ -162,6 +165,14 @@ class CpuEngine:
         self.step_index += 1
         self._elapsed += perf_counter() - begin
         return self.last_dt
+
+    def _courant_dt(self, courant: float) -> float:
+        if self.last_courant_rate == 0.0:
+            raise ConfigError(
+                f"model.courant = {courant:g} gives no time step at step {self.step_index}, where the fluid is at rest; "
+                "set model.dt instead"
+            )
+        return courant / self.last_courant_rate
 
     def _load(self) -> None:
         """Send the fields, on the first displaced grid, towards physical space."""
@@ -176,13 +187,11 @@ class CpuEngine:
     def _form_products(self, rated: bool) -> None:
         """Form products in physical space and bring them, combined, back to lines; rated: note the largest rate."""
         n_in, n_mid, n_out = self._counts
-        nx, n_scalars, per_cell, rates = self.modes.shape[2], self.n_scalars, self._per_cell, self._rates
+        nx, n_scalars, rates = self.modes.shape[2], self.n_scalars, self._rates
+        per_cell = self._per_cell if rated else self._per_cell[:0]
 
         def products(rows: RowBlock, plane: int, first: int, n: int) -> None:
-            n_pairs = (n + 1) // 2
-            if rated:
-                rates[rows.index] = max(rates[rows.index], largest_rate(rows.inverse, n_pairs, nx, *per_cell))
-            multiply(rows.inverse, n_pairs, nx, n_scalars, rows.forward)
+            multiply(rows.inverse, (n + 1) // 2, nx, n_scalars, per_cell, rates[rows.index], rows.forward)
 
         column = self.transform.column
         start, arena = column.forward.row_start, column.arena.view(self._real)

@@ -15,21 +15,36 @@ N_VELOCITY, N_PRODUCTS, N_COMBINED = 3, 5, 4  # variables without scalars; each 
 XX, ZZ, XY, XZ, YZ = range(5)
 
 
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def _largest_rate(u, v, w, n, per_cell):
+    """Return max(|u| per_cell[0] + |v| per_cell[1] + |w| per_cell[2]) of n points; undefined if some is NaN."""
+    largest = u.dtype.type(0)
+    per_x, per_y, per_z = per_cell[0], per_cell[1], per_cell[2]
+    for i in range(n):
+        largest = max(largest, abs(u[i]) * per_x + abs(v[i]) * per_y + abs(w[i]) * per_z)
+    return largest
+
+
 @njit(cache=True, nogil=True)
-def multiply(velocity, n_pairs, nx, n_scalars, out_products):
+def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rate, out_products):
     """Form the products of a block of rows in physical space.
 
     Parameters
     ----------
     velocity : (3 + S, >= n_pairs, >= 2 nx) real, u_x, u_y, u_z and scalars at points in any order
+    per_cell : (3,) 1/dx, 1/dy, 1/dz, or empty
+    out_rate : (1,) real, raised to the largest |u_x|/dx + |u_y|/dy + |u_z|/dz of the block, the bracket of Eq. (8),
+        if per_cell is given; undefined if a velocity is NaN
     out_products : (5 + 3 S, >= n_pairs, >= 2 nx) real: T_xx, T_zz, T_xy, T_xz, T_yz, and F_x, F_y, F_z of each scalar
 
-    Cost: 9 + 3 S operations a point.
+    Cost: 9 + 3 S operations a point, 6 more for the rate.
     """
     for q in range(n_pairs):
         u, v, w = velocity[0, q], velocity[1, q], velocity[2, q]
         xx, zz, xy = out_products[XX, q], out_products[ZZ, q], out_products[XY, q]
         xz, yz = out_products[XZ, q], out_products[YZ, q]
+        if len(per_cell):
+            out_rate[0] = max(out_rate[0], _largest_rate(u, v, w, 2 * nx, per_cell))
         for i in range(2 * nx):
             square = v[i] * v[i]
             xx[i] = u[i] * u[i] - square
@@ -43,17 +58,6 @@ def multiply(velocity, n_pairs, nx, n_scalars, out_products):
                 component, flux = velocity[c, q], out_products[N_PRODUCTS + 3 * s + c, q]
                 for i in range(2 * nx):
                     flux[i] = component[i] * scalar[i]
-
-
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
-def largest_rate(velocity, n_pairs, nx, per_x, per_y, per_z):
-    """Return max(|u_x| per_x + |u_y| per_y + |u_z| per_z): the bracket of Eq. (8); undefined if some is NaN."""
-    largest = velocity.dtype.type(0)
-    for q in range(n_pairs):
-        u, v, w = velocity[0, q], velocity[1, q], velocity[2, q]
-        for i in range(2 * nx):
-            largest = max(largest, abs(u[i]) * per_x + abs(v[i]) * per_y + abs(w[i]) * per_z)
-    return largest
 
 
 @njit(cache=True, nogil=True)
