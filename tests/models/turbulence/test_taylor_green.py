@@ -69,16 +69,14 @@ def test_reynolds_1600_on_64_points_while_they_resolve_it():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds"])
-def test_reynolds_1600_on_128_points(dealias):
-    """Within 1 % to t = 5, and the peak near t = 9 within what 128^3 resolves."""
+@pytest.mark.parametrize(("dealias", "of_peak"), [("phase-shift", 0.01), ("two-thirds", 0.08)])
+def test_reynolds_1600_on_128_points(dealias, of_peak):
+    """Dissipation within 1 % to t = 5, and the peak near t = 9 within what 128^3 resolves."""
     t, energy_error, dissipation_error, dissipation = compare(
         "tgv_re1600.csv", 128, 0.01, 10.0, 0.2, dealias, "rk2"
     )
-    print(dealias, energy_error[t <= 5].max(), [dissipation_error[t <= x].max() for x in (5, 6, 8, 10)])
     assert dissipation_error[t <= 5].max() <= 0.01
-    assert energy_error[t <= 5].max() <= 1e-5
+    assert energy_error[t <= 5].max() <= 2e-5
     peak = dissipation.argmax()
-    print(t[peak], dissipation[peak])
-    assert t[peak] == pytest.approx(8.97, abs=0.3)
-    assert dissipation[peak] == pytest.approx(0.01286, rel=0.05)
+    assert t[peak] == pytest.approx(8.97, abs=0.2)
+    assert dissipation[peak] == pytest.approx(0.01286, rel=of_peak)
