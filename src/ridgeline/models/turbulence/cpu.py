@@ -169,7 +169,7 @@ class CpuEngine:
     def _courant_dt(self, courant: float) -> float:
         if self.last_courant_rate == 0.0:
             raise ConfigError(
-                f"model.courant = {courant:g} gives no time step at step {self.step_index}, where the fluid is at rest; "
+                f"model.courant = {courant:g} gives no step from step {self.step_index}, where the fluid is at rest; "
                 "set model.dt instead"
             )
         return courant / self.last_courant_rate
