@@ -189,6 +189,19 @@ class Vector:
         """Compare signed integers: return an LLVM mask of one bit per lane."""
         return self.lanes.builder.icmp_signed("<", self.value, other.value)
 
+    def max_ordered(self, other: "Vector") -> "Vector":
+        """Return the lane-wise maximum of floats; where one is not a number, `other`."""
+        builder = self.lanes.builder
+        larger = builder.fcmp_ordered(">", self.value, other.value)
+        return Vector(self.lanes, builder.select(larger, self.value, other.value))
+
+    def magnitude(self) -> "Vector":
+        """Return the absolute value of each float lane."""
+        kind = ir.FunctionType(self.lanes.type, [self.lanes.type])
+        name = f"llvm.fabs.{self.lanes.suffix}"
+        function = cgutils.get_or_insert_function(self.lanes.builder.module, kind, name)
+        return Vector(self.lanes, self.lanes.builder.call(function, [self.value]))
+
     def min_unsigned(self, other: "Vector") -> "Vector":
         """Return the lane-wise minimum of unsigned integers."""
         builder = self.lanes.builder
@@ -222,6 +235,59 @@ class Vector:
         function = cgutils.get_or_insert_function(lanes.builder.module, kind, name)
         align = ir.Constant(I32, lanes.bytes)
         lanes.builder.call(function, [self.value, lanes.address(pointer, index), align, mask])
+
+
+class VectorLoop:
+    """A loop over `count` numbers, a register at a time, the rest at the end by masks: nothing beyond is touched.
+
+    Used inside the codegen of an intrinsic. names: of its arguments in order, one of them `count`; arrays become
+    pointers. dtype: Numba's type of the numbers that registers hold.
+    """
+
+    def __init__(self, context, builder, signature, args, names, dtype):
+        self.builder = builder
+        self.values = {
+            name: data_pointer(context, builder, signature, args, n)
+            if isinstance(kind, types.Array)
+            else args[n]
+            for n, (name, kind) in enumerate(zip(names, signature.args, strict=True))
+        }
+        self.lanes = Lanes(builder, element_type(dtype), host_vector_bytes() * 8 // dtype.bitwidth)
+        self._mask = None
+
+    def splat(self, name: str, place: int | None = None) -> Vector:
+        """Return a scalar argument, or number `place` of an array, in every lane."""
+        value = self.values[name]
+        if place is not None:
+            value = self.builder.load(self.builder.gep(value, [ir.Constant(I64, place)]))
+        return self.lanes.splat(value)
+
+    def load(self, name: str, index) -> Vector:
+        """Load a vector of an array, zeros beyond the end of the loop."""
+        if self._mask is None:
+            return self.lanes.load(self.values[name], index)
+        return self.lanes.load_masked(self._mask, self.values[name], index)
+
+    def store(self, vector: Vector, name: str, index) -> None:
+        """Store a vector to an array, but for lanes beyond the end of the loop."""
+        if self._mask is None:
+            vector.store(self.values[name], index)
+        else:
+            vector.store_masked(self._mask, self.values[name], index)
+
+    def run(self, body) -> None:
+        """Emit body(i) for i = 0, lanes, 2 lanes, ... as 64-bit LLVM values."""
+        builder, count = self.builder, self.values["count"]
+        width, zero = ir.Constant(I64, self.lanes.count), ir.Constant(I64, 0)
+        rest = builder.srem(count, width)
+        whole = builder.sub(count, rest)
+        with cgutils.for_range_slice(builder, zero, whole, width) as (i, _):
+            body(i)
+        with builder.if_then(builder.icmp_signed("!=", rest, zero)):
+            places = Lanes(builder, I64, self.lanes.count)
+            self._mask = places.iota(zero).less(places.splat(rest))
+            body(whole)
+            self._mask = None
 
 
 def _shuffle(first: Vector, second: Vector, start: int) -> Vector:

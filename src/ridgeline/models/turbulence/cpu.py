@@ -28,6 +28,7 @@ from ridgeline.models.turbulence.kernels import (
     N_COMBINED,
     N_PRODUCTS,
     N_VELOCITY,
+    RATES,
     multiply,
     pack_combined,
 )
@@ -115,7 +116,7 @@ class CpuEngine:
         self._gradients = gradients
         n_workers = len(self.transform.workers)
         self._scratch = [np.zeros(len(self._kx), real) for _ in range(n_workers)]
-        self._rates = np.zeros((n_workers, 1), real)
+        self._rates = np.zeros((n_workers, RATES), real)
         spacing = (length / n for length, n in zip(reversed(modes.lengths), (nx, ny, nz)))
         self._per_cell = np.array([1 / d for d in spacing], real)
         self._forced = (np.zeros(modes.lines.n_lines + 1, np.int64), np.zeros(0, np.int64))

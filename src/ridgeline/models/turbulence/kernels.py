@@ -9,49 +9,78 @@ each scalar adds the products F = u theta and the combinations k_x F_x + k_z F_z
 Complex numbers are passed as real arrays, real and imaginary parts alternating.
 """
 
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from ridgeline.kernels.llvm import I64, VectorLoop
 
 N_VELOCITY, N_PRODUCTS, N_COMBINED = 3, 5, 4  # variables without scalars; each scalar adds 1, 3 and 2
 XX, ZZ, XY, XZ, YZ = range(5)
+RATES = 16  # numbers that rates are kept in: as many as the widest register has
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
-def _largest_rate(u, v, w, n, per_cell):
-    """Return max(|u| per_cell[0] + |v| per_cell[1] + |w| per_cell[2]) of n points; undefined if some is NaN."""
-    largest = u.dtype.type(0)
-    per_x, per_y, per_z = per_cell[0], per_cell[1], per_cell[2]
-    for i in range(n):
-        largest = max(largest, abs(u[i]) * per_x + abs(v[i]) * per_y + abs(w[i]) * per_z)
-    return largest
+@intrinsic(prefer_literal=True)
+def _multiply_rows(typing, rated, velocity, at, step, per_cell, lanes, products, out, out_step, count):
+    """Form the products of `count` points at velocity[at ...] at products[out ...]; steps between variables.
+
+    rated is a literal; lanes: a register of rates to raise.
+    """
+    if not isinstance(rated, types.BooleanLiteral):
+        return None
+    arguments = rated, velocity, at, step, per_cell, lanes, products, out, out_step, count
+    names = "rated", "velocity", "at", "step", "per_cell", "lanes", "products", "out", "out_step", "count"
+
+    def codegen(context, builder, signature, args):
+        loop = VectorLoop(context, builder, signature, args, names, velocity.dtype)
+        zero = ir.Constant(I64, 0)
+        rates = [loop.splat("per_cell", n) for n in range(3)] if rated.literal_value else []
+
+        def place(start, i, jump, variable):
+            offset = builder.mul(loop.values[jump], ir.Constant(I64, variable))
+            return builder.add(builder.add(loop.values[start], i), offset)
+
+        def body(i):
+            u, v, w = (loop.load("velocity", place("at", i, "step", n)) for n in range(3))
+            square = v * v
+            found = {XX: u * u - square, ZZ: w * w - square, XY: u * v, XZ: u * w, YZ: v * w}
+            for variable, product in found.items():
+                loop.store(product, "products", place("out", i, "out_step", variable))
+            if rates:
+                fma = loop.lanes.fma
+                x, y, z = (part.magnitude() for part in (u, v, w))
+                rate = fma(x, rates[0], fma(y, rates[1], z * rates[2]))
+                largest = loop.lanes.load(loop.values["lanes"], zero)
+                rate.max_ordered(largest).store(loop.values["lanes"], zero)
+
+        loop.run(body)
+        return context.get_dummy_value()
+
+    return types.void(*arguments), codegen
 
 
 @njit(cache=True, nogil=True)
-def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rate, out_products):
+def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rates, out_products):
     """Form the products of a block of rows in physical space.
 
     Parameters
     ----------
     velocity : (3 + S, >= n_pairs, >= 2 nx) real, u_x, u_y, u_z and scalars at points in any order
     per_cell : (3,) 1/dx, 1/dy, 1/dz, or empty
-    out_rate : (1,) real, raised to the largest |u_x|/dx + |u_y|/dy + |u_z|/dz of the block, the bracket of Eq. (8),
-        if per_cell is given; undefined if a velocity is NaN
+    out_rates : (16,) real, if per_cell is given: numbers whose maximum is raised to the largest |u_x|/dx + |u_y|/dy
+        + |u_z|/dz of the block, the bracket of Eq. (8); NaN does not count
     out_products : (5 + 3 S, >= n_pairs, >= 2 nx) real: T_xx, T_zz, T_xy, T_xz, T_yz, and F_x, F_y, F_z of each scalar
 
     Cost: 9 + 3 S operations a point, 6 more for the rate.
     """
+    flat, products = velocity.reshape(-1), out_products.reshape(-1)
+    step, out_step = velocity.shape[1] * velocity.shape[2], out_products.shape[1] * out_products.shape[2]
     for q in range(n_pairs):
-        u, v, w = velocity[0, q], velocity[1, q], velocity[2, q]
-        xx, zz, xy = out_products[XX, q], out_products[ZZ, q], out_products[XY, q]
-        xz, yz = out_products[XZ, q], out_products[YZ, q]
+        at, out = q * velocity.shape[2], q * out_products.shape[2]
         if len(per_cell):
-            out_rate[0] = max(out_rate[0], _largest_rate(u, v, w, 2 * nx, per_cell))
-        for i in range(2 * nx):
-            square = v[i] * v[i]
-            xx[i] = u[i] * u[i] - square
-            zz[i] = w[i] * w[i] - square
-            xy[i] = u[i] * v[i]
-            xz[i] = u[i] * w[i]
-            yz[i] = v[i] * w[i]
+            _multiply_rows(True, flat, at, step, per_cell, out_rates, products, out, out_step, 2 * nx)
+        else:
+            _multiply_rows(False, flat, at, step, per_cell, out_rates, products, out, out_step, 2 * nx)
         for s in range(n_scalars):
             scalar = velocity[3 + s, q]
             for c in range(3):
@@ -95,6 +124,39 @@ def _add_gradient(arena, start, place, length, gradient, scale, out):
                 out[2 * i + 1] -= factor * u[2 * i]
 
 
+@intrinsic
+def _combine_run(typing, planes, at, step, kx, column, kz, arena, x, xy, z, yz, count):
+    """Write A_x, T_xy, A_z and T_yz of a contiguous run to arena[x ...], [xy ...], [z ...], [yz ...]; real indices.
+
+    planes[at ...] is T_xx, the others follow at `step`; kx[column ...] is the first wavenumber.
+    """
+    arguments = planes, at, step, kx, column, kz, arena, x, xy, z, yz, count
+    names = "planes", "at", "step", "kx", "column", "kz", "arena", "x", "xy", "z", "yz", "count"
+
+    def codegen(context, builder, signature, args):
+        loop = VectorLoop(context, builder, signature, args, names, planes.dtype)
+        in_z = loop.splat("kz")
+
+        def body(i):
+            def product(variable):
+                offset = builder.mul(loop.values["step"], ir.Constant(I64, variable))
+                return loop.load("planes", builder.add(builder.add(loop.values["at"], i), offset))
+
+            def write(vector, start):
+                loop.store(vector, "arena", builder.add(loop.values[start], i))
+
+            in_x, xz = loop.load("kx", builder.add(loop.values["column"], i)), product(XZ)
+            write(loop.lanes.fma(in_x, product(XX), in_z * xz), "x")
+            write(product(XY), "xy")
+            write(loop.lanes.fma(in_x, xz, in_z * product(ZZ)), "z")
+            write(product(YZ), "yz")
+
+        loop.run(body)
+        return context.get_dummy_value()
+
+    return types.void(*arguments), codegen
+
+
 @njit(cache=True, nogil=True)
 def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradients, scale, scratch, arena):
     """Combine the transformed products of planes and write them to the arena: see `kernels.spectral.pack_planes`.
@@ -112,6 +174,7 @@ def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradie
 
     Cost: reads 5 + 3 S and writes 4 + 2 S numbers per mode.
     """
+    flat, size = planes.reshape(-1), planes.shape[2]
     for p in range(n_planes):
         row = first_row + p
         for r in range(runs.shape[0]):
@@ -129,6 +192,13 @@ def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradie
                 _copy(out, 2, length, arena[first : first + 2 * length])
                 first = 2 * (start[5 + 2 * s, row, segment] + place)
                 _copy(planes[6 + 3 * s, p, begin:], 2 * step, length, arena[first : first + 2 * length])
+            if step == 1:
+                _combine_run(
+                    flat, p * size + begin, planes.shape[1] * size, kx, column, z, arena,
+                    2 * (start[0, row, segment] + place), 2 * (start[1, row, segment] + place),
+                    2 * (start[2, row, segment] + place), 2 * (start[3, row, segment] + place), 2 * length,
+                )  # fmt: skip
+                continue
             first = 2 * (start[0, row, segment] + place)
             out = arena[first : first + 2 * length]
             _combine(planes[XX, p, begin:], planes[XZ, p, begin:], x, z, 2 * step, length, out)

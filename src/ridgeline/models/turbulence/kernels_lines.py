@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ridgeline.kernels.llvm import I64, Lanes, Vector, data_pointer, element_type, host_vector_bytes
+from ridgeline.kernels.llvm import I64, Vector, VectorLoop
 from ridgeline.kernels.spectral_pairs import alternating, swapped
 
 # UNDO: real part of the phase of the grid on which the rate was formed, its imaginary part follows; NEXT: of that of
@@ -26,39 +26,8 @@ ALONG = KY, UNDO_ALONG, NEXT_ALONG, DECAY_ALONG = 0, 1, 3, 5
 OF_LINE = KX, KZ, FLAT, UNDO, NEXT, DECAY = 0, 1, 2, 3, 5, 7
 
 
-class _Half:
-    """Emits the loop over one half of a line: whole vectors, then the masked rest."""
-
-    def __init__(self, context, builder, signature, args, names):
-        """names: of the arguments, in order; arrays become pointers."""
-        self.builder = builder
-        self.values = {}
-        for n, name in enumerate(names):
-            is_array = isinstance(signature.args[n], types.Array)
-            self.values[name] = data_pointer(context, builder, signature, args, n) if is_array else args[n]
-        dtype = signature.args[names.index("along")].dtype
-        self.lanes = Lanes(builder, element_type(dtype), host_vector_bytes() * 8 // dtype.bitwidth)
-        self.mask = None
-
-    def splat(self, name, place=None):
-        """Return a number, or number `place` of an array, in every lane."""
-        value = self.values[name]
-        if place is not None:
-            value = self.builder.load(self.builder.gep(value, [ir.Constant(I64, place)]))
-        return self.lanes.splat(value)
-
-    def load(self, name, index):
-        """Load a vector of an array."""
-        if self.mask is None:
-            return self.lanes.load(self.values[name], index)
-        return self.lanes.load_masked(self.mask, self.values[name], index)
-
-    def store(self, vector, name, index):
-        """Store a vector to an array."""
-        if self.mask is None:
-            vector.store(self.values[name], index)
-        else:
-            vector.store_masked(self.mask, self.values[name], index)
+class _Half(VectorLoop):
+    """The loop over one half of a line."""
 
     def at(self, start, i, step=None, times=0):
         """Return start + i + times * step, given names of integers."""
@@ -70,19 +39,6 @@ class _Half:
     def along(self, row, i):
         """Load from a row of the table along y."""
         return self.load("along", self.at("y", i, "along_step", row))
-
-    def run(self, body):
-        """Emit body(i) for i = 0, lanes, ... of `count` numbers."""
-        builder, count = self.builder, self.values["count"]
-        width, zero = ir.Constant(I64, self.lanes.count), ir.Constant(I64, 0)
-        rest = builder.srem(count, width)
-        whole = builder.sub(count, rest)
-        with cgutils.for_range_slice(builder, zero, whole, width) as (i, _):
-            body(i)
-        with builder.if_then(builder.icmp_signed("!=", rest, zero)):
-            places = Lanes(builder, I64, self.lanes.count)
-            self.mask = places.iota(zero).less(places.splat(rest))
-            body(whole)
 
 
 class _Phase:
@@ -200,7 +156,7 @@ def _advance_half(
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
-        half = _Half(context, builder, signature, args, _NAMES)
+        half = _Half(context, builder, signature, args, _NAMES, along.dtype)
         substep = _Substep(half, shifted.literal_value, last.literal_value)
         half.run((_velocity if velocity.literal_value else _scalar)(half, substep))
         return context.get_dummy_value()
@@ -219,7 +175,7 @@ def _displace_half(
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
-        half = _Half(context, builder, signature, args, names)
+        half = _Half(context, builder, signature, args, names, along.dtype)
         phase = _Phase(half, NEXT, NEXT_ALONG)
         minus_plus = alternating(half.lanes, -1.0, 1.0)
 
