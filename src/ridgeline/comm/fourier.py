@@ -165,7 +165,7 @@ class FourierTransform:
 
         key = (
             f"planes {self.grid.shape} {self.grid.dealias} {self.complex} {self.grid.process_grid} "
-            f"{n_in} {n_mid} {n_out} threads {len(self.workers)}"
+            f"{n_in} {n_mid} {n_out}"
         )
         self._use(next(iter(candidates.values())))
         if len(candidates) > 1:

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from ridgeline.comm.transpose import Transpose
 
 Layout = Literal["strided", "packed"]
+LEAST_PIECES = 8  # of a rank's planes, for threads to share
 PLANE_BYTES = 400_000  # of the planes that are worked on together, if more than one fits
 
 
-def planes_per_piece(
-    nz: int, n_columns: int, n_variables: int, itemsize: int, n_planes: int, n_workers: int
-) -> int:
-    """Return how many planes to work on together: small ones several at a time, so that calls cost little."""
+def planes_per_piece(nz: int, n_columns: int, n_variables: int, itemsize: int, n_planes: int) -> int:
+    """Return how many planes to work on together: small ones several at a time, so that calls cost little.
+
+    Not asked: the number of threads. FFTW may round differently for another number of planes.
+    """
     fitting = PLANE_BYTES // (n_variables * nz * n_columns * itemsize)
-    return max(1, min(fitting, -(-n_planes // n_workers)))
+    return max(1, min(fitting, -(-n_planes // LEAST_PIECES)))
 
 
 class PlaneLayout:
@@ -128,9 +130,7 @@ class PlaneStage:
         np.add.at(filled, self.runs[:, 4], self.runs[:, 3])
         self._zeros = self.layout.zeros(filled)
         most = max(n_in, n_mid)
-        self.n_together = planes_per_piece(
-            grid.shape[0], n_columns, most, dtype.itemsize, n_planes, n_workers
-        )
+        self.n_together = planes_per_piece(grid.shape[0], n_columns, most, dtype.itemsize, n_planes)
         shape = (most, self.n_together, self.layout.size)
         self.work = [Planes(i, shape, dtype) for i in range(n_workers)]
         self._variables = {1, n_in}, {1, n_mid}

@@ -230,7 +230,7 @@ def work_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int, layout: La
     tile = min(lines_per_tile(ny, variables.combined, itemsize), n_lines)
     tiles = 2 * variables.combined * tile * pitched(ny, itemsize) * itemsize
     starts = 8 * (variables.combined + variables.fields) * ny
-    together = planes_per_piece(nz, n_columns, variables.products, itemsize, grid.y_range[1], workers)
+    together = planes_per_piece(nz, n_columns, variables.products, itemsize, grid.y_range[1])
     planes = variables.products * together * PlaneLayout(nz, n_columns, itemsize, layout).size * itemsize
     pencils = grid.process_grid[0] > 1
     n_rows = planes_per_exchange(grid) * grid.z_range[1] if pencils else together * nz
