@@ -101,6 +101,7 @@ class FourierTransform:
         rows, columns = grid.process_grid
         row_comm = self.comm.Split(grid.column, grid.row)
         column_comm = self.comm.Split(grid.row, grid.column)
+        self._comms = row_comm, column_comm
         self._tile = lines_per_tile(ny, max(n_in, n_out), self.complex.itemsize)
         self.column = Transpose(
             column_comm,
@@ -384,6 +385,15 @@ class FourierTransform:
         stages = self._lines.memory() + self._planes.memory() + self._rows.memory() + self._plane_rows.nbytes
         exchange = self.column.memory() + (self.row.transpose.memory() if self.row else 0)
         return {"exchange": exchange, "work": stages}
+
+    def free(self) -> None:
+        """Give communicators and threads back; not usable afterwards. Collective."""
+        self.column.free()
+        if self.row is not None:
+            self.row.transpose.free()
+        for comm in self._comms:
+            comm.Free()
+        self.workers.close()
 
     def describe(self) -> dict[str, str]:
         """Return the methods in words."""

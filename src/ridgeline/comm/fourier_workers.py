@@ -54,3 +54,8 @@ class Workers:
         finally:
             for other in others:
                 other.result()
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()

@@ -137,6 +137,7 @@ class CpuEngine:
             engine.transform.to_spectral(
                 engine.transform.to_physical(engine.fields[:1]), out=engine.fields[:1]
             )
+            engine.transform.free()
         compile_exchange(engine.transform.complex)
 
     def advance(self, dt: float | None = None, courant: float = 0.5) -> float:
