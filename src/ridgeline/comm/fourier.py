@@ -39,10 +39,6 @@ from ridgeline.kernels.spectral_pairs import block_from_pairs, pairs_from_block
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-ROW_GROUPS = (
-    4  # parts of the planes that the row exchange moves one after the other: its arena is so much smaller
-)
-
 
 class FourierTransform:
     """Transforms of this rank's share of a grid, with all buffers and plans. Built collectively.

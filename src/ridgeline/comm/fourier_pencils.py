@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.comm.fourier_planes import PlaneLayout, planes_per_exchange
 from ridgeline.comm.fourier_workers import Clock
 from ridgeline.comm.transpose import Method, Transpose
 from ridgeline.grid.block import split
@@ -20,10 +21,6 @@ from ridgeline.kernels.spectral import planes_to_rows, rows_to_planes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from ridgeline.comm.fourier_planes import PlaneLayout
-
-GROUPS = 4  # parts of the planes, whose exchange buffer is so much smaller
 
 
 class RowExchange:
@@ -46,7 +43,7 @@ class RowExchange:
     ) -> None:
         nz, rows = grid.shape[0], grid.process_grid[0]
         ranges = [split(nz, rows, r) for r in range(rows)]
-        self.n_planes = -(-grid.y_range[1] // GROUPS)
+        self.n_planes = planes_per_exchange(grid, n_mid, np.dtype(dtype).itemsize)
         self._columns = [len(grid.columns_of(r)) for r in range(rows)]
         self.transpose = Transpose(
             comm, [self.n_planes * n for _, n in ranges], self._columns, n_mid, n_in, dtype,

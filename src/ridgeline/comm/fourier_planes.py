@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ridgeline.comm.transpose import Transpose
 
 Layout = Literal["strided", "packed"]
+EXCHANGE_BYTES = 2_000_000  # of the rows that pencils exchange together
 LEAST_PIECES = 8  # of a rank's planes, for threads to share
 PLANE_BYTES = 400_000  # of the planes that are worked on together, if more than one fits
 
@@ -35,6 +36,17 @@ def planes_per_piece(nz: int, n_columns: int, n_variables: int, itemsize: int, n
     """
     fitting = PLANE_BYTES // (n_variables * nz * n_columns * itemsize)
     return max(1, min(fitting, -(-n_planes // LEAST_PIECES)))
+
+
+def planes_per_exchange(grid: PencilGrid, n_variables: int, itemsize: int) -> int:
+    """Return how many planes the row exchange of pencils moves at a time, the same on all ranks of a row.
+
+    Few enough that rows and planes meet in the caches, and a quarter of a rank's planes at most, whose buffer is so
+    much smaller; as many as that allows, for messages to be long.
+    """
+    rows = -(-grid.shape[0] // grid.process_grid[0])
+    fitting = EXCHANGE_BYTES // (n_variables * rows * grid.truncation.n_columns * itemsize)
+    return max(1, min(fitting, -(-grid.y_range[1] // 4)))
 
 
 class PlaneLayout:

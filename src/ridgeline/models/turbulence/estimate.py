@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.comm.fourier_lines import lines_per_tile, pitched
-from ridgeline.comm.fourier_planes import Layout, PlaneLayout, planes_per_piece
+from ridgeline.comm.fourier_planes import Layout, PlaneLayout, planes_per_exchange, planes_per_piece
 from ridgeline.comm.fourier_rows import rows_per_block
 from ridgeline.comm.transpose_plan import TransposePlan
 from ridgeline.grid.block import Triple, split
@@ -30,8 +30,6 @@ SUBSTEPS = {"rk2": 2, "rk4": 4}
 COPIES = {"rk2": 1, "rk4": 2}  # of the fields: RK4 keeps their sum beside them
 PASSES = {"rk2": 5, "rk4": 11}  # over the fields in a step, reading or writing
 CACHE_LINE = 64
-# Parts of a rank's planes that the row exchange moves one by one: comm.fourier_pencils.GROUPS, which imports MPI.
-GROUPS = 4
 RANKS_PER_NODE = 8  # taken for the shape of pencils where nobody knows the nodes: the paper's
 # Floating-point operations beside the transforms, complex ones by their real parts.
 PER_POINT_VELOCITY, PER_POINT_SCALAR = 8, 3  # five products u u - u_y u_y I; u theta
@@ -211,15 +209,10 @@ def exchange_bytes(case: TurbulenceCase, first: PencilGrid, share: Share, itemsi
     lines = share.lines[first.row].tolist()
     needed = buffer_bytes(first.column, share.planes.tolist(), lines, variables.combined, batch, itemsize)
     if first.process_grid[0] > 1:
-        n_planes = planes_per_exchange(first)
+        n_planes = planes_per_exchange(first, variables.products, itemsize)
         rows = [n_planes * n for n in share.rows.tolist()]
         needed += buffer_bytes(first.row, rows, share.columns.tolist(), variables.products, batch, itemsize)
     return needed
-
-
-def planes_per_exchange(grid: PencilGrid) -> int:
-    """Return how many planes the row exchange of pencils moves at a time."""
-    return -(-grid.y_range[1] // GROUPS)
 
 
 def work_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int, layout: Layout) -> float:
@@ -233,7 +226,11 @@ def work_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int, layout: La
     together = planes_per_piece(nz, n_columns, variables.products, itemsize, grid.y_range[1])
     planes = variables.products * together * PlaneLayout(nz, n_columns, itemsize, layout).size * itemsize
     pencils = grid.process_grid[0] > 1
-    n_rows = planes_per_exchange(grid) * grid.z_range[1] if pencils else together * nz
+    n_rows = (
+        planes_per_exchange(grid, variables.products, itemsize) * grid.z_range[1]
+        if pencils
+        else together * nz
+    )
     pairs = (rows_per_block(nx, n_rows, variables.products, itemsize) + 1) // 2
     pitch = nx + max(1, CACHE_LINE // itemsize)
     rows = (2 * variables.products * pairs + 2) * pitch * itemsize
