@@ -6,10 +6,11 @@ either z x columns j_x, columns contiguous (transforms in z are strided), or col
 pitched. Tables of starts say where pieces lie.
 """
 
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from ridgeline.kernels.llvm import data_pointer, prefetch
+from ridgeline.kernels.llvm import data_pointer, element_type, prefetch
 
 LINE_BYTES = 64  # of a cache line
 
@@ -23,6 +24,22 @@ def _ask_for(typing, array, index):
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
+
+
+@intrinsic
+def _move(typing, source, i, target, j):
+    """Set target[j] = source[i], complex numbers, as one register and not as two."""
+
+    def codegen(context, builder, signature, args):
+        pointers = (data_pointer(context, builder, signature, args, n) for n in (0, 2))
+        parts = element_type(source.dtype.underlying_float)
+        kind = ir.VectorType(parts, 2).as_pointer()
+        load, store = (builder.bitcast(builder.gep(p, [args[n]]), kind) for p, n in zip(pointers, (1, 3)))
+        bytes_of_part = source.dtype.bitwidth // 16
+        builder.store(builder.load(load, align=bytes_of_part), store, align=bytes_of_part)
+        return context.get_dummy_value()
+
+    return types.void(source, i, target, j), codegen
 
 
 @njit(cache=True, nogil=True)
@@ -118,7 +135,7 @@ def unpack_planes(arena, start, runs, zeros, step, first_row, n_planes, n_variab
                         row[j] = piece[j]
                 else:
                     for j in range(length):
-                        row[j * step] = piece[j]
+                        _move(piece, j, row, j * step)
             for r in range(zeros.shape[0]):
                 plane[zeros[r, 0] : zeros[r, 0] + zeros[r, 1]] = 0
 
@@ -139,7 +156,7 @@ def pack_planes(planes, start, runs, step, first_row, n_planes, n_variables, out
                         piece[j] = row[j]
                 else:
                     for j in range(length):
-                        piece[j] = row[j * step]
+                        _move(row, j * step, piece, j)
 
 
 @njit(cache=True, nogil=True)
@@ -170,7 +187,7 @@ def planes_to_rows(
                             piece[j] = source[j]
                     else:
                         for j in range(length):
-                            piece[j] = source[j * step]
+                            _move(source, j * step, piece, j)
 
 
 @njit(cache=True, nogil=True)
@@ -192,7 +209,7 @@ def rows_to_planes(
                             target[j] = piece[j]
                     else:
                         for j in range(length):
-                            target[j * step] = piece[j]
+                            _move(piece, j, target, j * step)
 
 
 @njit(cache=True, nogil=True)

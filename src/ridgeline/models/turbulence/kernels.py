@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from ridgeline.kernels.llvm import I64, VectorLoop
+from ridgeline.kernels.llvm import I64, Lanes, VectorLoop
 
 N_VELOCITY, N_PRODUCTS, N_COMBINED = 3, 5, 4  # variables without scalars; each scalar adds 1, 3 and 2
 XX, ZZ, XY, XZ, YZ = range(5)
@@ -125,22 +125,35 @@ def _add_gradient(arena, start, place, length, gradient, scale, out):
 
 
 @intrinsic
-def _combine_run(typing, planes, at, step, kx, column, kz, arena, x, xy, z, yz, count):
-    """Write A_x, T_xy, A_z and T_yz of a contiguous run to arena[x ...], [xy ...], [z ...], [yz ...]; real indices.
+def _combine_run(typing, planes, at, step, stride, kx, column, kz, arena, x, xy, z, yz, count):
+    """Write A_x, T_xy, A_z and T_yz of a run of modes to arena[x ...], [xy ...], [z ...], [yz ...]; real indices.
 
-    planes[at ...] is T_xx, the others follow at `step`; kx[column ...] is the first wavenumber.
+    planes[at ...] is T_xx, the others follow at `step`; stride: 1 where the run's modes lie side by side, a register
+    is worked on at a time; else one mode at a time, `stride` modes from the next. kx[column ...] is the first
+    wavenumber.
     """
-    arguments = planes, at, step, kx, column, kz, arena, x, xy, z, yz, count
-    names = "planes", "at", "step", "kx", "column", "kz", "arena", "x", "xy", "z", "yz", "count"
+    arguments = planes, at, step, stride, kx, column, kz, arena, x, xy, z, yz, count
+    names = "planes", "at", "step", "stride", "kx", "column", "kz", "arena", "x", "xy", "z", "yz", "count"
 
     def codegen(context, builder, signature, args):
         loop = VectorLoop(context, builder, signature, args, names, planes.dtype)
+        contiguous = builder.icmp_signed("==", loop.values["stride"], ir.Constant(I64, 1))
+        with builder.if_else(contiguous) as (yes, no):
+            with yes:
+                loop.run(body_of(builder, loop))
+            with no:
+                loop.lanes = Lanes(builder, loop.lanes.element, 2)
+                loop.run(body_of(builder, loop))
+        return context.get_dummy_value()
+
+    def body_of(builder, loop):
         in_z = loop.splat("kz")
 
         def body(i):
             def product(variable):
                 offset = builder.mul(loop.values["step"], ir.Constant(I64, variable))
-                return loop.load("planes", builder.add(builder.add(loop.values["at"], i), offset))
+                along = builder.mul(i, loop.values["stride"])
+                return loop.load("planes", builder.add(builder.add(loop.values["at"], along), offset))
 
             def write(vector, start):
                 loop.store(vector, "arena", builder.add(loop.values[start], i))
@@ -151,8 +164,7 @@ def _combine_run(typing, planes, at, step, kx, column, kz, arena, x, xy, z, yz, 
             write(loop.lanes.fma(in_x, xz, in_z * product(ZZ)), "z")
             write(product(YZ), "yz")
 
-        loop.run(body)
-        return context.get_dummy_value()
+        return body
 
     return types.void(*arguments), codegen
 
@@ -192,20 +204,8 @@ def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradie
                 _copy(out, 2, length, arena[first : first + 2 * length])
                 first = 2 * (start[5 + 2 * s, row, segment] + place)
                 _copy(planes[6 + 3 * s, p, begin:], 2 * step, length, arena[first : first + 2 * length])
-            if step == 1:
-                _combine_run(
-                    flat, p * size + begin, planes.shape[1] * size, kx, column, z, arena,
-                    2 * (start[0, row, segment] + place), 2 * (start[1, row, segment] + place),
-                    2 * (start[2, row, segment] + place), 2 * (start[3, row, segment] + place), 2 * length,
-                )  # fmt: skip
-                continue
-            first = 2 * (start[0, row, segment] + place)
-            out = arena[first : first + 2 * length]
-            _combine(planes[XX, p, begin:], planes[XZ, p, begin:], x, z, 2 * step, length, out)
-            first = 2 * (start[1, row, segment] + place)
-            _copy(planes[XY, p, begin:], 2 * step, length, arena[first : first + 2 * length])
-            first = 2 * (start[2, row, segment] + place)
-            out = arena[first : first + 2 * length]
-            _combine(planes[XZ, p, begin:], planes[ZZ, p, begin:], x, z, 2 * step, length, out)
-            first = 2 * (start[3, row, segment] + place)
-            _copy(planes[YZ, p, begin:], 2 * step, length, arena[first : first + 2 * length])
+            _combine_run(
+                flat, p * size + begin, planes.shape[1] * size, step, kx, column, z, arena,
+                2 * (start[0, row, segment] + place), 2 * (start[1, row, segment] + place),
+                2 * (start[2, row, segment] + place), 2 * (start[3, row, segment] + place), 2 * length,
+            )  # fmt: skip
