@@ -1,3 +1,4 @@
+import itertools
 import numpy as np
 import pytest
 
@@ -41,4 +42,4 @@ def test_blocks_tile_the_lines(n_modes):
     assert blocks[0][0] == 0
     assert blocks[-1][1] == modes.lines.n_lines
     assert all(first < end for first, end in blocks)
-    assert all(a[1] == b[0] for a, b in zip(blocks, blocks[1:]))
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(blocks))
