@@ -34,6 +34,7 @@ from ridgeline.models.turbulence.output_fields import output_field, output_names
 from ridgeline.models.turbulence.reference import Flow
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
+from ridgeline.runtime.errors import DivergedError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -112,7 +113,10 @@ class Turbulence(Model):
         engine.time, engine.step_index = time, step
 
     def step(self, most: int) -> int:
-        """Advance by one time step."""
+        """Advance by one time step. Collective.
+
+        Raises DivergedError if a fixed step has a Courant number (Eq. 8) above 1.
+        """
         self._state.release()
         engine, model, seconds = self._engine, self._case.model, self._context.timers.seconds
         before = engine.seconds
@@ -120,7 +124,18 @@ class Turbulence(Model):
         after = engine.seconds
         for name in self.phases:
             seconds[name] += after[name] - before[name]
+        self._refuse_long_steps()
         return 1
+
+    def _refuse_long_steps(self) -> None:
+        engine = self._engine
+        number = engine.last_dt * engine.last_courant_rate
+        if self._case.model.dt is not None and number > 1.0:
+            raise DivergedError(
+                f"model.dt = {engine.last_dt:g} has the Courant number {number:.3g} at step {engine.step_index - 1}; "
+                f"need at most 1, that is model.dt <= {1.0 / engine.last_courant_rate:.3g} there: set it smaller, or "
+                f"model.courant instead, and resume from the last checkpoint"
+            )
 
     def time(self, step: int) -> float:
         """Return the time of the present state."""
