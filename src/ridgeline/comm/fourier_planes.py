@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ridgeline.comm.transpose import Transpose
 
 Layout = Literal["strided", "packed"]
-EXCHANGE_BYTES = 1_000_000  # of rows that pencils exchange together: a second-level cache, measured best on Zen 4
+EXCHANGE_BYTES = 1_000_000  # of rows that pencils exchange together: of a second-level cache
 LEAST_PIECES = 8  # of a rank's planes, for threads to share
 PLANE_BYTES = 400_000  # of the planes that are worked on together, if more than one fits
 
