@@ -32,6 +32,13 @@ def comm() -> MPI.Intracomm:
     return WORLD
 
 
+@pytest.fixture
+def folder(comm: MPI.Intracomm, tmp_path: Path) -> Path:
+    """One empty folder for all ranks."""
+    shared: Path = comm.bcast(tmp_path)
+    return shared
+
+
 def report_file(suffix: str) -> Path:
     return Path(REPORTS or os.devnull) / f"rank{WORLD.rank}.{suffix}"
 

@@ -17,12 +17,6 @@ SHAPE = (9, 11, 13)
 IDENTITY = {"model": "toy", "precision": "any"}
 
 
-@pytest.fixture
-def folder(comm, tmp_path):
-    """One empty folder for all ranks."""
-    return comm.bcast(tmp_path)
-
-
 @pytest.fixture(autouse=True)
 def many_rounds(monkeypatch):
     """Make chunks and rounds so small that every file takes several."""

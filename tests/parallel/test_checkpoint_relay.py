@@ -13,12 +13,6 @@ from ridgeline.runtime.errors import CheckpointError
 IDENTITY = {"model": "toy"}
 
 
-@pytest.fixture
-def folder(comm, tmp_path):
-    """One empty folder for all ranks."""
-    return comm.bcast(tmp_path)
-
-
 def field(comm, fill=None):
     """Three numbers of each rank."""
     local = np.full(3, np.nan) if fill is None else fill + np.arange(3.0) + 3 * comm.rank

@@ -1,7 +1,6 @@
 """The driver with a toy model: everything at its steps, and the same files after a crash and a resume."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +9,6 @@ import ridgeline
 from decay_model import Decay, N, decay_case, run
 from ridgeline.io.series import read_series
 from ridgeline.runtime.errors import CheckpointError, ConfigError, DivergedError, OutputError
-
-
-@pytest.fixture
-def folder(comm, tmp_path):
-    """One empty folder for all ranks."""
-    return Path(comm.bcast(str(tmp_path)))
 
 
 def everything(folder):

@@ -33,12 +33,6 @@ LENGTHS = (2.0, 7.0, 5.0)
 SHAPE = (12, 10, 14)
 
 
-@pytest.fixture
-def folder(comm, tmp_path):
-    """One empty folder for all ranks."""
-    return comm.bcast(tmp_path)
-
-
 @pytest.fixture(autouse=True)
 def many_batches(monkeypatch):
     """Read so few modes at a time that every checkpoint takes several batches."""

@@ -22,12 +22,6 @@ LENGTHS = (2.0, 7.0, 5.0)
 IDENTITY = {"model": "toy"}
 
 
-@pytest.fixture
-def folder(comm, tmp_path):
-    """One empty folder for all ranks."""
-    return comm.bcast(tmp_path)
-
-
 @pytest.fixture(autouse=True)
 def many_rounds(monkeypatch):
     """Make chunks and rounds so small that every file takes several."""
