@@ -89,3 +89,11 @@ def test_a_fixed_step_beyond_courant_one_ends_the_run_at_once(ridgeline, case):
     largest = float(re.search(r"model\.dt <= ([\d.]+)", done.stderr)[1])
     case.write_text(CASE.replace("courant = 0.5", f"dt = {0.99 * largest}").replace("steps = 4", "steps = 1"))
     assert ridgeline("run", case).returncode == 0
+
+
+def test_spectra_that_cannot_be_written_name_their_own_setting(ridgeline, case):
+    (ridgeline.path / "taken").write_text("a file, not a data set")
+    done = ridgeline("run", case, "--set", "output.spectra=taken")
+    assert done.returncode == 6
+    assert "set output.spectra to another name" in done.stderr, done.stderr
+    assert (ridgeline.path / "taken").read_text() == "a file, not a data set"

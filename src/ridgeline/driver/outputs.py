@@ -194,7 +194,9 @@ class _Spectra:
         if not profiles:
             raise ConfigError(f"output.spectra_every is set, but {model.name} has no spectra; set it to 0")
         variables = [self._variable(name, profile) for name, profile in profiles.items()]
-        self._writer = BPWriter(path, comm, variables, _attributes(provenance), keep_steps=keep_steps)
+        self._writer = BPWriter(
+            path, comm, variables, _attributes(provenance), keep_steps=keep_steps, setting="output.spectra"
+        )
 
     def _variable(self, name: str, profile: Profile) -> Variable:
         shape = profile.values.shape

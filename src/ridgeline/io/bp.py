@@ -102,6 +102,8 @@ class BPWriter:
     number continues the data set after its first keep_steps steps; later ones, written after the checkpoint
     that the run continues from, are cut off, and so is what a killed writer left half done.
 
+    setting: the key of `path`, which errors tell the user to change.
+
     collective: None writes with all ranks if ADIOS2 has MPI; False lets rank 0 write even then.
 
     Raises OutputError on all ranks: nothing may be written there, something else is there, fewer than
@@ -120,12 +122,13 @@ class BPWriter:
         compression: str = "none",
         keep_steps: int | None = None,
         collective: bool | None = None,
+        setting: str = "output.path",
     ) -> None:
         self.path = Path(path)
         self.steps = keep_steps or 0  # output steps in the data set
         self._comm = comm
         self._variables = {v.name: v for v in variables}
-        self._compression = compression
+        self._compression, self._setting = compression, setting
         self._engine: Any = None
         self._open = False
         self._bindings: Any = None
@@ -163,7 +166,7 @@ class BPWriter:
         Returns how many subfiles to append to, 0 for a new data set, and the dtypes of the attributes in it.
         """
         if not keep_steps:
-            bp_files.clear(self.path)
+            bp_files.clear(self.path, self._setting)
             return 0, {}
         index = bp_files.repair(self.path, least=keep_steps)
         from ridgeline.io.bp_reader import BPReader
@@ -175,7 +178,7 @@ class BPWriter:
         if there != ours:
             raise OutputError(
                 f"the data set {self.path} holds {_listed(there)}, but this run writes {_listed(ours)}; set "
-                f"output.path to another name, or start anew with --resume never"
+                f"{self._setting} to another name, or start anew with --resume never"
             )
         return index.subfiles, types
 
@@ -196,7 +199,7 @@ class BPWriter:
         """
         bindings = self._bindings
         with adios2_errors(
-            f"open the data set {self.path}", "set output.path to a place where you may write"
+            f"open the data set {self.path}", f"set {self._setting} to a place where you may write"
         ):
             adios = bindings.ADIOS(self._comm) if self.collective else bindings.ADIOS()
             io = adios.DeclareIO("output")
@@ -272,14 +275,14 @@ class BPWriter:
         if need > free:
             raise OutputError(
                 f"cannot write output step {step} to {self.path}: it needs {need / 2**20:.1f} MiB and "
-                f"{max(free, 0) / 2**20:.1f} MiB are free; free space, raise output.every, or set output.path "
+                f"{max(free, 0) / 2**20:.1f} MiB are free; free space, raise output.every, or set {self._setting} "
                 f"to another file system"
             )
 
     def _errors(self, step: int) -> contextlib.AbstractContextManager[None]:
         return adios2_errors(
             f"write output step {step} to {self.path}",
-            "free space or set output.path to another file system; the steps before it are intact",
+            f"free space or set {self._setting} to another file system; the steps before it are intact",
         )
 
     def _begin_step(self, step: int, time: float) -> None:

@@ -69,8 +69,10 @@ def is_data_set(path: Path) -> bool:
     return INDEX in names and all(BP_FILE.fullmatch(name) for name in names)
 
 
-def clear(path: Path) -> None:
+def clear(path: Path, setting: str = "output.path") -> None:
     """Make `path` an empty folder: create it, or delete the files of the data set in it and nothing else.
+
+    setting: what errors tell the user to change.
 
     Raises OutputError if something else is there or if it cannot be done.
     """
@@ -80,7 +82,7 @@ def clear(path: Path) -> None:
         if entries and not is_data_set(path):
             raise OutputError(
                 f"{path} exists and is not a data set ({describe(path)}), so it is not overwritten; move it "
-                f"away or set output.path to another name"
+                f"away or set {setting} to another name"
             )
         for entry in entries:
             entry.unlink()
@@ -89,10 +91,10 @@ def clear(path: Path) -> None:
         if path.exists() and not path.is_dir():
             raise OutputError(
                 f"{path} exists and is not a data set (a file), so it is not overwritten; move it away or set "
-                f"output.path to another name"
+                f"{setting} to another name"
             ) from error
         raise OutputError(
-            f"cannot create the data set {path}: {error.strerror}; set output.path to a place where you may write"
+            f"cannot create the data set {path}: {error.strerror}; set {setting} to a place where you may write"
         ) from error
 
 
