@@ -1,0 +1,60 @@
+"""Counted work and measured time of named regions of a program: how far from the limit each part runs.
+
+Time is exclusive: a region inside another stops the clock of the outer one. Work is what a part must do at the
+least, stated by the caller in closed form. Source: Hadri et al. (NekBox), Sec. 3.1.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class Region:
+    """Seconds, floating-point operations, bytes to and from memory, and calls of one region on this rank."""
+
+    seconds: float = 0.0
+    flops: float = 0.0
+    bytes: float = 0.0
+    calls: int = 0
+
+
+class Regions:
+    """The regions of a run on this rank. They may be nested; each second belongs to the innermost one."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, Region] = defaultdict(Region)
+        self._open: list[str] = []
+        self._since = 0.0
+
+    def _charge(self) -> None:
+        now = time.perf_counter()
+        if self._open:
+            self.table[self._open[-1]].seconds += now - self._since
+        self._since = now
+
+    @contextmanager
+    def __call__(self, name: str, flops: float = 0.0, bytes: float = 0.0) -> Iterator[None]:
+        """Charge the time of a `with` block, and its least work, to a region."""
+        self._charge()
+        self._open.append(name)
+        region = self.table[name]
+        region.flops += flops
+        region.bytes += bytes
+        region.calls += 1
+        try:
+            yield
+        finally:
+            self._charge()
+            self._open.pop()
+
+    def count(self, name: str, flops: float, bytes: float) -> None:
+        """Add work to a region whose time is charged elsewhere."""
+        self.table[name].flops += flops
+        self.table[name].bytes += bytes
+
+    def reset(self) -> None:
+        """Forget all regions; none may be open."""
+        self.table.clear()
