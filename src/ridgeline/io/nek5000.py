@@ -1,0 +1,232 @@
+"""Nek5000 field files: written by all ranks together, and the `.nek5000` file that ParaView and VisIt open.
+
+Every rank writes its elements, a contiguous range of the curve order (`grid.element`), by MPI-IO: the files are
+the same, byte for byte, on any number of ranks. A file gets its name when it is whole. nek5000_format.py says what
+a file holds, nek5000_read.py reads it. Tags: velocity U, pressure P, the first scalar T, the others S01, S02, ...
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from mpi4py import MPI as mpi
+from numpy.typing import NDArray
+
+from ridgeline.comm.reduce import decide, raise_together
+from ridgeline.grid.element import ElementGrid
+from ridgeline.io.file_errors import reason
+from ridgeline.io.nek5000_format import ENDIAN_TAG, MOST_SCALARS, Header, Section
+from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+WORDS = {"float32": 4, "float64": 8}
+ROUND_BYTES = 32 << 20  # what a rank converts and hands to one collective write
+PARTIAL = ".partial"
+Array = NDArray[np.floating[Any]]
+
+
+class Nek5000Writer:
+    """Writes the field files `prefix0.f00001`, ... and `prefix.nek5000`. Every method is collective over `comm`.
+
+    prefix: path without number; grid: this rank's elements; coordinates: x, y, z of their points, float64
+    [3, n_elements, n, n, n], kept by reference; precision: "float32" or "float64", of the numbers in the files;
+    mesh: "first" writes the coordinates into the first file alone, as Nek5000 does, "always" into every one.
+
+    keep_files: None starts anew: field files of this prefix are deleted. A number continues after so many
+    files, and deletes later ones. setting: the key that errors tell the user to change.
+
+    Raises ConfigError for a prefix that readers cannot take, OutputError if nothing may be written there, or
+    something else than field files is there.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        prefix: str | os.PathLike[str],
+        grid: ElementGrid,
+        coordinates: Array,
+        *,
+        precision: str = "float32",
+        mesh: str = "first",
+        keep_files: int | None = None,
+        setting: str = "output.nek5000",
+    ) -> None:
+        if precision not in WORDS or mesh not in ("first", "always"):
+            raise ValueError(f"precision {precision!r} or mesh {mesh!r} is none that there is")
+        self.prefix = Path(prefix)
+        self.files = keep_files or 0
+        self._comm, self._grid, self._coordinates = comm, grid, coordinates
+        self._word, self._mesh, self._setting = WORDS[precision], mesh, setting
+        self._most = max(grid.counts())
+        if not self.prefix.name or re.search(r"[\s%]", self.prefix.name):
+            raise ConfigError(
+                f'{setting} = "{prefix}" has a blank or % in its name, or none, which ParaView and VisIt cannot '
+                f"read; use letters, digits and _"
+            )
+        self._on_rank_0(self._prepare)
+
+    def name(self, number: int) -> Path:
+        """Return the path of a file; numbers begin with 1."""
+        return self.prefix.with_name(f"{self.prefix.name}0.f{number:05d}")
+
+    def _on_rank_0(self, work: Any) -> None:
+        """Do what rank 0 does for all, with its errors in words on all."""
+
+        def in_words() -> None:
+            try:
+                work()
+            except OSError as error:
+                raise self._failed(reason(error)) from error
+
+        decide(self._comm, in_words)
+
+    def _failed(self, why: str) -> OutputError:
+        return OutputError(
+            f"cannot write Nek5000 files {self.prefix}0.f*: {why}; free space there, or set {self._setting} to "
+            f"another place"
+        )
+
+    def _prepare(self) -> None:
+        """Delete files beyond those kept, and check that those are there."""
+        self.prefix.parent.mkdir(parents=True, exist_ok=True)
+        for number in range(1, self.files + 1):
+            if not self.name(number).is_file():
+                raise OutputError(
+                    f"there is no {self.name(number)}, which the run had written when its checkpoint was taken; "
+                    f"restore it, or start anew with --resume never"
+                )
+        pattern = re.compile(re.escape(self.prefix.name) + r"0\.f(\d{5,})(" + re.escape(PARTIAL) + ")?")
+        for path in self.prefix.parent.iterdir():
+            match = pattern.fullmatch(path.name)
+            if match is None or (int(match[1]) <= self.files and not match[2]):
+                continue
+            with path.open("rb") as file:
+                if not match[2] and file.read(4) not in (b"", b"#std"):
+                    raise OutputError(
+                        f"{path} is not a Nek5000 field file and would be overwritten; move it away, or set "
+                        f"{self._setting} to another name"
+                    )
+            path.unlink()
+        if self.files:
+            self._write_index()
+        else:
+            self._index.unlink(missing_ok=True)
+
+    @property
+    def _index(self) -> Path:
+        return self.prefix.with_name(self.prefix.name + ".nek5000")
+
+    def _write_index(self) -> None:
+        """Write the file that names the others; readers see the old or the new one whole."""
+        text = f"filetemplate: {self.prefix.name}%01d.f%05d\nfirsttimestep: 1\nnumtimesteps: {self.files}\n"
+        unfinished = self._index.with_name(self._index.name + PARTIAL)
+        unfinished.write_text(text)
+        unfinished.replace(self._index)
+
+    def write(
+        self, step: int, time: float, velocity: Array, pressure: Array, scalars: Array | None = None
+    ) -> None:
+        """Append a file.
+
+        velocity: [3, n_elements, n, n, n] of float32 or float64, x, y, z; pressure: [n_elements, n, n, n];
+        scalars: [s, n_elements, n, n, n], s = 0 ... 100: T, S01, ... Shapes are those of `grid`.
+
+        Raises OutputError on all ranks if the disk is full or a rank cannot write; the files before are intact.
+        Memory: a buffer of at most ROUND_BYTES, at least an element. Passes: one over each field.
+        """
+        fields = {"U": velocity, "P": pressure[None]}
+        shape = self._grid.shape
+        several = () if scalars is None else tuple(scalars)
+        for array in (*velocity, pressure, *several):
+            if array.shape != shape:
+                raise ValueError(f"a field of shape {array.shape} on a grid of shape {shape}")
+        if len(several) > MOST_SCALARS + 1:
+            raise ValueError(f"{len(several)} scalars; a Nek5000 file holds {MOST_SCALARS + 1}")
+        fields |= {("T" if i == 0 else f"S{i:02d}"): s[None] for i, s in enumerate(several)}
+        with_mesh = self._mesh == "always" or self.files == 0
+        if with_mesh:
+            fields["X"] = self._coordinates
+        header = Header(
+            self._word, self._grid.n, self._grid.n_elements_global, time, step,
+            with_mesh, True, True, bool(several), max(len(several) - 1, 0),
+        )  # fmt: skip
+        final = self.name(self.files + 1)
+        unfinished = final.with_name(final.name + PARTIAL)
+        self._on_rank_0(lambda: self._check_space(header.size, unfinished))
+        self._write_file(unfinished, header, fields)
+
+        def finish() -> None:
+            if unfinished.stat().st_size != header.size:
+                raise self._failed(f"{unfinished} has {unfinished.stat().st_size} bytes, not {header.size}")
+            unfinished.replace(final)
+            self._write_index()
+
+        self.files += 1
+        try:
+            self._on_rank_0(finish)
+        except RidgelineError:
+            self.files -= 1
+            raise
+
+    def _check_space(self, need: int, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        free = shutil.disk_usage(path.parent).free
+        if need > free:
+            raise self._failed(f"{need / 2**20:.1f} MiB are needed and {free / 2**20:.1f} MiB are free")
+
+    def _write_file(self, path: Path, header: Header, fields: dict[str, Array]) -> None:
+        """Write a whole file by collective MPI-IO."""
+        problem: RidgelineError | None = None
+        file: mpi.File | None = None
+        try:
+            file = mpi.File.Open(
+                cast(mpi.Intracomm, self._comm), os.fspath(path), mpi.MODE_CREATE | mpi.MODE_WRONLY
+            )
+        except mpi.Exception as error:
+            problem = self._failed(reason(error))
+        raise_together(self._comm, problem)
+        assert file is not None
+        try:
+            for position, block in self._blocks(header, fields):
+                try:
+                    file.Write_at_all(position, block)
+                except mpi.Exception as error:
+                    problem = problem or self._failed(reason(error))
+        finally:
+            file.Close()
+        if problem is not None and self._comm.rank == 0:
+            path.unlink(missing_ok=True)
+        raise_together(self._comm, problem)
+
+    def _blocks(self, header: Header, fields: dict[str, Array]) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield (position, numbers) of this rank's writes; on all ranks equally many, the last of them empty."""
+        grid = self._grid
+        lead = header.encode() + np.array([ENDIAN_TAG], "<f4").tobytes()
+        yield 0, np.frombuffer(lead if self._comm.rank == 0 else b"", np.uint8)
+        yield len(lead) + 4 * grid.first, (grid.number + 1).astype("<i4")
+        for section in header.sections:
+            yield from self._rounds(header, section, fields[section.tag])
+        for section in header.sections:
+            field = fields[section.tag]
+            extremes = np.empty((grid.n_elements, section.components, 2), "<f4")
+            extremes[:, :, 0] = field.min(axis=(2, 3, 4)).T
+            extremes[:, :, 1] = field.max(axis=(2, 3, 4)).T
+            yield section.extremes + grid.first * section.components * 8, extremes
+
+    def _rounds(self, header: Header, section: Section, field: Array) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield the writes of one field, [component, element, z, y, x] here, element first in the file."""
+        grid = self._grid
+        per_element = section.components * header.points * self._word
+        at_once = max(ROUND_BYTES // per_element, 1)
+        for low in range(0, self._most, at_once):
+            here = slice(min(low, grid.n_elements), min(low + at_once, grid.n_elements))
+            block = np.ascontiguousarray(field[:, here].swapaxes(0, 1), f"<f{self._word}")
+            yield section.start + (grid.first + here.start) * per_element, block
