@@ -1,0 +1,1 @@
+"""Krylov solvers, preconditioners, multigrid and solution projection: arrays and operators, no physics."""
