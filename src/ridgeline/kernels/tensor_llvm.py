@@ -1,0 +1,276 @@
+"""LLVM code of small matrix products: register-blocked accumulators, broadcasts and fused multiply-adds.
+
+`emit_product` adds one function to a module for C[m x n] (+)= A[m x k] B[k x n], everything but the pointers
+literal, and returns it; a second call with the same sizes returns the same function, so that a kernel which
+applies one product in five places holds its code once.
+
+Blocking. C is covered by blocks of rows x vector registers, which are summed over k and stored once.
+Columns are vectors of the full width, then one narrower vector, masked where it is no power of two: nothing
+beyond column n is read or written. Rows are shared evenly, so that there are at most two heights of blocks.
+Loops over blocks, and over chunks of k where k is large, are loops at run time: the code stays compact.
+
+Rounding: every element is a sum over k in ascending order by fma, from zero or from C; it does not depend on
+the blocking or on the vector width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from ridgeline.kernels.llvm import F64, I1, I64, Lanes, Vector, constant, host_vector_bytes
+
+MAX_ROWS = 16  # of a block
+MAX_VECTORS = 4  # of a row of a block
+UNROLLED_K = 16  # larger k are summed in chunks by a loop
+
+
+@dataclass(frozen=True)
+class ProductShape:
+    """What a product is specialised on; lengths in elements, matrices by rows.
+
+    m, n, k: C[m x n] (+)= A[m x k] B[k x n]; lda, ldb, ldc: distance of rows; batch: how many products, whose
+    matrices lie stride_a, stride_b, stride_c apart (0: the same matrix for all).
+    """
+
+    m: int
+    n: int
+    k: int
+    lda: int
+    ldb: int
+    ldc: int
+    accumulate: bool
+    batch: int = 1
+    stride_a: int = 0
+    stride_b: int = 0
+    stride_c: int = 0
+
+    def name(self, element: ir.Type, vector_bytes: int) -> str:
+        """Return the name of the function in LLVM."""
+        sizes = (self.m, self.n, self.k, self.lda, self.ldb, self.ldc, int(self.accumulate), self.batch)
+        numbers = "_".join(map(str, (*sizes, self.stride_a, self.stride_b, self.stride_c)))
+        return f"ridgeline_product_{'f64' if element == F64 else 'f32'}_{vector_bytes}_{numbers}"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A vector of a block's row: its lanes, and how many of them are used."""
+
+    lanes: int
+    used: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns of a block, `count` times side by side: the first column and the vectors of one row."""
+
+    column: int
+    pieces: tuple[Piece, ...]
+    count: int
+
+    @property
+    def width(self) -> int:
+        """Columns of one block."""
+        return sum(piece.used for piece in self.pieces)
+
+
+def column_pieces(n: int, lanes: int) -> list[Piece]:
+    """Cover n columns by vectors of `lanes`, and the rest by one vector of the least power of two."""
+    rest = n % lanes
+    tail = [Piece(1 << (rest - 1).bit_length(), rest)] if rest else []
+    return [Piece(lanes, lanes)] * (n // lanes) + tail
+
+
+def even_shares(total: int, largest: int) -> list[int]:
+    """Split `total` into the fewest parts of at most `largest`, as even as can be, larger ones first."""
+    parts = -(-total // largest)
+    size, larger = divmod(total, parts)
+    return [size + 1] * larger + [size] * (parts - larger)
+
+
+def column_groups(n: int, lanes: int, max_vectors: int) -> list[Group]:
+    """Split n columns into the columns of blocks; neighbours that are alike form one group."""
+    pieces = column_pieces(n, lanes)
+    blocks, first = [], 0
+    for size in even_shares(len(pieces), max_vectors):
+        blocks.append(tuple(pieces[first : first + size]))
+        first += size
+    groups, column = [], 0
+    for block, alike in groupby(blocks):
+        group = Group(column, block, len(list(alike)))
+        groups.append(group)
+        column += group.count * group.width
+    return groups
+
+
+def block_rows(vectors: int, registers: int) -> int:
+    """Return how many rows of `vectors` accumulators leave registers for a row of B and a broadcast."""
+    return max(1, min(MAX_ROWS, (registers - 2 - vectors) // vectors))
+
+
+class _Product:
+    """The code of one function: loops over blocks, and blocks."""
+
+    def __init__(self, builder: ir.IRBuilder, element: ir.Type, shape: ProductShape, pointers):
+        self.builder = builder
+        self.element = element
+        self.shape = shape
+        self.c, self.a, self.b = pointers
+
+    def at(self, pointer, offset):
+        """Return `pointer` moved by `offset` elements, a number or an LLVM value."""
+        if isinstance(offset, int):
+            offset = ir.Constant(I64, offset)
+        return self.builder.gep(pointer, [offset])
+
+    def repeat(self, count: int, body: Callable) -> None:
+        """Emit body(i) for i = 0 ... count - 1: a loop, or once with a constant."""
+        if count == 1:
+            body(ir.Constant(I64, 0))
+        elif count:
+            with cgutils.for_range(self.builder, ir.Constant(I64, count), intp=I64) as loop:
+                body(loop.index)
+
+    def times(self, index, factor: int):
+        return self.builder.mul(index, ir.Constant(I64, factor))
+
+    def lanes(self, piece: Piece) -> Lanes:
+        return Lanes(self.builder, self.element, piece.lanes)
+
+    def load(self, piece: Piece, pointer, offset: int) -> Vector:
+        index = ir.Constant(I64, offset)
+        if piece.used == piece.lanes:
+            return self.lanes(piece).load(pointer, index)
+        return self.lanes(piece).load_masked(self.mask(piece), pointer, index)
+
+    def store(self, vector: Vector, piece: Piece, pointer, offset: int) -> None:
+        index = ir.Constant(I64, offset)
+        if piece.used == piece.lanes:
+            vector.store(pointer, index)
+        else:
+            vector.store_masked(self.mask(piece), pointer, index)
+
+    def mask(self, piece: Piece):
+        return constant(ir.VectorType(I1, piece.lanes), [int(i < piece.used) for i in range(piece.lanes)])
+
+    def run(self, lanes: int, registers: int) -> None:
+        shape = self.shape
+        groups = column_groups(shape.n, lanes, MAX_VECTORS)
+
+        def one_product(number):
+            a = self.at(self.a, self.times(number, shape.stride_a))
+            b = self.at(self.b, self.times(number, shape.stride_b))
+            c = self.at(self.c, self.times(number, shape.stride_c))
+            for group in groups:
+                rows = even_shares(shape.m, block_rows(len(group.pieces), registers))
+
+                def column_block(number, group=group, rows=rows):
+                    column = self.builder.add(self.times(number, group.width), ir.Constant(I64, group.column))
+                    first = 0
+                    for size, alike in groupby(rows):
+                        count = len(list(alike))
+
+                        def row_block(number, size=size, first=first):
+                            row = self.builder.add(self.times(number, size), ir.Constant(I64, first))
+                            place = self.builder.add(self.times(row, shape.ldc), column)
+                            self.block(
+                                size,
+                                group.pieces,
+                                self.at(c, place),
+                                self.at(a, self.times(row, shape.lda)),
+                                self.at(b, column),
+                            )
+
+                        self.repeat(count, row_block)
+                        first += size * count
+
+                self.repeat(group.count, column_block)
+
+        self.repeat(shape.batch, one_product)
+
+    def block(self, rows: int, pieces: tuple[Piece, ...], c, a, b) -> None:
+        """Emit one block of C: load or zero the accumulators, sum over k, store."""
+        shape = self.shape
+        starts = [sum(piece.used for piece in pieces[:v]) for v in range(len(pieces))]
+        places = [(row, v) for row in range(rows) for v in range(len(pieces))]
+        if shape.accumulate:
+            sums = [self.load(pieces[v], c, row * shape.ldc + starts[v]) for row, v in places]
+        else:
+            sums = [self.lanes(pieces[v]).constant(0.0) for _, v in places]
+        chunk = shape.k if shape.k <= UNROLLED_K else UNROLLED_K // 2
+        whole = shape.k // chunk
+
+        def multiply(sums, a, b, length):
+            for k in range(length):
+                operands = [
+                    self.load(piece, b, k * shape.ldb + start) for piece, start in zip(pieces, starts)
+                ]
+                for row in range(rows):
+                    factor = self.builder.load(self.at(a, row * shape.lda + k))
+                    for v, piece in enumerate(pieces):
+                        lanes = self.lanes(piece)
+                        n = row * len(pieces) + v
+                        sums[n] = lanes.fma(lanes.splat(factor), operands[v], sums[n])
+            return sums
+
+        if whole > 1:
+            sums = self.sum_loop(
+                whole,
+                sums,
+                lambda i, sums: multiply(
+                    sums,
+                    self.at(a, self.times(i, chunk)),
+                    self.at(b, self.times(i, chunk * shape.ldb)),
+                    chunk,
+                ),
+            )
+            rest = shape.k - whole * chunk
+            sums = multiply(sums, self.at(a, whole * chunk), self.at(b, whole * chunk * shape.ldb), rest)
+        else:
+            sums = multiply(sums, a, b, shape.k)
+        for vector, (row, v) in zip(sums, places):
+            self.store(vector, pieces[v], c, row * shape.ldc + starts[v])
+
+    def sum_loop(self, count: int, sums: list[Vector], body: Callable) -> list[Vector]:
+        """Emit sums = body(i, sums) for i = 0 ... count - 1, the sums staying in registers."""
+        builder = self.builder
+        before, inside = builder.block, builder.append_basic_block("sum")
+        after = builder.append_basic_block("summed")
+        builder.branch(inside)
+        builder.position_at_end(inside)
+        index = builder.phi(I64)
+        index.add_incoming(ir.Constant(I64, 0), before)
+        carried = []
+        for vector in sums:
+            phi = builder.phi(vector.lanes.type)
+            phi.add_incoming(vector.value, before)
+            carried.append(phi)
+        results = body(index, [Vector(v.lanes, phi) for v, phi in zip(sums, carried)])
+        following = builder.add(index, ir.Constant(I64, 1))
+        index.add_incoming(following, builder.block)
+        for phi, result in zip(carried, results):
+            phi.add_incoming(result.value, builder.block)
+        more = builder.icmp_unsigned("<", following, ir.Constant(I64, count))
+        builder.cbranch(more, inside, after)
+        builder.position_at_end(after)
+        return results
+
+
+def emit_product(module: ir.Module, element: ir.Type, shape: ProductShape) -> ir.Function:
+    """Return the function (c, a, b: pointers to element 0) of a product in `module`, adding it if it is new."""
+    vector_bytes = host_vector_bytes()
+    name = shape.name(element, vector_bytes)
+    if name in module.globals:
+        return module.globals[name]
+    kind = ir.FunctionType(ir.VoidType(), [element.as_pointer()] * 3)
+    function = ir.Function(module, kind, name)
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    item = 8 if element == F64 else 4
+    _Product(builder, element, shape, function.args).run(vector_bytes // item, 32 if vector_bytes == 64 else 16)
+    builder.ret_void()
+    return function
