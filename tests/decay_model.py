@@ -29,6 +29,7 @@ class OutputSection(sections.OutputSection):
 
 class DecayCase(Case):
     PHYSICS: ClassVar[tuple[str, ...]] = ("run.model", "grid.shape")
+    grid: sections.GridSection
     output: OutputSection = Field(default_factory=OutputSection)
 
 

@@ -1,6 +1,7 @@
 """Write docs/settings.md from the schemas: `python tools/generate_settings_doc.py`. A test keeps it fresh."""
 
 import inspect
+from itertools import groupby
 from pathlib import Path
 
 from ridgeline.config.explain import explain_rows
@@ -45,20 +46,27 @@ def cell(text: str) -> str:
 
 
 def model_tables(name: str) -> list[str]:
-    """Return the lines on one model: a table for each section."""
+    """Return the lines on one model: a table for each section; sections side by side that are alike share one."""
     case = case_class(name)
     rows = explain_rows(case)
     lines = [f"## Model `{name}`", ""]
-    for section in sections_of(case):
-        lines += [f"### {section.header}", "", inspect.getdoc(section.table) or "", ""]
-        lines += ["| key | type | unit | default | allowed | meaning |", "|---|---|---|---|---|---|"]
-        for row in rows:
-            if row.section == section.header:
-                key = row.key.removeprefix(f"{section.key}.")
-                default = row.default if row.default in ("required", "not set") else f"`{row.default}`"
-                cells = (f"`{key}`", row.type, row.unit, default, row.range, row.description)
-                lines.append("| " + " | ".join(map(cell, cells)) + " |")
-        lines.append("")
+    for table, sections in groupby(sections_of(case), lambda section: section.table):
+        alike = list(sections)
+        lines += [
+            f"### {', '.join(section.header for section in alike)}",
+            "",
+            inspect.getdoc(table) or "",
+            "",
+        ]
+        own = [row for row in rows if row.section == alike[0].header]
+        if own:
+            lines += ["| key | type | unit | default | allowed | meaning |", "|---|---|---|---|---|---|"]
+        for row in own:
+            key = row.key.removeprefix(f"{alike[0].key}.")
+            default = row.default if row.default in ("required", "not set") else f"`{row.default}`"
+            cells = (f"`{key}`", row.type, row.unit, default, row.range, row.description)
+            lines.append("| " + " | ".join(map(cell, cells)) + " |")
+        lines += [""] if own else []
     return lines
 
 

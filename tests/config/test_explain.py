@@ -24,7 +24,10 @@ def test_every_setting_is_explained(model: str) -> None:
     rows = explain_rows(case_class(model))
     keys = [row.key for row in rows]
     assert len(set(keys)) == len(keys)
-    assert set(PROMISED.split()) <= set(keys)
+    promised = set(PROMISED.split())
+    if model == "navier_stokes":  # elements instead of cells, which ranks take in one order
+        promised = promised - {"grid.shape", "grid.process_grid"} | {"grid.elements", "grid.order"}
+    assert promised <= set(keys)
     for row in rows:
         assert row.type, row.key
         assert row.default, row.key

@@ -202,13 +202,14 @@ class NestedCase(Case):
     """A case with what no model has yet: a table inside a repeated table."""
 
     run: sections.RunSection
+    grid: sections.GridSection
     outer: tuple[Outer, ...] = Field(default=())
 
 
 def test_schema_of_tables_inside_repeated_tables() -> None:
     names = [section.key for section in sections_of(NestedCase)]
     assert names == ["run", "grid", "outer.N", "outer.N.inner", "output", "checkpoint"]
-    assert [section.header for section in sections_of(NestedCase)][2:4] == ["[[outer]]", "[outer.N.inner]"]
+    assert [section.header for section in sections_of(NestedCase)][2:4] == ["[[outer]]", "[outer.inner]"]
     rows = {row.key: row for row in explain_rows(NestedCase)}
     assert rows["outer.N.inner.pair"].type == "list of 2 integers"
     assert json_schema(NestedCase)["properties"]["outer"]["type"] == "array"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ridgeline.config.fields import Checked
-from ridgeline.config.sections import CheckpointSection, GridSection, OutputSection, RunSection
+from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 
 Plain = str | int | float | bool | list[Any]
 
@@ -25,7 +25,7 @@ class Case(Checked):
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ()
 
     run: RunSection
-    grid: GridSection
+    grid: AnyGridSection
     output: OutputSection = Field(default_factory=OutputSection)
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
 

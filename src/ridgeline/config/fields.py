@@ -137,6 +137,6 @@ def type_of(annotation: Any) -> str:
         return " or ".join(names)
     if origin is tuple:
         item = type_of(args[0])
-        items = item if item == "text" else f"{item}s"
+        items = f"{item}s" if item in ("integer", "number") else item
         return f"list of {items}" if args[-1] is Ellipsis else f"list of {len(args)} {items}"
     return _TYPES[annotation]

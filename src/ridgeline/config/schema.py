@@ -29,8 +29,9 @@ class Section:
 
     @property
     def header(self) -> str:
-        """The header as TOML has it."""
-        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
+        """The header as TOML has it: tables inside a repeated one carry no number."""
+        name = self.name.replace(f".{ANY}.", ".")
+        return f"[[{name}]]" if self.repeated else f"[{name}]"
 
 
 def table_of(annotation: Any) -> tuple[type[BaseModel], bool] | None:

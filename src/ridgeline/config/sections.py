@@ -71,7 +71,15 @@ class RunSection(Checked):
     )
 
 
-class GridSection(Checked):
+class AnyGridSection(Checked):
+    """The grid of any model: what all of them can say of it."""
+
+    def points(self) -> tuple[int, int, int]:
+        """Return the points [nz, ny, nx] that the run header and reports show."""
+        raise NotImplementedError
+
+
+class GridSection(AnyGridSection):
     """The grid."""
 
     shape: Triple = setting(
@@ -80,6 +88,10 @@ class GridSection(Checked):
         unit="cells",
         rule="three integers >= 1 as [nz, ny, nx]",
     )
+
+    def points(self) -> tuple[int, int, int]:
+        """Return the shape."""
+        return self.shape
 
 
 class BlockGridSection(GridSection):

@@ -52,7 +52,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     seconds = case.run.steps * plan.work.bytes_memory / limits.best
     return {
         "model": case.run.model,
-        "grid": list(case.grid.shape),
+        "grid": list(case.grid.points()),
         "precision": case.run.precision,
         "ranks": n_ranks,
         "threads": case.run.threads,

@@ -12,6 +12,7 @@ from ridgeline.comm.reduce import raise_together
 from ridgeline.driver.limits import measure_limits
 from ridgeline.driver.loop import StepClock
 from ridgeline.models.contract import Model, StepTimes
+from ridgeline.perf.regions import report_regions
 from ridgeline.perf.report import PhaseTimes, Timing, performance
 from ridgeline.runtime.communicator import mpi_versions, node_communicator
 from ridgeline.runtime.context import Context
@@ -44,7 +45,7 @@ def make_facts(case: Case, model: Model, context: Context) -> dict[str, Any]:
     node.Free()
     return {
         "model": model.name,
-        "shape": list(case.grid.shape),
+        "shape": list(case.grid.points()),
         "precision": case.run.precision,
         "steps": case.run.steps,
         "ranks": context.comm.size,
@@ -111,6 +112,7 @@ def make_report(
         "work": work.to_dict(),
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
+        **report_regions(comm.allgather(dict(model.regions())), model.solves(), float(limits.get("best", 0.0))),
         "diagnostics": model.diagnostics(),
         "peak_memory_per_rank": max(comm.allgather(measured.memory_peak)),
         "memory_before_setup_per_rank": max(comm.allgather(measured.memory_before)),

@@ -1,0 +1,1 @@
+"""Incompressible Navier-Stokes equations by spectral elements."""

@@ -1,0 +1,130 @@
+"""Settings of what the flow and the scalars meet at the sides of the box, and of the scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from ridgeline.config.fields import Checked, Number, Problem, setting
+from ridgeline.models.navier_stokes.expressions import faults
+
+
+def _as_text(value: Any) -> Any:
+    """Write a number as the formula that it is."""
+    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+# A number or a formula of x, y, z and t, kept as text: expressions.py reads it.
+Formula = Annotated[
+    str, BeforeValidator(_as_text), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
+]
+Formulas = tuple[Formula, Formula, Formula]
+NOUGHT: tuple[str, str, str] = ("0", "0", "0")
+
+SideKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
+ScalarKind = Literal["fixed", "flux", "adiabatic", "periodic"]
+VECTOR_RULE = "three numbers or formulas of x, y, z, t as [x, y, z]"
+
+
+class SideSection(Checked):
+    """What the flow meets at this side of the box."""
+
+    kind: SideKind | None = setting(
+        None,
+        '"wall" (u = 0), "moving-wall" (u = value, along the wall), "inflow" (u = value), "outflow" (no stress, '
+        'p = 0, stabilised where it flows back), "symmetry" (no normal velocity, no shear), or "periodic".',
+        rule='"wall", "moving-wall", "inflow", "outflow", "symmetry" or, with grid.periodic, "periodic"',
+    )
+    value: Literal["exact"] | Formulas | None = setting(
+        None,
+        'Velocity at a moving wall or an inflow: [u, v, w] as numbers or formulas of x, y, z, t; or "exact", that '
+        "of initial.kind.",
+        unit="length/time",
+        rule=f'{VECTOR_RULE}, or "exact"',
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if self.kind in ("moving-wall", "inflow"):
+            if self.value is None:
+                yield Problem("value", f'{VECTOR_RULE}, or "exact", at kind = "{self.kind}"')
+        elif self.value is not None:
+            yield Problem("value", 'no value but at kind = "inflow" and "moving-wall"')
+        if self.value is not None and self.value != "exact":
+            yield from faults("value", self.value)
+
+
+class BoundarySection(Checked):
+    """The six sides of the box, each its own table."""
+
+    x_min: SideSection = Field(default_factory=SideSection)
+    x_max: SideSection = Field(default_factory=SideSection)
+    y_min: SideSection = Field(default_factory=SideSection)
+    y_max: SideSection = Field(default_factory=SideSection)
+    z_min: SideSection = Field(default_factory=SideSection)
+    z_max: SideSection = Field(default_factory=SideSection)
+
+
+class ScalarSideSection(Checked):
+    """What the scalar meets at this side of the box."""
+
+    kind: ScalarKind | None = setting(
+        None,
+        '"fixed" (theta = value), "flux" (diffusivity dtheta/dn = value, into the flow), "adiabatic" (no flux) or '
+        '"periodic". Not set: periodic where the flow is, adiabatic at outflows and symmetries.',
+        rule='"fixed", "flux", "adiabatic" or, with grid.periodic, "periodic"',
+    )
+    value: Formula = setting(
+        "0",
+        "Scalar or flux at the side: a number or a formula of x, y, z, t.",
+        unit="scalar; scalar length/time",
+        rule="a number or a formula of x, y, z, t",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        yield from faults("value", (self.value,))
+
+
+class ScalarBoundarySection(Checked):
+    """The six sides as this scalar sees them."""
+
+    x_min: ScalarSideSection = Field(default_factory=ScalarSideSection)
+    x_max: ScalarSideSection = Field(default_factory=ScalarSideSection)
+    y_min: ScalarSideSection = Field(default_factory=ScalarSideSection)
+    y_max: ScalarSideSection = Field(default_factory=ScalarSideSection)
+    z_min: ScalarSideSection = Field(default_factory=ScalarSideSection)
+    z_max: ScalarSideSection = Field(default_factory=ScalarSideSection)
+
+
+class ScalarSection(Checked):
+    """A passive scalar, one section each: theta_t + u . grad theta = diffusivity lap(theta) + source - G . u."""
+
+    diffusivity: Number = setting(..., "Diffusivity: nu/Pr.", unit="length^2/time", gt=0)
+    source: Formula = setting(
+        "0",
+        "Source: a number or a formula of x, y, z, t.",
+        unit="scalar/time",
+        rule="a number or a formula of x, y, z, t",
+    )
+    mean_gradient: tuple[Number, Number, Number] = setting(
+        (0.0, 0.0, 0.0),
+        "Mean gradient G = [G_x, G_y, G_z], uniform; theta is the deviation from it, periodic where the flow is: "
+        "a duct that is heated at a uniform rate.",
+        unit="scalar/length",
+        rule="three numbers as [G_x, G_y, G_z]",
+    )
+    initial: Formula = setting(
+        "0",
+        "Scalar of step 0: a number or a formula of x, y, z.",
+        unit="scalar",
+        rule="a number or a formula of x, y, z",
+    )
+    boundary: ScalarBoundarySection = Field(default_factory=ScalarBoundarySection)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        yield from faults("source", (self.source,))
+        yield from faults("initial", (self.initial,), steady=True)

@@ -1,0 +1,198 @@
+"""Formulas in settings: safe arithmetic of x, y, z and t.
+
+A formula is Python's arithmetic (+ - * / ** %, comparisons, `a if c else b`, and / or / not) of numbers, the
+coordinates x, y, z, the time t, the constants pi and e, and the functions in FUNCTIONS. It is parsed once, every node
+of its syntax tree is checked against these lists, and nothing else of Python can be reached.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.config.fields import Problem, toml
+
+Array = NDArray[np.float64]
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: getattr(np, name)
+    for name in (
+        *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh"),
+        *("exp", "log", "log10", "sqrt", "cbrt", "abs", "sign", "floor", "ceil"),
+        *("minimum", "maximum", "where", "hypot", "heaviside"),
+    )
+}
+ARGUMENTS = {"arctan2": 2, "minimum": 2, "maximum": 2, "where": 3, "hypot": 2, "heaviside": 2}
+CONSTANTS = {"pi": math.pi, "e": math.e}
+VARIABLES = ("x", "y", "z", "t")
+MOST_CHARACTERS = 2000
+MOST_NODES = 1000
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.Pow: np.power,
+    ast.Mod: np.mod,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.UAdd: np.positive,
+    ast.USub: np.negative,
+    ast.Not: np.logical_not,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+}
+_BOOLEAN: dict[type[ast.boolop], Callable[[Any, Any], Any]] = {ast.And: np.logical_and, ast.Or: np.logical_or}
+
+
+class ExpressionError(ValueError):
+    """A formula that cannot be used; the message says why and at which character, counted from 1."""
+
+
+def _fail(node: ast.AST, why: str) -> ExpressionError:
+    return ExpressionError(f"{why} at character {getattr(node, 'col_offset', 0) + 1}")
+
+
+def _children(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the operands of a node; ExpressionError if it is nothing that a formula may hold."""
+    match node:
+        case ast.Constant(value=value):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise _fail(node, f"{ast.unparse(node)} is no number")
+        case ast.Name(id=name):
+            if name not in VARIABLES and name not in CONSTANTS:
+                known = ", ".join((*VARIABLES, *CONSTANTS))
+                use = "a function without its arguments" if name in FUNCTIONS else f"unknown, use {known}"
+                raise _fail(node, f"{name} is {use}")
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            yield from (left, right)
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            yield operand
+        case ast.BoolOp(values=values):
+            yield from values
+        case ast.Compare(left=left, ops=ops, comparators=comparators) if all(
+            type(o) in _COMPARE for o in ops
+        ):
+            yield from (left, *comparators)
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            yield from (test, body, orelse)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            if name not in FUNCTIONS:
+                raise _fail(node, f"{name} is no function, use {', '.join(FUNCTIONS)}")
+            need = ARGUMENTS.get(name, 1)
+            if len(arguments) != need:
+                raise _fail(node, f"{name} takes {need} argument{'s' * (need > 1)}, not {len(arguments)},")
+            yield from arguments
+        case _:
+            raise _fail(node, f"{ast.unparse(node)!r} is no arithmetic")
+
+
+def _check(tree: ast.expr) -> frozenset[str]:
+    """Return the variables of a formula; ExpressionError for what it may not hold."""
+    waiting, names, count = [tree], set(), 0
+    while waiting:
+        node = waiting.pop()
+        count += 1
+        if count > MOST_NODES:
+            raise ExpressionError(f"more than {MOST_NODES} terms")
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        waiting += _children(node)
+    return frozenset(names & set(VARIABLES))
+
+
+def _evaluate(node: ast.expr, values: dict[str, Any]) -> Any:
+    """Return the value of a checked node. Both branches of a condition are computed: they act on whole arrays."""
+    match node:
+        case ast.Constant(value=value):
+            return float(value)  # type: ignore[arg-type]
+        case ast.Name(id=name):
+            return values[name]
+        case ast.BinOp(left=left, op=op, right=right):
+            return _BINARY[type(op)](_evaluate(left, values), _evaluate(right, values))
+        case ast.UnaryOp(op=op, operand=operand):
+            return _UNARY[type(op)](_evaluate(operand, values))
+        case ast.BoolOp(op=op, values=items):
+            first, *rest = (_evaluate(item, values) for item in items)
+            for item in rest:
+                first = _BOOLEAN[type(op)](first, item)
+            return first
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            sides = [_evaluate(item, values) for item in (left, *comparators)]
+            result: Any = True
+            for relation, a, b in zip(ops, sides, sides[1:]):
+                result = np.logical_and(result, _COMPARE[type(relation)](a, b))
+            return result
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return np.where(*(_evaluate(item, values) for item in (test, body, orelse)))
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return FUNCTIONS[name](*(_evaluate(item, values) for item in arguments))
+    raise AssertionError(ast.dump(node))
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked formula. variables: those of x, y, z, t that it holds."""
+
+    text: str
+    tree: ast.expr
+    variables: frozenset[str]
+
+    @property
+    def steady(self) -> bool:
+        """Whether it does not depend on time."""
+        return "t" not in self.variables
+
+    def __call__(self, x: Array, y: Array, z: Array, t: float) -> Array:
+        """Return the values at points of any equal shape, float64, at time t; not finite where it has none."""
+        values = {"x": x, "y": y, "z": z, "t": t, **CONSTANTS}
+        with np.errstate(all="ignore"):
+            found = np.asarray(_evaluate(self.tree, values), np.float64)
+        return np.broadcast_to(found, np.shape(x)).astype(np.float64)
+
+
+def parse(text: str) -> Expression:
+    """Return the formula that a text spells; ExpressionError names what is wrong with it and the character."""
+    if len(text) > MOST_CHARACTERS:
+        raise ExpressionError(f"more than {MOST_CHARACTERS} characters")
+    stripped = text.strip()
+    try:
+        tree = ast.parse(stripped, mode="eval").body
+    except SyntaxError as error:
+        raise ExpressionError(f"{error.msg} at character {error.offset or 1}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise ExpressionError("not a formula at character 1") from None
+    return Expression(stripped, tree, _check(tree))
+
+
+def is_number(text: str) -> bool:
+    """Say whether a formula is a plain number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def faults(key: str, texts: Sequence[str], steady: bool = False) -> Iterator[Problem]:
+    """Yield what is wrong with the formulas of a setting. steady: whether they may not depend on time."""
+    for text in texts:
+        try:
+            found = parse(text)
+        except ExpressionError as error:
+            yield Problem(key, f"formulas of x, y, z, t: in {toml(text)}, {error}")
+            continue
+        if steady and not found.steady:
+            yield Problem(key, f"formulas without t: {toml(text)} has it")
