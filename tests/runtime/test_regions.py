@@ -31,9 +31,14 @@ def test_inner_time_is_not_the_outer_ones(clock: list[float]) -> None:
 
 def test_an_error_closes_the_region(clock: list[float]) -> None:
     regions = Regions()
-    with pytest.raises(ValueError, match="broken"), regions("cg"):
-        clock[0] += 1.0
-        raise ValueError("broken")
+
+    def fail() -> None:
+        with regions("cg"):
+            clock[0] += 1.0
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
     clock[0] += 5.0
     with regions("other"):
         clock[0] += 1.0

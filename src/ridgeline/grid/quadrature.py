@@ -61,7 +61,7 @@ def _barycentric(points: Matrix) -> Matrix:
     gaps = points[:, None] - points[None, :]
     np.fill_diagonal(gaps, 1.0)
     # The span of the points as unit keeps the product of up to 63 gaps away from underflow.
-    return 1.0 / np.prod(2.0 * gaps, axis=1)
+    return np.asarray(1.0 / np.prod(2.0 * gaps, axis=1))
 
 
 def interpolation_matrix(points: Matrix, targets: Matrix) -> Matrix:
@@ -73,7 +73,7 @@ def interpolation_matrix(points: Matrix, targets: Matrix) -> Matrix:
     matrix = terms / terms.sum(axis=1, keepdims=True)
     on_point = hit.any(axis=1)
     matrix[on_point] = hit[on_point]
-    return matrix
+    return np.asarray(matrix)
 
 
 def derivative_matrix(points: Matrix) -> Matrix:
@@ -84,7 +84,7 @@ def derivative_matrix(points: Matrix) -> Matrix:
     matrix = weights[None, :] / (weights[:, None] * gaps)
     np.fill_diagonal(matrix, 0.0)
     np.fill_diagonal(matrix, -matrix.sum(axis=1))  # constants have derivative 0 exactly
-    return matrix
+    return np.asarray(matrix)
 
 
 def legendre_matrix(points: Matrix) -> Matrix:
