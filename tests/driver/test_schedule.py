@@ -42,6 +42,16 @@ def test_rows_and_spectra_are_met_too():
     assert not any(never.series_due(n) or never.spectra_due(n) for n in range(41))
 
 
+def test_further_outputs_are_met_and_checked():
+    schedule = Schedule(steps=12, output_every=0, checkpoint_every=0, check_every=0, further_every=(5, 3))
+    step, met = 0, []
+    while step < 12:
+        step = schedule.next_event(step)
+        met.append(step)
+    assert met == [3, 5, 6, 9, 10, 12]
+    assert [n for n in range(1, 13) if schedule.check_due(n)] == met
+
+
 def test_state_is_checked_before_it_is_written_or_saved():
     schedule = Schedule(steps=20, output_every=4, checkpoint_every=6, check_every=0)
     assert [n for n in range(1, 21) if schedule.check_due(n)] == [4, 6, 8, 12, 16, 18, 20]

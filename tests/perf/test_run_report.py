@@ -115,3 +115,9 @@ def test_a_run_without_steps_has_no_speed():
     text = printed(seconds_per_step=None, step={})
     assert "no step was computed" in text
     assert "one step" not in text
+
+
+def test_checkpoints_are_told_with_their_compression():
+    saved = {"written": 3, "bytes": 2e6, "compression_ratio": 1.25, "bytes_per_second": 5e8}
+    assert "checkpoints: 3 written, 2 MB, compressed 1.25 times, 500 MB/s" in printed(checkpoint=saved)
+    assert "checkpoints" not in printed(checkpoint={"written": 0})

@@ -72,7 +72,7 @@ def run_case(case: Case, model: Model, context: Context, options: Options) -> di
     outputs = Outputs(case, model, comm, provenance, first, position)
     setup += time.perf_counter() - begin
 
-    schedule = make_schedule(case)
+    schedule = make_schedule(case, model)
     loop = TimeLoop(model, schedule, outputs, restart, context.timers, first, position is not None)
     with (
         StopRequest(comm, options.caught, case.run.walltime, options.started) as stop,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from ridgeline.driver.schedule import Schedule
+from ridgeline.driver.schedule import Schedule, is_multiple
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.series import SeriesWriter
-from ridgeline.models.contract import Model, Profile
+from ridgeline.models.contract import Model, Profile, Recorder
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Position = dict[str, list[Any]]
 
 
-def make_schedule(case: Case) -> Schedule:
+def make_schedule(case: Case, model: Model) -> Schedule:
     """Return the events that the settings ask for. A model without spectra has no settings for them."""
     return Schedule(
         case.run.steps,
@@ -29,23 +30,8 @@ def make_schedule(case: Case) -> Schedule:
         case.run.check_every,
         case.output.series_every,
         getattr(case.output, "spectra_every", 0),
+        tuple(output.every for output in model.further_outputs()),
     )
-
-
-class Recorder(Protocol):
-    """One kind of output, being written. Every method is collective."""
-
-    path: str
-
-    @property
-    def count(self) -> int:
-        """How many steps it holds."""
-
-    def write(self, step: int) -> None:
-        """Append the present state, which is that of `step`."""
-
-    def close(self) -> None:
-        """Finish it."""
 
 
 class Outputs:
@@ -65,7 +51,7 @@ class Outputs:
         step: the present one. position: None starts anew; else what `position` returned when the checkpoint was
         taken: what was written after it is cut off. An output of another path than then begins anew.
         """
-        schedule = make_schedule(case)
+        schedule = make_schedule(case, model)
         self._initial = case.output.initial
         self._recorders: dict[str, Recorder] = {}
         self._due: dict[str, Callable[[int], bool]] = {}
@@ -93,6 +79,9 @@ class Outputs:
                 schedule.spectra_due,
                 _Spectra(model, comm, provenance, path, kept("spectra", path)),
             )
+        for further in model.further_outputs():
+            recorder = further.open(_attributes(provenance), kept(further.kind, further.path))
+            add(further.kind, partial(is_multiple, interval=further.every), recorder)
 
     def write_initial(self) -> None:
         """Write the state of step 0 where a run begins: a row, spectra, and fields if output.initial is set."""

@@ -112,7 +112,9 @@ def make_report(
         "work": work.to_dict(),
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
-        **report_regions(comm.allgather(dict(model.regions())), model.solves(), float(limits.get("best", 0.0))),
+        **report_regions(
+            comm.allgather(dict(model.regions())), model.solves(), float(limits.get("best", 0.0))
+        ),
         "diagnostics": model.diagnostics(),
         "peak_memory_per_rank": max(comm.allgather(measured.memory_peak)),
         "memory_before_setup_per_rank": max(comm.allgather(measured.memory_before)),

@@ -13,6 +13,7 @@ class Schedule:
     check_every: int
     series_every: int = 0
     spectra_every: int = 0
+    further_every: tuple[int, ...] = ()
 
     def next_event(self, step: int) -> int:
         """Return the first step after `step` at which something happens; at the latest the last step."""
@@ -22,20 +23,21 @@ class Schedule:
             self.check_every,
             self.series_every,
             self.spectra_every,
+            *self.further_every,
         )
         return min([self.steps, *((step // n + 1) * n for n in intervals if n > 0)])
 
     def output_due(self, step: int) -> bool:
         """Say whether the fields at `step` are written to the data set."""
-        return _is_multiple(step, self.output_every)
+        return is_multiple(step, self.output_every)
 
     def series_due(self, step: int) -> bool:
         """Say whether `step` is a row of the time series."""
-        return _is_multiple(step, self.series_every)
+        return is_multiple(step, self.series_every)
 
     def spectra_due(self, step: int) -> bool:
         """Say whether the spectra at `step` are written."""
-        return _is_multiple(step, self.spectra_every)
+        return is_multiple(step, self.spectra_every)
 
     def checkpoint_due(self, step: int) -> bool:
         """Say whether the state at `step` is saved: at every multiple, and at the end."""
@@ -48,12 +50,14 @@ class Schedule:
         """
         return (
             step == self.steps
-            or _is_multiple(step, self.check_every)
+            or is_multiple(step, self.check_every)
             or self.output_due(step)
             or self.spectra_due(step)
+            or any(is_multiple(step, every) for every in self.further_every)
             or self.checkpoint_due(step)
         )
 
 
-def _is_multiple(step: int, interval: int) -> bool:
+def is_multiple(step: int, interval: int) -> bool:
+    """Say whether something that happens every `interval` steps, 0 being never, happens at `step`."""
     return interval > 0 and step % interval == 0

@@ -6,23 +6,28 @@ time series, progress, timing and reports then work for it. docs/adding-a-model.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
 from ridgeline.grid.distributed import DistributedArray
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.runtime.context import Context
+from ridgeline.runtime.regions import Region
 
 __all__ = [
     "Context",
     "DistributedArray",
     "Estimate",
     "Figure",
+    "FurtherOutput",
     "Model",
     "Profile",
+    "Recorder",
+    "Region",
+    "SolveCount",
     "StepTimes",
     "Variable",
     "Work",
@@ -86,6 +91,46 @@ class Figure:
 
     value: float
     unit: str = ""
+
+
+@dataclass(frozen=True)
+class SolveCount:
+    """How the solves of one kind of linear system went in a run, the same on all ranks."""
+
+    solves: int
+    iterations: int  # of all solves together
+    most: int  # iterations of the solve that took most
+
+
+class Recorder(Protocol):
+    """One kind of output, being written. Every method is collective."""
+
+    path: str
+
+    @property
+    def count(self) -> int:
+        """How many steps it holds."""
+
+    def write(self, step: int) -> None:
+        """Append the present state, which is that of `step`."""
+
+    def close(self) -> None:
+        """Finish it."""
+
+
+@dataclass(frozen=True)
+class FurtherOutput:
+    """A kind of output of a model's own, such as field files for other programs.
+
+    kind: what it is, for people ("Nek5000 files"); path: of the settings; every: steps between writes, >= 1;
+    open: called with the attributes that the data set gets and how many steps to keep (None starts anew, see
+    `BPWriter`), collectively, returns what writes it.
+    """
+
+    kind: str
+    path: str
+    every: int
+    open: Callable[[Mapping[str, Any], int | None], Recorder]
 
 
 class Model(ABC):
@@ -186,4 +231,19 @@ class Model(ABC):
 
         step: the mean over the run's steady steps, of the slowest rank.
         """
+        return {}
+
+    def further_outputs(self) -> Sequence[FurtherOutput]:
+        """Return outputs beside the data set, the time series and the spectra; none by default."""
+        return ()
+
+    def regions(self) -> Mapping[str, Region]:
+        """Return seconds and counted work of parts of a step on this rank, in the order of the report's table.
+
+        Of the run's steps so far; seconds are exclusive, so that they add up. None by default.
+        """
+        return {}
+
+    def solves(self) -> Mapping[str, SolveCount]:
+        """Return how the linear solves of the run's steps so far went, by name; none by default."""
         return {}

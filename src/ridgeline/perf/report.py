@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ridgeline.models.contract import StepTimes, Work
+from ridgeline.perf.regions import region_table, solve_table
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,23 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
         console.print("no step was computed, so there is no speed to report")
         return
     console.print(_step_table(report["step"]))
+    if report.get("regions"):
+        console.print(region_table(report))
+    if report.get("solves"):
+        console.print(solve_table(report["solves"]))
     console.print(_speed_table(report))
+    _print_files(report, console)
+
+
+def _print_files(report: Mapping[str, Any], console: Console) -> None:
+    """Print what the checkpoints cost, and where the files are."""
+    saved = report.get("checkpoint", {})
+    if saved.get("written"):
+        console.print(
+            f"checkpoints: {saved['written']} written, {format_bytes(saved['bytes'])}, compressed "
+            f"{saved['compression_ratio']:.3g} times, {format_bytes(saved['bytes_per_second'])}/s",
+            highlight=False,
+        )
     for name, path in report["files"].items():
         console.print(f"{name}: {path}", highlight=False)
 
@@ -156,4 +173,6 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     if best:
         figures.add_row(f"limit ({report['limits']['best_name']})", f"{format_bytes(best)}/s")
         figures.add_row("[bold]fraction of the limit[/]", f"[bold]{report['fraction_of_stream']:.3f}[/]")
+    if report.get("overall_efficiency") is not None:
+        figures.add_row("[bold]overall efficiency[/]", f"[bold]{report['overall_efficiency']:.3f}[/]")
     return figures

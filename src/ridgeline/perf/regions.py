@@ -1,0 +1,122 @@
+"""The table of a run's regions: counted work over measured time, part by part, and the overall efficiency.
+
+Overall efficiency is counted bytes over time over STREAM: the share of the memory bandwidth that the run would have
+used had it moved nothing but what it must. It includes parallel efficiency and bounds what is left to gain.
+Source: Hadri et al. (NekBox), Sec. 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+
+from ridgeline.models.contract import SolveCount
+from ridgeline.runtime.regions import Region
+
+
+def merge_regions(ranks: Sequence[Mapping[str, Region]]) -> dict[str, dict[str, float]]:
+    """Combine the regions of all ranks, by name in the order of the first rank that has it.
+
+    Seconds are means over ranks, which add up to the time of the steps also where ranks wait for each other in
+    another region than the one that took them longer; seconds_max is the slowest rank's. Work is of all ranks.
+    """
+    names = list(dict.fromkeys(name for rank in ranks for name in rank))
+    merged = {}
+    for name in names:
+        here = [rank.get(name, Region()) for rank in ranks]
+        merged[name] = {
+            "seconds": sum(region.seconds for region in here) / len(here),
+            "seconds_max": max(region.seconds for region in here),
+            "flops": sum(region.flops for region in here),
+            "bytes": sum(region.bytes for region in here),
+            "calls": max(region.calls for region in here),
+        }
+    return merged
+
+
+def rate_regions(merged: Mapping[str, Mapping[str, float]], stream: float) -> dict[str, dict[str, Any]]:
+    """Return the rows of the table: what `merge_regions` returned, with rates; None without a denominator.
+
+    stream: bandwidth of all ranks together in B/s, 0 if it is not known.
+    """
+    total = sum(row["seconds"] for row in merged.values())
+    return {name: {**row, **_rates(row, total, stream)} for name, row in merged.items()}
+
+
+def _rates(row: Mapping[str, float], total: float, stream: float) -> dict[str, float | None]:
+    seconds = row["seconds"]
+    rate = row["bytes"] / seconds if seconds else None
+    return {
+        "share": seconds / total if total else None,
+        "flops_per_second": row["flops"] / seconds if seconds else None,
+        "bytes_per_second": rate,
+        "fraction_of_stream": rate / stream if rate is not None and stream else None,
+    }
+
+
+def overall(merged: Mapping[str, Mapping[str, float]], stream: float) -> dict[str, Any]:
+    """Return seconds, work and rates of all regions together; fraction_of_stream is the overall efficiency."""
+    sums = {key: sum(row[key] for row in merged.values()) for key in ("seconds", "flops", "bytes")}
+    return {**sums, **_rates(sums, sums["seconds"], stream)}
+
+
+def report_regions(
+    ranks: Sequence[Mapping[str, Region]], solves: Mapping[str, SolveCount], stream: float
+) -> dict[str, Any]:
+    """Return the part of the run report that regions and solves make; {} for a model that has neither.
+
+    ranks: the regions of every rank; stream: bandwidth of all ranks together in B/s, 0 if it is not known.
+    """
+    merged = merge_regions(ranks)
+    found: dict[str, Any] = {}
+    if merged:
+        total = overall(merged, stream)
+        found["regions"] = rate_regions(merged, stream)
+        found["all_regions"] = total
+        found["overall_efficiency"] = total["fraction_of_stream"]
+    if solves:
+        found["solves"] = {
+            name: {**asdict(solve), "iterations_per_solve": solve.iterations / max(solve.solves, 1)}
+            for name, solve in solves.items()
+        }
+    return found
+
+
+def region_table(report: Mapping[str, Any]) -> Table:
+    """Return the table for people, a row for each region and one for all."""
+    table = Table(title="regions, all ranks", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    for name in ("seconds", "slowest", "share", "GFLOP/s", "GB/s", "of STREAM"):
+        table.add_column(name, justify="right")
+    rows = {**report["regions"], "all": {**report["all_regions"], "seconds_max": None}}
+    for name, row in rows.items():
+        style = "bold" if name == "all" else None
+        table.add_row(
+            name,
+            _number(row["seconds"], ".3f"),
+            _number(row["seconds_max"], ".3f"),
+            _number(row["share"], ".1%"),
+            _number(row["flops_per_second"], ".2f", 1e-9),
+            _number(row["bytes_per_second"], ".2f", 1e-9),
+            _number(row["fraction_of_stream"], ".3f"),
+            style=style,
+        )
+    return table
+
+
+def solve_table(solves: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return the table of the linear solves for people."""
+    table = Table(title="solves", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    for name in ("solves", "iterations per solve", "most"):
+        table.add_column(name, justify="right")
+    for name, row in solves.items():
+        table.add_row(name, f"{row['solves']}", f"{row['iterations_per_solve']:.2f}", f"{row['most']}")
+    return table
+
+
+def _number(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "" if value is None else format(scale * value, form)
