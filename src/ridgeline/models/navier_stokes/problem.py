@@ -1,0 +1,136 @@
+"""What a Navier-Stokes solver solves, in plain values: what settings say, without files, ranks or defaults.
+
+Vectors of physics are (x, y, z). A function of space and time takes arrays (x, y, z) of equal shape and the time t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+# (x, y, z, t) -> three components, each a number or an array of x's shape.
+VectorFunction = Callable[[Array, Array, Array, float], Sequence[Array | float] | Array]
+# (x, y, z, t) -> a number or an array of x's shape.
+ScalarFunction = Callable[[Array, Array, Array, float], Array | float]
+
+VelocityKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
+ScalarKind = Literal["fixed", "flux", "adiabatic", "periodic"]
+# Sides of given velocity, the later overwriting the earlier where two meet: a wall is at rest to its edges.
+DIRICHLET: tuple[VelocityKind, ...] = ("inflow", "moving-wall", "wall")
+
+# Backward differences: sum_j b_j u^{n+1-j} / dt, j = 0 ... k; extrapolation: sum_j a_j u^{n+1-j}, j = 1 ... k.
+BACKWARD = ((1.0, -1.0), (3 / 2, -2.0, 1 / 2), (11 / 6, -3.0, 3 / 2, -1 / 3))
+EXTRAPOLATION = ((1.0,), (2.0, -1.0), (3.0, -3.0, 1.0))
+
+
+@dataclass(frozen=True)
+class VelocitySide:
+    """What holds at one side of the box. value: the velocity there; None is rest."""
+
+    kind: VelocityKind
+    value: VectorFunction | None = None
+    steady: bool = True  # whether the value does not depend on time
+
+
+@dataclass(frozen=True)
+class ScalarSide:
+    """What holds for a scalar at one side. value: of the scalar ("fixed") or of k dT/dn, inwards ("flux")."""
+
+    kind: ScalarKind
+    value: ScalarFunction | None = None
+    steady: bool = True
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A passive scalar: dT/dt + u.grad T = k lap T + source. sides: by name, "x_min" ... "z_max"."""
+
+    diffusivity: float
+    sides: Mapping[str, ScalarSide]
+    source: ScalarFunction | None = None
+    steady_source: bool = True
+
+
+@dataclass(frozen=True)
+class FlowRate:
+    """A force along one axis (0 = x) that holds the mean velocity there."""
+
+    axis: int
+    bulk_velocity: float
+
+
+@dataclass(frozen=True)
+class PressureSolver:
+    """How the pressure is solved for. tolerance: of the residual, see `linalg`; projection: vectors kept."""
+
+    solver: Literal["gmres", "cg"] = "gmres"
+    tolerance: float = 1e-8
+    max_iterations: int = 200
+    restart: int = 30
+    preconditioner: Literal["schwarz", "jacobi", "none"] = "schwarz"
+    precision: Literal["float32", "float64"] = "float32"
+    coarse: Literal["auto", "direct", "amg"] = "auto"
+    projection: int = 20
+
+
+@dataclass(frozen=True)
+class HelmholtzSolver:
+    """How velocity and scalars are solved for."""
+
+    tolerance: float = 1e-10
+    max_iterations: int = 500
+    projection: int = 8
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is solved, and how in time.
+
+    dealias_points: Gauss points per direction of the advection term; 0 evaluates it at the Gauss-Lobatto points.
+    filter_weight: share of the highest `filter_modes` modes that each step takes away, quadratically growing
+    with the mode; 0 is none.
+    """
+
+    viscosity: float
+    dt: float
+    sides: Mapping[str, VelocitySide]
+    time_order: int = 3
+    dealias_points: int = 0
+    scalars: tuple[Scalar, ...] = ()
+    force: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    flow_rate: FlowRate | None = None
+    filter_weight: float = 0.0
+    filter_modes: int = 1
+    pressure: PressureSolver = field(default_factory=PressureSolver)
+    velocity: HelmholtzSolver = field(default_factory=HelmholtzSolver)
+
+    def sides_of(self, *kinds: VelocityKind) -> list[str]:
+        """Return the names of the sides of some kinds, those of one kind together, in the order of the kinds."""
+        return [name for kind in kinds for name, side in self.sides.items() if side.kind == kind]
+
+    @property
+    def level_is_free(self) -> bool:
+        """Whether the pressure is known up to a constant only: no side lets the flow out."""
+        return not self.sides_of("outflow")
+
+
+def bubble_filter(points: Array, weight: float, modes: int) -> Array:
+    """Return the matrix [n, n] that takes away the highest modes of a polynomial, leaving its ends alone.
+
+    Modes are P_k - P_{k-2}, which vanish at both ends (and 1 and x); the share taken grows quadratically from the
+    lowest of the `modes` highest to `weight` for the highest. Source: Fischer and Mullen, C. R. Acad. Sci. Paris 332
+    (2001) 265.
+    """
+    n = len(points)
+    legendre = np.polynomial.legendre.legvander(points, n - 1)
+    basis = legendre.copy()
+    basis[:, 2:] -= legendre[:, :-2]
+    kept = np.ones(n)
+    for k in range(max(2, n - modes), n):
+        kept[k] -= weight * ((k - (n - 1 - modes)) / modes) ** 2
+    return np.asarray((basis * kept) @ np.linalg.inv(basis))

@@ -1,0 +1,243 @@
+"""The whole method in NumPy and SciPy on one rank: the oracle that the engine is held to.
+
+Written to be read: dense operators (reference_elements.py), assembled sparse matrices, direct solves.
+Fields are float64 [E, n, n, n] = (element, z, y, x), equal where elements share a point; vectors [3, E, n, n, n].
+
+    du/dt + u.grad u = -grad p + nu lap u + f,   div u = 0,   dT/dt + u.grad T = k lap T + s
+
+BDF k / EXT k splitting, velocity and pressure in the same space. With (., .) the quadrature on the points, b and a
+the coefficients, N = f - u.grad u (dealiased), and F = sum_j a_j N^{n+1-j} - sum_{j>0} b_j u^{n+1-j} / dt:
+
+    (grad q, grad p) = (grad q, F) - nu <grad q, n x w*> - b_0/dt <q, n.u>,    w* = curl sum_j a_j u^{n+1-j}
+    nu (grad v, grad u) + b_0/dt (v, u) = (v, F) - (v, grad p)
+
+<., .> are integrals over sides of given velocity; the first is the rotational form of the viscous term:
+(grad q, curl w) = <grad q, n x w>, whose parts between elements cancel for the continuous w that curl() returns.
+Sources: Karniadakis, Israeli and Orszag, J. Comput. Phys. 97 (1991) 414; Tomboulides, Lee and Orszag, J. Sci.
+Comput. 12 (1997) 139; Hadri et al., Eqs. 2-4. Backflow at outflow sides: Bruneau and Fabrie, RAIRO 30 (1996) 815.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import sparse
+
+from ridgeline.grid.element import ElementGrid, side_axis
+from ridgeline.models.navier_stokes.problem import (
+    BACKWARD,
+    DIRICHLET,
+    EXTRAPOLATION,
+    Array,
+    Problem,
+    bubble_filter,
+)
+from ridgeline.models.navier_stokes.reference_elements import DirectSolver, Elements, Flags
+
+
+class ReferenceSolver:
+    """Advances velocity u [3, E, n, n, n], pressure p [E, n, n, n] and scalars [S, E, n, n, n] of all elements.
+
+    history: velocity and scalars [3 + S, E, n, n, n] at t - dt and t - 2 dt, to start at full order; without them the
+    first steps are of first and second order.
+    """
+
+    def __init__(
+        self,
+        grid: ElementGrid,
+        problem: Problem,
+        velocity: Array,
+        scalars: Array | None = None,
+        time: float = 0.0,
+        history: Sequence[Array] = (),
+    ) -> None:
+        if grid.size != 1:
+            raise ValueError("the reference solver has all elements on one rank")
+        self.elements, self.problem, self.time = Elements(grid), problem, time
+        scalars = np.zeros((0, *grid.shape)) if scalars is None else scalars
+        self.fields = [np.concatenate([velocity, scalars]), *(np.array(old) for old in history)]
+        # Weak right-hand sides N of the levels before the present one.
+        self.rates = [
+            self.rate(old, time - back * problem.dt) for back, old in enumerate(self.fields[1:], start=1)
+        ]
+        self.p = np.zeros(grid.shape)
+        self.stiffness = self.elements.stiffness()
+        self.mass = sparse.diags(self.gather(self.elements.mass))
+        self.fixed = self._fixed_points()
+        outflow = self._flags(problem.sides_of("outflow"))
+        self.pressure_solver = DirectSolver(self.stiffness, outflow, problem.level_is_free)
+        self.solvers: dict[tuple[int, float], DirectSolver] = {}
+
+    @property
+    def u(self) -> Array:
+        """The present velocity."""
+        return self.fields[0][:3]
+
+    @property
+    def scalars(self) -> Array:
+        """The present scalars."""
+        return self.fields[0][3:]
+
+    def step(self) -> None:
+        """Advance by one time step."""
+        problem, elements = self.problem, self.elements
+        self.rates.insert(0, self.rate(self.fields[0], self.time))
+        order = min(problem.time_order, len(self.fields))
+        b, a = BACKWARD[order - 1], EXTRAPOLATION[order - 1]
+        self.time += problem.dt
+        shift = b[0] / problem.dt
+        differences = sum(c * old for c, old in zip(b[1:], self.fields)) / problem.dt
+        right = sum(c * rate for c, rate in zip(a, self.rates)) - elements.mass * differences
+        ahead = np.asarray(sum(c * old for c, old in zip(a, self.fields)))
+        given = self._given(self.time)
+        self.p = self._pressure(right[:3], ahead[:3], given[:3], shift)
+        right[:3] += self._backflow(ahead[:3]) - elements.mass * elements.gradient(self.p)
+        right[3:] += self._fluxes(self.time)
+        new = np.stack([self._helmholtz(i, right[i], given[i], shift) for i in range(len(right))])
+        self._hold_flow_rate(new, shift)
+        if problem.filter_weight:
+            self._filter(new, given)
+        self.fields = [new, *self.fields[: problem.time_order - 1]]
+        self.rates = self.rates[: problem.time_order - 1]
+
+    def rate(self, fields: Array, time: float) -> Array:
+        """Return N, unassembled: (v, f - u.grad u) and (v, s - u.grad T) of fields [3 + S, E, n, n, n]."""
+        elements, problem = self.elements, self.problem
+        result = np.stack([-elements.advection(fields[:3], f, problem.dealias_points) for f in fields])
+        for i, force in enumerate(problem.force):
+            result[i] += elements.mass * force
+        for i, scalar in enumerate(problem.scalars, start=3):
+            if scalar.source is not None:
+                result[i] += elements.mass * scalar.source(*self.elements.at(), time)
+        return result
+
+    def gather(self, weak: Array) -> Array:
+        """Return the sums at the distinct points, [n_unique], of an unassembled field."""
+        return np.asarray(
+            np.bincount(self.elements.ids.ravel(), weak.ravel(), self.elements.grid.n_unique), np.float64
+        )
+
+    def _pressure(self, right: Array, ahead: Array, given: Array, shift: float) -> Array:
+        """Return the pressure of the next level. ahead: extrapolated velocity; given: at the points [3, n_unique]."""
+        elements, problem = self.elements, self.problem
+        force = elements.assemble(right) / elements.assembled_mass
+        weak = elements.weak_divergence(force)
+        vorticity = elements.curl(ahead)
+        for name in problem.sides_of(*DIRICHLET):
+            normal = elements.normal_area(name)
+            tangential = np.cross(normal, elements.face(name, vorticity), axis=0)
+            weak -= problem.viscosity * elements.weak_divergence(
+                elements.on_side(name, tangential), weighted=True
+            )
+            through = (normal * elements.face(name, given[:, elements.ids])).sum(0)
+            weak -= shift * elements.on_side(name, through)
+        b = self.gather(weak)
+        if problem.level_is_free:
+            b -= b.mean()
+        return self._level(self.pressure_solver.solve(b, np.zeros_like(b))[elements.ids])
+
+    def _level(self, p: Array) -> Array:
+        """Return the pressure with the mean 0 if only its gradient matters."""
+        elements = self.elements
+        if not self.problem.level_is_free:
+            return p
+        return np.asarray(p - (elements.mass * p).sum() / elements.volume)
+
+    def _helmholtz(self, i: int, right: Array, given: Array, shift: float) -> Array:
+        """Return field i of the next level: its weak right-hand side, unassembled, and what it is at fixed points."""
+        if (i, shift) not in self.solvers:
+            scalars = self.problem.scalars
+            diffusivity = self.problem.viscosity if i < 3 else scalars[i - 3].diffusivity
+            matrix = sparse.csr_matrix(diffusivity * self.stiffness + shift * self.mass)
+            self.solvers[i, shift] = DirectSolver(matrix, self.fixed[i])
+        solved = self.solvers[i, shift].solve(self.gather(right), given)
+        return np.asarray(solved[self.elements.ids])
+
+    def _hold_flow_rate(self, new: Array, shift: float) -> None:
+        """Add to velocity and pressure what a uniform force does in this step, as much as the flow rate needs."""
+        wanted, elements = self.problem.flow_rate, self.elements
+        if wanted is None:
+            return
+        force = np.zeros_like(new[:3])
+        force[wanted.axis] = 1.0
+        b = self.gather(elements.weak_divergence(force))
+        p = self._level(self.pressure_solver.solve(b, np.zeros_like(b))[elements.ids])
+        right = elements.mass * (force - elements.gradient(p))
+        rest = np.zeros((3, elements.grid.n_unique))
+        response = np.stack([self._helmholtz(i, right[i], rest[i], shift) for i in range(3)])
+        bulk, unit = ((elements.mass * u[wanted.axis]).sum() / elements.volume for u in (new, response))
+        amount = (wanted.bulk_velocity - bulk) / unit
+        new[:3] += amount * response
+        self.p += amount * p
+
+    def _backflow(self, ahead: Array) -> Array:
+        """Return <v, min(0, n.u) u> / 2 at outflow sides, which takes away the energy that backflow brings in."""
+        elements = self.elements
+        total = np.zeros_like(ahead)
+        for name in self.problem.sides_of("outflow"):
+            u = elements.face(name, ahead)
+            inwards = np.minimum(0.0, (elements.normal_area(name) * u).sum(0))
+            total += elements.on_side(name, 0.5 * inwards * u)
+        return total
+
+    def _fluxes(self, time: float) -> Array:
+        """Return <q, k dT/dn> of every scalar, [S, E, n, n, n] unassembled."""
+        elements = self.elements
+        total = np.zeros((len(self.problem.scalars), *elements.grid.shape))
+        for i, scalar in enumerate(self.problem.scalars):
+            for name, side in scalar.sides.items():
+                if side.kind == "flux" and side.value is not None:
+                    area = np.sqrt((elements.normal_area(name) ** 2).sum(0))
+                    at = elements.at(name)
+                    total[i] += elements.on_side(name, area * side.value(*at, time))
+        return total
+
+    def _filter(self, new: Array, given: Array) -> None:
+        """Take away part of the highest modes, in place; fixed points keep their values."""
+        elements, problem = self.elements, self.problem
+        f = bubble_filter(elements.points, problem.filter_weight, problem.filter_modes)
+        new[:] = np.einsum("kc,jb,ia,...cba->...kji", f, f, f, new, optimize=True)
+        for i, field in enumerate(new):
+            fixed = self.fixed[i][elements.ids]
+            field[fixed] = given[i][elements.ids][fixed]
+
+    def _flags(self, sides: Sequence[str]) -> Flags:
+        """Return which distinct points lie on any of some sides."""
+        flags = np.zeros(self.elements.grid.n_unique, bool)
+        for name in sides:
+            flags[self.elements.ids_at(name)] = True
+        return flags
+
+    def _fixed_points(self) -> Flags:
+        """Return which distinct points of the fields [3 + S, n_unique] are given."""
+        problem = self.problem
+        velocity = np.stack([self._flags(problem.sides_of(*DIRICHLET))] * 3)
+        for name in problem.sides_of("symmetry"):
+            velocity[2 - side_axis(name)[0]] |= self._flags([name])
+        scalars = [
+            self._flags([k for k, s in scalar.sides.items() if s.kind == "fixed"])
+            for scalar in problem.scalars
+        ]
+        return np.stack([*velocity, *scalars])
+
+    def _given(self, time: float) -> Array:
+        """Return the values of the fields [3 + S, n_unique] at given points, zero elsewhere."""
+        elements, problem = self.elements, self.problem
+        values = np.zeros((len(self.fixed), elements.grid.n_unique))
+
+        def put(i: int, name: str, found: Array | float) -> None:
+            ids = elements.ids_at(name)
+            values[i, ids] = found
+
+        for name in problem.sides_of(*DIRICHLET):
+            at = elements.at(name)
+            side = problem.sides[name]
+            velocity = (0.0, 0.0, 0.0) if side.value is None else side.value(*at, time)
+            for i in range(3):
+                put(i, name, velocity[i])
+        for i, scalar in enumerate(problem.scalars, start=3):
+            for name, fixed in scalar.sides.items():
+                if fixed.kind == "fixed" and fixed.value is not None:
+                    put(i, name, fixed.value(*elements.at(name), time))
+        return values

@@ -1,0 +1,103 @@
+"""Flows with exact solutions and small problems for the tests of the Navier-Stokes model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ridgeline.grid.element import SIDES, ElementGrid, ElementMesh
+from ridgeline.models.navier_stokes.problem import Problem, VelocitySide
+
+PI = np.pi
+
+
+def all_sides(kind, value=None, steady=True):
+    return {name: VelocitySide(kind, value, steady) for name in SIDES}
+
+
+def walsh(viscosity, u0=1.0, v0=0.3):
+    """Return velocity(x, y, z, t) and pressure(x, y, z, t) of Walsh's eddies, translated by (u0, v0)."""
+
+    def velocity(x, y, z, t):
+        e = np.exp(-25 * viscosity * t)
+        x, y = x - u0 * t, y - v0 * t
+        u = -np.cos(5 * y) + np.sin(3 * x) * np.cos(4 * y)
+        v = -np.sin(5 * x) - 0.75 * np.cos(3 * x) * np.sin(4 * y)
+        return np.stack([u0 + e * u, v0 + e * v, 0 * x])
+
+    def pressure(x, y, z, t):
+        e = np.exp(-50 * viscosity * t) / 64
+        x, y = x - u0 * t, y - v0 * t
+        c, s = np.cos, np.sin
+        return e * (
+            16 * c(6 * x) + 8 * c(8 * x - 4 * y) - 32 * c(2 * (x - 2 * y)) + 9 * c(8 * y)
+            - 8 * c(4 * (2 * x + y)) + 32 * c(2 * (x + 2 * y)) - 4 * s(3 * (x - 3 * y)) + 32 * s(5 * (x - y))
+            + 36 * s(3 * x - y) - 32 * s(5 * (x + y)) + 36 * s(3 * x + y) - 4 * s(3 * (x + 3 * y))
+        )  # fmt: skip
+
+    return velocity, pressure
+
+
+def ethier_steinman(viscosity):
+    """Return velocity and pressure of Ethier and Steinman's flow in the cube [-1, 1]^3."""
+    a, d = PI / 4, PI / 2
+
+    def velocity(x, y, z, t):
+        e = np.exp(-viscosity * d * d * t)
+
+        def one(x, y, z):
+            return -a * e * (np.exp(a * x) * np.sin(a * y + d * z) + np.exp(a * z) * np.cos(a * x + d * y))
+
+        return np.stack([one(x, y, z), one(y, z, x), one(z, x, y)])
+
+    def pressure(x, y, z, t):
+        e = np.exp(-2 * viscosity * d * d * t)
+
+        def one(x, y, z):
+            pair = np.sin(a * x + d * y) * np.cos(a * z + d * x) * np.exp(a * (y + z))
+            return np.exp(2 * a * x) + 2 * pair
+
+        return -a * a / 2 * e * (one(x, y, z) + one(y, z, x) + one(z, x, y))
+
+    return velocity, pressure
+
+
+def kovasznay(reynolds):
+    """Return velocity and pressure of Kovasznay's steady flow behind a grid; period 1 in y."""
+    k = reynolds / 2 - np.sqrt(reynolds**2 / 4 + 4 * PI**2)
+
+    def velocity(x, y, z, t):
+        u = 1 - np.exp(k * x) * np.cos(2 * PI * y)
+        v = k / (2 * PI) * np.exp(k * x) * np.sin(2 * PI * y)
+        return np.stack([u, v, 0 * x])
+
+    def pressure(x, y, z, t):
+        return (1 - np.exp(2 * k * x)) / 2
+
+    return velocity, pressure
+
+
+def periodic_mesh(elements, lengths):
+    return ElementMesh.box(elements, lengths, periodic=(True,) * 3)
+
+
+def walsh_case(per_side, order, dt, viscosity=0.05, dealias=0, **more):
+    """Return grid, problem, velocity and pressure: one element across z, per_side x per_side of them in x and y."""
+    width = 2 * PI / per_side
+    mesh = periodic_mesh((1, per_side, per_side), (width, 2 * PI, 2 * PI))
+    problem = Problem(viscosity, dt, all_sides("periodic"), dealias_points=dealias, **more)
+    return ElementGrid(mesh, order), problem, *walsh(viscosity)
+
+
+def ethier_case(per_side, order, dt, viscosity=0.1, mapping=None, dealias=0, **more):
+    """Return grid, problem, velocity and pressure: the cube with the exact velocity at all sides."""
+    velocity, pressure = ethier_steinman(viscosity)
+    mesh = ElementMesh.box((per_side,) * 3, (2.0,) * 3, (-1.0,) * 3, mapping=mapping)
+    sides = all_sides("inflow", velocity, False)
+    problem = Problem(viscosity, dt, sides, dealias_points=dealias, **more)
+    return ElementGrid(mesh, order), problem, velocity, pressure
+
+
+def history(grid, velocity, dt, time=0.0, levels=2):
+    """Return the exact velocity at time - dt, ..., as a start at full order needs it."""
+    return [velocity(*grid.coordinates, time - back * dt) for back in range(1, levels + 1)]
+
