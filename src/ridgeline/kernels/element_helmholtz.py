@@ -1,0 +1,285 @@
+"""The Helmholtz operator h1 K + h2 B on spectral elements, K the stiffness and B the mass matrix.
+
+w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). Two forms:
+
+- curved elements: gradient in the reference directions, six factors at each point, transposed gradient
+  (Deville, Fischer, Mund 2002, Eq. 4.4.7): 12 n + 15 operations per point and 8 words to and from memory;
+- axis-aligned elements: (Hx (x) I (x) I) + (I (x) Hy (x) I) + (I (x) I (x) Hz) (Hutchinson et al. 2016, Eq. 6) with
+  the quadrature weights of the other directions taken out: w = W (A_x + A_y + A_z) u, A = 1 / w D^T w D scaled for the
+  element: 6 n + 1 operations per point, 2 words to and from memory, no array of the geometry is read.
+
+An element's data passes from and to memory once; while one element is worked on, the next is prefetched.
+
+Arguments common to the kernels made here, arrays C-contiguous, of the dtype unless said:
+elements: int64, the local elements to work on, in this order. u, w, p, r, ...: [E, n, n, n]. h1, h2: float64 scalars.
+scale [E, 3], volume [E]: of axis-aligned elements, else any. factors [E, 6, n, n, n], mass [E, n, n, n]: of curved ones,
+else any (mass is read where h2 is not 0). derivative [n, n]; weights [n].
+"""
+
+from functools import cache
+
+import numpy as np
+from numba import njit, types
+
+from ridgeline.kernels.element_points import (
+    add_mass,
+    apply_factors,
+    compiled,
+    dot_points,
+    prefetch_points,
+    scale_points,
+    scratch,
+    search_direction,
+)
+from ridgeline.kernels.tensor import along_x, along_y, along_z
+
+GEOMETRY = "r2 r1 r5 r4 r2 r1"  # scale, volume, factors, mass, derivative, weights
+
+
+@njit(inline="always")
+def _line_operator(derivative, weights, out):
+    """out = 1 / w D^T w D: the stiffness matrix of one direction without its weights."""
+    n = weights.size
+    for i in range(n):
+        for j in range(n):
+            total = 0.0
+            for l in range(n):
+                total += weights[l] * derivative[l, i] * derivative[l, j]
+            out[i, j] = total / weights[i]
+
+
+@njit(inline="always")
+def _scaled_operators(line, stretch, h1, h2, volume, matrices):
+    """matrices[0 ... 2] = h1 volume stretch**2 line, of x transposed; the mass term is in x."""
+    n = line.shape[0]
+    for i in range(n):
+        for j in range(n):
+            matrices[0, j, i] = h1 * volume * stretch[0] * stretch[0] * line[i, j]
+            matrices[1, i, j] = h1 * volume * stretch[1] * stretch[1] * line[i, j]
+            matrices[2, i, j] = h1 * volume * stretch[2] * stretch[2] * line[i, j]
+        matrices[0, i, i] += h2 * volume
+
+
+@njit(inline="always")
+def _cube(weights, out):
+    """out[k, j, i] = w_k w_j w_i, flat."""
+    n = weights.size
+    for k in range(n):
+        for j in range(n):
+            for i in range(n):
+                out[(k * n + j) * n + i] = weights[k] * weights[j] * weights[i]
+
+
+@njit(inline="always")
+def _scaled_derivatives(derivative, h1, matrices):
+    """matrices = D transposed, h1 D, h1 D transposed."""
+    n = derivative.shape[0]
+    for i in range(n):
+        for j in range(n):
+            matrices[0, j, i] = derivative[i, j]
+            matrices[1, i, j] = h1 * derivative[i, j]
+            matrices[2, j, i] = h1 * derivative[i, j]
+
+
+@njit(inline="always")
+def _stiffness(n, rows, points, share, derivative, matrices, factors, u, here, following, u_r, u_s, u_t, w):
+    """w = h1 K u of one curved element; asks for the factors of the following one meanwhile."""
+    ahead = 6 * following
+    along_x(n, n, rows, False, u_r, 0, matrices[0], u, here)
+    prefetch_points(share, factors, ahead)
+    along_y(n, n, n, n, False, u_s, 0, derivative, u, here)
+    prefetch_points(share, factors, ahead + share)
+    along_z(n, n, rows, False, u_t, 0, derivative, u, here)
+    apply_factors(points, factors, 6 * here, u_r, u_s, u_t)
+    prefetch_points(share, factors, ahead + 2 * share)
+    along_x(n, n, rows, False, w, here, matrices[1], u_r, 0)
+    prefetch_points(share, factors, ahead + 3 * share)
+    along_y(n, n, n, n, True, w, here, matrices[2], u_s, 0)
+    prefetch_points(share, factors, ahead + 4 * share)
+    along_z(n, n, rows, True, w, here, matrices[2], u_t, 0)
+
+
+@cache
+def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
+    """Return kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w): w = h1 K u + h2 B u."""
+    rows, points = n * n, n**3
+    arguments = f"elements r4 h h {GEOMETRY} w4"
+    part, share = -(-points // 3), -(-6 * points // 5)
+
+    if axis_aligned:
+
+        @compiled(dtype_name, arguments)
+        def helmholtz(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
+            u, w = u.reshape(-1), w.reshape(-1)
+            line, matrices = np.empty((n, n), u.dtype), np.empty((3, n, n), u.dtype)
+            cube = scratch(points, u)
+            _line_operator(derivative, weights, line)
+            _cube(weights, cube)
+            for place in range(elements.size):
+                e = elements[place]
+                here = e * points
+                following = elements[min(place + 1, elements.size - 1)] * points
+                _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
+                prefetch_points(part, u, following)
+                along_x(n, n, rows, False, w, here, matrices[0], u, here)
+                prefetch_points(part, u, following + part)
+                along_y(n, n, n, n, True, w, here, matrices[1], u, here)
+                prefetch_points(part, u, following + 2 * part)
+                along_z(n, n, rows, True, w, here, matrices[2], u, here)
+                scale_points(points, cube, 0, w, here, cube, 0)
+
+        return helmholtz
+
+    @compiled(dtype_name, arguments)
+    def helmholtz(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
+        u, w = u.reshape(-1), w.reshape(-1)
+        factors, mass = factors.reshape(-1), mass.reshape(-1)
+        constants = np.empty(2, u.dtype)
+        constants[1] = h2
+        matrices = np.empty((3, n, n), u.dtype)
+        _scaled_derivatives(derivative, h1, matrices)
+        u_r, u_s, u_t = scratch(points, u), scratch(points, u), scratch(points, u)
+        for place in range(elements.size):
+            here = elements[place] * points
+            following = elements[min(place + 1, elements.size - 1)] * points
+            _stiffness(
+                n, rows, points, share, derivative, matrices, factors, u, here, following, u_r, u_s, u_t, w
+            )
+            prefetch_points(points, u, following)
+            if h2 != 0.0:
+                add_mass(points, constants, mass, here, w, here, u, here)
+
+    return helmholtz
+
+
+@cache
+def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
+    """Return the kernel of one iteration's search direction and operator of preconditioned conjugate gradients.
+
+    kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w) -> p.w:
+    p = inverse_diagonal r + beta p; w = h1 K p + h2 B p, unassembled; returns the sum of p w over these elements
+    in float64, which for a continuous p is that of p with the assembled w. One pass: reads r, inverse_diagonal, p
+    (and 6 factors, mass), writes p and w.
+    """
+    rows, points = n * n, n**3
+    share = -(-6 * points // 5)
+    arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
+
+    if axis_aligned:
+
+        @compiled(dtype_name, arguments, types.float64)
+        def helmholtz_cg(
+            elements,
+            r,
+            inverse_diagonal,
+            beta,
+            p,
+            h1,
+            h2,
+            scale,
+            volume,
+            factors,
+            mass,
+            derivative,
+            weights,
+            w,
+        ):
+            r, p, w = r.reshape(-1), p.reshape(-1), w.reshape(-1)
+            inverse_diagonal = inverse_diagonal.reshape(-1)
+            line, matrices = np.empty((n, n), p.dtype), np.empty((3, n, n), p.dtype)
+            constants = np.empty(1, p.dtype)
+            constants[0] = beta
+            cube = scratch(points, p)
+            _line_operator(derivative, weights, line)
+            _cube(weights, cube)
+            total = 0.0
+            for place in range(elements.size):
+                e = elements[place]
+                here = e * points
+                following = elements[min(place + 1, elements.size - 1)] * points
+                _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
+                search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
+                prefetch_points(points, r, following)
+                along_x(n, n, rows, False, w, here, matrices[0], p, here)
+                prefetch_points(points, inverse_diagonal, following)
+                along_y(n, n, n, n, True, w, here, matrices[1], p, here)
+                prefetch_points(points, p, following)
+                along_z(n, n, rows, True, w, here, matrices[2], p, here)
+                total += scale_points(points, cube, 0, w, here, p, here)
+            return total
+
+        return helmholtz_cg
+
+    @compiled(dtype_name, arguments, types.float64)
+    def helmholtz_cg(
+        elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w
+    ):
+        r, p, w = r.reshape(-1), p.reshape(-1), w.reshape(-1)
+        inverse_diagonal = inverse_diagonal.reshape(-1)
+        factors, mass = factors.reshape(-1), mass.reshape(-1)
+        constants = np.empty(2, p.dtype)
+        constants[0], constants[1] = beta, h2
+        matrices = np.empty((3, n, n), p.dtype)
+        _scaled_derivatives(derivative, h1, matrices)
+        u_r, u_s, u_t = scratch(points, p), scratch(points, p), scratch(points, p)
+        total = 0.0
+        for place in range(elements.size):
+            here = elements[place] * points
+            following = elements[min(place + 1, elements.size - 1)] * points
+            search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
+            _stiffness(
+                n, rows, points, share, derivative, matrices, factors, p, here, following, u_r, u_s, u_t, w
+            )
+            prefetch_points(points, r, following)
+            prefetch_points(points, inverse_diagonal, following)
+            prefetch_points(points, p, following)
+            if h2 != 0.0:
+                total += add_mass(points, constants, mass, here, w, here, p, here)
+            else:
+                total += dot_points(points, p, here, w, here)
+        return total
+
+    return helmholtz_cg
+
+
+@cache
+def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
+    """Return kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out): diagonal of h1 K + h2 B.
+
+    out: [E, n, n, n], unassembled. Computed rarely: plain loops.
+    """
+    arguments = f"elements h h {GEOMETRY} w4"
+
+    if axis_aligned:
+
+        @compiled(dtype_name, arguments)
+        def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
+            line = np.empty((n, n), out.dtype)
+            _line_operator(derivative, weights, line)
+            for e in elements:
+                x, y, z = scale[e]
+                for k in range(n):
+                    for j in range(n):
+                        for i in range(n):
+                            weight = volume[e] * weights[k] * weights[j] * weights[i]
+                            stiffness = x * x * line[i, i] + y * y * line[j, j] + z * z * line[k, k]
+                            out[e, k, j, i] = weight * (h1 * stiffness + h2)
+
+        return diagonal
+
+    @compiled(dtype_name, arguments)
+    def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
+        for e in elements:
+            g = factors[e]
+            for k in range(n):
+                for j in range(n):
+                    for i in range(n):
+                        r, s, t = derivative[i, i], derivative[j, j], derivative[k, k]
+                        total = 2.0 * (g[1, k, j, i] * r * s + g[2, k, j, i] * r * t + g[4, k, j, i] * s * t)
+                        for l in range(n):
+                            total += derivative[l, i] ** 2 * g[0, k, j, l]
+                            total += derivative[l, j] ** 2 * g[3, k, l, i]
+                            total += derivative[l, k] ** 2 * g[5, l, j, i]
+                        out[e, k, j, i] = h1 * total + h2 * mass[e, k, j, i]
+
+    return diagonal

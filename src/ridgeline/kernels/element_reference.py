@@ -1,0 +1,147 @@
+"""Operators on spectral elements in plain NumPy, written to be read: what the compiled kernels must equal.
+
+u: a field [E, n, n, n] = (element, z, y, x); D: derivative matrix [n, n] of the points in one direction; metrics
+[E, 9, n, n, n] = r_x, r_y, r_z, s_x, s_y, s_z, t_x, t_y, t_z; factors [E, 6, n, n, n] = G_rr, G_rs, G_rt, G_ss,
+G_st, G_tt with weight and Jacobian; mass [E, n, n, n] = weight times Jacobian. Results are those of each element
+alone ("unassembled"): nothing is summed over elements. One pass per operation, for tests only.
+
+Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Secs. 4.3-4.5, 6.3.
+"""
+
+import numpy as np
+
+PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
+
+
+def expand(scale, volume, weights):
+    """Return (metrics, factors, mass) of axis-aligned elements: scale [E, 3], volume [E], weights [n]."""
+    n, n_elements = len(weights), len(volume)
+    cube = np.einsum("k,j,i->kji", weights, weights, weights)
+    mass = volume[:, None, None, None] * cube
+    metrics = np.zeros((n_elements, 9, n, n, n), mass.dtype)
+    for direction in range(3):
+        metrics[:, 4 * direction] = scale[:, direction, None, None, None]
+    return metrics, factors_of(metrics, mass), mass
+
+
+def factors_of(metrics, mass):
+    """Return the factors of the stiffness operator: mass times the products of reference gradients."""
+    rows = metrics.reshape(len(metrics), 3, 3, *metrics.shape[2:])
+    return np.stack([mass * (rows[:, a] * rows[:, b]).sum(axis=1) for a, b in PAIRS], axis=1)
+
+
+def tensor(u, along_z, along_y, along_x):
+    """Apply a matrix in each direction: out[k, j, i] = sum Z[k, c] Y[j, b] X[i, a] u[c, b, a]."""
+    return np.einsum("kc,jb,ia,...cba->...kji", along_z, along_y, along_x, u, optimize=True)
+
+
+def reference_gradient(u, D):
+    """Return (u_r, u_s, u_t)."""
+    one = np.eye(len(D), dtype=D.dtype)
+    return tensor(u, one, one, D), tensor(u, one, D, one), tensor(u, D, one, one)
+
+
+def reference_divergence(f, D):
+    """Return the sum of the transposed derivatives of (f_r, f_s, f_t)."""
+    one = np.eye(len(D), dtype=D.dtype)
+    return tensor(f[0], one, one, D.T) + tensor(f[1], one, D.T, one) + tensor(f[2], D.T, one, one)
+
+
+def helmholtz(u, h1, h2, factors, mass, D):
+    """Return h1 K u + h2 B u: (grad v, h1 grad u) + (v, h2 u)."""
+    u_r, u_s, u_t = reference_gradient(u, D)
+    g = factors.swapaxes(0, 1)
+    flux = (
+        g[0] * u_r + g[1] * u_s + g[2] * u_t,
+        g[1] * u_r + g[3] * u_s + g[4] * u_t,
+        g[2] * u_r + g[4] * u_s + g[5] * u_t,
+    )
+    return h1 * reference_divergence(flux, D) + h2 * mass * u
+
+
+def helmholtz_cg(r, inverse_diagonal, beta, p, h1, h2, factors, mass, D):
+    """Return (p, w, p.w) with p = inverse_diagonal r + beta p, w = h1 K p + h2 B p, of each element alone."""
+    p = inverse_diagonal * r + beta * p
+    w = helmholtz(p, h1, h2, factors, mass, D)
+    return p, w, float((p * w).sum())
+
+
+def diagonal(h1, h2, factors, mass, D):
+    """Return the diagonal of h1 K + h2 B of each element alone."""
+    g = factors.swapaxes(0, 1)
+    squares, own = D.T**2, np.diag(D)
+    one = np.eye(len(D), dtype=D.dtype)
+    out = tensor(g[0], one, one, squares) + tensor(g[3], one, squares, one) + tensor(g[5], squares, one, one)
+    r, s, t = own[None, None, :], own[None, :, None], own[:, None, None]
+    out += 2 * (g[1] * r * s + g[2] * r * t + g[4] * s * t)
+    return h1 * out + h2 * mass
+
+
+def gradient(u, metrics, D):
+    """Return (du/dx, du/dy, du/dz) at the points: [3, E, n, n, n]."""
+    parts = reference_gradient(u, D)
+    return np.stack([sum(metrics[:, 3 * a + c] * parts[a] for a in range(3)) for c in range(3)])
+
+
+def weak_divergence(f, metrics, mass, D):
+    """Return (grad v, f) for f [3, E, n, n, n]."""
+    flux = [mass * sum(metrics[:, 3 * a + c] * f[c] for c in range(3)) for a in range(3)]
+    return reference_divergence(flux, D)
+
+
+def curl(u, metrics, D):
+    """Return the curl of u [3, E, n, n, n] at the points."""
+    g = [gradient(component, metrics, D) for component in u]
+    return np.stack([g[2][1] - g[1][2], g[0][2] - g[2][0], g[1][0] - g[0][1]])
+
+
+def fine_metrics(metrics, mass, weights, J, fine_weights):
+    """Return quadrature weight times Jacobian times metrics on the fine points: [E, 9, m, m, m].
+
+    Jacobian times metrics, polynomials on the element, are interpolated by J [m, n] (Nek5000 does likewise).
+    """
+    cube = np.einsum("k,j,i->kji", weights, weights, weights)
+    fine = np.einsum("k,j,i->kji", fine_weights, fine_weights, fine_weights)
+    return fine * tensor(metrics * (mass / cube)[:, None], J, J, J)
+
+
+def advection(velocity, fields, fine, D, J):
+    """Return (v, U . grad f) integrated on the fine points, for each of fields [c, E, n, n, n].
+
+    fine: as `fine_metrics` returns.
+    """
+    u = tensor(velocity, J, J, J)
+    contravariant = [sum(fine[:, 3 * a + c] * u[c] for c in range(3)) for a in range(3)]
+    out = []
+    for field in fields:
+        parts = [tensor(part, J, J, J) for part in reference_gradient(field, D)]
+        out.append(tensor(sum(c * part for c, part in zip(contravariant, parts)), J.T, J.T, J.T))
+    return np.stack(out)
+
+
+def advection_collocated(velocity, fields, metrics, mass, D):
+    """Return mass times (U . grad f) at the GLL points: no dealiasing."""
+    return np.stack([mass * (velocity * gradient(field, metrics, D)).sum(axis=0) for field in fields])
+
+
+def fdm(r, index, vectors, eigenvalues):
+    """Return S (1 / lambda o (S^T r)) of each element; sums of eigenvalues that are not positive give 0.
+
+    index: [E, 3], which matrix and eigenvalues an element takes along x, y, z. vectors: [q, n, n], eigenvectors in
+    columns. eigenvalues: [q, n]. Source: Lynch, Rice, Thomas, Numer. Math. 6 (1964) 185.
+    """
+    out = np.empty_like(r)
+    for e, (a, b, c) in enumerate(index):
+        x, y, z = vectors[a], vectors[b], vectors[c]
+        sums = eigenvalues[c][:, None, None] + eigenvalues[b][:, None] + eigenvalues[a]
+        inverse = np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)
+        out[e] = tensor(inverse * tensor(r[e], z.T, y.T, x.T), z, y, x)
+    return out
+
+
+def courant(velocity, metrics, inverse_spacing):
+    """Return max of |U_r| / dr + |U_s| / ds + |U_t| / dt over all points: times dt, the Courant number."""
+    a = inverse_spacing
+    spacing = (a[None, None, :], a[None, :, None], a[:, None, None])
+    speeds = [np.abs(sum(metrics[:, 3 * d + c] * velocity[c] for c in range(3))) for d in range(3)]
+    return float(sum(speed * each for speed, each in zip(speeds, spacing)).max())
