@@ -1,0 +1,269 @@
+"""Values of element fields anywhere: on a lattice of points in space, such as the uniform grid of an image.
+
+    lattice = image_lattice(comm, grid, (nz, ny, nx))     # uniform in space, cell centres; or Lattice(z, y, x)
+    sampler = Sampler(comm, grid, lattice)                # plan: collective, once
+    sampler.sample(field) -> this rank's planes of z      # [E, n, n, n] -> [nz here, ny, nx], collective
+
+Each rank evaluates its elements' polynomials at the points that lie in them, and sends the values to the ranks
+that own the planes of the image. In axis-aligned elements that is a product with a small matrix along each
+direction. In curved ones the map x(r, s, t) of the element is inverted by Newton's method; points in no element are
+NaN. A point that several elements share gets the value of the first of them in the curve order, so that an image
+does not depend on the number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.comm.reduce import global_max, global_min
+from ridgeline.grid.block import Triple, split
+from ridgeline.grid.element import ElementGrid
+from ridgeline.grid.quadrature import gauss_lobatto, gll_derivative, interpolation_matrix
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+NEWTON_STEPS = 30
+INSIDE = 1e-9  # how far beyond [-1, 1] a point still belongs to an element: rounding at its faces
+CLOSE = 1e-10  # distance from the point at which Newton's method has arrived, in extents of the element
+MARGIN = 0.15  # how far an element's curved faces may bulge beyond the box around its points, in its extents
+CHUNK = 2**15  # points inverted or evaluated at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Points (z[k], y[j], x[i]) in space: three float64 arrays, ascending, of any spacing."""
+
+    z: Array
+    y: Array
+    x: Array
+
+    @property
+    def shape(self) -> Triple:
+        """Points (nz, ny, nx)."""
+        return len(self.z), len(self.y), len(self.x)
+
+    @property
+    def origin(self) -> tuple[float, float, float]:
+        """Place of point [0, 0, 0], (z, y, x)."""
+        return float(self.z[0]), float(self.y[0]), float(self.x[0])
+
+    @property
+    def spacing(self) -> tuple[float, float, float]:
+        """Distance of the first points along (z, y, x); 1 along a direction of one point."""
+        dz, dy, dx = (float(a[1] - a[0]) if len(a) > 1 else 1.0 for a in (self.z, self.y, self.x))
+        return dz, dy, dx
+
+
+def image_lattice(comm: MPI.Comm, grid: ElementGrid, shape: Triple) -> Lattice:
+    """Return the centres of nz x ny x nx equal cells that fill the box around the domain. Collective."""
+    places = grid.coordinates.reshape(3, -1)
+    low, high = global_min(comm, places.min(axis=1)), global_max(comm, places.max(axis=1))
+    z, y, x = (
+        low[axis] + (high[axis] - low[axis]) * (np.arange(n) + 0.5) / n for axis, n in zip((2, 1, 0), shape)
+    )
+    return Lattice(z, y, x)
+
+
+class Sampler:
+    """The plan of one lattice: which points this rank evaluates, where their values go. Made collectively.
+
+    shape_global: of the lattice; offset_global, shape_local: of this rank's planes of z.
+    """
+
+    def __init__(self, comm: MPI.Comm, grid: ElementGrid, lattice: Lattice) -> None:
+        self.lattice = lattice
+        self.shape_global = lattice.shape
+        nz, ny, nx = lattice.shape
+        ranges = [split(nz, comm.size, rank) for rank in range(comm.size)]
+        first, planes = ranges[comm.rank]
+        self.offset_global = (first, 0, 0)
+        self.shape_local = (planes, ny, nx)
+        self._comm, self._grid = comm, grid
+        self._points = gauss_lobatto(grid.n)[0]
+        find = _BoxPoints if grid.mesh.axis_aligned else _CurvedPoints
+        self._evaluator = find(grid, lattice)
+        places = self._evaluator.places
+        # To each owner the points of its planes, in the order in which they are evaluated.
+        ends = np.array([(start + size) * ny * nx for start, size in ranges])
+        owner = np.searchsorted(ends, places, side="right")
+        self._order = np.argsort(owner, kind="stable")
+        self._sent = np.bincount(owner, minlength=comm.size).astype(np.int64)
+        self._received = np.empty_like(self._sent)
+        comm.Alltoall(self._sent, self._received)
+        # Arrivals are in the order of the ranks, and on each of the elements: that is the curve order. Of
+        # several values of a point the first is kept.
+        arrived = self._exchange(places[self._order].astype(np.int64)) - first * ny * nx
+        self._kept, self._first = np.unique(arrived, return_index=True)
+
+    def _exchange(self, values: NDArray[Any]) -> NDArray[Any]:
+        received = np.empty(int(self._received.sum()), values.dtype)
+        sent, into = ((counts, np.cumsum(counts) - counts) for counts in (self._sent, self._received))
+        self._comm.Alltoallv([np.ascontiguousarray(values), sent], [received, into])
+        return received
+
+    def sample(self, field: NDArray[Any]) -> Array:
+        """Return the values of a field [n_elements, n, n, n] on this rank's planes, float64. Collective."""
+        arrived = self._exchange(self._evaluator.evaluate(field)[self._order])
+        image = np.full(self.shape_local, np.nan)
+        image.reshape(-1)[self._kept] = arrived[self._first]
+        return image
+
+    @property
+    def missing(self) -> int:
+        """Points of this rank's planes that lie in no element."""
+        return int(np.prod(self.shape_local)) - len(self._kept)
+
+
+class _BoxPoints:
+    """Points in axis-aligned elements: for each element a box of the lattice and a matrix along each axis.
+
+    places: int64 [m], flat numbers of the points in the lattice, one element after the other.
+    """
+
+    def __init__(self, grid: ElementGrid, lattice: Lattice) -> None:
+        self._n = grid.n
+        self._positions = grid.positions
+        self._parts = [
+            _intervals(edges, at, grid.n)
+            for edges, at in zip(grid.mesh.edges, (lattice.z, lattice.y, lattice.x))
+        ]
+        _, ny, nx = lattice.shape
+        places = [np.empty(0, np.int64)]
+        for position in grid.positions:
+            k, j, i = (part[e][0] for part, e in zip(self._parts, position))
+            places.append(((k[:, None, None] * ny + j[:, None]) * nx + i).reshape(-1))
+        self.places = np.concatenate(places)
+
+    def evaluate(self, field: NDArray[Any]) -> Array:
+        values, end = np.empty(len(self.places)), 0
+        for u, position in zip(field, self._positions):
+            mz, my, mx = (part[e][1] for part, e in zip(self._parts, position))
+            if not (len(mz) and len(my) and len(mx)):
+                continue
+            along_z = (mz @ u.reshape(self._n, -1)).reshape(-1, self._n, self._n)
+            box = my @ along_z @ mx.T
+            values[end : end + box.size] = box.reshape(-1)
+            end += box.size
+        return values
+
+
+def _intervals(edges: Array, at: Array, n: int) -> list[tuple[Integers, Array]]:
+    """Return, for each interval between edges, the numbers of the points in it and the matrix that evaluates there.
+
+    A point on an inner edge belongs to the interval before it.
+    """
+    slack = INSIDE * (edges[-1] - edges[0])
+    inside = (at >= edges[0] - slack) & (at <= edges[-1] + slack)
+    interval = np.clip(np.searchsorted(edges, at, side="left") - 1, 0, len(edges) - 2)
+    found = []
+    for e, (low, high) in enumerate(pairwise(edges)):
+        numbers = np.flatnonzero(inside & (interval == e))
+        xi = np.clip((2.0 * at[numbers] - low - high) / (high - low), -1.0, 1.0)
+        found.append((numbers, interpolation_matrix(gauss_lobatto(n)[0], xi)))
+    return found
+
+
+class _CurvedPoints:
+    """Points in curved elements: the reference coordinates of each, found by Newton's method.
+
+    places: int64 [m], flat numbers of the points in the lattice, one element after the other.
+    """
+
+    def __init__(self, grid: ElementGrid, lattice: Lattice) -> None:
+        self._points = gauss_lobatto(grid.n)[0]
+        derivative = gll_derivative(grid.n)
+        _, ny, nx = lattice.shape
+        places, reference = [np.empty(0, np.int64)], [np.empty((3, 0))]
+        self._ends = [0]
+        for e in range(grid.n_elements):
+            element = grid.coordinates[:, e]
+            numbers = _near(element, lattice)
+            for start in range(0, len(numbers), CHUNK):
+                some = numbers[start : start + CHUNK]
+                targets = np.stack(
+                    [lattice.x[some % nx], lattice.y[some // nx % ny], lattice.z[some // (nx * ny)]]
+                )
+                rst, inside = invert_map(element, targets, self._points, derivative)
+                places.append(some[inside])
+                reference.append(rst[:, inside])
+            self._ends.append(sum(map(len, places)))
+        self.places = np.concatenate(places)
+        self._reference = np.concatenate(reference, axis=1)
+
+    def evaluate(self, field: NDArray[Any]) -> Array:
+        values = np.empty(len(self.places))
+        for u, low, high in zip(field, self._ends, self._ends[1:]):
+            for start in range(low, high, CHUNK):
+                some = slice(start, min(start + CHUNK, high))
+                basis = [interpolation_matrix(self._points, xi) for xi in self._reference[:, some]]
+                values[some] = _at_points(u, basis)
+        return values
+
+
+def _near(element: Array, lattice: Lattice) -> Integers:
+    """Return the flat numbers of the lattice points in the box around an element, with a margin."""
+    low, high = element.reshape(3, -1).min(axis=1), element.reshape(3, -1).max(axis=1)
+    margin = MARGIN * (high - low).max()
+    k, j, i = (
+        np.arange(*np.searchsorted(at, [low[axis] - margin, high[axis] + margin]))
+        for axis, at in ((2, lattice.z), (1, lattice.y), (0, lattice.x))
+    )
+    _, ny, nx = lattice.shape
+    return np.asarray(((k[:, None, None] * ny + j[:, None]) * nx + i).reshape(-1))
+
+
+def _at_points(u: NDArray[Any], basis: Sequence[Array]) -> Array:
+    """Return the polynomial of an element [n, n, n] at m points, from the basis [m, n] along r, s, t at each."""
+    n = len(u)
+    along_t = (basis[2] @ u.reshape(n, -1)).reshape(-1, n, n)
+    along_s = np.matmul(basis[1][:, None, :], along_t)[:, 0]
+    return np.asarray((basis[0] * along_s).sum(axis=1))
+
+
+def invert_map(
+    element: Array, targets: Array, points: Array, derivative: Array
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the reference coordinates (r, s, t) [3, m] of points in space, and which of them lie in the element.
+
+    element: coordinates (x, y, z) of its points, [3, n, n, n]; targets: (x, y, z) [3, m]; points, derivative: of the
+    Gauss-Lobatto points, [n] and [n, n]. Newton's method from the nearest point of the element.
+    """
+    n = len(points)
+    nodes = element.reshape(3, -1)
+    extent = float((nodes.max(axis=1) - nodes.min(axis=1)).max())
+    # |x - node|^2 without the part that is the same for all nodes.
+    nearest = np.argmin((nodes**2).sum(axis=0) - 2.0 * targets.T @ nodes, axis=1)
+    rst = np.stack([points[nearest % n], points[nearest // n % n], points[nearest // (n * n)]])
+    active = np.arange(targets.shape[1])
+    arrived = np.zeros(targets.shape[1], bool)
+    for _ in range(NEWTON_STEPS):
+        basis = [interpolation_matrix(points, xi) for xi in rst[:, active]]
+        slopes = [b @ derivative for b in basis]
+        away = targets[:, active] - np.stack([_at_points(c, basis) for c in element])
+        done = np.sqrt((away**2).sum(axis=0)) <= CLOSE * extent
+        jacobian = np.empty((len(active), 3, 3))
+        for direction in range(3):
+            mixed = [slopes[a] if a == direction else basis[a] for a in range(3)]
+            jacobian[:, :, direction] = np.stack([_at_points(c, mixed) for c in element], axis=1)
+        regular = np.abs(np.linalg.det(jacobian)) > 1e-14 * extent**3
+        jacobian[~regular] = np.eye(3)
+        step = np.linalg.solve(jacobian, away.T[:, :, None])[:, :, 0].T
+        # Arrived points take the last step too, which brings them to rounding.
+        moved = np.where(regular, step, 0.0)
+        rst[:, active] = np.clip(rst[:, active] + moved, -1.5, 1.5)
+        arrived[active[done]] = True
+        active = active[~done & regular]
+        if not len(active):
+            break
+    inside = arrived & (np.abs(rst) <= 1.0 + INSIDE).all(axis=0)
+    return np.clip(rst, -1.0, 1.0), inside
