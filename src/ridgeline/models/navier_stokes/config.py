@@ -181,8 +181,11 @@ class ForcingSection(Checked):
         "none",
         '"force": the given f; "flow-rate": a uniform force that keeps the bulk velocity, set anew each step.',
     )
-    value: Formulas = setting(
-        NOUGHT, 'f = [f_x, f_y, f_z] of kind "force".', unit="length/time^2", rule=VECTOR_RULE
+    value: tuple[Number, Number, Number] = setting(
+        (0.0, 0.0, 0.0),
+        'Constant f = [f_x, f_y, f_z] of kind "force".',
+        unit="length/time^2",
+        rule="three numbers as [f_x, f_y, f_z]",
     )
     direction: Direction = setting("x", "Direction of a flow rate, which must be periodic.")
     bulk_velocity: Number | None = setting(
@@ -194,7 +197,6 @@ class ForcingSection(Checked):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
-        yield from faults("value", self.value)
         if self.kind == "flow-rate" and self.bulk_velocity is None:
             yield Problem("bulk_velocity", 'a number with model.forcing.kind = "flow-rate"')
 

@@ -48,12 +48,16 @@ class ScalarSide:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A passive scalar: dT/dt + u.grad T = k lap T + source. sides: by name, "x_min" ... "z_max"."""
+    """A passive scalar: dT/dt + u.grad T = k lap T + source - mean_gradient.u. sides: by name, "x_min" ... "z_max".
+
+    mean_gradient: (x, y, z) of a uniform gradient from which T is the deviation.
+    """
 
     diffusivity: float
     sides: Mapping[str, ScalarSide]
     source: ScalarFunction | None = None
     steady_source: bool = True
+    mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,195 @@
+"""What settings say, as functions: the mesh, the sides of velocity and scalars, and the problem to solve.
+
+Functions of space and time take arrays (x, y, z) of equal shape, float64, and the time t.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeline.grid.element import SIDES, ElementMesh
+from ridgeline.grid.element import Mapping as BoxMapping
+from ridgeline.grid.mappings import MAPPINGS
+from ridgeline.models.navier_stokes.checks import is_periodic, scalar_kind
+from ridgeline.models.navier_stokes.exact import Array, Flow
+from ridgeline.models.navier_stokes.expressions import Expression, parse
+from ridgeline.models.navier_stokes.initial import exact_flow
+from ridgeline.models.navier_stokes.problem import (
+    FlowRate,
+    HelmholtzSolver,
+    PressureSolver,
+    Problem,
+    Scalar,
+    ScalarSide,
+    VelocitySide,
+)
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ridgeline.models.navier_stokes.config import NavierStokesCase
+
+
+@dataclass(frozen=True)
+class FormulaVector:
+    """Three formulas as one vector field: (x, y, z, t) -> [3, *shape of x], float64."""
+
+    components: tuple[Expression, Expression, Expression]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> FormulaVector:
+        """Parse three formulas; ExpressionError if one is none."""
+        u, v, w = (parse(text) for text in texts)
+        return cls((u, v, w))
+
+    @property
+    def steady(self) -> bool:
+        """Whether no component depends on time."""
+        return all(component.steady for component in self.components)
+
+    def __call__(self, x: Array, y: Array, z: Array, t: float) -> Array:
+        """Return the values."""
+        return np.stack([component(x, y, z, t) for component in self.components])
+
+
+@dataclass(frozen=True)
+class FlowVelocity:
+    """The velocity of a flow as a vector field: (x, y, z, t) -> [3, *shape of x], float64."""
+
+    flow: Flow
+
+    def __call__(self, x: Array, y: Array, z: Array, t: float) -> Array:
+        """Return the values."""
+        return np.stack(self.flow(x, y, z, t)[:3])
+
+
+def _load_function(text: str) -> Callable[..., Any]:
+    """Return the function that "file.py:function" names; ConfigError if there is none."""
+    name, _, function = text.rpartition(":")
+    path = Path(name)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ConfigError(
+            f'grid.mapping = "{text}": no file {name} here; need a Python file and a function of it'
+        )
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise ConfigError(f'grid.mapping = "{text}": {name} does not run ({problem}); mend it') from problem
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise ConfigError(f'grid.mapping = "{text}": {name} has no function {function}; define it')
+    return found  # type: ignore[no-any-return]
+
+
+def box_mapping(case: NavierStokesCase) -> BoxMapping | None:
+    """Return the map of the case's box, None if there is none; ConfigError if it cannot be had."""
+    grid = case.grid
+    if grid.mapping == "none":
+        return None
+    if grid.mapping in MAPPINGS:
+        return MAPPINGS[grid.mapping](grid.origin, grid.lengths, grid.mapping_amplitude)
+    return _load_function(grid.mapping)
+
+
+def mesh_of(case: NavierStokesCase) -> ElementMesh:
+    """Return the mesh of a case: plain data, equal on all ranks. Raises ConfigError for a map that cannot be had."""
+    grid = case.grid
+    return ElementMesh.box(
+        grid.elements,
+        grid.lengths,
+        grid.origin,
+        grid.distribution,
+        grid.distribution_parameter,
+        grid.periodic,
+        box_mapping(case),
+    )
+
+
+def velocity_sides(case: NavierStokesCase) -> dict[str, VelocitySide]:
+    """Return what the flow meets at each of the six sides, by name."""
+    found = {}
+    for name in SIDES:
+        side = getattr(case.boundary, name)
+        if is_periodic(case, name):
+            found[name] = VelocitySide("periodic")
+        elif side.value is None:
+            found[name] = VelocitySide(side.kind)
+        elif side.value == "exact":
+            flow = exact_flow(case)
+            assert flow is not None  # checks.py: "exact" goes with kinds that have one
+            found[name] = VelocitySide(side.kind, FlowVelocity(flow), case.initial.kind in STEADY_KINDS)
+        else:
+            value = FormulaVector.of(side.value)
+            found[name] = VelocitySide(side.kind, value, value.steady)
+    return found
+
+
+STEADY_KINDS = ("uniform", "kovasznay", "duct")
+
+
+def scalar_sides(case: NavierStokesCase, number: int) -> dict[str, ScalarSide]:
+    """Return what scalar `number` meets at each of the six sides, by name."""
+    found = {}
+    for name in SIDES:
+        kind: Any = scalar_kind(case, number, name)
+        if kind in ("fixed", "flux"):
+            value = parse(getattr(case.scalar[number].boundary, name).value)
+            found[name] = ScalarSide(kind, value, value.steady)
+        else:
+            found[name] = ScalarSide(kind)
+    return found
+
+
+def scalar_of(case: NavierStokesCase, number: int) -> Scalar:
+    """Return scalar `number` of a case."""
+    section = case.scalar[number]
+    source = parse(section.source)
+    nothing = section.source.strip() in ("0", "0.0")
+    return Scalar(
+        section.diffusivity,
+        scalar_sides(case, number),
+        None if nothing else source,
+        source.steady,
+        section.mean_gradient,
+    )
+
+
+def dealias_points(case: NavierStokesCase) -> int:
+    """Return the Gauss points per direction of the advection; 0 for those of the elements."""
+    chosen = case.model.dealias_order
+    if chosen == "none":
+        return 0
+    return chosen or -(-3 * (case.grid.order + 1) // 2)
+
+
+def problem_of(case: NavierStokesCase, dt: float) -> Problem:
+    """Return the problem that a case describes, with time step dt."""
+    model = case.model
+    forcing, pressure, velocity = model.forcing, model.pressure, model.velocity
+    rate = None
+    if forcing.kind == "flow-rate":
+        assert forcing.bulk_velocity is not None
+        rate = FlowRate("xyz".index(forcing.direction), forcing.bulk_velocity)
+    return Problem(
+        viscosity=model.viscosity,
+        dt=dt,
+        sides=velocity_sides(case),
+        time_order=model.time_order,
+        dealias_points=dealias_points(case),
+        scalars=tuple(scalar_of(case, number) for number in range(len(case.scalar))),
+        force=forcing.value if forcing.kind == "force" else (0.0, 0.0, 0.0),
+        flow_rate=rate,
+        filter_weight=model.filter.weight,
+        filter_modes=model.filter.modes,
+        pressure=PressureSolver(**pressure.model_dump(), projection=model.projection.pressure),
+        velocity=HelmholtzSolver(**velocity.model_dump(), projection=model.projection.velocity),
+    )
