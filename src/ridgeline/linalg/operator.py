@@ -61,6 +61,19 @@ class Preconditioner(Protocol):
         """Set z to about A^-1 r, assembled, zero at constrained points; r is assembled and is not changed."""
 
 
+class Jacobi:
+    """The inverse diagonal as a preconditioner: z = inverse_diagonal r. One component."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, inverse_diagonal: Array) -> None:
+        self.inverse_diagonal = inverse_diagonal.reshape(1, -1)
+
+    def apply(self, r: Array, z: NDArray[Any]) -> None:
+        """Set z = inverse_diagonal r. Reads 2, writes 1 word per point."""
+        cg_direction(r.reshape(1, -1), self.inverse_diagonal, np.zeros(1), z.reshape(1, -1))
+
+
 class InnerProduct:
     """Sums over the distinct points of all ranks, and the norm of residuals.
 
