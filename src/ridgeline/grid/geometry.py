@@ -25,7 +25,7 @@ def reference_gradient(u: Array, derivative: Array) -> tuple[Array, Array, Array
     """Return (u_r, u_s, u_t) of a field [..., z, y, x]: derivatives in the reference directions."""
     along_r = u @ derivative.T
     along_s = derivative @ u
-    flat = u.reshape(*u.shape[:-2], -1)
+    flat = u.reshape(*u.shape[:-2], u.shape[-2] * u.shape[-1])
     along_t = (derivative @ flat).reshape(u.shape)
     return along_r, along_s, along_t
 

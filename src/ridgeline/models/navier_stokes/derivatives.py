@@ -1,0 +1,58 @@
+"""Derivatives in space of element fields, in plain NumPy: for figures and pictures, not for time steps.
+
+    physical_gradient(geometry, field, elements) -> [3, e, n, n, n]
+    velocity_gradient(geometry, velocity, elements) -> [3 of u, 3 of x, e, n, n, n]
+
+Values at borders of elements differ from element to element: derivatives of continuous fields jump there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.grid.geometry import Geometry, reference_gradient
+
+Array = NDArray[np.float64]
+CACHE_NUMBERS = 2**16  # numbers of one field that are worked on at a time: with its derivatives in the caches
+
+
+def element_chunks(n_elements: int, points: int) -> Iterator[slice]:
+    """Cut this rank's elements into ranges whose fields and derivatives stay in the caches."""
+    step = max(1, CACHE_NUMBERS // points)
+    for start in range(0, n_elements, step):
+        yield slice(start, min(start + step, n_elements))
+
+
+def physical_gradient(geometry: Geometry, field: Array, elements: slice | NDArray[np.int64]) -> Array:
+    """Return (d/dx, d/dy, d/dz) of a field on some elements, float64 [3, e, n, n, n].
+
+    field: [n_elements, n, n, n], all of this rank's elements; elements: those to work on. No communication.
+    """
+    along = reference_gradient(field[elements], geometry.derivative)
+    if geometry.axis_aligned:
+        scale = geometry.scale[elements]
+        return np.stack([scale[:, axis, None, None, None] * along[axis] for axis in range(3)])
+    metrics = geometry.metrics[elements]
+    return np.stack([sum_of_products(metrics, axis, along) for axis in range(3)])
+
+
+def sum_of_products(metrics: Array, axis: int, along: tuple[Array, Array, Array]) -> Array:
+    """Return dr/dx_axis u_r + ds/dx_axis u_s + dt/dx_axis u_t; metrics: [e, 9, n, n, n]."""
+    return np.asarray(
+        metrics[:, axis] * along[0] + metrics[:, 3 + axis] * along[1] + metrics[:, 6 + axis] * along[2]
+    )
+
+
+def velocity_gradient(geometry: Geometry, velocity: Array, elements: slice | NDArray[np.int64]) -> Array:
+    """Return du_i/dx_j on some elements, float64 [3 of i, 3 of j, e, n, n, n]; velocity: [3, n_elements, n, n, n]."""
+    return np.stack([physical_gradient(geometry, u, elements) for u in velocity])
+
+
+def vorticity(gradient: Array) -> Array:
+    """Return curl u [3, ...] from du_i/dx_j [3, 3, ...]."""
+    return np.stack(
+        [gradient[2, 1] - gradient[1, 2], gradient[0, 2] - gradient[2, 0], gradient[1, 0] - gradient[0, 1]]
+    )

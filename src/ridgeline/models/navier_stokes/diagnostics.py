@@ -1,0 +1,235 @@
+"""The figures of a Navier-Stokes run: one row of the time series.
+
+    figures = Diagnostics(comm, grid, geometry, viscosity, walls, axis, scalars)     # once
+    figures.series(velocity, scalars, dt, courant_rate, force, iterations) -> {column: number}
+    figures.state_figures(velocity, scalars) -> {column: number}                     # without derivatives
+    locate_nonfinite(comm, grid, geometry, {name: [E, n, n, n]}) -> str | None
+
+velocity: [3, E, n, n, n]; scalars: [s, E, n, n, n], float64. Density is 1. Averages <.> are over the volume V, by the
+quadrature of the elements. With A the area of all walls and nu the viscosity:
+
+    kinetic_energy    <u.u>/2              dissipation   2 nu <S:S>, S the rate of strain
+    enstrophy         <w.w>/2              divergence    sqrt(<(div u)^2>)
+    wall_shear        tau = -nu du_a/dn, n out of the fluid, mean over the walls; a: the axis of the flow. Without
+                      an axis the mean of |nu du/dn|. And for each wall: wall_shear_y_min, ...
+    hydraulic_diameter D = 4 V/A           re_tau        sqrt(|tau|) h/nu
+    friction_factor   f = 8 tau/U^2        f_re          f U D/nu, with the bulk velocity U = <u_a>
+    force_friction_factor, force_f_re      the same with the shear F V/A that balances the driving force F
+
+h is D/2 where walls stand across two directions (half the side of a square duct) and V/A where they stand across
+one (half the gap of a channel). Scalars: mean, min, max; where walls heat (kinds "fixed" and "flux"):
+
+    scalar_0_flux     q = k dT/dn, mean over these walls, into the fluid
+    scalar_0_bulk     T_b = <u_a T>/U, or <T> without an axis or a flow along it
+    scalar_0_nusselt  q D / (k (T_w - T_b)), T_w the mean over these walls
+
+A figure is 0 where it has no meaning. Sums are rounded alike for any number of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.comm.reduce import global_max, global_min, global_sums
+from ridgeline.grid.element import ElementGrid, side_axis
+from ridgeline.grid.geometry import Geometry
+from ridgeline.models.navier_stokes.derivatives import (
+    element_chunks,
+    physical_gradient,
+    velocity_gradient,
+    vorticity,
+)
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Array = NDArray[np.float64]
+AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True)
+class ScalarFigures:
+    """What the figures of a scalar need: its diffusivity, and the sides that heat the fluid."""
+
+    diffusivity: float
+    heated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """Computes the figures. All methods are collective over comm.
+
+    walls: names of the sides of kinds "wall" and "moving-wall"; axis: 0, 1, 2 (x, y, z) along which the flow is
+    driven or runs, None if there is no such.
+    """
+
+    comm: MPI.Comm
+    grid: ElementGrid
+    geometry: Geometry
+    viscosity: float
+    walls: Sequence[str] = ()
+    axis: int | None = None
+    scalars: Sequence[ScalarFigures] = ()
+    volume: float = field(init=False)
+    wall_area: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        (volume,) = self._sums([self._integral(1.0)])
+        object.__setattr__(self, "volume", volume)
+        object.__setattr__(self, "wall_area", sum(self._areas(self.walls).values()))
+
+    def _sums(self, per_element: Sequence[Array]) -> list[float]:
+        """Return sums over all ranks of arrays with a number for each of some elements."""
+        return [float(s) for s in global_sums(self.comm, per_element, self.grid.n_elements_global)]
+
+    def _integral(self, values: Array | float, elements: slice = slice(None)) -> Array:
+        """Return the integral of point values over each of some elements."""
+        mass = self.geometry.mass[elements]
+        return np.asarray((mass * values).reshape(len(mass), -1).sum(axis=1))
+
+    def _areas(self, sides: Sequence[str]) -> dict[str, float]:
+        areas = [self.geometry.sides[name].area.sum(axis=(1, 2)) for name in sides]
+        return dict(zip(sides, self._sums(areas)))
+
+    @property
+    def hydraulic_diameter(self) -> float:
+        """D = 4 V/A of all walls; 0 without walls."""
+        return _ratio(4.0 * self.volume, self.wall_area)
+
+    @property
+    def half_height(self) -> float:
+        """Length h of Re_tau: D/2 between walls across two directions, V/A across one."""
+        across = {side_axis(name)[0] for name in self.walls}
+        return self.hydraulic_diameter / (4.0 if len(across) == 1 else 2.0)
+
+    def state_figures(self, velocity: Array, scalars: Array) -> dict[str, float]:
+        """Return the figures without derivatives: energy, mean velocity, bulk velocity, scalars. Two passes."""
+        sums = [self._integral(0.5 * (velocity**2).sum(axis=0)), *(self._integral(u) for u in velocity)]
+        sums += [self._integral(theta) for theta in scalars]
+        energy, *means = (s / self.volume for s in self._sums(sums))
+        found = {"kinetic_energy": energy}
+        found |= {f"mean_velocity_{a}": mean for a, mean in zip(AXES, means)}
+        if self.axis is not None:
+            found["bulk_velocity"] = means[self.axis]
+        extremes = [(float(theta.min()), float(theta.max())) for theta in scalars]
+        for i, (low, high) in enumerate(extremes):
+            found[f"scalar_{i}_mean"] = means[3 + i]
+            found[f"scalar_{i}_min"] = float(global_min(self.comm, low))
+            found[f"scalar_{i}_max"] = float(global_max(self.comm, high))
+        return found
+
+    def series(
+        self,
+        velocity: Array,
+        scalars: Array,
+        dt: float,
+        courant_rate: float,
+        force: Sequence[float] = (0.0, 0.0, 0.0),
+        iterations: Mapping[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Return a row of the time series; always the same columns.
+
+        dt: last time step, 0 before the first; courant_rate: Courant number over dt, of this flow; force: the
+        driving force (x, y, z), of a flow rate the present one; iterations: of the last step's solves, by name.
+        Cost: gradients of velocity in all elements and of scalars in those at walls, in NumPy.
+        """
+        found = self.state_figures(velocity, scalars)
+        found |= {"dt": dt, "courant": dt * courant_rate}
+        found |= self._gradient_figures(velocity)
+        found |= {f"force_{a}": float(f) for a, f in zip(AXES, force)}
+        if self.walls:
+            found |= self._wall_figures(velocity, found.get("bulk_velocity", 0.0), force)
+        for i, theta in enumerate(scalars):
+            if self.scalars[i].heated:
+                found |= self._heat_figures(f"scalar_{i}_", theta, self.scalars[i], velocity)
+        found |= {f"iterations_{name}": float(n) for name, n in (iterations or {}).items()}
+        return found
+
+    def _gradient_figures(self, velocity: Array) -> dict[str, float]:
+        strain, rotation, divergence = (np.empty(self.grid.n_elements) for _ in range(3))
+        for chunk in element_chunks(self.grid.n_elements, self.grid.n**3):
+            gradient = velocity_gradient(self.geometry, velocity, chunk)
+            symmetric = 0.5 * (gradient + gradient.swapaxes(0, 1))
+            strain[chunk] = self._integral((symmetric**2).sum(axis=(0, 1)), chunk)
+            rotation[chunk] = self._integral((vorticity(gradient) ** 2).sum(axis=0), chunk)
+            divergence[chunk] = self._integral((gradient[0, 0] + gradient[1, 1] + gradient[2, 2]) ** 2, chunk)
+        s, w, d = (total / self.volume for total in self._sums([strain, rotation, divergence]))
+        return {
+            "dissipation": 2.0 * self.viscosity * s,
+            "enstrophy": 0.5 * w,
+            "divergence": math.sqrt(d) if d >= 0 else d,
+        }
+
+    def _wall_figures(self, velocity: Array, bulk: float, force: Sequence[float]) -> dict[str, float]:
+        shears = dict(zip(self.walls, self._sums([self._shear(velocity, name) for name in self.walls])))
+        areas = self._areas(self.walls)
+        shear = _ratio(sum(shears.values()), self.wall_area)
+        found = {"wall_shear": shear}
+        found |= {f"wall_shear_{name}": _ratio(shears[name], areas[name]) for name in self.walls}
+        found["re_tau"] = math.sqrt(abs(shear)) * self.half_height / self.viscosity
+        if self.axis is not None:
+            balance = force[self.axis] * self.volume / self.wall_area
+            for name, tau in (("", shear), ("force_", balance)):
+                found[f"{name}friction_factor"] = _ratio(8.0 * tau, bulk**2)
+                found[f"{name}f_re"] = _ratio(8.0 * tau * self.hydraulic_diameter, bulk * self.viscosity)
+        return found
+
+    def _shear(self, velocity: Array, name: str) -> Array:
+        """Return the integral of the wall shear over each face of a side."""
+        components = range(3) if self.axis is None else (self.axis,)
+        stress = [self.viscosity * self._normal_derivative(velocity[c], name) for c in components]
+        # Of the vector the normal component vanishes at a wall, by continuity.
+        local = -stress[0] if self.axis is not None else np.sqrt(sum(s**2 for s in stress))
+        return np.asarray(local.sum(axis=(1, 2)))
+
+    def _normal_derivative(self, u: Array, name: str) -> Array:
+        """Return du/dn times area at the points of a side's faces, [f, n, n]."""
+        side = self.geometry.sides[name]
+        gradient = physical_gradient(self.geometry, u, side.elements)
+        faces = np.stack([component[side.index] for component in gradient], axis=1)
+        return np.asarray((faces * side.normal_area).sum(axis=1))
+
+    def _heat_figures(
+        self, name: str, theta: Array, scalar: ScalarFigures, velocity: Array
+    ) -> dict[str, float]:
+        sides = [self.geometry.sides[side] for side in scalar.heated]
+        fluxes = [self._normal_derivative(theta, side).sum(axis=(1, 2)) for side in scalar.heated]
+        values = [(side.area * side.take(theta)).sum(axis=(1, 2)) for side in sides]
+        area = sum(self._areas(scalar.heated).values())
+        sums = self._sums([*fluxes, *values])
+        flux = _ratio(scalar.diffusivity * sum(sums[: len(sides)]), area)
+        wall = _ratio(sum(sums[len(sides) :]), area)
+        along = np.ones_like(theta) if self.axis is None else velocity[self.axis]
+        carried, flow, mean = self._sums(
+            [self._integral(along * theta), self._integral(along), self._integral(theta)]
+        )
+        bulk = carried / flow if flow else mean / self.volume
+        diameter = self.hydraulic_diameter or _ratio(4.0 * self.volume, area)
+        nusselt = _ratio(flux * diameter, scalar.diffusivity * (wall - bulk))
+        found = {"flux": flux, "wall": wall, "bulk": bulk, "nusselt": nusselt}
+        return {name + key: value for key, value in found.items()}
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b else 0.0
+
+
+def locate_nonfinite(
+    comm: MPI.Comm, grid: ElementGrid, geometry: Geometry, fields: Mapping[str, Array]
+) -> str | None:
+    """Say where a field [E, n, n, n] is not finite, None if all are everywhere; the same on all ranks. Collective."""
+    found = None
+    for name, values in fields.items():
+        bad = np.flatnonzero(~np.isfinite(values))
+        if len(bad) and found is None:
+            e, k, j, i = np.unravel_index(bad[0], values.shape)
+            x, y, z = geometry.coordinates[:, e, k, j, i]
+            ez, ey, ex = grid.positions[e]
+            found = f"{name} at x={x:.6g}, y={y:.6g}, z={z:.6g} (element z={ez}, y={ey}, x={ex})"
+    return next((words for words in comm.allgather(found) if words is not None), None)
