@@ -117,4 +117,9 @@ def problems_between_sections(case: NavierStokesCase) -> Iterator[Problem]:
                 "output.homogeneous", "directions that are periodic (grid.periodic), of a box without a map"
             )
         )
+    if not problems:
+        # These ask for the mesh, and for functions that the settings before make valid.
+        from ridgeline.models.navier_stokes.fluxes import flux_problems
+
+        problems += flux_problems(case)
     yield from problems

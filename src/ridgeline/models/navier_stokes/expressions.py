@@ -172,7 +172,7 @@ def parse(text: str) -> Expression:
     try:
         tree = ast.parse(stripped, mode="eval").body
     except SyntaxError as error:
-        raise ExpressionError(f"{error.msg} at character {error.offset or 1}") from None
+        raise ExpressionError(f"{error.msg} at character {error.offset or len(stripped) + 1}") from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError("not a formula at character 1") from None
     return Expression(stripped, tree, _check(tree))
@@ -192,7 +192,7 @@ def faults(key: str, texts: Sequence[str], steady: bool = False) -> Iterator[Pro
         try:
             found = parse(text)
         except ExpressionError as error:
-            yield Problem(key, f"formulas of x, y, z, t: in {toml(text)}, {error}")
+            yield Problem(key, f"formulas of x, y, z, t: in {toml(text.strip())}, {error}")
             continue
         if steady and not found.steady:
             yield Problem(key, f"formulas without t: {toml(text)} has it")

@@ -1,0 +1,257 @@
+"""Settings of the Navier-Stokes model: what arrives, and every inconsistency that needs no run to be found."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ridgeline.config.load import load_case
+from ridgeline.grid.element import SIDES
+from ridgeline.models import case_class
+from ridgeline.models.navier_stokes.boundary import dealias_points, mesh_of, problem_of
+from ridgeline.models.navier_stokes.fluxes import side_normals
+from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
+from ridgeline.runtime.errors import ConfigError
+
+TEXT = """\
+[run]
+model = "navier_stokes"
+steps = 10
+[grid]
+elements = [1, 2, 3]
+order = 5
+lengths = [1.0, 2.0, 3.0]
+periodic = [true, false, false]
+[model]
+viscosity = 0.1
+dt = 0.01
+[boundary.x_min]
+kind = "inflow"
+value = ["y*(2 - y)*1.5", 0, 0.0]
+[boundary.x_max]
+kind = "outflow"
+[boundary.y_min]
+kind = "wall"
+[boundary.y_max]
+kind = "symmetry"
+[[scalar]]
+diffusivity = 0.2
+initial = "x*y"
+source = "sin(t)"
+mean_gradient = [0, 0, 2]
+[scalar.boundary.x_min]
+kind = "fixed"
+value = "sin(y)*t"
+[scalar.boundary.y_min]
+kind = "flux"
+value = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(*overrides: str, text: str = TEXT) -> Any:
+    Path("case.toml").write_text(text)
+    return load_case("case.toml", case_class, overrides).case
+
+
+def faults(*overrides: str, text: str = TEXT) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(*overrides, text=text)
+    return str(caught.value).split("\n")
+
+
+def test_settings_become_a_problem() -> None:
+    case = load()
+    assert case.grid.points() == (5, 11, 16)
+    flat = case.flatten()
+    assert flat["boundary.x_min.value"] == ["y*(2 - y)*1.5", "0", "0.0"]
+    assert flat["scalar.0.boundary.y_min.value"] == "3"
+    problem = problem_of(case, 0.01)
+    assert {name: side.kind for name, side in problem.sides.items()} == {
+        "x_min": "inflow", "x_max": "outflow", "y_min": "wall", "y_max": "symmetry", "z_min": "periodic",
+        "z_max": "periodic",
+    }  # fmt: skip
+    y = np.array([0.0, 0.5, 1.0])
+    value = problem.sides["x_min"].value(0 * y, y, 0 * y, 0.0)
+    assert np.allclose(value, [[0, 1.125, 1.5], [0, 0, 0], [0, 0, 0]])
+    assert problem.sides["x_min"].steady
+    (scalar,) = problem.scalars
+    assert [scalar.sides[name].kind for name in SIDES] == [
+        "fixed", "adiabatic", "flux", "adiabatic", "periodic", "periodic",
+    ]  # fmt: skip
+    assert not scalar.sides["x_min"].steady
+    assert np.allclose(scalar.sides["x_min"].value(y, y, y, 2.0), 2 * np.sin(y))
+    assert scalar.sides["y_min"].value(y, y, y, 0.0).tolist() == [3.0, 3.0, 3.0]
+    assert (scalar.diffusivity, scalar.mean_gradient, scalar.steady_source) == (0.2, (0.0, 0.0, 2.0), False)
+    assert initial_scalar(case, 0, y, y, y).tolist() == (y * y).tolist()
+    assert (problem.dealias_points, problem.time_order, problem.flow_rate) == (9, 3, None)
+    assert problem.pressure.projection == 20
+
+
+def test_numbers_of_points_for_advection() -> None:
+    found = [dealias_points(load(f"model.dealias_order={value}")) for value in ("0", "none", "6", "12")]
+    assert found == [9, 0, 6, 12]
+    assert dealias_points(load("grid.order=6")) == 11
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["grid.order=0"], "grid.order: got 0; need an integer >= 1 and <= 31."),
+        (["grid.order=32"], "grid.order: got 32; need an integer >= 1 and <= 31."),
+        (["grid.elements=[1,0,2]"],
+         "grid.elements: got [1, 0, 2]; need three integers >= 1 as [E_z, E_y, E_x]."),
+        (["run.threads=2"], "run.threads: got 2; need 1."),
+        (["run.precision=float32"], 'run.precision: got "float32"; need "float64".'),
+        (["grid.distribution=[uniform,sine,sine]", "grid.distribution_parameter=[1,1,1.6]"], None),
+        (["grid.mapping=curly"],
+         'grid.mapping: got "curly"; need "none", "wavy", "annulus", "periodic-hill" or "file.py:function".'),
+        (["model.dealias_order=5"],
+         'model.dealias_order: got 5; need 0, an integer >= grid.order + 1 = 6, or "none".'),
+        (["model.courant=0.5"], "model.courant: got 0.5; need exactly one of model.dt and model.courant."),
+        (["model.forcing.kind=flow-rate"],
+         'model.forcing.bulk_velocity: not set; need a number with model.forcing.kind = "flow-rate".'),
+        (["model.forcing.kind=flow-rate", "model.forcing.bulk_velocity=1"],
+         'model.forcing.direction: got "x" by default; need a direction that is periodic (grid.periodic).'),
+        (["boundary.z_min.kind=wall"],
+         'boundary.z_min.kind: got "wall"; need "periodic" or none, as grid.periodic[0] (direction z) is '
+         "true."),
+        (["boundary.y_max.kind=periodic", "scalar.0.boundary.y_max.kind=adiabatic"],
+         'boundary.y_max.kind: got "periodic"; need another kind, or grid.periodic[1] (direction y) = true.'),
+        (["boundary.y_max.value=[1,0,0]"],
+         'boundary.y_max.value: got [1, 0, 0]; need no value but at kind = "inflow" and "moving-wall".'),
+        (["boundary.y_min.kind=moving-wall"],
+         'boundary.y_min.value: not set; need three numbers or formulas of x, y, z, t as [x, y, z], or '
+         '"exact", at kind = "moving-wall".'),
+        (["boundary.x_min.value=[1,0,q]"],
+         'boundary.x_min.value: got [1, 0, "q"]; need formulas of x, y, z, t: in "q", q is unknown, use x, '
+         "y, z, t, pi, e at character 1."),
+        (["boundary.x_min.value=exact"],
+         'boundary.x_min.value: got "exact"; need an initial.kind that is an exact solution (uniform, '
+         'taylor_green_2d, abc, walsh, ethier_steinman, kovasznay, duct) with value = "exact".'),
+        (["scalar.0.boundary.y_min.kind=periodic"],
+         'scalar.0.boundary.y_min.kind: got "periodic"; need "fixed", "flux" or "adiabatic".'),
+        (["scalar.0.boundary.z_min.kind=fixed"],
+         'scalar.0.boundary.z_min.kind: got "fixed"; need "periodic" or none, as the flow is.'),
+        (["scalar.0.initial=t"],
+         'scalar.0.initial: got "t"; need formulas without t: "t" has it.'),
+        (["initial.kind=duct"], None),
+        (["initial.kind=walsh", "initial.velocity=[x,0,0]"],
+         'initial.velocity: got ["x", 0, 0]; need three numbers as [x, y, z] with initial.kind = "walsh".'),
+        (["output.variables=[pressure,scalar_1]"], None),
+        (["output.variables=[velocity]"], None),
+        (["output.homogeneous=[x]"],
+         'output.homogeneous: got ["x"]; need directions that are periodic (grid.periodic), of a box without '
+         "a map."),
+        (["output.nek5000_every=5"],
+         'output.nek5000: got "" by default; need a prefix with output.nek5000_every > 0.'),
+        (["boundary.x_max.kind=inflow", "boundary.x_max.value=[1.1,0,0]", "scalar.0.boundary.x_max.kind=adiabatic"],
+         'boundary.x_max.value: got [1.1, 0, 0]; need as much flow in as out of all sides, or a side of '
+         'kind = "outflow": 0.2 goes out at t = 0.'),
+        (["boundary.x_max.kind=wall", "scalar.0.boundary.x_max.kind=adiabatic"], None),
+        (["boundary.y_min.kind=moving-wall", 'boundary.y_min.value=[1,0.1,0]'],
+         'boundary.y_min.value: got [1, 0.1, 0]; need a velocity along the wall, or kind = "inflow".'),
+        (['boundary.x_min.value=["log(-1)",0,0]'],
+         'boundary.x_min.value: got ["log(-1)", 0, 0]; need values that are finite all over the side at t = '
+         "0."),
+        (["grid.mapping=periodic-hill", "boundary.y_min.kind=symmetry", "scalar.0.boundary.y_min.kind=adiabatic"],
+         'boundary.y_min.kind: got "symmetry"; need another kind: a symmetry side is flat and across x, y '
+         "or z."),
+        (["grid.mapping=here.py:bend"],
+         'grid.mapping = "here.py:bend": no file here.py here; need a Python file and a function of it'),
+    ],
+    ids=range(32),
+)  # fmt: skip
+def test_inconsistent_settings_are_refused(overrides: list[str], expected: str | None) -> None:
+    told = faults(*[quoted(o) for o in overrides])
+    if expected is not None:
+        assert [re.sub(r" in (--set|case\.toml(:\d+)?): ", ": ", line, count=1) for line in told] == [
+            expected
+        ]
+    else:
+        key = overrides[-1].split("=")[0]
+        assert len(told) == 1
+        assert told[0].startswith((key, "initial.direction", "boundary.x_min.value"))
+
+
+def quoted(override: str) -> str:
+    """Quote the bare words in a list, as a shell user would."""
+    key, _, value = override.partition("=")
+    if not value.startswith("[") or '"' in value:
+        return override
+    items = value[1:-1].split(",")
+    words = [item if item[0] in "-.0123456789" else f'"{item}"' for item in items]
+    return f"{key}=[{','.join(words)}]"
+
+
+def test_a_side_without_a_kind_is_named() -> None:
+    told = faults(text=TEXT.replace('[boundary.y_max]\nkind = "symmetry"\n', ""))
+    assert told == [
+        'boundary.y_max.kind in case.toml: not set; need "wall", "moving-wall", "inflow", "outflow" or "symmetry" at '
+        "side y_max, or grid.periodic[1] = true.",
+        'scalar.0.boundary.y_max.kind in case.toml:19: not set; need "fixed", "flux" or "adiabatic" at side y_max, '
+        "where the flow is not periodic.",
+    ]
+
+
+def test_all_walls_need_no_pressure_level() -> None:
+    text = TEXT.split("[boundary.x_min]")[0] + "".join(
+        f'[boundary.{side}]\nkind = "wall"\n' for side in SIDES[:4]
+    )
+    assert problem_of(load(text=text), 0.1).level_is_free
+
+
+def test_exact_values_balance_at_their_sides() -> None:
+    text = TEXT.split("[boundary.x_min]")[0].replace("true", "false") + "".join(
+        f'[boundary.{side}]\nkind = "inflow"\nvalue = "exact"\n' for side in SIDES
+    )
+    case = load("initial.kind=ethier_steinman", "grid.lengths=[2,2,2]", "grid.origin=[-1,-1,-1]", text=text)
+    problem = problem_of(case, 0.1)
+    assert not problem.sides["y_min"].steady
+    x, y, z = np.random.default_rng(2).uniform(-1, 1, (3, 7))
+    at = problem.sides["y_min"].value(x, y, z, 0.02)
+    assert np.array_equal(at, initial_velocity(case, x, y, z, 0.02))
+    before = history(case, x, y, z, 0.1, 2)
+    assert np.array_equal(before[1], initial_velocity(case, x, y, z, -0.2))
+    assert history(case.model_copy(update={"scalar": load().scalar}), x, y, z, 0.1, 2) == []
+
+
+@pytest.mark.parametrize("mapping", ["none", "wavy", "annulus"])
+def test_normals_point_outwards_and_close_the_surface(mapping: str) -> None:
+    overrides = [f"grid.mapping={mapping}", "grid.origin=[0.1,0.2,0.3]"]
+    if mapping == "annulus":
+        text = TEXT.split("[boundary.x_min]")[0].replace("[true, false, false]", "[true, false, true]")
+        text += '[boundary.y_min]\nkind = "wall"\n[boundary.y_max]\nkind = "wall"\n'
+    else:
+        text = TEXT
+    mesh = mesh_of(load(*overrides, text=text))
+    # The sum of normals over a closed surface is 0, and of x . n three times its volume.
+    total, volume = np.zeros(3), 0.0
+    for side in SIDES:
+        place, normal = side_normals(mesh, side)
+        total += normal.sum(axis=(1, 2, 3))
+        volume += float((place * normal).sum()) / 3
+    assert np.abs(total).max() < 1e-10
+    expected = {"none": 6.0, "annulus": np.pi * (2.2**2 - 0.2**2)}.get(mapping, 6.0)
+    assert volume == pytest.approx(expected, rel=2e-3 if mapping == "wavy" else 1e-9)
+
+
+def test_a_mapping_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "bend.py").write_text("def bend(x, y, z):\n    return x, y + 0.1 * x * x, z\nnothing = 3\n")
+    mesh = mesh_of(
+        load(
+            "grid.mapping=bend.py:bend", "boundary.y_max.kind=wall", "scalar.0.boundary.y_max.kind=adiabatic"
+        )
+    )
+    assert mesh.places(np.array([[0, 0, 2]]), np.array([-1.0, 1.0]))[1, 0, 0, 0].tolist() == pytest.approx(
+        [0.4, 0.9]
+    )
+    assert "bend.py has no function nothing; define it" in faults("grid.mapping=bend.py:nothing")[0]
+    (tmp_path / "broken.py").write_text("1/0\n")
+    assert "broken.py does not run (division by zero); mend it" in faults("grid.mapping=broken.py:f")[0]

@@ -1,0 +1,96 @@
+"""Formulas: what they compute, what they refuse, and where they say it is."""
+
+import numpy as np
+import pytest
+
+from ridgeline.models.navier_stokes.expressions import FUNCTIONS, ExpressionError, faults, is_number, parse
+
+X, Y, Z = np.random.default_rng(1).uniform(0.1, 0.9, (3, 2, 5))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", np.ones_like(X)),
+        (" 2*x - y/z ", 2 * X - Y / Z),
+        ("-x**2 + 5 % 3", -(X**2) + 2),
+        ("sin(pi*x)*exp(-t)", np.sin(np.pi * X) * np.exp(-0.5)),
+        ("log(e) + sqrt(abs(x - 1))", 1 + np.sqrt(1 - X)),
+        ("1 if x < 0.5 else y", np.where(X < 0.5, 1, Y)),
+        ("where(0.2 < x <= 0.6 and not y > z, 1, 0)", ((X > 0.2) & (X <= 0.6) & (Y <= Z)) * 1.0),
+        ("x > 0.5 or y > 0.5", ((X > 0.5) | (Y > 0.5)) * 1.0),
+        ("arctan2(y, x) + maximum(x, y)", np.arctan2(Y, X) + np.maximum(X, Y)),
+        ("1/(x - x)", np.full_like(X, np.inf)),
+    ],
+)
+def test_values(text, expected):
+    found = parse(text)(X, Y, Z, 0.5)
+    assert (found.shape, found.dtype) == (X.shape, np.float64)
+    assert found.flags.writeable
+    assert np.allclose(found, expected, rtol=1e-15, atol=0)
+
+
+def test_variables():
+    assert parse("x + sin(t)").variables == {"x", "t"}
+    assert not parse("x + sin(t)").steady
+    assert parse("pi*y").steady
+    assert not parse("e + 1").variables
+    assert [is_number(text) for text in ("1.5", "-2e3", "nan", "pi", "")] == [True, True, False, False, False]
+
+
+def test_every_function_can_be_called():
+    for name in FUNCTIONS:
+        arguments = {"where": "x, y, z", "arctan2": "x, y", "minimum": "x, y", "maximum": "x, y"}
+        arguments |= {"hypot": "x, y", "heaviside": "x, y"}
+        assert np.isfinite(parse(f"{name}({arguments.get(name, 'x')})")(X, Y, Z, 0.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x +", "invalid syntax at character 4"),
+        ("", "invalid syntax at character 1"),
+        ("x + q", "q is unknown, use x, y, z, t, pi, e at character 5"),
+        ("2*sin", "sin is a function without its arguments at character 3"),
+        ("sinn(x)", "sinn is no function, use sin, "),
+        ("1 + sin(x, y)", "sin takes 1 argument, not 2, at character 5"),
+        ("where(x, y)", "where takes 3 arguments, not 2, at character 1"),
+        ("__import__('os').system('ls')", "is no arithmetic at character 1"),
+        ("x.real", "'x.real' is no arithmetic at character 1"),
+        ("[x for x in (1, 2)]", "is no arithmetic at character 1"),
+        ("(lambda: 1)()", "is no arithmetic at character 1"),
+        ("2 * 'a'", "'a' is no number at character 5"),
+        ("1 + True", "True is no number at character 5"),
+        ("1j", "1j is no number at character 1"),
+        ("sin(x, out=y)", "is no arithmetic at character 1"),
+        ("x @ y", "'x @ y' is no arithmetic at character 1"),
+        ("x; y", "invalid syntax at character 2"),
+        ("(y := x)", "is no arithmetic at character"),
+        ("x" + "+x" * 999, "more than 1000 terms"),
+        ("x" * 2001, "more than 2000 characters"),
+        ("(" * 300 + "x" + ")" * 300, "at character"),
+    ],
+)
+def test_what_is_no_formula_is_refused_with_its_place(text, why):
+    with pytest.raises(ExpressionError) as caught:
+        parse(text)
+    assert why in str(caught.value)
+
+
+def test_deep_formulas_do_not_end_the_interpreter():
+    deep = "-" * 900 + "x"
+    try:
+        value = parse(deep)(X, Y, Z, 0.0)
+    except ExpressionError as error:
+        assert "character" in str(error)  # noqa: PT017
+    else:
+        assert np.array_equal(value, X)
+
+
+def test_faults_name_the_formula():
+    (problem,) = faults("value", ("1", "2*q", "t"))
+    assert problem.key == "value"
+    assert (
+        problem.rule == 'formulas of x, y, z, t: in "2*q", q is unknown, use x, y, z, t, pi, e at character 3'
+    )
+    assert [p.rule for p in faults("value", ("t",), steady=True)] == ['formulas without t: "t" has it']
