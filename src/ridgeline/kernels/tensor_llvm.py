@@ -18,12 +18,16 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from ridgeline.kernels.llvm import F64, I1, I64, Lanes, Vector, constant, host_vector_bytes
 
-MAX_ROWS = 16  # of a block
+ACCUMULATORS = {
+    64: 16,
+    32: 10,
+    16: 10,
+}  # of a block by vector bytes: they hide the latency; with more, LLVM spills
 MAX_VECTORS = 4  # of a row of a block
+LATENCY_ROWS = 8  # rows from which one vector a row hides the latency
 UNROLLED_K = 16  # larger k are summed in chunks by a loop
 
 
@@ -83,18 +87,30 @@ def column_pieces(n: int, lanes: int) -> list[Piece]:
     return [Piece(lanes, lanes)] * (n // lanes) + tail
 
 
-def even_shares(total: int, largest: int) -> list[int]:
-    """Split `total` into the fewest parts of at most `largest`, as even as can be, larger ones first."""
+def shares(total: int, largest: int) -> list[int]:
+    """Split `total` into parts of at most `largest`: equal ones where a size above half of that divides, else even.
+
+    Equal parts share their code; without them the sizes differ by one at most, larger ones first.
+    """
+    for size in range(min(largest, total), largest // 2, -1):
+        if total % size == 0:
+            return [size] * (total // size)
     parts = -(-total // largest)
     size, larger = divmod(total, parts)
     return [size + 1] * larger + [size] * (parts - larger)
 
 
-def column_groups(n: int, lanes: int, max_vectors: int) -> list[Group]:
-    """Split n columns into the columns of blocks; neighbours that are alike form one group."""
+def column_groups(m: int, n: int, lanes: int) -> list[Group]:
+    """Split n columns into the columns of blocks; neighbours that are alike form one group.
+
+    A narrower last vector gets blocks of its own where m rows of it hide the latency: beside a single full
+    vector each product is then one instruction that broadcasts from memory, and all full blocks are alike.
+    """
     pieces = column_pieces(n, lanes)
+    alone = pieces[-1] != pieces[0] and m >= LATENCY_ROWS and (len(pieces) == 2 or len(pieces) > MAX_VECTORS)
+    sizes = [*shares(len(pieces) - 1, MAX_VECTORS), 1] if alone else shares(len(pieces), MAX_VECTORS)
     blocks, first = [], 0
-    for size in even_shares(len(pieces), max_vectors):
+    for size in sizes:
         blocks.append(tuple(pieces[first : first + size]))
         first += size
     groups, column = [], 0
@@ -103,11 +119,6 @@ def column_groups(n: int, lanes: int, max_vectors: int) -> list[Group]:
         groups.append(group)
         column += group.count * group.width
     return groups
-
-
-def block_rows(vectors: int, registers: int) -> int:
-    """Return how many rows of `vectors` accumulators leave registers for a row of B and a broadcast."""
-    return max(1, min(MAX_ROWS, (registers - 2 - vectors) // vectors))
 
 
 class _Product:
@@ -129,9 +140,8 @@ class _Product:
         """Emit body(i) for i = 0 ... count - 1: a loop, or once with a constant."""
         if count == 1:
             body(ir.Constant(I64, 0))
-        elif count:
-            with cgutils.for_range(self.builder, ir.Constant(I64, count), intp=I64) as loop:
-                body(loop.index)
+        else:
+            self.loop(count, [], lambda i, sums: body(i) or [])
 
     def times(self, index, factor: int):
         return self.builder.mul(index, ir.Constant(I64, factor))
@@ -155,16 +165,17 @@ class _Product:
     def mask(self, piece: Piece):
         return constant(ir.VectorType(I1, piece.lanes), [int(i < piece.used) for i in range(piece.lanes)])
 
-    def run(self, lanes: int, registers: int) -> None:
+    def run(self, lanes: int, accumulators: int) -> None:
+        """Emit the whole product, for vectors of `lanes` and so many accumulators."""
         shape = self.shape
-        groups = column_groups(shape.n, lanes, MAX_VECTORS)
+        groups = column_groups(shape.m, shape.n, lanes)
 
         def one_product(number):
             a = self.at(self.a, self.times(number, shape.stride_a))
             b = self.at(self.b, self.times(number, shape.stride_b))
             c = self.at(self.c, self.times(number, shape.stride_c))
             for group in groups:
-                rows = even_shares(shape.m, block_rows(len(group.pieces), registers))
+                rows = shares(shape.m, max(1, accumulators // len(group.pieces)))
 
                 def column_block(number, group=group, rows=rows):
                     column = self.builder.add(self.times(number, group.width), ir.Constant(I64, group.column))
@@ -191,71 +202,77 @@ class _Product:
         self.repeat(shape.batch, one_product)
 
     def block(self, rows: int, pieces: tuple[Piece, ...], c, a, b) -> None:
-        """Emit one block of C: load or zero the accumulators, sum over k, store."""
+        """Emit one block of C: load the accumulators or start without, sum over k, store."""
         shape = self.shape
         starts = [sum(piece.used for piece in pieces[:v]) for v in range(len(pieces))]
         places = [(row, v) for row in range(rows) for v in range(len(pieces))]
+        lanes = [self.lanes(pieces[v]) for _, v in places]
+        chunk = shape.k if shape.k <= UNROLLED_K else UNROLLED_K // 2
+        loops = shape.k // chunk if shape.k > chunk else 0
+        sums: list[Vector | None] = [None] * len(places)
         if shape.accumulate:
             sums = [self.load(pieces[v], c, row * shape.ldc + starts[v]) for row, v in places]
-        else:
-            sums = [self.lanes(pieces[v]).constant(0.0) for _, v in places]
-        chunk = shape.k if shape.k <= UNROLLED_K else UNROLLED_K // 2
-        whole = shape.k // chunk
+        elif loops:
+            sums = [zero.constant(0.0) for zero in lanes]
 
         def multiply(sums, a, b, length):
+            sums = list(sums)
             for k in range(length):
-                operands = [
-                    self.load(piece, b, k * shape.ldb + start) for piece, start in zip(pieces, starts)
-                ]
-                for row in range(rows):
-                    factor = self.builder.load(self.at(a, row * shape.lda + k))
-                    for v, piece in enumerate(pieces):
-                        lanes = self.lanes(piece)
-                        n = row * len(pieces) + v
-                        sums[n] = lanes.fma(lanes.splat(factor), operands[v], sums[n])
+                row_of_b = [self.load(piece, b, k * shape.ldb + at) for piece, at in zip(pieces, starts)]
+                for n, (row, v) in enumerate(places):
+                    if v == 0:
+                        scalar = self.builder.load(self.at(a, row * shape.lda + k))
+                    factor = lanes[n].splat(scalar)
+                    if sums[n] is None:
+                        sums[n] = factor * row_of_b[v]
+                    else:
+                        sums[n] = lanes[n].fma(factor, row_of_b[v], sums[n])
             return sums
 
-        if whole > 1:
-            sums = self.sum_loop(
-                whole,
-                sums,
-                lambda i, sums: multiply(
-                    sums,
-                    self.at(a, self.times(i, chunk)),
-                    self.at(b, self.times(i, chunk * shape.ldb)),
-                    chunk,
-                ),
-            )
-            rest = shape.k - whole * chunk
-            sums = multiply(sums, self.at(a, whole * chunk), self.at(b, whole * chunk * shape.ldb), rest)
-        else:
-            sums = multiply(sums, a, b, shape.k)
+        def add_chunk(i, sums):
+            first = self.times(i, chunk)
+            return multiply(sums, self.at(a, first), self.at(b, self.times(first, shape.ldb)), chunk)
+
+        if loops:
+            sums = self.loop(loops, sums, add_chunk)
+        done = loops * chunk
+        sums = multiply(sums, self.at(a, done), self.at(b, done * shape.ldb), shape.k - done)
         for vector, (row, v) in zip(sums, places):
             self.store(vector, pieces[v], c, row * shape.ldc + starts[v])
 
-    def sum_loop(self, count: int, sums: list[Vector], body: Callable) -> list[Vector]:
-        """Emit sums = body(i, sums) for i = 0 ... count - 1, the sums staying in registers."""
+    def loop(self, count: int, sums: list[Vector], body: Callable) -> list[Vector]:
+        """Emit sums = body(i, sums) for i = 0 ... count - 1, the sums staying in registers; return the last."""
         builder = self.builder
-        before, inside = builder.block, builder.append_basic_block("sum")
-        after = builder.append_basic_block("summed")
+        before, inside = builder.block, builder.append_basic_block("loop")
         builder.branch(inside)
         builder.position_at_end(inside)
         index = builder.phi(I64)
-        index.add_incoming(ir.Constant(I64, 0), before)
-        carried = []
-        for vector in sums:
-            phi = builder.phi(vector.lanes.type)
-            phi.add_incoming(vector.value, before)
-            carried.append(phi)
+        carried = [builder.phi(vector.lanes.type) for vector in sums]
         results = body(index, [Vector(v.lanes, phi) for v, phi in zip(sums, carried)])
         following = builder.add(index, ir.Constant(I64, 1))
-        index.add_incoming(following, builder.block)
-        for phi, result in zip(carried, results):
-            phi.add_incoming(result.value, builder.block)
+        for phi, first, last in zip(
+            [index, *carried],
+            [ir.Constant(I64, 0), *(vector.value for vector in sums)],
+            [following, *(vector.value for vector in results)],
+        ):
+            phi.add_incoming(first, before)
+            phi.add_incoming(last, builder.block)
+        after = builder.append_basic_block("done")
         more = builder.icmp_unsigned("<", following, ir.Constant(I64, count))
-        builder.cbranch(more, inside, after)
+        builder.cbranch(more, inside, after).set_metadata("llvm.loop", _never_unroll(builder.module))
         builder.position_at_end(after)
         return results
+
+
+def _never_unroll(module: ir.Module) -> ir.MDValue:
+    """Return the metadata of a loop whose body is large enough: LLVM would unroll it, and then spill registers.
+
+    Loops are told apart by a first operand that is the node itself.
+    """
+    disable = module.add_metadata(["llvm.loop.unroll.disable"])
+    node = ir.MDValue(module, [disable], name=str(len(module.metadata)))
+    node.operands = (node, disable)
+    return node
 
 
 def emit_product(module: ir.Module, element: ir.Type, shape: ProductShape) -> ir.Function:
@@ -271,6 +288,6 @@ def emit_product(module: ir.Module, element: ir.Type, shape: ProductShape) -> ir
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     item = 8 if element == F64 else 4
-    _Product(builder, element, shape, function.args).run(vector_bytes // item, 32 if vector_bytes == 64 else 16)
+    _Product(builder, element, shape, function.args).run(vector_bytes // item, ACCUMULATORS[vector_bytes])
     builder.ret_void()
     return function
