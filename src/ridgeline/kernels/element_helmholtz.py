@@ -61,7 +61,7 @@ def _scaled_operators(line, stretch, h1, h2, volume, matrices):
 
 
 @njit(inline="always")
-def _cube(weights, out):
+def fill_cube(weights, out):
     """out[k, j, i] = w_k w_j w_i, flat."""
     n = weights.size
     for k in range(n):
@@ -114,7 +114,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
             line, matrices = np.empty((n, n), u.dtype), np.empty((3, n, n), u.dtype)
             cube = scratch(points, u)
             _line_operator(derivative, weights, line)
-            _cube(weights, cube)
+            fill_cube(weights, cube)
             for place in range(elements.size):
                 e = elements[place]
                 here = e * points
@@ -191,7 +191,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
             constants[0] = beta
             cube = scratch(points, p)
             _line_operator(derivative, weights, line)
-            _cube(weights, cube)
+            fill_cube(weights, cube)
             total = 0.0
             for place in range(elements.size):
                 e = elements[place]
