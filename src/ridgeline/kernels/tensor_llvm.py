@@ -26,7 +26,7 @@ ACCUMULATORS = {
     32: 10,
     16: 10,
 }  # of a block by vector bytes: they hide the latency; with more, LLVM spills
-MAX_VECTORS = 4  # of a row of a block
+MAX_VECTORS = 3  # of a row of a block: B is read once for all rows, so blocks are rather tall than wide
 LATENCY_ROWS = 8  # rows from which one vector a row hides the latency
 UNROLLED_K = 16  # larger k are summed in chunks by a loop
 
@@ -100,15 +100,18 @@ def shares(total: int, largest: int) -> list[int]:
     return [size + 1] * larger + [size] * (parts - larger)
 
 
-def column_groups(m: int, n: int, lanes: int) -> list[Group]:
+def column_groups(m: int, n: int, k: int, lanes: int) -> list[Group]:
     """Split n columns into the columns of blocks; neighbours that are alike form one group.
 
-    A narrower last vector gets blocks of its own where m rows of it hide the latency: beside a single full
-    vector each product is then one instruction that broadcasts from memory, and all full blocks are alike.
+    One vector a row, where m rows of it hide the latency and k is unrolled whole: each product is then one
+    instruction that broadcasts from memory. With larger k, several vectors share the broadcasts; a narrower last
+    one gets blocks of its own where that leaves all others alike.
     """
+    tall = m >= LATENCY_ROWS
+    largest = 1 if tall and k <= UNROLLED_K else MAX_VECTORS
     pieces = column_pieces(n, lanes)
-    alone = pieces[-1] != pieces[0] and m >= LATENCY_ROWS and (len(pieces) == 2 or len(pieces) > MAX_VECTORS)
-    sizes = [*shares(len(pieces) - 1, MAX_VECTORS), 1] if alone else shares(len(pieces), MAX_VECTORS)
+    alone = tall and pieces[-1] != pieces[0] and (len(pieces) == 2 or len(pieces) > largest)
+    sizes = [*shares(len(pieces) - 1, largest), 1] if alone else shares(len(pieces), largest)
     blocks, first = [], 0
     for size in sizes:
         blocks.append(tuple(pieces[first : first + size]))
@@ -168,7 +171,7 @@ class _Product:
     def run(self, lanes: int, accumulators: int) -> None:
         """Emit the whole product, for vectors of `lanes` and so many accumulators."""
         shape = self.shape
-        groups = column_groups(shape.m, shape.n, lanes)
+        groups = column_groups(shape.m, shape.n, shape.k, lanes)
 
         def one_product(number):
             a = self.at(self.a, self.times(number, shape.stride_a))
