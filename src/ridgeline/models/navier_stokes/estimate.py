@@ -1,0 +1,269 @@
+"""What a Navier-Stokes run needs and does, before it runs: no MPI, no fields of the whole mesh.
+
+Work is that of the method with one iteration of each solve: the least that a step can take. Counts are words and
+floating-point operations per stored point, with c = 3 + S fields (velocity and scalars) and cache between an
+element and a field (NekBox paper, Sec. 3.1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeline.grid.block import split
+from ridgeline.grid.element import ElementGrid, ElementMesh, curve_range
+from ridgeline.grid.geometry import Geometry
+from ridgeline.grid.quadrature import gauss_lobatto
+from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.navier_stokes.boundary import dealias_points, mesh_of
+from ridgeline.models.navier_stokes.initial import initial_velocity
+
+if TYPE_CHECKING:
+    from ridgeline.models.navier_stokes.config import NavierStokesCase
+
+DOUBLE, SINGLE = 8, 4
+PRECONDITIONER_LEVELS = 3  # p, an intermediate order, 1
+MOST_ELEMENTS = 200_000  # whose neighbours are looked at one by one; else parts are taken for cubes
+SAMPLED_ELEMENTS = 512  # of which the initial Courant number is found
+STABLE_COURANT = 1.0
+
+
+def part_sizes(case: NavierStokesCase, n_ranks: int) -> tuple[ElementGrid, int]:
+    """Return (rank 0's grid, elements of the largest part). DecompositionError for more ranks than elements."""
+    grid = ElementGrid(mesh_of(case), case.grid.order, n_ranks, 0)
+    return grid, max(grid.counts())
+
+
+def shared_faces(mesh: ElementMesh, n_ranks: int) -> tuple[float, float]:
+    """Return (element faces between parts, pairs of parts that share one), over all ranks."""
+    if n_ranks == 1:
+        return 0.0, 0.0
+    total = mesh.n_elements
+    if total > MOST_ELEMENTS:
+        size = total / n_ranks
+        return 3.0 * n_ranks * size ** (2 / 3), 3.0 * n_ranks
+    owner = np.empty(mesh.elements, np.int64)
+    z, y, x = curve_range(mesh.elements, 0, total).T
+    counts = [split(total, n_ranks, rank)[1] for rank in range(n_ranks)]
+    owner[z, y, x] = np.repeat(np.arange(n_ranks), counts)
+    faces, pairs = 0, set()
+    for axis in range(3):
+        if mesh.elements[axis] == 1:
+            continue
+        after = np.roll(owner, -1, axis)
+        if not mesh.periodic[axis]:
+            inner = [slice(None)] * 3
+            inner[axis] = slice(0, -1)
+            here, there = owner[tuple(inner)], after[tuple(inner)]
+        else:
+            here, there = owner, after
+        cut = here != there
+        faces += int(cut.sum())
+        pairs |= set(map(tuple, np.sort(np.stack([here[cut], there[cut]], axis=1), axis=1).tolist()))
+    return float(faces), float(len(pairs))
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Floating-point operations and bytes per stored point of the parts of a step, for a mesh and a case."""
+
+    n: int
+    m: int  # points of the advection
+    fields: int  # c
+    order: int  # in time
+    curved: bool
+    pressure_vectors: int
+    velocity_vectors: int
+    single: int  # bytes of the preconditioner's words
+
+    @classmethod
+    def of(cls, case: NavierStokesCase) -> Counts:
+        """Return the counts of a case."""
+        return cls(
+            n=case.grid.order + 1,
+            m=dealias_points(case) or case.grid.order + 1,
+            fields=3 + len(case.scalar),
+            order=case.model.time_order,
+            curved=case.grid.mapping != "none",
+            pressure_vectors=case.model.projection.pressure,
+            velocity_vectors=case.model.projection.velocity,
+            single=SINGLE if case.model.pressure.precision == "float32" else DOUBLE,
+        )
+
+    def products(self, n_to: int, n_from: int) -> float:
+        """Return the operations of interpolating an element from n_from^3 to n_to^3 points."""
+        return 2.0 * n_from * n_to * (n_from**2 + n_from * n_to + n_to**2)
+
+    def operator(self) -> tuple[float, float]:
+        """Return those of h1 K + h2 B: Eq. 6 of the paper, or six factors and the mass on curved elements."""
+        if self.curved:
+            return 12.0 * self.n + 20, 2.0 * DOUBLE + 7 * DOUBLE
+        return 6.0 * self.n + 8, 2.0 * DOUBLE
+
+    def advection(self) -> tuple[float, float]:
+        """Return those of the dealiased rates: velocity and derivatives to m^3 points, products, and back."""
+        n, m, c = self.n, self.m, self.fields
+        fine = 3 * c * self.products(m, n) + c * self.products(n, m) + 3 * self.products(m, n)
+        flops = 6.0 * n * c + (fine + (5.0 * c + 18) * m**3) / n**3
+        return flops, DOUBLE * (2.0 * c + (9 if self.curved else 0))
+
+    def pressure_iteration(self) -> tuple[float, float]:
+        """Return those of one iteration of GMRES with the multigrid, whose levels below p are a part of it."""
+        flops, moved = self.operator()
+        ext = self.n + 2
+        schwarz = 12.0 * ext**4 / self.n**3
+        smooth = flops + schwarz
+        return flops + 1.3 * smooth + 12, moved + self.single * (2 * (2 + 2) + 2.0) + DOUBLE * 7
+
+    def conjugate_gradient_iteration(self) -> tuple[float, float]:
+        """Return those of one fused iteration of one component: 3 passes, 8 words (r, d, p, w; p, w, x, r)."""
+        flops, moved = self.operator()
+        return flops + 12, moved + DOUBLE * 8
+
+    def projection(self, vectors: int) -> tuple[float, float]:
+        """Return those of a guess from, and an update of, the last solutions: each is read three times."""
+        return 8.0 * vectors, DOUBLE * 4.0 * vectors
+
+    def step(self) -> tuple[float, float]:
+        """Return (operations, bytes) of a step per stored point."""
+        c = self.fields
+        parts = [self.advection(), self.pressure_iteration(), self.projection(self.pressure_vectors)]
+        parts += [self.conjugate_gradient_iteration(), self.projection(self.velocity_vectors)] * c
+        # Right-hand sides: levels of fields and rates; divergence; gradient of the pressure.
+        parts.append(((4.0 * self.order + 2) * c, DOUBLE * (2.0 * self.order + 1) * c))
+        parts += [(6.0 * self.n + 12, DOUBLE * 5.0), (6.0 * self.n + 12, DOUBLE * 8.0)]
+        return math.fsum(f for f, _ in parts), math.fsum(b for _, b in parts)
+
+
+def least_work(case: NavierStokesCase, n_ranks: int) -> Work:
+    """Return the least work of one step on n_ranks ranks, summed over them."""
+    mesh, counts = mesh_of(case), Counts.of(case)
+    stored = mesh.n_elements * counts.n**3
+    flops, moved = counts.step()
+    faces, pairs = shared_faces(mesh, n_ranks)
+    # Sums over shared points: right-hand sides and one operator per field, and each level of the preconditioner.
+    doubles = 2.0 * counts.fields + 2
+    singles = 2.0 * (PRECONDITIONER_LEVELS - 1)
+    calls = 2.0 * (1 + len(case.scalar)) + 2 + 2 * (PRECONDITIONER_LEVELS - 1)
+    exchanged = 2.0 * faces * counts.n**2 * (DOUBLE * doubles + counts.single * singles)
+    return Work(
+        math.prod(mesh.lattice(case.grid.order)),
+        flops * stored,
+        moved * stored,
+        exchanged,
+        2.0 * pairs * calls,
+    )
+
+
+def words_per_point(case: NavierStokesCase) -> dict[str, float]:
+    """Return the words of 8 bytes that a rank keeps per stored point, by what they are for."""
+    counts = Counts.of(case)
+    c, model = counts.fields, case.model
+    vectors = (model.pressure.restart + 1) if model.pressure.solver == "gmres" else 4
+    half = counts.single / DOUBLE
+    return {
+        "fields": 2.0 * counts.order * c + c + 6,
+        "geometry": 5.0 + (15.0 if counts.curved else 0.0) + 2.0,  # coordinates, mass, inverses, numbers
+        "Krylov vectors": vectors * (1 + half) + 4.0 * 3,
+        "projection": 2.0 * counts.pressure_vectors + 2.0 * counts.velocity_vectors * c,
+        "preconditioner": half * 6 * (1 + 2 / counts.n) ** 3 + half * 2,
+    }
+
+
+def checkpoint_words(case: NavierStokesCase) -> float:
+    """Return the words per stored point that a checkpoint holds: levels of the fields, pressure, solutions kept."""
+    counts = Counts.of(case)
+    return (
+        counts.order * counts.fields
+        + 1.0
+        + 2.0 * counts.pressure_vectors
+        + 2.0 * counts.velocity_vectors * counts.fields
+    )
+
+
+def spacings(case: NavierStokesCase, mesh: ElementMesh) -> tuple[float, float, float]:
+    """Return the smallest distances of points along x, y, z, before the map."""
+    gap = float(np.diff(gauss_lobatto(case.grid.order + 1)[0]).min()) / 2
+    x, y, z = (gap * float(np.diff(mesh.edges[axis]).min()) for axis in (2, 1, 0))
+    return x, y, z
+
+
+def initial_courant_rate(case: NavierStokesCase, mesh: ElementMesh) -> float:
+    """Return the largest |u_r|/dr + |u_s|/ds + |u_t|/dt at step 0, over some elements of the mesh: 1/time."""
+    parts = max(1, math.ceil(mesh.n_elements / 64))
+    chosen = np.unique(np.linspace(0, parts - 1, min(parts, SAMPLED_ELEMENTS // 64)).astype(int))
+    points = gauss_lobatto(case.grid.order + 1)[0]
+    gaps = np.diff(points)
+    spacing = np.minimum(np.append(gaps, np.inf), np.append(np.inf, gaps))
+    largest = 0.0
+    for part in chosen:
+        geometry = Geometry(ElementGrid(mesh, case.grid.order, parts, int(part)))
+        u = initial_velocity(case, *geometry.coordinates)
+        rate = np.zeros(u.shape[1:])
+        for axis in range(3):
+            if geometry.axis_aligned:
+                across = np.abs(u[axis] * geometry.scale[:, axis, None, None, None])
+            else:
+                row = geometry.metrics[:, 3 * axis : 3 * axis + 3]
+                across = np.abs((u.swapaxes(0, 1) * row).sum(axis=1))
+            shape = [1, 1, 1, 1]
+            shape[3 - axis] = len(points)
+            rate += across / spacing.reshape(shape)
+        largest = max(largest, float(rate.max()))
+    return largest
+
+
+def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float]) -> tuple[str, ...]:
+    """Return what `ridgeline check` says beside the common figures."""
+    n = case.grid.order + 1
+    x, y, z = spacings(case, mesh)
+    stored, unique = mesh.n_elements * n**3, math.prod(mesh.lattice(case.grid.order))
+    words = [
+        f"{mesh.n_elements} elements of order {case.grid.order}: {stored} points stored, {unique} unique",
+        f"smallest distance of points{' before the map' if mesh.mapping else ''}: x {x:.3g}, y {y:.3g}, z {z:.3g}",
+        "memory per rank: " + ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items()),
+    ]
+    rate = initial_courant_rate(case, mesh)
+    if case.model.dt is not None:
+        number = rate * case.model.dt
+        beyond = f", beyond stability ({STABLE_COURANT:g}): choose a smaller model.dt"
+        words.append(f"Courant number of step 0: {number:.3g}{beyond if number > STABLE_COURANT else ''}")
+    elif rate > 0:
+        assert case.model.courant is not None
+        words.append(f"time step at step 0: {case.model.courant / rate:.3g}")
+    words.append(
+        "work and predicted time are those of one iteration of each solve; expect several times as much"
+    )
+    return tuple(words)
+
+
+def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
+    """Return decomposition, memory, output and least work of the case on n_ranks ranks.
+
+    Raises DecompositionError for more ranks than elements, ConfigError for a map that cannot be had or that folds an
+    element.
+    """
+    grid, most = part_sizes(case, n_ranks)
+    n, mesh, output = grid.n, grid.mesh, case.output
+    needed = {name: DOUBLE * words * most * n**3 for name, words in words_per_point(case).items()}
+    outputs = case.run.steps // output.every if output.every else 0
+    outputs += 1 if output.every and output.initial else 0
+    stored = mesh.n_elements * n**3
+    written = math.prod(output.uniform) if output.uniform else stored
+    size = float(outputs * len(output.variables) * written * DOUBLE)
+    if output.nek5000_every:
+        word = SINGLE if output.nek5000_precision == "float32" else DOUBLE
+        size += (case.run.steps // output.nek5000_every) * (7.0 + len(case.scalar)) * stored * word
+    return Estimate(
+        process_grid=(n_ranks,),
+        block=(most, n, n, n),
+        memory_per_rank=float(sum(needed.values())),
+        output_bytes=size,
+        outputs=outputs,
+        checkpoint_bytes=DOUBLE * checkpoint_words(case) * stored,
+        work=least_work(case, n_ranks),
+        remarks=remarks(case, mesh, needed),
+    )
