@@ -3,7 +3,7 @@
 Vectors are rows of C-contiguous arrays [rows, points]; scalars and results are small float64 arrays. Work goes in
 blocks that stay in the first-level cache while the vectors of a pass are taken one after the other, so that several
 plain loops, which compile to vector code, cost one pass over memory. Sums have a fixed order: lanes within a block,
-then blocks. Nothing is allocated but one block of scratch on the stack of the caller, `BLOCK` numbers each.
+then blocks. Scratch is one or two blocks of numbers.
 
 A sum may be reordered by the compiler ("reassoc") but numbers that are not finite are kept as such: a NaN in any
 input that counts is a NaN in the result.
@@ -192,6 +192,40 @@ def flexible_direction(z, beta, p):
 
 
 @_jit
+def pair_dots(basis, count, a, b, with_b, weights, out_sums):
+    """Set out_sums[0, k] = sum basis[k] a weights and out_sums[1, k] = sum basis[k] b weights for k < count.
+
+    basis : [rows >= count, n]; a, b, weights : [n], a and b maybe rows of basis; b is not read unless with_b
+    out_sums : [2, rows]. One pass: count + 2 words per point, + 1 with b.
+    """
+    n = len(a)
+    first, second = np.empty(BLOCK, a.dtype), np.empty(BLOCK, a.dtype)
+    out_sums[:] = 0.0
+    for start in range(0, n, BLOCK):
+        end = min(start + BLOCK, n)
+        size = end - start
+        w, u = weights[start:end], a[start:end]
+        for i in range(size):
+            first[i] = u[i] * w[i]
+        if with_b:
+            u = b[start:end]
+            for i in range(size):
+                second[i] = u[i] * w[i]
+        for k in range(count):
+            v = basis[k, start:end]
+            one = two = 0.0
+            if with_b:
+                for i in range(size):
+                    one += v[i] * first[i]
+                    two += v[i] * second[i]
+            else:
+                for i in range(size):
+                    one += v[i] * first[i]
+            out_sums[0, k] += one
+            out_sums[1, k] += two
+
+
+@_jit
 def basis_dots(basis, count, w, weights, out_sums):
     """Set out_sums[k] = sum basis[k] w weights, k < count, and out_sums[count] = sum w^2 weights.
 
@@ -230,6 +264,27 @@ def basis_subtract(basis, count, factors, scale, w):
         for i in range(end - start):
             a[i] *= scale
         _add_rows(basis, count, factors, -scale, start, end, a)
+
+
+@_jit
+def basis_subtract_pair(basis, count, of_v, scale_v, of_w, last, scale_w, v, w):
+    """Set v = scale_v (v - sum of_v[k] basis[k]), then w = scale_w (w - sum of_w[k] basis[k] - last v), k < count.
+
+    basis : [rows >= count, n]; of_v, of_w : [count]; v, w : [n]. One pass: count + 4 words per point.
+    """
+    for start in range(0, len(w), BLOCK):
+        end = min(start + BLOCK, len(w))
+        size = end - start
+        a, b = v[start:end], w[start:end]
+        for k in range(count):
+            row, f, g = basis[k, start:end], of_v[k], of_w[k]
+            for i in range(size):
+                a[i] -= f * row[i]
+                b[i] -= g * row[i]
+        for i in range(size):
+            a[i] *= scale_v
+        for i in range(size):
+            b[i] = scale_w * (b[i] - last * a[i])
 
 
 @_jit
@@ -282,40 +337,6 @@ def residual_norm(b, applied, weights, out_r, out_sums):
 
 
 # Projection on earlier solutions ----------------------------------------------------------------------------------
-
-
-@_jit
-def projection_dots(basis, count, b, applied, with_applied, weights, out_sums):
-    """Set out_sums[0, k] = basis[k].b and out_sums[1, k] = basis[k].applied for k < count.
-
-    basis : [rows >= count, n]; b, applied, weights : [n]; applied is not read unless with_applied
-    out_sums : [2, rows]. One pass: count + 2 words per point, + 1 with `applied`.
-    """
-    n = len(b)
-    first, second = np.empty(BLOCK, b.dtype), np.empty(BLOCK, b.dtype)
-    out_sums[:] = 0.0
-    for start in range(0, n, BLOCK):
-        end = min(start + BLOCK, n)
-        size = end - start
-        w, a = weights[start:end], b[start:end]
-        for i in range(size):
-            first[i] = a[i] * w[i]
-        if with_applied:
-            a = applied[start:end]
-            for i in range(size):
-                second[i] = a[i] * w[i]
-        for k in range(count):
-            v = basis[k, start:end]
-            one = two = 0.0
-            if with_applied:
-                for i in range(size):
-                    one += v[i] * first[i]
-                    two += v[i] * second[i]
-            else:
-                for i in range(size):
-                    one += v[i] * first[i]
-            out_sums[0, k] += one
-            out_sums[1, k] += two
 
 
 @_jit
