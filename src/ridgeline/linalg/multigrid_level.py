@@ -145,3 +145,24 @@ def galerkin_matrices(fine: Level, coarse: Level) -> Array:
         force = fine.stiffness(np.broadcast_to(shape, fine.shape))
         found[:, :, column] = apply_tensor(*(m.T for m in matrices), force).reshape(-1, c)
     return (found + found.transpose(0, 2, 1)) / 2.0
+
+
+def level_orders(order: int, lengths: Sequence[float]) -> list[Triple]:
+    """Return the orders (z, y, x) of the levels of multigrid for elements of typical lengths (z, y, x).
+
+    The shortest direction goes from p to 1 by halves; the others keep points as dense in physical space, up to
+    order p: a mode that is rough along a long direction and smooth across thin elements is seen by no sweep over
+    elements. Up to an aspect ratio of 2 all directions are coarsened alike.
+    """
+    ratios = np.asarray(lengths) / min(lengths)
+    bases, q = [], order
+    while q > 5 or (q == order and q > 3):
+        q //= 2
+        bases.append(q)
+    levels: list[Triple] = [(order,) * 3]
+    for base in (*bases, 1):
+        kept = ratios * (base if base > 1 else 2.0 / 3.0)
+        z, y, x = (int(min(order, max(base, np.floor(k + 0.5 - 1e-6)))) for k in kept)
+        if (z, y, x) != levels[-1]:
+            levels.append((z, y, x))
+    return levels

@@ -1,0 +1,75 @@
+"""Compiled loops over sparse rows and index lists: compressed sparse rows (indptr, indices, data), serial."""
+
+from numba import njit
+
+
+@njit(cache=True)
+def scatter_add(index, values, out):
+    """Set out = 0, then out[index[p]] += values[p], in the order of p. index: integer; all 1-D."""
+    out[:] = 0
+    for p in range(index.size):
+        out[index[p]] += values[p]
+
+
+@njit(cache=True)
+def gather(index, values, out):
+    """out[p] = values[index[p]]; zero where index[p] < 0. All 1-D."""
+    zero = values[0] * 0
+    for p in range(index.size):
+        out[p] = values[index[p]] if index[p] >= 0 else zero
+
+
+@njit(cache=True)
+def multiply(indptr, indices, data, x, out):
+    """out = A x. Reads every non-zero and its column once; 2 flops each."""
+    for row in range(indptr.size - 1):
+        total = data[0] * 0
+        for p in range(indptr[row], indptr[row + 1]):
+            total += data[p] * x[indices[p]]
+        out[row] = total
+
+
+@njit(cache=True)
+def multiply_add(indptr, indices, data, x, out):
+    """out += A x."""
+    for row in range(indptr.size - 1):
+        total = data[0] * 0
+        for p in range(indptr[row], indptr[row + 1]):
+            total += data[p] * x[indices[p]]
+        out[row] += total
+
+
+@njit(cache=True)
+def residual(indptr, indices, data, b, x, out):
+    """out = b - A x."""
+    for row in range(indptr.size - 1):
+        total = b[row]
+        for p in range(indptr[row], indptr[row + 1]):
+            total -= data[p] * x[indices[p]]
+        out[row] = total
+
+
+@njit(cache=True)
+def chebyshev_start(inverse_diagonal, scale, r, direction, x, fresh):
+    """direction = scale D^-1 r; x = direction if fresh else x + direction. scale: array [1]."""
+    for row in range(direction.size):
+        direction[row] = scale[0] * inverse_diagonal[row] * r[row]
+        x[row] = direction[row] if fresh else x[row] + direction[row]
+
+
+@njit(cache=True)
+def chebyshev_step(indptr, indices, data, inverse_diagonal, factors, b, x, r, direction):
+    """Set r = b - A x and direction = factors[0] direction + factors[1] D^-1 r: one Chebyshev step."""
+    for row in range(direction.size):
+        total = b[row]
+        for p in range(indptr[row], indptr[row + 1]):
+            total -= data[p] * x[indices[p]]
+        r[row] = total
+        direction[row] = factors[0] * direction[row] + factors[1] * inverse_diagonal[row] * total
+
+
+@njit(cache=True)
+def add(direction, x):
+    """x += direction, over the length of direction."""
+    for row in range(direction.size):
+        x[row] += direction[row]
