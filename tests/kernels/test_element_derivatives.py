@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from element_kernel_tools import ELEMENTS, make_case
 
+from element_kernel_tools import ELEMENTS, make_case
 from ridgeline.kernels import element_reference as reference
 from ridgeline.kernels.element_derivatives import make_curl, make_gradient, make_weak_divergence
 

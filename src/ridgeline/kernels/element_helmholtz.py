@@ -5,15 +5,15 @@ w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). Two f
 - curved elements: gradient in the reference directions, six factors at each point, transposed gradient
   (Deville, Fischer, Mund 2002, Eq. 4.4.7): 12 n + 15 operations per point and 8 words to and from memory;
 - axis-aligned elements: (Hx (x) I (x) I) + (I (x) Hy (x) I) + (I (x) I (x) Hz) (Hutchinson et al. 2016, Eq. 6) with
-  the quadrature weights of the other directions taken out: w = W (A_x + A_y + A_z) u, A = 1 / w D^T w D scaled for the
-  element: 6 n + 1 operations per point, 2 words to and from memory, no array of the geometry is read.
+  the quadrature weights of the other directions taken out: w = W (A_x + A_y + A_z) u, A = 1 / w D^T w D scaled for
+  the element: 6 n + 1 operations per point, 2 words to and from memory, no array of the geometry is read.
 
 An element's data passes from and to memory once; while one element is worked on, the next is prefetched.
 
 Arguments common to the kernels made here, arrays C-contiguous, of the dtype unless said:
 elements: int64, the local elements to work on, in this order. u, w, p, r, ...: [E, n, n, n]. h1, h2: float64 scalars.
-scale [E, 3], volume [E]: of axis-aligned elements, else any. factors [E, 6, n, n, n], mass [E, n, n, n]: of curved ones,
-else any (mass is read where h2 is not 0). derivative [n, n]; weights [n].
+scale [E, 3], volume [E]: of axis-aligned elements, else any. factors [E, 6, n, n, n], mass [E, n, n, n]: of curved
+ones, else any (mass is read where h2 is not 0). derivative [n, n]; weights [n].
 """
 
 from functools import cache
@@ -101,7 +101,10 @@ def _stiffness(n, rows, points, share, derivative, matrices, factors, u, here, f
 
 @cache
 def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
-    """Return kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w): w = h1 K u + h2 B u."""
+    """Return the kernel of w = h1 K u + h2 B u, unassembled.
+
+    kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
+    """
     rows, points = n * n, n**3
     arguments = f"elements r4 h h {GEOMETRY} w4"
     part, share = -(-points // 3), -(-6 * points // 5)
@@ -156,9 +159,9 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
 def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
     """Return the kernel of one iteration's search direction and operator of preconditioned conjugate gradients.
 
-    kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w) -> p.w:
-    p = inverse_diagonal r + beta p; w = h1 K p + h2 B p, unassembled; returns the sum of p w over these elements
-    in float64, which for a continuous p is that of p with the assembled w. One pass: reads r, inverse_diagonal, p
+    kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w)
+    p = inverse_diagonal r + beta p; w = h1 K p + h2 B p, unassembled; returns p.w summed over
+    these elements in float64, which for a continuous p is that of p with the assembled w. One pass: reads r, inverse_diagonal, p
     (and 6 factors, mass), writes p and w.
     """
     rows, points = n * n, n**3
@@ -244,9 +247,9 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
 
 @cache
 def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
-    """Return kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out): diagonal of h1 K + h2 B.
+    """Return the kernel of the diagonal of h1 K + h2 B, unassembled.
 
-    out: [E, n, n, n], unassembled. Computed rarely: plain loops.
+    kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. Computed rarely: plain loops.
     """
     arguments = f"elements h h {GEOMETRY} w4"
 

@@ -27,7 +27,20 @@ def to_physical(typing, count, metrics, metrics_start, r, s, t, x, x_start, y, y
         return None
 
     def codegen(context, builder, signature, args):
-        names = "count metrics metrics_start r s t x x_start y y_start z z_start".split()
+        names = [
+            "count",
+            "metrics",
+            "metrics_start",
+            "r",
+            "s",
+            "t",
+            "x",
+            "x_start",
+            "y",
+            "y_start",
+            "z",
+            "z_start",
+        ]
         loop = PointLoop(context, builder, signature, args, names, x.dtype)
         size = literal(count)
 
@@ -54,7 +67,20 @@ def to_reference(typing, count, metrics, metrics_start, x, x_start, y, y_start, 
         return None
 
     def codegen(context, builder, signature, args):
-        names = "count metrics metrics_start x x_start y y_start z z_start r s t".split()
+        names = [
+            "count",
+            "metrics",
+            "metrics_start",
+            "x",
+            "x_start",
+            "y",
+            "y_start",
+            "z",
+            "z_start",
+            "r",
+            "s",
+            "t",
+        ]
         loop = PointLoop(context, builder, signature, args, names, r.dtype)
         size = literal(count)
 
@@ -102,7 +128,7 @@ def curl_points(typing, count, metrics, metrics_start, parts, x, x_start, y, y_s
         return None
 
     def codegen(context, builder, signature, args):
-        names = "count metrics metrics_start parts x x_start y y_start z z_start".split()
+        names = ["count", "metrics", "metrics_start", "parts", "x", "x_start", "y", "y_start", "z", "z_start"]
         loop = PointLoop(context, builder, signature, args, names, x.dtype)
         size = literal(count)
 
@@ -127,19 +153,20 @@ def curl_points(typing, count, metrics, metrics_start, parts, x, x_start, y, y_s
 def advect_points(typing, count, axis_aligned, constants, weights, c, c_stride, c_start, r, s, t):
     """t = c_0 r + c_1 s + c_2 t, c_q = c[c_start + q c_stride ...]; axis-aligned: of c_q constants[q] weights.
 
-    Literals: count and axis_aligned. weights begins at c_start as well.
+    Literals: count and axis_aligned. weights and t begin at c_start as well, r and s at 0.
     """
     if literal(count) is None or not isinstance(axis_aligned, types.BooleanLiteral):
         return None
 
     def codegen(context, builder, signature, args):
-        names = "count axis_aligned constants weights c stride c_start r s t".split()
+        names = ["count", "axis_aligned", "constants", "weights", "c", "stride", "c_start", "r", "s", "t"]
         loop = PointLoop(context, builder, signature, args, names, t.dtype)
         first, stride = loop.values["c"], args[5]
         for q in range(3):
             loop.values[f"c{q}"] = first
             first = builder.gep(first, [stride])
-        loop.values["weights"] = builder.gep(loop.values["weights"], [args[6]])
+        for name in ("weights", "t"):
+            loop.values[name] = builder.gep(loop.values[name], [args[6]])
         aligned = axis_aligned.literal_value
         scale = [loop.splat("constants", q) for q in range(3)] if aligned else []
 
