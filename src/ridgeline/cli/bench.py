@@ -8,6 +8,11 @@ import typer
 
 from ridgeline.cli.options import Ranks
 
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the figures here too; - for stdout alone.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
+
 bench = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
@@ -47,10 +52,8 @@ def transpose(
         tuple[int, int] | None, typer.Option(metavar="P_R P_C", help="Only this process grid (default: all).")
     ] = None,
     cycles: Annotated[int, typer.Option(min=1, help="Timed substeps.")] = 5,
-    json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the figures here too; - for stdout alone.")
-    ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    json: Json = None,
+    debug: Debug = False,
 ) -> None:
     """Time the all-to-all exchanges of a turbulence substep alone, for slabs and pencils."""
     from ridgeline.driver.bench import run_transposes
@@ -68,3 +71,46 @@ def transpose(
         "cycles": cycles,
     }
     run_transposes(pattern, [process_grid] if process_grid else None, batches or [1, 2, 3, 4], json, debug)
+
+
+@bench.command()
+def nekbone(
+    ranks: Ranks = None,
+    points: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--nx1", min=2, max=32, help="Points per direction (default: 8 10 12 16); may be repeated."
+        ),
+    ] = None,
+    elements: Annotated[int, typer.Option(min=1, help="Elements per rank, in a brick.")] = 1000,
+    iterations: Annotated[int, typer.Option(min=1, help="Iterations of conjugate gradients.")] = 100,
+    stream: Annotated[bool, typer.Option(help="Measure STREAM in the same run.")] = True,
+    json: Json = None,
+    debug: Debug = False,
+) -> None:
+    """Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures."""
+    from ridgeline.driver.bench import run_nekbone
+    from ridgeline.driver.start import start_ranks
+
+    code = start_ranks(ranks)
+    if code is not None:
+        raise typer.Exit(code)
+    run_nekbone(points or [8, 10, 12, 16], elements, iterations, stream, json, debug)
+
+
+@bench.command()
+def acceptance(
+    ranks: Ranks = None,
+    points: Annotated[int, typer.Option("--nx1", min=2, max=32, help="Points per direction.")] = 16,
+    elements: Annotated[int, typer.Option(min=1, help="Elements per rank of the gather-scatter.")] = 64,
+    json: Json = None,
+    debug: Debug = False,
+) -> None:
+    """Check the health of every rank before a large run: kernels, memory, Allreduce, gather-scatter."""
+    from ridgeline.driver.bench import run_acceptance
+    from ridgeline.driver.start import start_ranks
+
+    code = start_ranks(ranks)
+    if code is not None:
+        raise typer.Exit(code)
+    run_acceptance(points, elements, json, debug)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.launcher import end_with_launcher
 from ridgeline.runtime.threads import configure_threads
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+    from rich.table import Table
 
 
 def run_transposes(
@@ -30,7 +34,6 @@ def run_transposes(
     configure_threads(1)
 
     from ridgeline.bench.transpose import Pattern, make_table, measure_transposes, to_dict
-    from ridgeline.comm.reduce import together
     from ridgeline.runtime.communicator import ends_job_on_error, world
 
     comm = world()
@@ -38,15 +41,73 @@ def run_transposes(
         asked = Pattern(**pattern)
         figures = measure_transposes(comm, asked, process_grids, batches)
         result = to_dict(asked, comm.size, figures)
-        with together(comm):
-            if comm.rank == 0:
-                if json_path is not None:
-                    _write(json_path, json.dumps(result, indent=2) + "\n")
-                if json_path != "-":
-                    # A table cut at 80 columns would be of no use in a file.
-                    console = Console(width=None if sys.stdout.isatty() else 200)
-                    console.print(make_table(asked, comm.size, figures), highlight=False)
+        _report(comm, result, lambda: make_table(asked, comm.size, figures), json_path)
     return result
+
+
+def run_nekbone(
+    points: Sequence[int],
+    elements: int,
+    iterations: int,
+    stream: bool = True,
+    json_path: str | None = None,
+    debug: bool = False,
+) -> dict[str, Any]:
+    """Run Nekbone for each number of points per direction, STREAM beside it; print on rank 0; return the figures.
+
+    Collective over the world. elements: per rank. Any failure ends the job.
+    """
+    end_with_launcher()
+    configure_threads(1)
+
+    from ridgeline.bench.nekbone import make_table, measure_nekbone, to_dict
+    from ridgeline.bench.stream import measure_stream
+    from ridgeline.runtime.communicator import ends_job_on_error, world
+
+    comm = world()
+    with ends_job_on_error(comm, debug):
+        figures = [measure_nekbone(comm, n, elements, iterations) for n in points]
+        limits = measure_stream(comm, 1) if stream else None
+        result = to_dict(figures, limits)
+        _report(comm, result, lambda: make_table(figures, limits), json_path)
+    return result
+
+
+def run_acceptance(
+    points: int, elements: int, json_path: str | None = None, debug: bool = False
+) -> dict[str, Any]:
+    """Check the health of all ranks (bench.acceptance); print on rank 0; return the figures.
+
+    Collective over the world. Any failure ends the job.
+    """
+    end_with_launcher()
+    configure_threads(1)
+
+    from ridgeline.bench.acceptance import make_table, measure_acceptance
+    from ridgeline.runtime.communicator import ends_job_on_error, world
+
+    comm = world()
+    with ends_job_on_error(comm, debug):
+        figures = measure_acceptance(comm, points, elements)
+        result = figures.to_dict()
+        _report(comm, result, lambda: make_table(figures), json_path)
+    return result
+
+
+def _report(
+    comm: MPI.Comm, result: dict[str, Any], table: Callable[[], Table], json_path: str | None
+) -> None:
+    """Write the JSON and print the table on rank 0; an error there is raised on all ranks. Collective."""
+    from ridgeline.comm.reduce import together
+
+    with together(comm):
+        if comm.rank == 0:
+            if json_path is not None:
+                _write(json_path, json.dumps(result, indent=2) + "\n")
+            if json_path != "-":
+                # A table cut at 80 columns would be of no use in a file.
+                console = Console(width=None if sys.stdout.isatty() else 200)
+                console.print(table(), highlight=False, markup=False)
 
 
 def _write(path: str, text: str) -> None:

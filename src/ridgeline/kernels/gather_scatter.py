@@ -17,11 +17,47 @@ ADD, MIN, MAX = range(3)
 OPERATIONS = {"add": ADD, "min": MIN, "max": MAX}
 
 
-@njit
+@njit(inline="always")
 def _combine(operation, a, b):
     if operation == ADD:
         return a + b
     return min(a, b) if operation == MIN else max(a, b)
+
+
+@njit(inline="always")
+def combine_local(operation, pairs, fours, eights, starts, others, bounds, first, end, v):
+    """Combine the groups of one field v [n] that are complete with the elements processed at first ... end.
+
+    operation: a constant; the others as comm.gather_scatter_plan.LocalGroups has them.
+    """
+    for g in range(bounds[0, first], bounds[0, end]):
+        a, b = np.uint32(pairs[g, 0]), np.uint32(pairs[g, 1])
+        value = _combine(operation, v[a], v[b])
+        v[a] = value
+        v[b] = value
+    for g in range(bounds[1, first], bounds[1, end]):
+        a, b = np.uint32(fours[g, 0]), np.uint32(fours[g, 1])
+        c, d = np.uint32(fours[g, 2]), np.uint32(fours[g, 3])
+        value = _combine(operation, _combine(operation, v[a], v[b]), _combine(operation, v[c], v[d]))
+        v[a] = value
+        v[b] = value
+        v[c] = value
+        v[d] = value
+    for g in range(bounds[2, first], bounds[2, end]):
+        places = eights[g]
+        low = _combine(operation, v[places[0]], v[places[1]])
+        low = _combine(operation, low, _combine(operation, v[places[2]], v[places[3]]))
+        high = _combine(operation, v[places[4]], v[places[5]])
+        high = _combine(operation, high, _combine(operation, v[places[6]], v[places[7]]))
+        value = _combine(operation, low, high)
+        for i in range(8):
+            v[places[i]] = value
+    for g in range(bounds[3, first], bounds[3, end]):
+        value = v[others[starts[g]]]
+        for i in range(starts[g] + 1, starts[g + 1]):
+            value = _combine(operation, value, v[others[i]])
+        for i in range(starts[g], starts[g + 1]):
+            v[others[i]] = value
 
 
 @cache
@@ -43,42 +79,7 @@ def make_kernels(operation: int):
     @njit(cache=True, nogil=True)
     def local(pairs, fours, eights, starts, others, bounds, first, end, u):
         for f in range(u.shape[0]):
-            v = u[f]
-            for g in range(bounds[0, first], bounds[0, end]):
-                a, b = np.uint32(pairs[g, 0]), np.uint32(pairs[g, 1])
-                value = _combine(operation, v[a], v[b])
-                v[a] = value
-                v[b] = value
-            for g in range(bounds[1, first], bounds[1, end]):
-                a, b = np.uint32(fours[g, 0]), np.uint32(fours[g, 1])
-                c, d = np.uint32(fours[g, 2]), np.uint32(fours[g, 3])
-                value = _combine(operation, _combine(operation, v[a], v[b]), _combine(operation, v[c], v[d]))
-                v[a] = value
-                v[b] = value
-                v[c] = value
-                v[d] = value
-            for g in range(bounds[2, first], bounds[2, end]):
-                value = _combine(
-                    operation,
-                    _combine(
-                        operation,
-                        _combine(operation, v[eights[g, 0]], v[eights[g, 1]]),
-                        _combine(operation, v[eights[g, 2]], v[eights[g, 3]]),
-                    ),
-                    _combine(
-                        operation,
-                        _combine(operation, v[eights[g, 4]], v[eights[g, 5]]),
-                        _combine(operation, v[eights[g, 6]], v[eights[g, 7]]),
-                    ),
-                )
-                for i in range(8):
-                    v[eights[g, i]] = value
-            for g in range(bounds[3, first], bounds[3, end]):
-                value = v[others[starts[g]]]
-                for i in range(starts[g] + 1, starts[g + 1]):
-                    value = _combine(operation, value, v[others[i]])
-                for i in range(starts[g], starts[g + 1]):
-                    v[others[i]] = value
+            combine_local(operation, pairs, fours, eights, starts, others, bounds, first, end, u[f])
 
     @njit(cache=True, nogil=True)
     def gather(starts, places, send_index, u, partial, message):
@@ -102,7 +103,8 @@ def make_kernels(operation: int):
                 value = partial[f, k] if source < 0 else message[source, f]
                 for i in range(source_starts[k] + 1, source_starts[k + 1]):
                     source = sources[i]
-                    value = _combine(operation, value, partial[f, k] if source < 0 else message[source, f])
+                    other = partial[f, k] if source < 0 else message[source, f]
+                    value = _combine(operation, value, other)
                 for i in range(starts[k], starts[k + 1]):
                     v[places[i]] = value
 
