@@ -1,5 +1,6 @@
 """Everything under examples/ is valid, described and, as far as no cluster is needed, run."""
 
+import math
 import os
 import re
 import subprocess
@@ -33,6 +34,8 @@ def test_the_promised_cases_are_there() -> None:
     cases = [load(path).case for path in CASES if path.suffix == ".toml"]
     regimes = {(case.model.F, case.model.k) for case in cases if case.run.model == "gray_scott"}
     assert regimes == REGIMES
+    elements = {case.initial.kind for case in cases if case.run.model == "navier_stokes"}
+    assert elements == {"rest", "perturbed-duct", "taylor_green", "walsh", "kovasznay"}
     flows = [(case.initial.kind, case.forcing.kind) for case in cases if case.run.model == "turbulence"]
     assert sorted(flows) == [("spectrum", "eswaran-pope"), ("spectrum", "none"), ("taylor_green", "none")]
 
@@ -55,16 +58,20 @@ def test_header_gives_physics_cost_command_and_what_to_expect(path: Path) -> Non
         assert word in header
     case = load(path).case
     assert f"ridgeline run examples/{path.parent.name}/settings.toml" in header
-    shape = case.grid.shape
-    assert re.search(rf"{shape[0]}\^3 (cells|points)", header)
+    if case.run.model == "navier_stokes":
+        elements = " x ".join(map(str, case.grid.elements))
+        assert f"{elements} elements of order {case.grid.order}, " in header
+        points = math.prod(case.grid.elements) * (case.grid.order + 1) ** 3
+    else:
+        assert re.search(rf"{case.grid.shape[0]}\^3 (cells|points)", header)
+        points = case.grid.shape[0] ** 3
     steps = f"{case.run.steps:,}".replace(",", " ")
     assert f"{steps} steps" in header or f"{case.run.steps} steps" in header
     # The size of the data set that the header promises, within rounding.
     outputs = case.run.steps // case.output.every + case.output.initial
-    size = (
-        outputs * len(case.output.variables) * shape[0] ** 3 * (8 if case.run.precision == "float64" else 4)
-    )
-    promised = re.search(r"(\d+) MB of data set", header)
+    word = 8 if case.run.precision == "float64" else 4
+    size = outputs * len(case.output.variables) * points * word
+    promised = re.search(r"([\d.]+) MB of data set", header)
     assert promised is not None
     assert float(promised[1]) == pytest.approx(size / 1e6, rel=0.03)
 
@@ -74,6 +81,7 @@ def test_cases_do_not_write_over_each_other() -> None:
     written = [case.output.path for case in cases]
     for case in cases:
         written += [case.output.series, case.output.spectra] if case.run.model == "turbulence" else []
+        written += [case.output.series] if case.run.model == "navier_stokes" else []
     assert len(set(written)) == len(written)
     assert len({case.checkpoint.path for case in cases}) == len(cases)
 

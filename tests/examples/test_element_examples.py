@@ -1,0 +1,93 @@
+"""The examples on spectral elements run as they are, or shortened, and give what their headers promise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline
+from ridgeline.config.load import load_case
+from ridgeline.io.series import read_series
+from ridgeline.models import case_class
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(folder: Path, name: str, ranks: int, *overrides: str) -> tuple[Any, dict[str, Any]]:
+    """Run an example in a folder; return its case and its time series."""
+    path = EXAMPLES / name / "settings.toml"
+    done = subprocess.run(
+        [sys.executable, "-m", "ridgeline", "run", str(path), "-n", str(ranks)]
+        + [word for override in overrides for word in ("--set", override)],
+        cwd=folder, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    case: Any = load_case(path, case_class, overrides).case
+    series = read_series(folder / case.output.series)
+    assert all(np.isfinite(column).all() for column in series.values())
+    return case, series
+
+
+def test_laminar_duct_prints_its_figures_to_six_digits(tmp_path: Path) -> None:
+    _, series = run(
+        tmp_path, "laminar_duct", 1, "run.steps=240", "output.every=120", "output.series_every=40"
+    )
+    assert np.abs(series["bulk_velocity"][1:] - 1).max() < 1e-10
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "laminar_duct" / "figures.py")],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[:-6] for row in rows] == [["f", "Re"], ["u_max/u_bulk"], ["Nu"]]
+    found = [float(row[-6]) for row in rows]
+    assert found == pytest.approx([56.90830754, 2.096256015, 3.60795074], rel=1e-6)
+    assert [float(row[-4]) for row in rows] == pytest.approx([56.90830754, 2.096256015, 3.60795074], abs=1e-7)
+
+
+def test_square_duct_in_short(tmp_path: Path) -> None:
+    case, series = run(
+        tmp_path, "square_duct", 2, "run.steps=20", "grid.elements=[2,2,3]", "output.every=10", "output.series_every=5",
+        "output.statistics_every=2", "output.statistics_start=0.02", "checkpoint.every=10", "model.dt=0.004",
+    )  # fmt: skip
+    assert series["step"].tolist() == [0, 5, 10, 15, 20]
+    assert np.abs(series["bulk_velocity"][1:] - 1).max() < 1e-10
+    assert (series["scalar_0_mean"][1:] < 0).all()  # the fluid brings the cold along
+    assert (series["enstrophy"] > 0).all()
+    with ridgeline.open(str(tmp_path / case.output.path)) as data:
+        assert set(case.output.variables) <= set(data.data_vars)
+    assert (tmp_path / case.output.statistics).exists()
+    assert {path.name for path in (tmp_path / case.checkpoint.path).iterdir()} >= {"checkpoint_00000020"}
+
+
+def test_taylor_green_begins_as_its_series_does(tmp_path: Path) -> None:
+    case, series = run(
+        tmp_path, "taylor_green_elements", 2, "run.steps=20", "grid.elements=[3,3,3]", "output.every=20"
+    )
+    nu, t = case.model.viscosity, series["time"]
+    assert t[-1] == pytest.approx(0.2)
+    exact = 1 / 8 - 3 / 4 * nu * t + 9 / 4 * nu**2 * t**2 - 5 / 192 * nu * t**3
+    assert np.abs(series["kinetic_energy"] - exact).max() < 2e-7
+    # Twice the viscosity times the enstrophy, which the strain gives as well in a periodic box.
+    assert series["dissipation"][0] == pytest.approx(2 * nu * 3 / 8, rel=1e-3)
+
+
+def test_walsh_eddies_decay_as_they_should(tmp_path: Path) -> None:
+    _, series = run(
+        tmp_path, "walsh_eddies", 2, "run.steps=20", "grid.elements=[1,8,8]", "grid.lengths=[0.785,6.283185307179586,"
+        "6.283185307179586]", "grid.order=8", "model.dt=0.001", "output.every=20", "output.series_every=5",
+    )  # fmt: skip
+    exact = 0.545 + 0.6953125 * np.exp(-2.5 * series["time"])
+    assert np.abs(series["kinetic_energy"] - exact).max() < 1e-5
+
+
+def test_kovasznay_flow_stays(tmp_path: Path) -> None:
+    _, series = run(
+        tmp_path, "kovasznay", 2, "run.steps=40", "grid.elements=[1,2,3]", "grid.order=11", "output.every=40"
+    )
+    energy = series["kinetic_energy"]
+    assert np.abs(energy / energy[0] - 1).max() < 1e-6
