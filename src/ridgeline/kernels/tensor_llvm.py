@@ -4,13 +4,13 @@
 literal, and returns it; a second call with the same sizes returns the same function, so that a kernel which
 applies one product in five places holds its code once.
 
-Blocking. C is covered by blocks of rows x vector registers, which are summed over k and stored once.
-Columns are vectors of the full width, then one narrower vector, masked where it is no power of two: nothing
-beyond column n is read or written. Rows are shared evenly, so that there are at most two heights of blocks.
-Loops over blocks, and over chunks of k where k is large, are loops at run time: the code stays compact.
+Blocking. C is covered by blocks of rows x vector registers, which are summed over k and stored once; k is
+unrolled. Columns are vectors of the full width, then one narrower vector, masked where it is no power of two:
+nothing beyond column n is read or written. Rows are shared out in blocks of at most two heights. Loops over
+blocks are loops at run time: the code of a product is that of one to four blocks.
 
-Rounding: every element is a sum over k in ascending order by fma, from zero or from C; it does not depend on
-the blocking or on the vector width.
+Rounding: every element is a sum over k in ascending order by fma, beginning with the first product or with C;
+it does not depend on the blocking or on the vector width.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,6 @@ ACCUMULATORS = {
 }  # of a block by vector bytes: they hide the latency; with more, LLVM spills
 MAX_VECTORS = 3  # of a row of a block: B is read once for all rows, so blocks are rather tall than wide
 LATENCY_ROWS = 8  # rows from which one vector a row hides the latency
-UNROLLED_K = 16  # larger k are summed in chunks by a loop
 
 
 @dataclass(frozen=True)
@@ -88,30 +87,32 @@ def column_pieces(n: int, lanes: int) -> list[Piece]:
 
 
 def shares(total: int, largest: int) -> list[int]:
-    """Split `total` into parts of at most `largest`: equal ones where a size above half of that divides, else even.
+    """Split `total` into parts of at most `largest`, not much smaller, and of two sizes at most.
 
-    Equal parts share their code; without them the sizes differ by one at most, larger ones first.
+    Equal parts share their code, so equal ones come first; else those with the least code in both sizes, the last
+    part not too small to hide the latency; else sizes that differ by one.
     """
-    for size in range(min(largest, total), largest // 2, -1):
+    sizes = range(min(largest, total), largest // 2, -1)
+    for size in sizes:
         if total % size == 0:
             return [size] * (total // size)
+    uneven = [size for size in sizes if total % size >= largest // 4]
+    if largest > 4 and uneven:
+        size = min(uneven, key=lambda size: size + total % size)
+        return [size] * (total // size) + [total % size]
     parts = -(-total // largest)
     size, larger = divmod(total, parts)
     return [size + 1] * larger + [size] * (parts - larger)
 
 
-def column_groups(m: int, n: int, k: int, lanes: int) -> list[Group]:
+def column_groups(m: int, n: int, lanes: int) -> list[Group]:
     """Split n columns into the columns of blocks; neighbours that are alike form one group.
 
-    One vector a row, where m rows of it hide the latency and k is unrolled whole: each product is then one
-    instruction that broadcasts from memory. With larger k, several vectors share the broadcasts; a narrower last
-    one gets blocks of its own where that leaves all others alike.
+    One vector a row, where m rows of it hide the latency: each product is then one instruction that broadcasts
+    from memory, and B is read once for many rows. Else several vectors share the broadcasts.
     """
-    tall = m >= LATENCY_ROWS
-    largest = 1 if tall and k <= UNROLLED_K else MAX_VECTORS
     pieces = column_pieces(n, lanes)
-    alone = tall and pieces[-1] != pieces[0] and (len(pieces) == 2 or len(pieces) > largest)
-    sizes = [*shares(len(pieces) - 1, largest), 1] if alone else shares(len(pieces), largest)
+    sizes = [1] * len(pieces) if m >= LATENCY_ROWS else shares(len(pieces), MAX_VECTORS)
     blocks, first = [], 0
     for size in sizes:
         blocks.append(tuple(pieces[first : first + size]))
@@ -141,10 +142,22 @@ class _Product:
 
     def repeat(self, count: int, body: Callable) -> None:
         """Emit body(i) for i = 0 ... count - 1: a loop, or once with a constant."""
+        builder, zero = self.builder, ir.Constant(I64, 0)
         if count == 1:
-            body(ir.Constant(I64, 0))
-        else:
-            self.loop(count, [], lambda i, sums: body(i) or [])
+            body(zero)
+            return
+        before, inside = builder.block, builder.append_basic_block("loop")
+        builder.branch(inside)
+        builder.position_at_end(inside)
+        index = builder.phi(I64)
+        body(index)
+        following = builder.add(index, ir.Constant(I64, 1))
+        index.add_incoming(zero, before)
+        index.add_incoming(following, builder.block)
+        after = builder.append_basic_block("done")
+        more = builder.icmp_unsigned("<", following, ir.Constant(I64, count))
+        builder.cbranch(more, inside, after).set_metadata("llvm.loop", _never_unroll(builder.module))
+        builder.position_at_end(after)
 
     def times(self, index, factor: int):
         return self.builder.mul(index, ir.Constant(I64, factor))
@@ -171,7 +184,7 @@ class _Product:
     def run(self, lanes: int, accumulators: int) -> None:
         """Emit the whole product, for vectors of `lanes` and so many accumulators."""
         shape = self.shape
-        groups = column_groups(shape.m, shape.n, shape.k, lanes)
+        groups = column_groups(shape.m, shape.n, lanes)
 
         def one_product(number):
             a = self.at(self.a, self.times(number, shape.stride_a))
@@ -210,61 +223,21 @@ class _Product:
         starts = [sum(piece.used for piece in pieces[:v]) for v in range(len(pieces))]
         places = [(row, v) for row in range(rows) for v in range(len(pieces))]
         lanes = [self.lanes(pieces[v]) for _, v in places]
-        chunk = shape.k if shape.k <= UNROLLED_K else UNROLLED_K // 2
-        loops = shape.k // chunk if shape.k > chunk else 0
         sums: list[Vector | None] = [None] * len(places)
         if shape.accumulate:
             sums = [self.load(pieces[v], c, row * shape.ldc + starts[v]) for row, v in places]
-        elif loops:
-            sums = [zero.constant(0.0) for zero in lanes]
-
-        def multiply(sums, a, b, length):
-            sums = list(sums)
-            for k in range(length):
-                row_of_b = [self.load(piece, b, k * shape.ldb + at) for piece, at in zip(pieces, starts)]
-                for n, (row, v) in enumerate(places):
-                    if v == 0:
-                        scalar = self.builder.load(self.at(a, row * shape.lda + k))
-                    factor = lanes[n].splat(scalar)
-                    if sums[n] is None:
-                        sums[n] = factor * row_of_b[v]
-                    else:
-                        sums[n] = lanes[n].fma(factor, row_of_b[v], sums[n])
-            return sums
-
-        def add_chunk(i, sums):
-            first = self.times(i, chunk)
-            return multiply(sums, self.at(a, first), self.at(b, self.times(first, shape.ldb)), chunk)
-
-        if loops:
-            sums = self.loop(loops, sums, add_chunk)
-        done = loops * chunk
-        sums = multiply(sums, self.at(a, done), self.at(b, done * shape.ldb), shape.k - done)
+        for k in range(shape.k):
+            row_of_b = [self.load(piece, b, k * shape.ldb + at) for piece, at in zip(pieces, starts)]
+            for n, (row, v) in enumerate(places):
+                if v == 0:
+                    scalar = self.builder.load(self.at(a, row * shape.lda + k))
+                factor = lanes[n].splat(scalar)
+                if sums[n] is None:
+                    sums[n] = factor * row_of_b[v]
+                else:
+                    sums[n] = lanes[n].fma(factor, row_of_b[v], sums[n])
         for vector, (row, v) in zip(sums, places):
             self.store(vector, pieces[v], c, row * shape.ldc + starts[v])
-
-    def loop(self, count: int, sums: list[Vector], body: Callable) -> list[Vector]:
-        """Emit sums = body(i, sums) for i = 0 ... count - 1, the sums staying in registers; return the last."""
-        builder = self.builder
-        before, inside = builder.block, builder.append_basic_block("loop")
-        builder.branch(inside)
-        builder.position_at_end(inside)
-        index = builder.phi(I64)
-        carried = [builder.phi(vector.lanes.type) for vector in sums]
-        results = body(index, [Vector(v.lanes, phi) for v, phi in zip(sums, carried)])
-        following = builder.add(index, ir.Constant(I64, 1))
-        for phi, first, last in zip(
-            [index, *carried],
-            [ir.Constant(I64, 0), *(vector.value for vector in sums)],
-            [following, *(vector.value for vector in results)],
-        ):
-            phi.add_incoming(first, before)
-            phi.add_incoming(last, builder.block)
-        after = builder.append_basic_block("done")
-        more = builder.icmp_unsigned("<", following, ir.Constant(I64, count))
-        builder.cbranch(more, inside, after).set_metadata("llvm.loop", _never_unroll(builder.module))
-        builder.position_at_end(after)
-        return results
 
 
 def _never_unroll(module: ir.Module) -> ir.MDValue:
