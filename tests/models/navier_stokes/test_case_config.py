@@ -147,8 +147,7 @@ def test_numbers_of_points_for_advection() -> None:
         (["output.variables=[pressure,scalar_1]"], None),
         (["output.variables=[velocity]"], None),
         (["output.homogeneous=[x]"],
-         'output.homogeneous: got ["x"]; need directions that are periodic (grid.periodic), of a box without '
-         "a map."),
+         'output.homogeneous: got ["x"]; need directions that are periodic (grid.periodic).'),
         (["output.nek5000_every=5"],
          'output.nek5000: got "" by default; need a prefix with output.nek5000_every > 0.'),
         (["boundary.x_max.kind=inflow", "boundary.x_max.value=[1.1,0,0]", "scalar.0.boundary.x_max.kind=adiabatic"],

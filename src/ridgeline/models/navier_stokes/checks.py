@@ -109,14 +109,9 @@ def problems_between_sections(case: NavierStokesCase) -> Iterator[Problem]:
     if any(name.startswith("scalar_") and int(name[7:]) > most for name in case.output.variables):
         have = f"the case has {most + 1} [[scalar]]" if most >= 0 else "the case has no [[scalar]]"
         problems.append(Problem("output.variables", f"scalars that exist: {have}"))
-    curved = case.grid.mapping != "none"
-    not_periodic = [d for d in case.output.homogeneous if curved or not case.grid.periodic["zyx".index(d)]]
+    not_periodic = [d for d in case.output.homogeneous if not case.grid.periodic["zyx".index(d)]]
     if not_periodic:
-        problems.append(
-            Problem(
-                "output.homogeneous", "directions that are periodic (grid.periodic), of a box without a map"
-            )
-        )
+        problems.append(Problem("output.homogeneous", "directions that are periodic (grid.periodic)"))
     if not problems:
         # These ask for the mesh, and for functions that the settings before make valid.
         from ridgeline.models.navier_stokes.fluxes import flux_problems

@@ -32,7 +32,7 @@ InitialKind = Literal[
     "kovasznay", "duct", "perturbed-duct",
 ]  # fmt: skip
 NAMED_MAPPINGS = ("none", "wavy", "annulus", "periodic-hill")
-FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude")
+FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude", "q_criterion")
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 
 
@@ -283,8 +283,8 @@ class OutputSection(sections.OutputSection):
     variables: tuple[str, ...] = setting(FIELDS[:4], "Fields to write.", rule=VARIABLES_RULE, min_length=1)
     uniform: Triple | None = setting(
         None,
-        "Points [nz, ny, nx] of a uniform grid in the box (before grid.mapping) to which the fields of output.path "
-        "are interpolated; not set: the points of the elements.",
+        "Points [nz, ny, nx] of an image in the box around the domain to which the fields of output.path are "
+        "interpolated, NaN outside the domain; not set: the points of the elements, with their coordinates.",
         unit="points",
         rule="three integers >= 1 as [nz, ny, nx]",
     )

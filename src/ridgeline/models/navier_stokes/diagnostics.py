@@ -23,7 +23,8 @@ one (half the gap of a channel). Scalars: mean, min, max; where walls heat (kind
     scalar_0_bulk     T_b = <u_a T>/U, or <T> without an axis or a flow along it
     scalar_0_nusselt  q D / (k (T_w - T_b)), T_w the mean over these walls
 
-A figure is 0 where it has no meaning. Sums are rounded alike for any number of ranks.
+With an axis also bulk_velocity U and peak_velocity, the largest u_a. A figure is 0 where it has no meaning. Sums
+are rounded alike for any number of ranks.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ class Diagnostics:
         found |= {f"mean_velocity_{a}": mean for a, mean in zip(AXES, means)}
         if self.axis is not None:
             found["bulk_velocity"] = means[self.axis]
+            found["peak_velocity"] = float(global_max(self.comm, float(velocity[self.axis].max())))
         extremes = [(float(theta.min()), float(theta.max())) for theta in scalars]
         for i, (low, high) in enumerate(extremes):
             found[f"scalar_{i}_mean"] = means[3 + i]
