@@ -1,0 +1,83 @@
+"""The levels in time that the scheme needs: fields, weak rates, coefficients of the present order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeline.grid.geometry import Geometry
+from ridgeline.models.navier_stokes.kernels import weak_right_hand_side
+from ridgeline.models.navier_stokes.problem import BACKWARD, EXTRAPOLATION, Array
+
+LEVELS = 3  # of the kernel; coefficients of levels that an order does not have are 0
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Of one step. shift: b_0 / dt; a: extrapolation, b: b_1 / dt, ..., both float64 [3], latest level first."""
+
+    shift: float
+    a: Array
+    b: Array
+
+    @classmethod
+    def of(cls, order: int, dt: float) -> Coefficients:
+        """Return the coefficients of BDF and extrapolation of an order with a fixed step."""
+        a, b = np.zeros(LEVELS), np.zeros(LEVELS)
+        a[:order] = EXTRAPOLATION[order - 1]
+        b[:order] = np.array(BACKWARD[order - 1][1:]) / dt
+        return cls(BACKWARD[order - 1][0] / dt, a, b)
+
+
+class Levels:
+    """Fields [c, E, n, n, n] (velocity, then scalars) and their weak rates N at the latest levels, newest first.
+
+    known: how many levels of fields hold a solution; the order of the next step is at most that.
+    Memory: 2 order fields of c components.
+    """
+
+    def __init__(self, order: int, n_fields: int, geometry: Geometry) -> None:
+        grid = geometry.grid
+        self.order, self.known = order, 0
+        shape = (n_fields, *grid.shape)
+        self.fields = [np.zeros(shape) for _ in range(order)]
+        self.rates = [np.zeros(shape) for _ in range(order)]
+        self._shape = (n_fields, grid.n_elements, grid.n**3)
+        w = geometry.weights
+        self.cube = np.einsum("k,j,i->kji", w, w, w).reshape(-1)
+        aligned = geometry.axis_aligned
+        self.volume = geometry.volume
+        self.mass = np.empty((0, grid.n**3)) if aligned else geometry.mass.reshape(self._shape[1:])
+
+    def coefficients(self, dt: float) -> Coefficients:
+        """Return the coefficients of the next step."""
+        return Coefficients.of(min(self.order, self.known), dt)
+
+    def oldest_rate(self) -> Array:
+        """Return the buffer of the oldest rates as that of the newest level, to be filled."""
+        self.rates.insert(0, self.rates.pop())
+        return self.rates[0]
+
+    def oldest_fields(self) -> Array:
+        """Return the buffer of the oldest fields as that of a new level, to be filled."""
+        self.fields.insert(0, self.fields.pop())
+        self.known = min(self.known + 1, self.order)
+        return self.fields[0]
+
+    def right_hand_side(self, at: Coefficients, force: Array, out: Array) -> None:
+        """Set out [c, E, n, n, n] to the unassembled known side of the step. One pass: 7 words per point.
+
+        The rates hold advection less sources: they enter with the opposite sign.
+        """
+        fields, rates = ([*levels, *[levels[0]] * LEVELS][:LEVELS] for levels in (self.fields, self.rates))
+        flat = [level.reshape(self._shape) for level in (*fields, *rates)]
+        weak_right_hand_side(
+            -at.a, at.b, force, *flat, self.volume, self.cube, self.mass, out.reshape(self._shape)
+        )
+
+    def work(self) -> tuple[float, float]:
+        """Return flops and least bytes of `right_hand_side` on this rank."""
+        points = float(np.prod(self._shape))
+        words = 2.0 * self.order + 1.0
+        return (4.0 * self.order + 2.0) * points, 8.0 * words * points + 8.0 * self.mass.size

@@ -1,0 +1,168 @@
+"""Compiled passes of the Navier-Stokes step: each reads what it combines once and writes its result once.
+
+Fields are float64 [c, E, N] with N = n^3 points of an element. Elements whose mass is volume[e] cube[N]
+(axis-aligned) pass both; curved ones pass mass [E, N]; what is not used has no elements.
+"""
+
+from functools import cache
+
+import numpy as np
+from numba import njit
+
+from ridgeline.kernels.element_metrics import multiply_three, to_physical, to_reference
+from ridgeline.kernels.element_points import compiled, scratch
+from ridgeline.kernels.tensor import along_x, along_y, along_z
+
+
+@njit(cache=True, error_model="numpy")
+def weak_right_hand_side(a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out):
+    """out = sum_j a_j r_j - mass (sum_j b_j f_j - force): the known side of all equations, unassembled.
+
+    a, b: float64 [3], of levels 0 (present), 1, 2; b with 1/dt. force: [c]. f: fields, r: weak rates [c, E, N].
+    One pass: reads 6 words per point and component (and mass of curved elements), writes 1.
+    """
+    c, e, n = out.shape
+    aligned = volume.size > 0
+    weights = np.empty(n)
+    for i in range(e):
+        if aligned:
+            weights[:] = volume[i] * cube
+        else:
+            weights[:] = mass[i]
+        for k in range(c):
+            u0, u1, u2 = f0[k, i], f1[k, i], f2[k, i]
+            n0, n1, n2 = r0[k, i], r1[k, i], r2[k, i]
+            target = out[k, i]
+            for p in range(n):
+                rates = a[0] * n0[p] + a[1] * n1[p] + a[2] * n2[p]
+                differences = b[0] * u0[p] + b[1] * u1[p] + b[2] * u2[p]
+                target[p] = rates - weights[p] * (differences - force[k])
+
+
+@njit(cache=True, error_model="numpy")
+def face_derivatives(elements, start, normal, first, second, end_row, derivative, fields, out):
+    """Differentiate fields in the three reference directions at the points of faces.
+
+    elements: int64 [f]; start: index of the face's first point in an element; normal, first, second: steps from a
+    point to the next across and along the face; end_row: [n], the row of the derivative matrix at the face;
+    fields: [c, E, n^3]; out: [c, 3, f, n, n], derivatives across, along `first` (slow axis), along `second` (fast).
+    Reads the elements' points once.
+    """
+    n = end_row.size
+    for k in range(out.shape[0]):
+        for f in range(elements.size):
+            u = fields[k, elements[f]]
+            for a in range(n):
+                for b in range(n):
+                    base = a * first + b * second
+                    across = 0.0
+                    for l in range(n):
+                        across += end_row[l] * u[base + l * normal]
+                    along_first = 0.0
+                    along_second = 0.0
+                    for l in range(n):
+                        along_first += derivative[a, l] * u[start + l * first + b * second]
+                        along_second += derivative[b, l] * u[start + a * first + l * second]
+                    out[k, 0, f, a, b] = across
+                    out[k, 1, f, a, b] = along_first
+                    out[k, 2, f, a, b] = along_second
+
+
+@cache
+def make_force_divergence(n: int, axis_aligned: bool):
+    """Return kernel(elements, f, inverse_mass, scale, volume, metrics, mass, derivative, weights, out).
+
+    out = (grad q, f inverse_mass), unassembled: f [3, E, n, n, n] is an assembled weak force, inverse_mass the
+    inverse of the assembled mass matrix, so that their product is continuous. One pass: reads 4 words per point (and
+    10 of curved elements), writes 1. See kernels.element_derivatives.make_weak_divergence.
+    """
+    rows, points = n * n, n**3
+
+    @compiled("float64", "elements r5 r4 r2 r1 r5 r4 r2 r1 w4")
+    def force_divergence(elements, f, inverse_mass, scale, volume, metrics, mass, derivative, weights, out):
+        field = out.size
+        f, inverse_mass, metrics = f.reshape(-1), inverse_mass.reshape(-1), metrics.reshape(-1)
+        mass, out = mass.reshape(-1), out.reshape(-1)
+        x, y, z = scratch(points, f), scratch(points, f), scratch(points, f)
+        matrices = np.empty((3, n, n))
+        cube = np.empty((n, n, n))
+        for k in range(n):
+            for j in range(n):
+                for i in range(n):
+                    cube[k, j, i] = weights[k] * weights[j] * weights[i]
+        cube = cube.reshape(-1)
+        for i in range(n):
+            for j in range(n):
+                matrices[0, i, j] = derivative[i, j]
+                matrices[1, j, i] = derivative[i, j]
+                matrices[2, j, i] = derivative[i, j]
+        for e in elements:
+            here = e * points
+            for p in range(points):
+                inverse = inverse_mass[here + p]
+                if axis_aligned:
+                    inverse *= volume[e] * cube[p]
+                x[p] = inverse * f[here + p]
+                y[p] = inverse * f[here + field + p]
+                z[p] = inverse * f[here + 2 * field + p]
+            if axis_aligned:
+                for i in range(n):
+                    for j in range(n):
+                        matrices[0, i, j] = scale[e, 0] * derivative[i, j]
+                        matrices[1, j, i] = scale[e, 1] * derivative[i, j]
+                        matrices[2, j, i] = scale[e, 2] * derivative[i, j]
+            else:
+                to_reference(points, metrics, 9 * here, x, 0, y, 0, z, 0, x, y, z)
+                multiply_three(points, mass, here, x, y, z)
+            along_x(n, n, rows, False, out, here, matrices[0], x, 0)
+            along_y(n, n, n, n, True, out, here, matrices[1], y, 0)
+            along_z(n, n, rows, True, out, here, matrices[2], z, 0)
+
+    return force_divergence
+
+
+@cache
+def make_momentum(n: int, axis_aligned: bool):
+    """Return kernel(elements, p, f, share, scale, volume, metrics, mass, derivative, weights, out).
+
+    out = share f - mass grad p [3, E, n, n, n], unassembled: f is an assembled weak force, of which every copy of a
+    point puts in its share (inverse multiplicity), so that one assembly serves both terms. One pass: reads 5 words
+    per point (and 10 of curved elements), writes 3.
+    """
+    rows, points = n * n, n**3
+
+    @compiled("float64", "elements r4 r5 r4 r2 r1 r5 r4 r2 r1 w5")
+    def momentum(elements, p, f, share, scale, volume, metrics, mass, derivative, weights, out):
+        field = p.size
+        p, f, share, metrics = p.reshape(-1), f.reshape(-1), share.reshape(-1), metrics.reshape(-1)
+        mass, out = mass.reshape(-1), out.reshape(-1)
+        x, y, z = scratch(points, p), scratch(points, p), scratch(points, p)
+        transposed = np.ascontiguousarray(derivative.T)
+        cube = np.empty((n, n, n))
+        for k in range(n):
+            for j in range(n):
+                for i in range(n):
+                    cube[k, j, i] = weights[k] * weights[j] * weights[i]
+        cube = cube.reshape(-1)
+        for e in elements:
+            here = e * points
+            along_x(n, n, rows, False, x, 0, transposed, p, here)
+            along_y(n, n, n, n, False, y, 0, derivative, p, here)
+            along_z(n, n, rows, False, z, 0, derivative, p, here)
+            if axis_aligned:
+                for i in range(points):
+                    weight = volume[e] * cube[i]
+                    part = share[here + i]
+                    out[here + i] = part * f[here + i] - weight * scale[e, 0] * x[i]
+                    out[here + field + i] = part * f[here + field + i] - weight * scale[e, 1] * y[i]
+                    out[here + 2 * field + i] = part * f[here + 2 * field + i] - weight * scale[e, 2] * z[i]
+            else:
+                to_physical(points, metrics, 9 * here, x, y, z, x, 0, y, 0, z, 0)
+                for i in range(points):
+                    weight = mass[here + i]
+                    part = share[here + i]
+                    out[here + i] = part * f[here + i] - weight * x[i]
+                    out[here + field + i] = part * f[here + field + i] - weight * y[i]
+                    out[here + 2 * field + i] = part * f[here + 2 * field + i] - weight * z[i]
+
+    return momentum
