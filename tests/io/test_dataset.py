@@ -226,3 +226,28 @@ def test_xarray_opens_data_sets_itself(path):
 def test_an_open_data_set_can_be_sent_to_another_process(data):
     copy = pickle.loads(pickle.dumps(data))
     np.testing.assert_array_equal(copy.U.isel(step=3, x=0).values, U[3, :, :, 0])
+
+
+def test_an_array_may_be_in_the_first_step_alone(tmp_path):
+    """The places of points: read as a coordinate without steps, also where the data set was continued."""
+    path = tmp_path / "elements.bp"
+    dims = ("element", "t", "s", "r")
+    shape = (100, 4, 4, 4)
+    both = [
+        Variable("p", np.float64, shape, (0,) * 4, shape, dims=dims),
+        Variable("x", np.float64, shape, (0,) * 4, shape, dims=dims, once=True),
+    ]
+    places = np.random.default_rng(1).normal(size=shape)
+    for keep, steps in ((None, (0, 1, 2)), (2, (5, 6))):
+        with BPWriter(path, MPI.COMM_SELF, both, {}, keep_steps=keep) as out:
+            for step in steps:
+                out.write(step, 0.1 * step, {"p": places + step, "x": places if step == 0 else 0 * places})
+    size = sum(file.stat().st_size for file in path.glob("data.*"))
+    assert size < 6.5 * places.nbytes
+    with ridgeline.open(path) as data:
+        assert data.step.values.tolist() == [0, 1, 5, 6]
+        assert data.p.dims == ("step", *dims)
+        assert data.x.dims == dims
+        assert "x" in data.coords
+        np.testing.assert_array_equal(data.x.values, places)
+        np.testing.assert_array_equal(data.p.isel(step=2, element=1), places[1] + 5)

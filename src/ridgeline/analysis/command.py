@@ -7,6 +7,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import ridgeline
+from ridgeline.analysis.averages import has_averages, plot_averages
 from ridgeline.analysis.movie import save_movie
 from ridgeline.analysis.plot import plot_pdf, plot_slices, save_figure
 from ridgeline.analysis.slices import field_names
@@ -27,8 +28,8 @@ def draw(
 ) -> list[Path]:
     """Write pictures of `data` and return their paths.
 
-    data : what a run wrote: a data set of fields (planes are drawn), one of spectra, or a time series, which
-        ends in .csv.
+    data : what a run wrote: a data set of fields (planes are drawn), one of spectra or of statistics, or a time
+        series, which ends in .csv.
     variables : names of fields or of columns; none means all for a picture and the first for a movie.
     slice_spec, step : as for `take_slice` and `select_step`; of fields, and step of spectra.
     pdf : draw the probability density: of the plane and the field, or beside the spectra those recorded.
@@ -47,6 +48,11 @@ def draw(
         return [picture]
     written = []
     with ridgeline.open(data) as dataset:
+        if "element" in dataset.dims:
+            raise ConfigError(
+                f"'{data}' holds fields at the points of spectral elements, which are no images; set output.uniform "
+                f"= [nz, ny, nx] in the run's settings, or open output.nek5000 files in ParaView or VisIt"
+            )
         if movie is not None:
             _save_movie(dataset, data, variables, slice_spec, movie)
             written.append(Path(movie))
@@ -64,6 +70,10 @@ def _picture(dataset: xr.Dataset, variables: Sequence[str], slice_spec: str, ste
                 f"set of output.path"
             )
         return (plot_densities if pdf else plot_spectra)(dataset, step)
+    if has_averages(dataset):
+        if pdf:
+            raise ConfigError("statistics have no probability density; name the data set of output.path")
+        return plot_averages(dataset, variables, step)
     return (plot_pdf if pdf else plot_slices)(dataset, variables or None, slice_spec, step)
 
 

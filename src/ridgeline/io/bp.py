@@ -223,6 +223,8 @@ class BPWriter:
                 for key, value in (("units", v.unit), ("long_name", v.description), ("dims", list(v.dims))):
                     if value and self._comm.rank == 0:
                         io.DefineAttribute(key, value, v.name)
+                if v.once and self._comm.rank == 0:
+                    io.DefineAttribute("once", 1, v.name)
             for key, value in attributes.items():
                 if value is not None:
                     io.DefineAttribute(key, value)
@@ -233,9 +235,10 @@ class BPWriter:
         """Append one output step.
 
         step: number of the time step; time: model time; arrays: this rank's blocks by name, shape and dtype
-        as declared, rows may be strided (ghosts left out). Nothing of the arrays is kept after the return.
+        as declared, rows may be strided (ghosts left out); those declared `once` too, which only the first step
+        holds. Nothing of the arrays is kept after the return.
         """
-        self._check_arrays(arrays)
+        arrays = self._checked(arrays)
         if not self._open:
             raise OutputError(f"the data set {self.path} was closed, by `close` or after an error")
         with self._together():
@@ -253,7 +256,8 @@ class BPWriter:
         self.steps += 1
         self._open = True
 
-    def _check_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def _checked(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return what is written now, in the order of declaration."""
         if set(arrays) != set(self._variables):
             raise ValueError(f"the data set has {sorted(self._variables)}, not {sorted(arrays)}")
         for name, v in self._variables.items():
@@ -262,6 +266,7 @@ class BPWriter:
                 raise ValueError(
                     f"{_listed({name: got})} given where {_listed({name: declared})} is declared"
                 )
+        return {name: arrays[name] for name, v in self._variables.items() if not (v.once and self.steps)}
 
     def _check_space(self, step: int) -> None:
         """Raise OutputError if the step cannot fit: before ADIOS2 starts, all ranks can still agree."""

@@ -32,6 +32,7 @@ class Variable:
     unit: str = ""
     description: str = ""
     dims: tuple[str, ...] = ()  # names of the axes, where they are not z, y, x
+    once: bool = False  # whether only the first output step holds it, such as the places of the points
 
     @classmethod
     def of(cls, array: DistributedArray, unit: str = "", description: str = "") -> Variable:
@@ -75,11 +76,11 @@ class BlocksAtRank0:
         return self._buffer[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
     def send(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Give this rank's blocks to rank 0, which must run through `receive`."""
-        for name, dtype in self._dtypes.items():
-            for z0, z1 in slabs(arrays[name].shape, dtype.itemsize):
-                slab = self._room(name, (z1 - z0, *arrays[name].shape[1:]))
-                slab[...] = arrays[name][z0:z1]
+        """Give this rank's blocks to rank 0, which must run through `receive`; the same names in one order."""
+        for name, array in arrays.items():
+            for z0, z1 in slabs(array.shape, self._dtypes[name].itemsize):
+                slab = self._room(name, (z1 - z0, *array.shape[1:]))
+                slab[...] = array[z0:z1]
                 self._comm.Send(slab, dest=0)
 
     def receive(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Shape, NDArray[Any]]]:
@@ -88,9 +89,9 @@ class BlocksAtRank0:
         The array is valid until the next one is asked for.
         """
         for rank, blocks in enumerate(self._blocks):
-            for name, dtype in self._dtypes.items():
+            for name in arrays:
                 offset, shape = blocks[name]
-                for z0, z1 in slabs(shape, dtype.itemsize):
+                for z0, z1 in slabs(shape, self._dtypes[name].itemsize):
                     slab = self._room(name, (z1 - z0, *shape[1:]))
                     if rank == 0:
                         slab[...] = arrays[name][z0:z1]

@@ -97,11 +97,13 @@ class BPReader:
         self.attributes: dict[str, Any] = {}
         self.array_attributes: dict[str, dict[str, Any]] = {}
         self.attribute_types: dict[str, np.dtype[Any]] = {}
+        attributes = set(self._io.AvailableAttributes("", "/"))
         for name in self._io.AvailableVariables():
             variable = self._io.InquireVariable(name)
             dtype, kind = DTYPES.get(variable.Type()), variable.ShapeID()
             known = kind in (self._bindings.ShapeID.GlobalArray, self._bindings.ShapeID.GlobalValue)
-            if dtype is None or not known or variable.Steps() != self.steps:
+            steps = 1 if f"{name}/once" in attributes else self.steps
+            if dtype is None or not known or variable.Steps() != steps:
                 warnings.warn(
                     f"{self.path}: {name} is left out, it is not a number or array of every step",
                     stacklevel=4,

@@ -24,7 +24,9 @@ def open(path: str | os.PathLike[str]) -> xr.Dataset:
 
     Dims: step, z, y, x. Coordinates: `step` (numbers of the time steps), `time` (step), and z, y, x: places of
     the values, which are cell indices unless the run set a spacing. Spectra have axes of their own, such as
-    wavenumber. Attributes as written. Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane.
+    wavenumber. Fields on spectral elements have dims element, t, s, r, and the places of their points are the
+    coordinates x, y, z. Attributes as written. Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one
+    plane.
     A data set that a run is still writing shows the output steps that were whole when it was opened.
 
     Raises OutputError if `path` is not a BP5 data set, holds no whole step, or is damaged; and, when values
@@ -33,6 +35,7 @@ def open(path: str | os.PathLike[str]) -> xr.Dataset:
     reader = BPReader(Path(path))
     attributes = {name: dict(reader.array_attributes.get(name, {})) for name in reader.arrays}
     named = {name: tuple(np.atleast_1d(own.pop("dims"))) for name, own in attributes.items() if "dims" in own}
+    once = {name: bool(own.pop("once", False)) for name, own in attributes.items()}
     unnamed = (array for array in reader.arrays.values() if array.name not in named)
     image = next((array for array in unnamed if len(array.shape) == 3), None)
     variables: dict[str, Any] = {}
@@ -43,6 +46,8 @@ def open(path: str | os.PathLike[str]) -> xr.Dataset:
         variable = xr.Variable(("step", *dims), data, attributes[array.name])
         if dims == (array.name,):  # the places along an axis, the same at every step
             coords[array.name] = variable.isel(step=0).load()
+        elif once[array.name]:
+            coords[array.name] = variable.isel(step=0)
         else:
             variables[array.name] = variable
     for name, values in reader.scalars.items():
