@@ -137,7 +137,7 @@ def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool):
     """Return the kernel of advection at the Gauss-Lobatto points themselves: no dealiasing.
 
     kernel(elements, velocity, fields, scale, volume, metrics, mass, derivative, weights, out); arguments as in
-    `make_advection`; metrics [E, 9, n, n, n] and mass [E, n, n, n] of curved elements; derivative [n, n]; weights [n].
+    `make_advection`; metrics [E, 9, n, n, n], mass [E, n, n, n] of curved elements; derivative [n, n]; weights [n].
     """
     rows, points = n * n, n**3
 

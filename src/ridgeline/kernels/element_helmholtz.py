@@ -249,7 +249,8 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
 def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
     """Return the kernel of the diagonal of h1 K + h2 B, unassembled.
 
-    kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. Computed rarely: plain loops.
+    kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. Computed
+    rarely: plain loops.
     """
     arguments = f"elements h h {GEOMETRY} w4"
 
