@@ -136,7 +136,7 @@ class Statistics:
         """Return means and central second moments by name. Collective.
 
         homogeneous: directions of "x", "y", "z" to average over, none to stay at the points of the elements. The
-        other axes are the lattice of the mesh's points, shared ones once; over all three directions one point is left.
+        other axes are the lattice of the mesh's points, shared ones once; over all three one point is left.
         Without a map of the mesh the coordinates of these axes are among the averages, under the axes' names; with
         one, axes are numbered (k, j, i) and mean places x, y, z are arrays. All is 0 until there is a sample.
         """
