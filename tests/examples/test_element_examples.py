@@ -52,7 +52,7 @@ def test_laminar_duct_prints_its_figures_to_six_digits(tmp_path: Path) -> None:
 def test_square_duct_in_short(tmp_path: Path) -> None:
     case, series = run(
         tmp_path, "square_duct", 2, "run.steps=20", "grid.elements=[2,2,3]", "output.every=10",
-        "output.series_every=5", "output.statistics_every=2", "output.statistics_start=0.02", 
+        "output.series_every=5", "output.statistics_every=2", "output.statistics_start=0.02",
         "checkpoint.every=10", "model.dt=0.004",
     )  # fmt: skip
     assert series["step"].tolist() == [0, 5, 10, 15, 20]

@@ -63,7 +63,7 @@ def walsh(viscosity: float, wind: Sequence[float] = (0.0, 0.0, 0.0)) -> Flow:
 
     The stream function -(cos 5 x + sin 5 y)/5 + sin(3 x) sin(4 y)/4 is an eigenfunction of the Laplacian with
     k^2 + l^2 = 25, so that the eddies decay as exp(-25 nu t). The flow of Nek5000's case eddy_uv.
-    Source: Walsh, SIAM J. Numer. Anal. 29 (1992) 1535.
+    Source: Walsh, "Eddy solutions of the Navier-Stokes equations", 1992.
     """
     u0, v0, w0 = wind
 

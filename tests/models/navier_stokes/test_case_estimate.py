@@ -1,0 +1,103 @@
+"""What a run will need, before it runs: decomposition, neighbours, spacing, the first Courant number."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ridgeline.config.load import load_case
+from ridgeline.grid.element import ElementGrid
+from ridgeline.models import case_class, estimate
+from ridgeline.models.navier_stokes.boundary import mesh_of
+from ridgeline.models.navier_stokes.estimate import initial_courant_rate, shared_faces, spacings
+from ridgeline.runtime.errors import ConfigError, DecompositionError
+
+TEXT = """\
+[run]
+model = "navier_stokes"
+steps = 100
+[grid]
+elements = [2, 3, 4]
+order = 4
+lengths = [1.0, 3.0, 2.0]
+periodic = [true, true, true]
+[model]
+viscosity = 0.1
+dt = 0.01
+[initial]
+kind = "uniform"
+velocity = [1, -2, 0.5]
+[output]
+every = 50
+"""
+
+
+def load(folder: Path, *overrides: str) -> Any:
+    (folder / "case.toml").write_text(TEXT)
+    return load_case(folder / "case.toml", case_class, overrides).case
+
+
+def test_figures(tmp_path: Path) -> None:
+    case = load(tmp_path)
+    found = estimate(case, 5)
+    assert (found.process_grid, found.block) == ((5,), (5, 5, 5, 5))
+    assert (found.outputs, found.output_bytes) == (2, 2 * 4 * 24 * 125 * 8)
+    assert found.work.points == 24 * 64
+    assert found.remarks[0] == "24 elements of order 4: 3000 points stored, 1536 unique"
+    gap = (1 - np.sqrt(3 / 7)) / 2
+    assert spacings(case, mesh_of(case)) == pytest.approx((gap / 2, gap, gap / 2))
+    # Whatever the direction of the wind, distances are those beside the ends of an element.
+    rate = 1 / (gap / 2) + 2 / gap + 0.5 / (gap / 2)
+    assert initial_courant_rate(case, mesh_of(case)) == pytest.approx(rate)
+    assert f"Courant number of step 0: {rate * 0.01:.3g}" in found.remarks
+    # A map that leaves everything in its place changes nothing.
+    (tmp_path / "same.py").write_text("def same(x, y, z):\n    return x, y, z\n")
+    mapped = load(tmp_path, f"grid.mapping={tmp_path}/same.py:same")
+    assert initial_courant_rate(mapped, mesh_of(mapped)) == pytest.approx(rate)
+    assert estimate(mapped, 5).work.bytes_memory > found.work.bytes_memory
+
+
+def test_a_time_step_that_is_too_long_is_told(tmp_path: Path) -> None:
+    remarks = estimate(load(tmp_path, "model.dt=1.0"), 1).remarks
+    assert any("beyond stability (1): choose a smaller model.dt" in remark for remark in remarks)
+    case = load(tmp_path, "initial.kind=taylor_green")
+    assert not any("beyond" in remark for remark in estimate(case, 1).remarks)
+
+
+def test_images_and_nek5000_files_count(tmp_path: Path) -> None:
+    case = load(tmp_path, "output.uniform=[10,10,10]", "output.nek5000=duct", "output.nek5000_every=10")
+    assert estimate(case, 1).output_bytes == 2 * 4 * 1000 * 8 + 10 * 7 * 3000 * 4
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 24])
+def test_faces_between_parts(tmp_path: Path, n_ranks: int) -> None:
+    case = load(tmp_path, "grid.periodic=[true,false,false]", *(
+        f"boundary.{side}.kind=wall" for side in ("x_min", "x_max", "y_min", "y_max")
+    ), "initial.kind=rest")  # fmt: skip
+    mesh = mesh_of(case)
+    owner = {}
+    for rank in range(n_ranks):
+        for place in ElementGrid(mesh, 4, n_ranks, rank).positions:
+            owner[tuple(map(int, place))] = rank
+    faces, pairs = 0, set()
+    for z, y, x in owner:
+        for other in (((z + 1) % 2, y, x), (z, y + 1, x), (z, y, x + 1)):
+            if other in owner and owner[other] != owner[z, y, x]:
+                faces += 1
+                pairs.add(frozenset((owner[other], owner[z, y, x])))
+    assert shared_faces(mesh, n_ranks) == (faces, len(pairs))
+
+
+def test_what_cannot_be_cut_or_folds(tmp_path: Path) -> None:
+    with pytest.raises(
+        DecompositionError, match=r"25 ranks for 24 elements: .* use -n 24 or fewer, or more elements"
+    ):
+        estimate(load(tmp_path), 25)
+    (tmp_path / "fold.py").write_text("def fold(x, y, z):\n    return x - 0.9 * x * x, y, z\n")
+    folded = load(
+        tmp_path, f"grid.mapping={tmp_path}/fold.py:fold", "grid.periodic=[true,true,false]",
+        "boundary.x_min.kind=wall", "boundary.x_max.kind=wall",
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"folds element \(z=\d, y=\d, x=\d\)"):
+        estimate(folded, 1)
