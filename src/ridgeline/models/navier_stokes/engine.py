@@ -70,7 +70,7 @@ class Engine:
         self._weak = np.zeros(grid.shape)
         self._force = np.array([*problem.force, *[0.0] * len(problem.scalars)])
         self._courant_known = -COURANT_EVERY
-        work = Workspace()
+        work = self._workspace = Workspace()
         shared = (self.geometry, self.gather, self.inner, work, self.regions)
         self.pressure = PressureSolve(comm, *shared, self.boundaries.pressure_points, problem)
         self.velocity = HelmholtzSolve(
@@ -107,6 +107,21 @@ class Engine:
         self._refresh()
         self._refuse_leak()
 
+    def resume(self, time: float, step: int, known: int, shift: float, force: float) -> None:
+        """Continue from levels of fields and a pressure that were put in place. Collective.
+
+        known: levels that hold a solution; shift: b_0/dt of the last step; force: of the flow rate.
+        """
+        self.time, self.step_index = time, step
+        self.levels.known = known
+        self._refresh()
+        self.boundaries.update(time)
+        if shift:
+            for solve in (self.velocity, *self.scalars):
+                solve.prepare(shift)
+        if self.flow_rate is not None:
+            self.flow_rate.force = force
+
     def _refresh(self) -> None:
         """Compute what follows from the levels of fields: rates of the past, vorticity at sides. Collective."""
         known = self.levels.known
@@ -114,7 +129,7 @@ class Engine:
             self._rate(back)
         for level in reversed(self.levels.fields[:known]):
             self.boundaries.record(level[:3])
-        self._courant_known = -COURANT_EVERY
+        self._courant_known = self.step_index - COURANT_EVERY
 
     def _refuse_leak(self) -> None:
         if not self.problem.level_is_free:
@@ -248,3 +263,22 @@ class Engine:
                 f"{STABLE_COURANT:g}, that is model.dt <= {dt * STABLE_COURANT / number:.3g} there: set it smaller "
                 f"and resume from the last checkpoint"
             )
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes of fields and buffers of this rank, by what they are for."""
+        levels = sum(array.nbytes for array in (*self.levels.fields, *self.levels.rates))
+        mine = (self.p, self._right, self._vector, self._weak, self.inverse_mass)
+        geometry = self.geometry
+        shape = (geometry.coordinates, geometry.mass, geometry.metrics, geometry.factors)
+        projections = [
+            self.pressure.projection,
+            self.velocity.projection,
+            *(s.projection for s in self.scalars),
+        ]
+        return {
+            "fields": levels + sum(array.nbytes for array in mine),
+            "geometry": sum(array.nbytes for array in shape),
+            "projection": sum(p.basis.nbytes + p.applied.nbytes for p in projections),
+            "Krylov vectors": self._workspace.n_bytes,
+            "gather-scatter": self.gather.memory(),
+        }

@@ -1,0 +1,265 @@
+"""The Navier-Stokes model: decomposes, owns the engine that holds the flow, and says what the driver asks.
+
+The arithmetic is in `engine.Engine`; settings, initial flows, outputs, figures and checkpoints have their own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ridgeline.grid.element import ElementGrid
+from ridgeline.grid.geometry import Geometry
+from ridgeline.models.contract import (
+    Context,
+    DistributedArray,
+    Figure,
+    FurtherOutput,
+    Model,
+    Region,
+    SolveCount,
+    StepTimes,
+    Variable,
+    Work,
+)
+from ridgeline.models.navier_stokes.boundary import mesh_of, problem_of
+from ridgeline.models.navier_stokes.config import NavierStokesCase
+from ridgeline.models.navier_stokes.diagnostics import Diagnostics, ScalarFigures, locate_nonfinite
+from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.models.navier_stokes.estimate import least_work
+from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
+from ridgeline.models.navier_stokes.output_fields import OutputFields
+from ridgeline.models.navier_stokes.problem import Problem
+from ridgeline.models.navier_stokes.recorders import Flow, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.restart import EngineState, field_names
+from ridgeline.models.navier_stokes.statistics import Statistics
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.regions import Regions
+
+REGIONS = (
+    "gmres", "cg", "helmholtz", "advection", "schwarz", "transfer", "coarse", "projection", "gather-scatter", "other",
+)  # fmt: skip
+
+
+class NavierStokes(Model):
+    """A simulation of incompressible flow on spectral elements on this rank."""
+
+    name: ClassVar[str] = "navier_stokes"
+    phases: ClassVar[tuple[str, ...]] = REGIONS[:-1]
+    advice: ClassVar[str] = "try a smaller model.dt, more elements or a higher grid.order"
+
+    def setup(self, case: NavierStokesCase, context: Context) -> None:
+        """Decompose the mesh, compile what set-up runs, allocate fields and plan. Collective.
+
+        Raises ConfigError for settings that contradict each other on this mesh, DecompositionError for more ranks
+        than elements.
+        """
+        self._case, self._context = case, context
+        comm = context.comm
+        if case.model.dt is None:
+            raise ConfigError(
+                f"model.courant = {case.model.courant:g}: the step of this model is fixed; set model.dt instead "
+                f"(`ridgeline check` says which step the flow of step 0 allows)"
+            )
+        self._problem: Problem = problem_of(case, case.model.dt)
+        self._grid = ElementGrid(mesh_of(case), case.grid.order, comm.size, comm.rank)
+        self._geometry = Geometry(self._grid)
+        self._regions = Regions()
+        self._engine = Engine(comm, self._grid, self._problem, self._regions, self._geometry)
+        self._state = EngineState(self._engine)
+        self._figures = self._make_figures()
+        self._outputs = OutputFields(
+            comm, self._grid, self._geometry, self._engine.gather, len(case.scalar), case.output.uniform
+        )
+        self._statistics: Statistics | None = None
+        if case.output.statistics_every:
+            self._statistics = Statistics(
+                comm, self._grid, self._geometry, len(case.scalar), case.output.statistics_start
+            )
+
+    def _make_figures(self) -> Diagnostics:
+        case, problem = self._case, self._problem
+        axis = None
+        if problem.flow_rate is not None:
+            axis = problem.flow_rate.axis
+        elif any(problem.force):
+            axis = int(np.argmax(np.abs(problem.force)))
+        elif "duct" in case.initial.kind:
+            axis = "xyz".index(case.initial.direction)
+        scalars = [
+            ScalarFigures(s.diffusivity, tuple(k for k, v in s.sides.items() if v.kind in ("fixed", "flux")))
+            for s in problem.scalars
+        ]
+        walls = problem.sides_of("wall", "moving-wall")
+        return Diagnostics(
+            self._context.comm, self._grid, self._geometry, problem.viscosity, walls, axis, scalars
+        )
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, what `setup` has not."""
+        if self._statistics is not None:
+            self._statistics.compile()
+
+    def initialize(self) -> None:
+        """Set the initial state, point by point. Collective."""
+        case = self._case
+        x, y, z = self._geometry.coordinates
+        velocity = initial_velocity(case, x, y, z)
+        scalars = [initial_scalar(case, i, x, y, z)[None] for i in range(len(case.scalar))]
+        levels = case.model.time_order - 1
+        before = history(case, x, y, z, self._problem.dt, levels) if levels else []
+        self._engine.start(np.concatenate([velocity, *scalars]), 0.0, before)
+        self._forget_times()
+
+    def _forget_times(self) -> None:
+        """Regions and solves are those of the run's steps, not of its start."""
+        self._regions.reset()
+        self._engine.solves.clear()
+        self._steps = 0
+
+    def state(self) -> Mapping[str, DistributedArray]:
+        """Return the levels of the flow, the spaces of past solutions, and the statistics."""
+        found = self._state.arrays()
+        return found if self._statistics is None else {**found, **self._statistics.state()}
+
+    def restored(self, step: int, time: float) -> None:
+        """Continue from what was read into the arrays of `state`. Collective."""
+        self._state.restored()
+        if self._statistics is not None:
+            self._statistics.restored()
+        self._forget_times()
+
+    def step(self, most: int) -> int:
+        """Advance by one time step. Collective.
+
+        Raises DivergedError if a solve does not converge or the Courant number is beyond stability.
+        """
+        seconds, table = self._context.timers.seconds, self._regions.table
+        before = {name: table[name].seconds for name in self.phases}
+        self._engine.advance()
+        self._steps += 1
+        for name in self.phases:
+            seconds[name] += table[name].seconds - before[name]
+        return 1
+
+    def time(self, step: int) -> float:
+        """Return the time of the present state."""
+        return self._engine.time
+
+    def _flow(self) -> Flow:
+        engine = self._engine
+        return Flow(engine.time, engine.u, engine.p, engine.fields[3:])
+
+    def diagnostics(self) -> dict[str, float]:
+        """Return the figures that need no derivative. Collective."""
+        engine = self._engine
+        return self._figures.state_figures(engine.u, engine.fields[3:])
+
+    def series(self, step: int) -> Mapping[str, float]:
+        """Return a row of the time series. Collective."""
+        engine, problem = self._engine, self._problem
+        force = np.array(problem.force)
+        if engine.flow_rate is not None:
+            force[engine.flow_rate.wanted.axis] += engine.flow_rate.force
+        names = ("pressure", engine.velocity.name, *(solve.name for solve in engine.scalars))
+        iterations = {
+            name.replace(" ", "_"): float(engine.solves[name][-1].iterations)
+            if engine.solves.get(name)
+            else 0.0
+            for name in names
+        }
+        return self._figures.series(
+            engine.u,
+            engine.fields[3:],
+            problem.dt if engine.step_index else 0.0,
+            engine.courant() / problem.dt,
+            tuple(float(f) for f in force),
+            iterations,
+        )
+
+    def locate_nonfinite(self) -> str | None:
+        """Say where a field is not finite. Collective."""
+        engine = self._engine
+        fields = dict(zip(field_names(len(self._problem.scalars)), engine.fields))
+        return locate_nonfinite(
+            self._context.comm, self._grid, self._geometry, {**fields, "pressure": engine.p}
+        )
+
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        """Return shapes and this rank's blocks of the outputs."""
+        return self._outputs.layout(names)
+
+    def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
+        """Compute the outputs. Collective."""
+        engine = self._engine
+        return self._outputs.compute(names, engine.u, engine.p, engine.fields[3:])
+
+    def further_outputs(self) -> Sequence[FurtherOutput]:
+        """Return Nek5000 files and statistics, as the settings ask for them."""
+        case, comm, grid = self._case, self._context.comm, self._grid
+        found = (
+            nek5000_output(case, comm, grid, self._geometry, self._flow),
+            statistics_output(case, comm, grid, self._statistics, self._flow),
+        )
+        return [output for output in found if output is not None]
+
+    def image_fields(self) -> tuple[str, ...]:
+        """Name the outputs that are images on a uniform grid."""
+        return self._outputs.image_fields()
+
+    def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return origin and spacing of images, (z, y, x)."""
+        return self._outputs.image_geometry()
+
+    def work(self) -> Work:
+        """Return the counted work of a step, the mean of this run's, on all ranks; an estimate before. Collective."""
+        comm = self._context.comm
+        least = least_work(self._case, comm.size)
+        if not self._steps:
+            return least
+        table = self._regions.table.values()
+        mine = np.array([sum(region.flops for region in table), sum(region.bytes for region in table)])
+        flops, moved = comm.allreduce(mine) / self._steps
+        return Work(least.points, float(flops), float(moved), least.bytes_exchanged, least.messages)
+
+    def regions(self) -> Mapping[str, Region]:
+        """Return seconds and counted work of the parts of this run's steps on this rank."""
+        table = self._regions.table
+        return {name: table[name] for name in REGIONS}
+
+    def solves(self) -> Mapping[str, SolveCount]:
+        """Return how the solves of this run's steps went."""
+        found = {}
+        for name, results in self._engine.solves.items():
+            iterations = [result.iterations for result in results]
+            found[name] = SolveCount(len(iterations), sum(iterations), max(iterations))
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """Return decomposition, memory and methods. Collective."""
+        grid, problem = self._grid, self._problem
+        pressure = problem.pressure
+        memory = self._engine.memory()
+        points = (
+            f"{problem.dealias_points}^3 Gauss points" if problem.dealias_points else "the element's points"
+        )
+        return {
+            "process_grid": [self._context.comm.size],
+            "block": [max(grid.counts()), grid.n, grid.n, grid.n],
+            "method": f"BDF{problem.time_order}/EXT{problem.time_order}, advection on {points}; pressure by "
+            f"{pressure.solver} with {pressure.preconditioner} in {pressure.precision}; "
+            f"{'axis-aligned' if self._geometry.axis_aligned else 'curved'} elements",
+            "field_bytes_per_rank": sum(memory.values()),
+            "memory": memory,
+        }
+
+    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+        """Return time per step and unique point, which is how codes of this kind are compared."""
+        return {"seconds_per_step_and_point": Figure(step.total / self._grid.n_unique, "s")}
+
+
+def create_model() -> NavierStokes:
+    """Return a model to set up and run."""
+    return NavierStokes()

@@ -1,0 +1,74 @@
+"""The state of an engine as checkpoints hold it: what makes the next step the same bits.
+
+    velocity_x ... scalar_S, and with _1, _2 those of the levels before    fields that the scheme needs
+    pressure                                                               of the present
+    pressure_basis_0, ..., velocity_basis_0, ...                           the spaces of past solutions
+    clock, pressure_numbers, ...                                           small numbers, on rank 0
+
+Fields are [E, n, n, n] of all elements in the curve order, of which a rank has a range: any number of ranks writes
+the same and reads it. Rates and vorticities of the past are computed again from the fields, to the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ridgeline.grid.distributed import DistributedArray
+from ridgeline.linalg.projection import Projection
+from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.models.navier_stokes.problem import Array
+
+COMPONENTS = ("velocity_x", "velocity_y", "velocity_z")
+
+
+def field_names(n_scalars: int) -> tuple[str, ...]:
+    """Return the names of the fields of a level."""
+    return (*COMPONENTS, *(f"scalar_{i}" for i in range(n_scalars)))
+
+
+class EngineState:
+    """Names the arrays of an engine for a checkpoint, and takes up what was read into them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._names = field_names(len(engine.problem.scalars))
+        self._numbers: dict[str, Array] = {}
+
+    def _projections(self) -> dict[str, Projection]:
+        engine = self._engine
+        solves = {"velocity": engine.velocity, **{s.name.replace(" ", "_"): s for s in engine.scalars}}
+        found = {"pressure": engine.pressure.projection}
+        found |= {name: solve.projection for name, solve in solves.items()}
+        return {name: projection for name, projection in found.items() if projection.depth}
+
+    def _field(self, name: str, local: Array) -> DistributedArray:
+        grid = self._engine.grid
+        return DistributedArray(name, grid.shape_global, (grid.first, 0, 0, 0), local)
+
+    def arrays(self) -> dict[str, DistributedArray]:
+        """Return the state by name. Views, but for the small numbers. No communication."""
+        engine = self._engine
+        found = [self._field("pressure", engine.p)]
+        for back, level in enumerate(engine.levels.fields):
+            suffix = f"_{back}" if back else ""
+            found += [self._field(name + suffix, field) for name, field in zip(self._names, level)]
+        force = 0.0 if engine.flow_rate is None else engine.flow_rate.force
+        clock = [engine.time, engine.step_index, engine.levels.known, engine.velocity.shift, force]
+        self._numbers = {"clock": np.array(clock)}
+        for name, projection in self._projections().items():
+            for kind, rows in projection.fields().items():
+                found += [self._field(f"{name}_{kind}_{i}", row) for i, row in enumerate(rows)]
+            self._numbers[f"{name}_numbers"] = projection.numbers()
+        for name, numbers in self._numbers.items():
+            here = numbers if engine.comm.rank == 0 else numbers[:0]
+            found.append(DistributedArray(name, numbers.shape, (0,), here))
+        return {array.name: array for array in found}
+
+    def restored(self) -> None:
+        """Continue from what was read into the arrays that `arrays` last returned. Collective."""
+        engine = self._engine
+        numbers = {name: engine.comm.bcast(array, 0) for name, array in self._numbers.items()}
+        time, step, known, shift, force = numbers["clock"]
+        engine.resume(float(time), int(step), int(known), float(shift), float(force))
+        for name, projection in self._projections().items():
+            projection.restore(numbers[f"{name}_numbers"])
