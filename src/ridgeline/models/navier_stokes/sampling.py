@@ -34,6 +34,7 @@ Integers = NDArray[np.int64]
 
 NEWTON_STEPS = 30
 INSIDE = 1e-9  # how far beyond [-1, 1] a point still belongs to an element: rounding at its faces
+BEYOND = 1.5  # a point that Newton's method seeks twice farther out than this lies in another element
 CLOSE = 1e-10  # distance from the point at which Newton's method has arrived, in extents of the element
 MARGIN = 0.15  # how far an element's curved faces may bulge beyond the box around its points, in its extents
 CHUNK = 2**15  # points inverted or evaluated at a time
@@ -230,6 +231,29 @@ def _at_points(u: NDArray[Any], basis: Sequence[Array]) -> Array:
     return np.asarray((basis[0] * along_s).sum(axis=1))
 
 
+def _place_and_jacobian(element: Array, rst: Array, points: Array, derivative: Array) -> tuple[Array, Array]:
+    """Return (x, y, z) [3, m] of reference coordinates [3, m], and d(x, y, z)/d(r, s, t) [m, 3, 3]."""
+    n, m = len(points), rst.shape[1]
+    basis = [interpolation_matrix(points, xi) for xi in rst]
+    slopes = [b @ derivative for b in basis]
+    lines = np.ascontiguousarray(element.transpose(1, 0, 2, 3)).reshape(n, -1)
+    at, rising = ((b @ lines).reshape(m, 3 * n, n) for b in (basis[2], slopes[2]))
+
+    def contract(planes: Array, along_r: Array, along_s: Array) -> Array:
+        rows = (planes @ along_r[:, :, None]).reshape(m, 3, n)
+        return np.asarray((rows @ along_s[:, :, None])[:, :, 0])
+
+    jacobian = np.stack(
+        [
+            contract(at, slopes[0], basis[1]),
+            contract(at, basis[0], slopes[1]),
+            contract(rising, basis[0], basis[1]),
+        ],
+        axis=2,
+    )
+    return contract(at, basis[0], basis[1]).T, jacobian
+
+
 def invert_map(
     element: Array, targets: Array, points: Array, derivative: Array
 ) -> tuple[Array, NDArray[np.bool_]]:
@@ -247,22 +271,18 @@ def invert_map(
     active = np.arange(targets.shape[1])
     arrived = np.zeros(targets.shape[1], bool)
     for _ in range(NEWTON_STEPS):
-        basis = [interpolation_matrix(points, xi) for xi in rst[:, active]]
-        slopes = [b @ derivative for b in basis]
-        away = targets[:, active] - np.stack([_at_points(c, basis) for c in element])
+        places, jacobian = _place_and_jacobian(element, rst[:, active], points, derivative)
+        away = targets[:, active] - places
         done = np.sqrt((away**2).sum(axis=0)) <= CLOSE * extent
-        jacobian = np.empty((len(active), 3, 3))
-        for direction in range(3):
-            mixed = [slopes[a] if a == direction else basis[a] for a in range(3)]
-            jacobian[:, :, direction] = np.stack([_at_points(c, mixed) for c in element], axis=1)
         regular = np.abs(np.linalg.det(jacobian)) > 1e-14 * extent**3
         jacobian[~regular] = np.eye(3)
         step = np.linalg.solve(jacobian, away.T[:, :, None])[:, :, 0].T
         # Arrived points take the last step too, which brings them to rounding.
-        moved = np.where(regular, step, 0.0)
-        rst[:, active] = np.clip(rst[:, active] + moved, -1.5, 1.5)
+        moved = rst[:, active] + np.where(regular, step, 0.0)
+        far = (np.abs(moved) > BEYOND).any(axis=0) & (np.abs(rst[:, active]) >= BEYOND).any(axis=0)
+        rst[:, active] = np.clip(moved, -BEYOND, BEYOND)
         arrived[active[done]] = True
-        active = active[~done & regular]
+        active = active[~done & regular & ~far]
         if not len(active):
             break
     inside = arrived & (np.abs(rst) <= 1.0 + INSIDE).all(axis=0)
