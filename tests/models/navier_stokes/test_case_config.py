@@ -114,7 +114,7 @@ def test_numbers_of_points_for_advection() -> None:
          'grid.mapping: got "curly"; need "none", "wavy", "annulus", "periodic-hill" or "file.py:function".'),
         (["model.dealias_order=5"],
          'model.dealias_order: got 5; need 0, an integer >= grid.order + 1 = 6, or "none".'),
-        (["model.courant=0.5"], "model.courant: got 0.5; need exactly one of model.dt and model.courant."),
+        (["model.dt=0"], "model.dt: got 0; need a number > 0."),
         (["model.forcing.kind=flow-rate"],
          'model.forcing.bulk_velocity: not set; need a number with model.forcing.kind = "flow-rate".'),
         (["model.forcing.kind=flow-rate", "model.forcing.bulk_velocity=1"],

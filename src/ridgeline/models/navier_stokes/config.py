@@ -208,15 +208,8 @@ class ModelSection(Checked):
     """
 
     viscosity: Number = setting(..., "Kinematic viscosity nu.", unit="length^2/time", gt=0)
-    dt: Number | None = setting(
-        None, "Time step; or else courant.", unit="time", rule="a number > 0, or model.courant instead", gt=0
-    )
-    courant: Number | None = setting(
-        None,
-        "Courant number dt max(|u|/dx + |v|/dy + |w|/dz), dx between points, that sets the time step anew; "
-        "or else dt.",
-        rule="a number > 0, or model.dt instead",
-        gt=0,
+    dt: Number = setting(
+        ..., "Time step; `ridgeline check` says its Courant number for the flow of step 0.", unit="time", gt=0
     )
     time_order: Literal[1, 2, 3] = setting(3, "Order of backward differences and extrapolation.")
     dealias_order: Literal["none"] | Annotated[Integer, Field(ge=0)] = setting(
@@ -231,11 +224,6 @@ class ModelSection(Checked):
     velocity: VelocitySection = Field(default_factory=VelocitySection)
     projection: ProjectionSection = Field(default_factory=ProjectionSection)
     forcing: ForcingSection = Field(default_factory=ForcingSection)
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
-        if (self.dt is None) == (self.courant is None):
-            yield Problem("courant", "exactly one of model.dt and model.courant")
 
 
 class InitialSection(Checked):

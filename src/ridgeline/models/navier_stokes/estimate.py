@@ -227,13 +227,11 @@ def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float])
         "memory per rank: " + ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items()),
     ]
     rate = initial_courant_rate(case, mesh)
-    if case.model.dt is not None:
-        number = rate * case.model.dt
-        beyond = f", beyond stability ({STABLE_COURANT:g}): choose a smaller model.dt"
-        words.append(f"Courant number of step 0: {number:.3g}{beyond if number > STABLE_COURANT else ''}")
-    elif rate > 0:
-        assert case.model.courant is not None
-        words.append(f"time step at step 0: {case.model.courant / rate:.3g}")
+    number = rate * case.model.dt
+    beyond = (
+        f", beyond stability ({STABLE_COURANT:g}): need model.dt <= {STABLE_COURANT / max(rate, 1e-300):.3g}"
+    )
+    words.append(f"Courant number of step 0: {number:.3g}{beyond if number > STABLE_COURANT else ''}")
     words.append(
         "work and predicted time are those of one iteration of each solve; expect several times as much"
     )
