@@ -1,0 +1,157 @@
+"""One case of the Navier-Stokes benchmark on some ranks: all runs in turn, round after round, in one MPI job.
+
+Started by `navier_stokes.py`; what each rank runs: mpiexec -n P python benchmarks/navier_stokes_job.py SETTINGS.
+SETTINGS is a JSON object: runs: names out of RUNS; points: about how many in each direction; seconds, min_rounds: how
+long; alone: whether the first run is also timed on one rank while the others sleep. Rank 0 prints, by name, seconds
+of every step, counted bytes and flops of a step, iterations, unique points, and the triad of the same run.
+"""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from harness.ranks import wait_asleep
+from turbulence_job import stream_triad
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.models.contract import Model
+
+MAX_ROUNDS = 200
+WARM_UP = 25  # steps: the spaces of last solutions fill, and iterations settle
+# Name of a run: order, mapping. Taylor-Green at Re = 1600 in a periodic box.
+RUNS = {"p=7": (7, "none"), "p=15": (15, "none"), "p=7 curved": (7, "wavy")}
+# Chosen so that a step takes 1 iteration for the pressure and 1 for the velocity, as Nek5000's figure is quoted.
+TOLERANCES = {"pressure": 1e-4, "velocity": 1e-6}
+
+
+def settings_of_case(name: str, points: int) -> dict[str, Any]:
+    """Return the settings of a run without output."""
+    order, mapping = RUNS[name]
+    elements = max(1, round(points / order))
+    return {
+        "run": {"model": "navier_stokes", "steps": 1},
+        "grid": {
+            "elements": [elements] * 3,
+            "order": order,
+            "lengths": [2 * math.pi] * 3,
+            "periodic": [True] * 3,
+            "mapping": mapping,
+            "mapping_amplitude": 0.02,
+        },
+        "model": {
+            "viscosity": 1 / 1600,
+            "dt": 1e-3,
+            "pressure": {"tolerance": TOLERANCES["pressure"]},
+            "velocity": {"tolerance": TOLERANCES["velocity"]},
+        },
+        "initial": {"kind": "taylor_green"},
+    }
+
+
+def make_model(comm: "MPI.Comm", name: str, points: int) -> tuple["Model", Any]:
+    """Return a model whose solvers have settled, and its case."""
+    from ridgeline.models import case_class, create
+    from ridgeline.runtime.context import Context
+
+    case = case_class("navier_stokes").model_validate(settings_of_case(name, points))
+    model = create("navier_stokes")
+    model.setup(case, Context(comm, "cpu", 1))
+    model.compile()
+    model.initialize()
+    for _ in range(WARM_UP):
+        model.step(1)
+    return model, case
+
+
+class Run:
+    """A model that takes steps, and what they counted and took."""
+
+    def __init__(self, comm: "MPI.Comm", name: str, points: int) -> None:
+        self.comm = comm
+        self.model, self.case = make_model(comm, name, points)
+        self._before = self._counters()
+
+    def _counters(self) -> dict[str, Any]:
+        return {
+            "regions": {
+                name: (region.seconds, region.flops, region.bytes)
+                for name, region in self.model.regions().items()
+            },
+            "solves": {name: (solve.solves, solve.iterations) for name, solve in self.model.solves().items()},
+        }
+
+    def step(self) -> float:
+        """Take a step and return its seconds."""
+        self.comm.Barrier()
+        start = time.perf_counter()
+        self.model.step(1)
+        self.comm.Barrier()
+        return time.perf_counter() - start
+
+    def counted(self, rounds: int) -> dict[str, Any]:
+        """Return per step: seconds, flops and bytes by region (all ranks), iterations by solve. Collective."""
+        after = self._counters()
+        regions = {}
+        for name, values in after["regions"].items():
+            before = self._before["regions"].get(name, (0.0, 0.0, 0.0))
+            mine = [(a - b) / rounds for a, b in zip(values, before)]
+            seconds, flops, bytes_ = (self.comm.allreduce(value) for value in mine)
+            regions[name] = {"seconds": seconds / self.comm.size, "flops": flops, "bytes": bytes_}
+        solves = {}
+        for name, (count, iterations) in after["solves"].items():
+            b_count, b_iterations = self._before["solves"].get(name, (0, 0))
+            solves[name] = (iterations - b_iterations) / max(count - b_count, 1)
+        points = math.prod(self.case.grid.points())
+        return {"regions": regions, "iterations": solves, "points": points}
+
+
+def main() -> None:
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    settings = json.loads(sys.argv[1])
+    triad = stream_triad(comm, "float64")
+    runs = {name: Run(comm, name, settings["points"]) for name in settings["runs"]}
+    candidates: dict[str, Callable[[], float]] = {name: run.step for name, run in runs.items()}
+    if settings["alone"]:
+        single = Run(MPI.COMM_SELF, settings["runs"][0], settings["points"]) if comm.rank == 0 else None
+        wait_asleep(comm)
+
+        def alone() -> float:
+            seconds = 0.0
+            if single is not None:
+                time.sleep(0.005)  # until the others sleep
+                seconds = single.step()
+            wait_asleep(comm)
+            return seconds
+
+        candidates["alone"] = alone
+    samples: dict[str, list[float]] = {name: [] for name in candidates}
+    end = time.monotonic() + settings["seconds"]
+    rounds = 0
+    while comm.bcast(rounds < settings["min_rounds"] or (time.monotonic() < end and rounds < MAX_ROUNDS)):
+        names = list(candidates)
+        for name in names if rounds % 2 == 0 else reversed(names):
+            samples[name].append(candidates[name]())
+        rounds += 1
+    counted = {name: run.counted(rounds) for name, run in runs.items()}
+    if comm.rank == 0:
+        print(json.dumps({"samples": samples, "counted": counted, "triad": triad}), flush=True)
+
+
+if __name__ == "__main__":
+    from ridgeline.runtime.communicator import ends_job_on_error
+    from ridgeline.runtime.compile_cache import configure_kernel_cache
+    from ridgeline.runtime.threads import configure_threads
+
+    configure_threads(1)
+    configure_kernel_cache()
+    from mpi4py import MPI
+
+    with ends_job_on_error(MPI.COMM_WORLD, debug=True):
+        main()
