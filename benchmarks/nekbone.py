@@ -3,7 +3,7 @@
     python benchmarks/nekbone.py                    # some five minutes on a quiet machine
     python benchmarks/nekbone.py --quick            # does it run?
 
-Each row is one job of `ridgeline bench nekbone`, repeated, the fastest counted; STREAM runs in the same jobs. FORTRAN:
+Each row is one job of `ridgeline bench nekbone`, repeated, the fastest counted, STREAM in the same jobs. Fortran:
 the public Nekbone, gfortran -O3 -march=native, one rank of a machine that copies 30 GB/s with streaming stores.
 """
 
