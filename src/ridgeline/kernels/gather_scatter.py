@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 ADD, MIN, MAX = range(3)
+BLOCK = 8  # elements whose pairs, fours, ... are combined in turn: the next class then finds them in cache
 OPERATIONS = {"add": ADD, "min": MIN, "max": MAX}
 
 
@@ -79,7 +80,9 @@ def make_kernels(operation: int):
     @njit(cache=True, nogil=True)
     def local(pairs, fours, eights, starts, others, bounds, first, end, u):
         for f in range(u.shape[0]):
-            combine_local(operation, pairs, fours, eights, starts, others, bounds, first, end, u[f])
+            for begin in range(first, end, BLOCK):
+                stop = min(begin + BLOCK, end)
+                combine_local(operation, pairs, fours, eights, starts, others, bounds, begin, stop, u[f])
 
     @njit(cache=True, nogil=True)
     def gather(starts, places, send_index, u, partial, message):
