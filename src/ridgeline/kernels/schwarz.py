@@ -54,8 +54,8 @@ def make_sweep(nz, ny, nx):
     pack_layers(r, faces, mine, total): the layers of r that other ranks' elements extend into.
     sweep(r, neighbours, mine, total, index, vectors, transposed, values, work, z, ghosts): for every element, take
     r on it and its neighbours' layers, z_ext = S (1/(l_z + l_y + l_x)) S^T r_ext; its own points to z, the shell to
-    ghosts [E, 6, f]. vectors: [d, k, k] of any of the directions, k = m of the direction, flat; index [E, 3]:
-    where an element's matrices begin along x, y, z; values likewise with index // k. 12 m^4 flops an element.
+    ghosts [E, 6, f]. vectors: [d, k, k] of any of the directions, k = m of the direction, flat; index [E, 6]:
+    where an element's matrices begin along x, y, z, and then its eigenvalues. 12 m^4 flops an element.
     pack_ghosts(ghosts, faces, mine, total); collect(neighbours, ghosts, mine, total, z): add to z what the
     neighbours' extended solves found in this element's layers.
     """
@@ -116,7 +116,7 @@ def make_sweep(nz, ny, nx):
             along_x(mx, mx, rows, False, b, 0, vectors[x:], a, 0)
             along_y(my, my, mz, mx, False, a, 0, transposed[y:], b, 0)
             along_z(mz, mz, plane, False, b, 0, transposed[t:], a, 0)
-            l_x, l_y, l_z = values[x // mx :], values[y // my :], values[t // mz :]
+            l_x, l_y, l_z = values[index[e, 3] :], values[index[e, 4] :], values[index[e, 5] :]
             for k in range(mz):
                 for j in range(my):
                     base = l_z[k] + l_y[j]

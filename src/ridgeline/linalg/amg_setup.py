@@ -144,11 +144,12 @@ def set_up(comm: MPI.Comm, fine: Level, coarse: Level) -> Hierarchy:
         levels = coarsen(matrix)
         parts, number = _owned_parts(levels, owner, len(gathered))
         coarsest = _whole(parts)
-        inverse = np.linalg.pinv(coarsest, hermitian=True, rcond=1e-10)
+        inverse = np.asarray(np.linalg.pinv(coarsest, hermitian=True, rcond=1e-10), np.float64)
         shares = [
             Hierarchy(part, np.where(own < 0, -1, number[own]), inverse) for part, own in zip(parts, compact)
         ]
-    return comm.scatter(shares)
+    mine: Hierarchy = comm.scatter(shares)
+    return mine
 
 
 def _whole(parts: list[list[Rows]]) -> Array:

@@ -138,15 +138,15 @@ def eigenpairs(stiffness: Array, mass: Array, active: NDArray[np.bool_]) -> tupl
 def extended_eigenpairs(n: int, lengths: Array, kinds: Indices) -> tuple[Array, Array, Indices]:
     """Return the eigenpairs of many elements' lines, each distinct line once.
 
-    lengths: [m, 3, 3]; kinds: [m, 3, 2] as from `line_problems`. Returns vectors float64 [d, n + 2, n + 2], values
-    [d, n + 2] and index int64 [m, 3]: which of the d a line along r, s, t uses. In a box, d is about E_x + E_y + E_z.
+    lengths: [m, q, 3]; kinds: [m, q, 2], of q of the directions, as from `line_problems`. Returns vectors float64
+    [d, n + 2, n + 2], values [d, n + 2] and index int64 [m, q]: which of the d a line uses. In a box, d is about
+    E_x + E_y + E_z.
     """
-    m = len(lengths)
-    lines = np.concatenate([lengths.reshape(3 * m, 3), kinds.reshape(3 * m, 2).astype(np.float64)], axis=1)
+    lines = np.concatenate([lengths.reshape(-1, 3), kinds.reshape(-1, 2).astype(np.float64)], axis=1)
     # Equal lengths that were computed as differences of boundaries differ in their last bits.
     keys = lines.copy()
     keys[:, :3] = np.round(lines[:, :3] / lines[:, 1].max(initial=1e-300), 12)
     _, first, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     distinct = lines[first]
     vectors, values = eigenpairs(*extended_operators(n, distinct[:, :3], distinct[:, 3:].astype(np.int64)))
-    return vectors, values, np.asarray(index.reshape(m, 3), np.int64)
+    return vectors, values, np.asarray(index.reshape(lengths.shape[:2]), np.int64)

@@ -22,8 +22,12 @@ Indices = NDArray[np.int64]
 Line = tuple[Array, Array, Array]
 
 
-def apply_tensor(matrix_z: Array, matrix_y: Array, matrix_x: Array, u: Array) -> Array:
-    """Return (M_z x M_y x M_x) u for elements u [e, z, y, x]; matrices [to, from], or [e, to, from] one each."""
+def apply_tensor(matrices: Sequence[Array], u: Array) -> Array:
+    """Return (M_z x M_y x M_x) u for elements u [e, z, y, x]; matrices M_z, M_y, M_x:
+
+    [to, from], or [e, to, from] one each.
+    """
+    matrix_z, matrix_y, matrix_x = matrices
     u = u @ np.swapaxes(matrix_x, -1, -2)[..., None, :, :]
     u = matrix_y[..., None, :, :] @ u
     flat = u.reshape(*u.shape[:2], -1)
@@ -76,7 +80,7 @@ class Level:
     @cached_property
     def cube(self) -> Array:
         """Quadrature weights of the reference element, [n_z, n_y, n_x]."""
-        return np.einsum("k,j,i->kji", *self.weights)
+        return np.asarray(np.einsum("k,j,i->kji", *self.weights))
 
     @cached_property
     def diagonal_factors(self) -> Array:
@@ -141,9 +145,9 @@ def galerkin_matrices(fine: Level, coarse: Level) -> Array:
     for column in range(c):
         unit = np.zeros((1, c))
         unit[0, column] = 1.0
-        shape = apply_tensor(*matrices, unit.reshape(1, *coarse.n))
+        shape = apply_tensor(matrices, unit.reshape(1, *coarse.n))
         force = fine.stiffness(np.broadcast_to(shape, fine.shape))
-        found[:, :, column] = apply_tensor(*(m.T for m in matrices), force).reshape(-1, c)
+        found[:, :, column] = apply_tensor([m.T for m in matrices], force).reshape(-1, c)
     return (found + found.transpose(0, 2, 1)) / 2.0
 
 

@@ -30,6 +30,7 @@ from ridgeline.linalg.multigrid_level import Level
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Array = NDArray[np.float64]
 Field = NDArray[Any]
 
 
@@ -40,38 +41,30 @@ def _contiguous(array: NDArray[Any], dtype: DTypeLike) -> Field:
 class Eigenpairs:
     """The one-dimensional eigenvectors and eigenvalues of all elements of a level, each distinct line once.
 
-    index: int64 [E, 3], where the matrices of an element begin along x, y, z in the flat `vectors` and `transposed`.
+    index: int64 [E, 6], where the matrices of an element begin along x, y, z in the flat `vectors` and `transposed`,
+    and its eigenvalues in `values`.
     """
 
     def __init__(self, level: Level, dtype: DTypeLike) -> None:
         lengths, kinds = line_problems(level.mesh, level.positions, level.dirichlet_sides)
-        self.index = np.empty((level.shape[0], 3), np.int64)
-        vectors, transposed, values = [], [], []
-        k = max(level.n) + 2
-        start = 0
+        self.index = np.empty((level.shape[0], 6), np.int64)
+        vectors: list[Array] = []
+        transposed: list[Array] = []
+        values: list[Array] = []
+        matrix_start = value_start = 0
         for n in sorted(set(level.n)):
-            directions = [a for a in range(3) if level.n[2 - a] == n]
+            directions = np.array([a for a in range(3) if level.n[2 - a] == n])
             s, l, index = extended_eigenpairs(n, lengths[:, directions], kinds[:, directions])
-            self.index[:, directions] = start + index * (n + 2) ** 2
-            # Eigenvalues lie one row of n + 2 for each matrix of (n + 2)^2: at index // (n + 2).
-            size = (n + 2) ** 2 * len(s)
-            if start % (n + 2):
-                pad = (n + 2) - start % (n + 2)
-                self.index[:, directions] += pad
-                vectors.append(np.zeros(pad))
-                transposed.append(np.zeros(pad))
-                start += pad
+            self.index[:, directions] = matrix_start + index * (n + 2) ** 2
+            self.index[:, 3 + directions] = value_start + index * (n + 2)
             vectors.append(s.reshape(-1))
             transposed.append(s.transpose(0, 2, 1).reshape(-1))
-            values.append((start // (n + 2), l, n + 2))
-            start += size
+            values.append(l.reshape(-1))
+            matrix_start += s.size
+            value_start += l.size
         self.vectors = _contiguous(np.concatenate(vectors), dtype)
         self.transposed = _contiguous(np.concatenate(transposed), dtype)
-        self.values = np.ones(start // (min(level.n) + 2) + k, dtype)
-        for first, l, width in values:
-            for number, row in enumerate(l):
-                place = first + number * width
-                self.values[place : place + width] = row
+        self.values = _contiguous(np.concatenate(values), dtype)
 
 
 class SchwarzLevel:
@@ -101,7 +94,7 @@ class SchwarzLevel:
         self._count_overlaps()
         self.left = np.zeros(size, dtype)
         self.damping = self._find_damping(comm) if damping is None else damping
-        self.weight *= self.dtype.type(self.damping)
+        self.weight *= self.damping
 
     def _find_neighbours(self, comm: MPI.Comm) -> None:
         """Find which element lies across each face, and plan the exchange of faces with other ranks."""

@@ -1,7 +1,8 @@
 """Hybrid Schwarz multigrid in plain NumPy, serial, on vectors of distinct points: the oracle of the fast one.
 
 Written to be read. Every level is what its matrices say: R_e takes the points of element e and one layer of each face
-neighbour out of the global vector, K_e^-1 is the fast diagonalisation there, W is the inverse count of overlaps, and
+neighbour out of the global vector, K_e^-1 is the fast diagonalisation there, W is damping over the
+number of overlaps, and
 
     S_l r = W sum_e R_e^T K_e^-1 R_e r;    z = S r;   z += J V(J^T (r - K z)),   V on the coarsest level: pinv.
 
@@ -68,7 +69,7 @@ class ReferenceLevel(Level):
 
     def assemble(self, u: Array) -> Array:
         """Return the vector of sums over the elements [e, n, n, n]."""
-        return np.bincount(self.ids.ravel(), u.ravel(), self.n_unique)
+        return np.asarray(np.bincount(self.ids.ravel(), u.ravel(), self.n_unique), np.float64)
 
     def operator(self, v: Array) -> Array:
         """Return K v; rows of Dirichlet points are zero."""
@@ -78,13 +79,16 @@ class ReferenceLevel(Level):
         """Return S r."""
         s_x, s_y, s_z = self.vectors
         u = np.append(r, 0.0)[self.extended]
-        u = apply_tensor(*(s.transpose(0, 2, 1) for s in (s_z, s_y, s_x)), u) * self.inverse
-        u = apply_tensor(s_z, s_y, s_x, u)
+        u = apply_tensor([s.transpose(0, 2, 1) for s in (s_z, s_y, s_x)], u) * self.inverse
+        u = apply_tensor((s_z, s_y, s_x), u)
         return np.bincount(self.extended.ravel(), u.ravel(), self.n_unique + 1)[:-1] * self.weight
 
 
 class ReferenceMultigrid:
-    """The preconditioner z = M r of the stiffness matrix on `mesh`. orders: triples (z, y, x), descending."""
+    """The preconditioner z = M r of the stiffness matrix on `mesh`. orders: triples (z, y, x), descending.
+
+    damping: factor of the Schwarz sweep of each level but the coarse one.
+    """
 
     def __init__(
         self,
@@ -92,10 +96,12 @@ class ReferenceMultigrid:
         orders: Sequence[Triple],
         dirichlet_sides: tuple[str, ...] = (),
         post_smoothing: bool = False,
+        damping: Sequence[float] | None = None,
     ) -> None:
         self.levels = [ReferenceLevel(mesh, triple, dirichlet_sides) for triple in orders]
-        for level in self.levels[:-1]:
+        for place, level in enumerate(self.levels[:-1]):
             level.prepare_schwarz()
+            level.weight *= 1.0 if damping is None else damping[place]
         self.prolong = [
             [gll_interpolation(a + 1, b + 1) for a, b in zip(coarse, fine)]
             for fine, coarse in pairwise(orders)
@@ -119,10 +125,10 @@ class ReferenceMultigrid:
         z = level.schwarz(r)
         left = r - level.operator(z)
         left /= np.bincount(level.ids.ravel())  # each copy carries its share of the residual
-        r_below = below.assemble(apply_tensor(*(m.T for m in j), left[level.ids]))
+        r_below = below.assemble(apply_tensor([m.T for m in j], left[level.ids]))
         z_below = self._cycle(place + 1, np.where(below.free, r_below, 0.0))
         correction = np.empty(level.n_unique)
-        correction[level.ids] = apply_tensor(*j, z_below[below.ids])
+        correction[level.ids] = apply_tensor(j, z_below[below.ids])
         z += correction
         if self.post_smoothing:
             z += level.schwarz(r - level.operator(z))
