@@ -44,7 +44,9 @@ class Logging(Decay):
         return [FurtherOutput("log", self.path, 7, begin)]
 
     def regions(self):
-        return {"decay": Region(2.0 + self.context.comm.rank, 10.0, 20.0, 1)}
+        """Seconds of a step, more on later ranks, and 100 more of the first."""
+        n = self.now
+        return {"decay": Region(100.0 + n * (1.0 + self.context.comm.rank), 10.0 * n, 20.0 * n, n)}
 
     def solves(self):
         return {"nothing": SolveCount(4, 6, 2)}
@@ -82,9 +84,11 @@ def test_nothing_that_is_not_finite_is_written(comm, folder, monkeypatch):
 
 
 def test_regions_of_all_ranks_are_in_the_report(comm, folder, monkeypatch):
+    """Those of the steady steps: the first call did two of the twenty."""
     report = run(comm, monkeypatch, decay_case(folder), Logging())
     row = report["regions"]["decay"]
-    assert row["seconds"] == pytest.approx(2.0 + np.mean(range(comm.size)))
-    assert (row["seconds_max"], row["bytes"]) == (1.0 + comm.size, 20.0 * comm.size)
+    assert row["seconds"] == pytest.approx(18 * (1.0 + np.mean(range(comm.size))))
+    assert (row["seconds_max"], row["bytes"]) == (18.0 * comm.size, 18 * 20.0 * comm.size)
+    assert row["calls"] == 18
     assert report["solves"]["nothing"]["iterations_per_solve"] == 1.5
     assert "regions" not in run(comm, monkeypatch, decay_case(folder / "plain"), Decay())

@@ -121,3 +121,10 @@ def test_checkpoints_are_told_with_their_compression():
     saved = {"written": 3, "bytes": 2e6, "compression_ratio": 1.25, "bytes_per_second": 5e8}
     assert "checkpoints: 3 written, 2 MB, compressed 1.25 times, 500 MB/s" in printed(checkpoint=saved)
     assert "checkpoints" not in printed(checkpoint={"written": 0})
+
+
+def test_a_step_of_many_phases_is_a_table_of_rows():
+    step = {f"phase {i}": 0.001 * i for i in range(9)} | {"total": 0.036}
+    lines = [line.split() for line in printed(step={"mean": step, "best": step}).splitlines()]
+    assert ["phase", "3", "3", "ms", "3", "ms"] in lines
+    assert ["total", "36", "ms", "36", "ms"] in lines

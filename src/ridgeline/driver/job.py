@@ -80,7 +80,9 @@ def run_case(case: Case, model: Model, context: Context, options: Options) -> di
     ):
         ended = loop.run(stop, progress)
     # Before the limits are measured, which takes memory too.
-    measured = Measured(setup, compiled, ended.seconds, loop.clock, memory_before, peak_memory())
+    measured = Measured(
+        setup, compiled, ended.seconds, loop.clock, memory_before, peak_memory(), loop.steady_regions()
+    )
 
     report = make_report(case, model, context, facts, provenance, measured)
     report["run"] |= {"first_step": first, "last_step": ended.step, "ended": ended.reason}

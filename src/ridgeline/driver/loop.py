@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ridgeline.driver.outputs import Outputs
 from ridgeline.driver.restart import Restart
 from ridgeline.driver.schedule import Schedule
-from ridgeline.models.contract import Model, StepTimes
+from ridgeline.models.contract import Model, Region, StepTimes
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.signals import StopRequest
@@ -91,6 +91,7 @@ class TimeLoop:
         """
         self.timers.reset()
         self.clock = StepClock(self.timers, self.model.phases)
+        self._warm: dict[str, Region] = {}
         self._checked = self.first
         self._saved = self.first if self.resumed else None
         begin = time.perf_counter()
@@ -115,9 +116,25 @@ class TimeLoop:
             if reason is not None:
                 return step, reason
             step += self.clock.time(self.model.step, self.schedule.next_event(step) - step)
+            if not self.clock.steady_steps:
+                self._warm = {name: replace(region) for name, region in self.model.regions().items()}
             self._record(step)
             progress.update(step)
         return step, "all steps done"
+
+    def steady_regions(self) -> dict[str, Region]:
+        """Return the model's regions on this rank without the first call of `step`; with it if there was no other."""
+        found = {}
+        for name, region in self.model.regions().items():
+            first = self._warm.get(name) if self.clock.steady_steps else None
+            first = first or Region()
+            found[name] = Region(
+                region.seconds - first.seconds,
+                region.flops - first.flops,
+                region.bytes - first.bytes,
+                region.calls - first.calls,
+            )
+        return found
 
     def _record(self, step: int) -> None:
         """Check, write and save what is due at `step`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.comm.reduce import raise_together
 from ridgeline.driver.limits import measure_limits
 from ridgeline.driver.loop import StepClock
-from ridgeline.models.contract import Model, StepTimes
+from ridgeline.models.contract import Model, Region, StepTimes
 from ridgeline.perf.regions import report_regions
 from ridgeline.perf.report import PhaseTimes, Timing, performance
 from ridgeline.runtime.communicator import mpi_versions, node_communicator
@@ -36,6 +36,7 @@ class Measured:
     clock: StepClock
     memory_before: int  # peak before the model was set up: the interpreter and its libraries
     memory_peak: int
+    regions: Mapping[str, Region]  # of the steady steps
 
 
 def make_facts(case: Case, model: Model, context: Context) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def make_report(
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
         **report_regions(
-            comm.allgather(dict(model.regions())), model.solves(), float(limits.get("best", 0.0))
+            comm.allgather(dict(measured.regions)), model.solves(), float(limits.get("best", 0.0))
         ),
         "diagnostics": model.diagnostics(),
         "peak_memory_per_rank": max(comm.allgather(measured.memory_peak)),

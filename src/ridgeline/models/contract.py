@@ -240,7 +240,8 @@ class Model(ABC):
     def regions(self) -> Mapping[str, Region]:
         """Return seconds and counted work of parts of a step on this rank, in the order of the report's table.
 
-        Of the run's steps so far; seconds are exclusive, so that they add up. None by default.
+        Of the run's steps so far; seconds are exclusive, so that they add up. The report leaves the first call of
+        `step` out. None by default.
         """
         return {}
 

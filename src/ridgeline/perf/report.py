@@ -12,6 +12,8 @@ from rich.table import Table
 from ridgeline.models.contract import StepTimes, Work
 from ridgeline.perf.regions import region_table, solve_table
 
+MOST_COLUMNS = 8  # phases of a step, its total among them, that are columns of a table
+
 
 @dataclass(frozen=True)
 class PhaseTimes:
@@ -143,6 +145,12 @@ def _step_table(steps: Mapping[str, Mapping[str, float]]) -> Table:
     """Return what one step spends on each phase, mean and best: the rows of the GESTS paper's tables."""
     table = Table(title="one step, slowest rank", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
+    if len(steps["mean"]) > MOST_COLUMNS:  # too wide for a terminal: turned round
+        for kind in steps:
+            table.add_column(kind, justify="right")
+        for name in steps["mean"]:
+            table.add_row(name, *(_seconds(row[name]) for row in steps.values()))
+        return table
     for name in steps["mean"]:
         table.add_column(name, justify="right")
     for kind, row in steps.items():
