@@ -12,10 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.comm.gather_scatter import GatherScatter
+from ridgeline.comm.reduce import global_min
 from ridgeline.grid.element import ElementGrid, side_axis, side_index
 from ridgeline.grid.geometry import Geometry, Side
 from ridgeline.models.navier_stokes.kernels import face_derivatives
-from ridgeline.models.navier_stokes.problem import DIRICHLET, Array, Problem
+from ridgeline.models.navier_stokes.problem import (
+    DIRICHLET,
+    Array,
+    Problem,
+    smallest_spacing,
+    vorticity_extrapolation,
+)
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -119,7 +126,7 @@ class VelocitySide:
         self.sum.sum(newest)
         self.vorticity.insert(0, newest)
 
-    def add_viscous(self, viscosity: float, a: Array, b: Array) -> None:
+    def add_viscous(self, viscosity: float, a: Sequence[float], b: Array) -> None:
         """Subtract nu <grad q, n x w*> from a weak field b [E, n, n, n]; a: extrapolation of the levels."""
         vorticity = sum(c * w for c, w in zip(a, self.vorticity))
         normal = self.side.normal_area.transpose(1, 0, 2, 3)
@@ -163,6 +170,10 @@ class Boundaries:
         self.velocity.steady = all(problem.sides[s].steady for s in problem.sides_of(*DIRICHLET))
         for scalar, values in zip(problem.scalars, self.scalars):
             values.steady = all(side.steady for side in scalar.sides.values() if side.kind == "fixed")
+        near = self.velocity.elements[:0]
+        if self.sides:
+            near = np.unique(np.concatenate([side.elements for side in self.sides]))
+        self._spacing = float(global_min(comm, smallest_spacing(geometry.coordinates[:, near])))
         self._updated = False
 
     def _refuse_curved(self, name: str) -> None:
@@ -203,10 +214,12 @@ class Boundaries:
         for side in self.sides:
             side.record(velocity)
 
-    def add_pressure_terms(self, shift: float, a: Array, b: Array) -> None:
-        """Subtract nu <grad q, n x w*> + shift <q, n.u> from the pressure's weak right-hand side b."""
+    def add_pressure_terms(self, shift: float, order: int, b: Array) -> None:
+        """Subtract nu <grad q, n x w*> + shift <q, n.u> from the pressure's weak right-hand side b, at an order."""
+        problem = self._problem
+        a = vorticity_extrapolation(order, problem.viscosity, problem.dt, self._spacing)
         for side in self.sides:
-            side.add_viscous(self._problem.viscosity, a, b)
+            side.add_viscous(problem.viscosity, a, b)
             if self.velocity.nonzero:
                 side.add(-shift * self._through(side.side), b)
 

@@ -20,7 +20,7 @@ from ridgeline.grid.geometry import Geometry
 from ridgeline.linalg.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
-from ridgeline.models.navier_stokes.extrapolation import Levels
+from ridgeline.models.navier_stokes.extrapolation import Coefficients, Levels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
 from ridgeline.models.navier_stokes.pressure import PressureSolve
@@ -159,8 +159,8 @@ class Engine:
             self.boundaries.update(self.time)
             self.boundaries.add_scalar_fluxes(self.time, right[3:])
         self.assemble(right[:3])
-        self._solve_pressure(right[:3], at.shift, at.a)
-        self._solve_velocity(right[:3], at.shift, at.a)
+        self._solve_pressure(right[:3], at)
+        self._solve_velocity(right[:3], at)
         self._solve_scalars(right[3:], at.shift)
         if self.flow_rate is not None:
             self.flow_rate.correct(at.shift)
@@ -177,10 +177,6 @@ class Engine:
         for i, scalar in enumerate(self.problem.scalars, start=3):
             with self.regions("other"):
                 self._add_sources(scalar, fields[:3], self.time - back * self.problem.dt, rates[i])
-            for component, gradient in enumerate(scalar.mean_gradient):
-                if gradient:
-                    with self.regions("other"):
-                        rates[i] += gradient * self.geometry.mass * fields[component]
 
     def _add_sources(self, scalar: Scalar, velocity: Array, time: float, rate: Array) -> None:
         """Subtract (v, s - u.G) from a scalar's weak rate."""
@@ -197,22 +193,22 @@ class Engine:
         with self.regions("gather-scatter"):
             self.gather.sum(weak)
 
-    def _solve_pressure(self, right: Array, shift: float, a: Array) -> None:
+    def _solve_pressure(self, right: Array, at: Coefficients) -> None:
         """Set p from the assembled weak right-hand side of the velocity, [3, E, n, n, n]."""
         b = self._weak
         with self.regions("other", *self.kernels.divergence_work()):
             self.kernels.force_divergence(right, self.inverse_mass, b)
-            self.boundaries.add_pressure_terms(shift, a, b)
+            self.boundaries.add_pressure_terms(at.shift, at.order, b)
         self.assemble(b)
         self.note("pressure", self.pressure.solve(b, self.p))
 
-    def _solve_velocity(self, right: Array, shift: float, a: Array) -> None:
+    def _solve_velocity(self, right: Array, at: Coefficients) -> None:
         """Set the next level's velocity from the assembled weak right-hand side and the present pressure."""
         weak, levels = self._vector, self.levels
         with self.regions("other", *self.kernels.momentum_work()):
             self.kernels.momentum(self.p, right, self.inner.weights, weak)
-            self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(a, levels.fields)], weak)
-        self.velocity.prepare(shift)
+            self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(at.a, levels.fields)], weak)
+        self.velocity.prepare(at.shift)
         self.velocity.subtract_given(weak)
         self.assemble(weak)
         self.note("velocity", self.velocity.solve(weak, levels.oldest_fields()[:3]))

@@ -17,6 +17,7 @@ LEVELS = 3  # of the kernel; coefficients of levels that an order does not have 
 class Coefficients:
     """Of one step. shift: b_0 / dt; a: extrapolation, b: b_1 / dt, ..., both float64 [3], latest level first."""
 
+    order: int
     shift: float
     a: Array
     b: Array
@@ -27,7 +28,7 @@ class Coefficients:
         a, b = np.zeros(LEVELS), np.zeros(LEVELS)
         a[:order] = EXTRAPOLATION[order - 1]
         b[:order] = np.array(BACKWARD[order - 1][1:]) / dt
-        return cls(BACKWARD[order - 1][0] / dt, a, b)
+        return cls(order, BACKWARD[order - 1][0] / dt, a, b)
 
 
 class Levels:

@@ -123,6 +123,27 @@ class Problem:
         return not self.sides_of("outflow")
 
 
+def smallest_spacing(coordinates: Array) -> float:
+    """Return the smallest distance of neighbouring points of elements, infinity without elements.
+
+    coordinates: x, y, z of the points, [3, e, n, n, n].
+    """
+    gaps = [np.sqrt((np.diff(coordinates, axis=axis) ** 2).sum(axis=0)) for axis in (2, 3, 4)]
+    return min(float(gap.min(initial=np.inf)) for gap in gaps)
+
+
+def vorticity_extrapolation(order: int, viscosity: float, dt: float, spacing: float) -> tuple[float, ...]:
+    """Return the coefficients that extrapolate the vorticity at sides of given velocity, in a step of an order.
+
+    Third-order extrapolation is stable only while nu dt is not many times the square of the spacing of the points
+    there; second-order always is, and leaves the velocity third order in time, with a larger factor. So the former
+    is taken where nu dt <= spacing^2. Source: Leriche, Perchat, Labrosse, Deville, J. Sci. Comput. 26 (2006) 25.
+    """
+    if order == 3 and viscosity * dt > spacing**2:
+        return EXTRAPOLATION[1]
+    return EXTRAPOLATION[order - 1]
+
+
 def bubble_filter(points: Array, weight: float, modes: int) -> Array:
     """Return the matrix [n, n] that takes away the highest modes of a polynomial, leaving its ends alone.
 

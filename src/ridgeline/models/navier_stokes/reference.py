@@ -8,11 +8,12 @@ Fields are float64 [E, n, n, n] = (element, z, y, x), equal where elements share
 BDF k / EXT k splitting, velocity and pressure in the same space. With (., .) the quadrature on the points, b and a
 the coefficients, N = f - u.grad u (dealiased), and F = sum_j a_j N^{n+1-j} - sum_{j>0} b_j u^{n+1-j} / dt:
 
-    (grad q, grad p) = (grad q, F) - nu <grad q, n x w*> - b_0/dt <q, n.u>,    w* = curl sum_j a_j u^{n+1-j}
+    (grad q, grad p) = (grad q, F) - nu <grad q, n x w*> - b_0/dt <q, n.u>,    w* = curl sum_j a'_j u^{n+1-j}
     nu (grad v, grad u) + b_0/dt (v, u) = (v, F) - (v, grad p)
 
 <., .> are integrals over sides of given velocity; the first is the rotational form of the viscous term:
 (grad q, curl w) = <grad q, n x w>, whose parts between elements cancel for the continuous w that curl() returns.
+a' is a, or that of order 2 (`vorticity_extrapolation`).
 Sources: Karniadakis, Israeli and Orszag, J. Comput. Phys. 97 (1991) 414; Tomboulides, Lee and Orszag, J. Sci.
 Comput. 12 (1997) 139; Hadri et al., Eqs. 2-4. Backflow at outflow sides: Bruneau and Fabrie, RAIRO 30 (1996) 815.
 """
@@ -32,6 +33,8 @@ from ridgeline.models.navier_stokes.problem import (
     Array,
     Problem,
     bubble_filter,
+    smallest_spacing,
+    vorticity_extrapolation,
 )
 from ridgeline.models.navier_stokes.reference_elements import DirectSolver, Elements, Flags
 
@@ -91,7 +94,7 @@ class ReferenceSolver:
         right = sum(c * rate for c, rate in zip(a, self.rates)) - elements.mass * differences
         ahead = np.asarray(sum(c * old for c, old in zip(a, self.fields)))
         given = self._given(self.time)
-        self.p = self._pressure(right[:3], ahead[:3], given[:3], shift)
+        self.p = self._pressure(right[:3], order, given[:3], shift)
         right[:3] += self._backflow(ahead[:3]) - elements.mass * elements.gradient(self.p)
         right[3:] += self._fluxes(self.time)
         new = np.stack([self._helmholtz(i, right[i], given[i], shift) for i in range(len(right))])
@@ -120,12 +123,13 @@ class ReferenceSolver:
             np.bincount(self.elements.ids.ravel(), weak.ravel(), self.elements.grid.n_unique), np.float64
         )
 
-    def _pressure(self, right: Array, ahead: Array, given: Array, shift: float) -> Array:
-        """Return the pressure of the next level. ahead: extrapolated velocity; given: at the points [3, n_unique]."""
+    def _pressure(self, right: Array, order: int, given: Array, shift: float) -> Array:
+        """Return the pressure of the next level. given: velocity at given points [3, n_unique]."""
         elements, problem = self.elements, self.problem
         force = elements.assemble(right) / elements.assembled_mass
         weak = elements.weak_divergence(force)
-        vorticity = elements.curl(ahead)
+        a = vorticity_extrapolation(order, problem.viscosity, problem.dt, self._spacing())
+        vorticity = elements.curl(np.asarray(sum(c * old[:3] for c, old in zip(a, self.fields))))
         for name in problem.sides_of(*DIRICHLET):
             normal = elements.normal_area(name)
             tangential = np.cross(normal, elements.face(name, vorticity), axis=0)
@@ -138,6 +142,13 @@ class ReferenceSolver:
         if problem.level_is_free:  # what quadrature leaves of the flux through all sides has no solution
             b -= self.gather(elements.mass) * b.sum() / elements.volume
         return self._level(self.pressure_solver.solve(b, np.zeros_like(b))[elements.ids])
+
+    def _spacing(self) -> float:
+        """Return the smallest distance of points in elements at sides of given velocity."""
+        grid = self.elements.grid
+        chosen = [grid.side_elements(name) for name in self.problem.sides_of(*DIRICHLET)]
+        found = np.unique(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
+        return smallest_spacing(self.elements.coordinates[:, found])
 
     def _level(self, p: Array) -> Array:
         """Return the pressure with the mean 0 if only its gradient matters."""
