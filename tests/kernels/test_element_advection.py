@@ -45,7 +45,16 @@ def test_advection_in_single_precision():
     fine = reference.fine_metrics(case.metrics, case.mass, case.weights, J, fine_weights)
     velocity, fields, out = case.field(3), case.field(1), case.output(1)
     make_advection(6, 9, "float32", True)(
-        ELEMENTS, velocity, fields, case.scale, case.volume, case.stored_metrics[:0].reshape(0, 9, 1, 1, 1), J, derivative, fine_weights, out
+        ELEMENTS,
+        velocity,
+        fields,
+        case.scale,
+        case.volume,
+        case.stored_metrics[:0].reshape(0, 9, 1, 1, 1),
+        J,
+        derivative,
+        fine_weights,
+        out,
     )
     case.check(out, reference.advection(velocity, fields, fine, case.derivative, J), tolerance=2000)
 

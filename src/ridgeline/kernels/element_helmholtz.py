@@ -71,6 +71,23 @@ def fill_cube(weights, out):
 
 
 @njit(inline="always")
+def _separable(n, rows, matrices, u, here, following, others, w):
+    """w = (A_x + A_y + A_z) u of one element; asks for what the following one reads and writes meanwhile.
+
+    others: two arrays of one number per point that are read with an element, besides u; may be u.
+    """
+    for k in range(n):
+        plane = k * rows
+        along_x(n, n, n, False, w, here + plane, matrices[0], u, here + plane)
+        prefetch_points(rows, False, others[0], following + plane)
+        prefetch_points(rows, False, others[1], following + plane)
+        along_y(n, n, 1, n, True, w, here + plane, matrices[1], u, here + plane)
+        prefetch_points(rows, False, u, following + plane)
+        prefetch_points(rows, True, w, following + plane)
+    along_z(n, n, rows, True, w, here, matrices[2], u, here)
+
+
+@njit(inline="always")
 def _scaled_derivatives(derivative, h1, matrices):
     """matrices = D transposed, h1 D, h1 D transposed."""
     n = derivative.shape[0]
@@ -82,20 +99,34 @@ def _scaled_derivatives(derivative, h1, matrices):
 
 
 @njit(inline="always")
-def _stiffness(n, rows, points, share, derivative, matrices, factors, u, here, following, u_r, u_s, u_t, w):
-    """w = h1 K u of one curved element; asks for the factors of the following one meanwhile."""
+def _stiffness(
+    n, rows, points, share, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w
+):
+    """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
+
+    others: four arrays of one number per point that are read with an element; may be the same.
+    """
     ahead = 6 * following
-    along_x(n, n, rows, False, u_r, 0, matrices[0], u, here)
-    prefetch_points(share, factors, ahead)
-    along_y(n, n, n, n, False, u_s, 0, derivative, u, here)
-    prefetch_points(share, factors, ahead + share)
+    for k in range(n):
+        plane, slot = k * rows, ahead + 2 * k * share
+        along_x(n, n, n, False, u_r, plane, matrices[0], u, here + plane)
+        prefetch_points(share, False, factors, slot)
+        prefetch_points(rows, False, others[0], following + plane)
+        along_y(n, n, 1, n, False, u_s, plane, derivative, u, here + plane)
+        prefetch_points(share, False, factors, slot + share)
+        prefetch_points(rows, False, others[1], following + plane)
     along_z(n, n, rows, False, u_t, 0, derivative, u, here)
     apply_factors(points, factors, 6 * here, u_r, u_s, u_t)
-    prefetch_points(share, factors, ahead + 2 * share)
-    along_x(n, n, rows, False, w, here, matrices[1], u_r, 0)
-    prefetch_points(share, factors, ahead + 3 * share)
-    along_y(n, n, n, n, True, w, here, matrices[2], u_s, 0)
-    prefetch_points(share, factors, ahead + 4 * share)
+    ahead += 3 * points
+    for k in range(n):
+        plane, slot = k * rows, ahead + 2 * k * share
+        along_x(n, n, n, False, w, here + plane, matrices[1], u_r, plane)
+        prefetch_points(share, False, factors, slot)
+        prefetch_points(rows, False, others[2], following + plane)
+        along_y(n, n, 1, n, True, w, here + plane, matrices[2], u_s, plane)
+        prefetch_points(share, False, factors, slot + share)
+        prefetch_points(rows, False, others[3], following + plane)
+        prefetch_points(rows, True, w, following + plane)
     along_z(n, n, rows, True, w, here, matrices[2], u_t, 0)
 
 
@@ -107,7 +138,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
     """
     rows, points = n * n, n**3
     arguments = f"elements r4 h h {GEOMETRY} w4"
-    part, share = -(-points // 3), -(-6 * points // 5)
+    share = -(-3 * rows // 2)
 
     if axis_aligned:
 
@@ -123,12 +154,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
                 here = e * points
                 following = elements[min(place + 1, elements.size - 1)] * points
                 _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
-                prefetch_points(part, u, following)
-                along_x(n, n, rows, False, w, here, matrices[0], u, here)
-                prefetch_points(part, u, following + part)
-                along_y(n, n, n, n, True, w, here, matrices[1], u, here)
-                prefetch_points(part, u, following + 2 * part)
-                along_z(n, n, rows, True, w, here, matrices[2], u, here)
+                _separable(n, rows, matrices, u, here, following, (u, u), w)
                 scale_points(points, cube, 0, w, here, cube, 0)
 
         return helmholtz
@@ -142,13 +168,27 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
         matrices = np.empty((3, n, n), u.dtype)
         _scaled_derivatives(derivative, h1, matrices)
         u_r, u_s, u_t = scratch(points, u), scratch(points, u), scratch(points, u)
+        others = (u, u, u, mass if h2 != 0.0 else u)
         for place in range(elements.size):
             here = elements[place] * points
             following = elements[min(place + 1, elements.size - 1)] * points
             _stiffness(
-                n, rows, points, share, derivative, matrices, factors, u, here, following, u_r, u_s, u_t, w
+                n,
+                rows,
+                points,
+                share,
+                derivative,
+                matrices,
+                factors,
+                u,
+                here,
+                following,
+                others,
+                u_r,
+                u_s,
+                u_t,
+                w,
             )
-            prefetch_points(points, u, following)
             if h2 != 0.0:
                 add_mass(points, constants, mass, here, w, here, u, here)
 
@@ -165,7 +205,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
     (and 6 factors, mass), writes p and w.
     """
     rows, points = n * n, n**3
-    share = -(-6 * points // 5)
+    share = -(-3 * rows // 2)
     arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -202,12 +242,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
                 following = elements[min(place + 1, elements.size - 1)] * points
                 _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
                 search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
-                prefetch_points(points, r, following)
-                along_x(n, n, rows, False, w, here, matrices[0], p, here)
-                prefetch_points(points, inverse_diagonal, following)
-                along_y(n, n, n, n, True, w, here, matrices[1], p, here)
-                prefetch_points(points, p, following)
-                along_z(n, n, rows, True, w, here, matrices[2], p, here)
+                _separable(n, rows, matrices, p, here, following, (r, inverse_diagonal), w)
                 total += scale_points(points, cube, 0, w, here, p, here)
             return total
 
@@ -225,17 +260,29 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
         matrices = np.empty((3, n, n), p.dtype)
         _scaled_derivatives(derivative, h1, matrices)
         u_r, u_s, u_t = scratch(points, p), scratch(points, p), scratch(points, p)
+        others = (r, inverse_diagonal, p, mass if h2 != 0.0 else r)
         total = 0.0
         for place in range(elements.size):
             here = elements[place] * points
             following = elements[min(place + 1, elements.size - 1)] * points
             search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
             _stiffness(
-                n, rows, points, share, derivative, matrices, factors, p, here, following, u_r, u_s, u_t, w
+                n,
+                rows,
+                points,
+                share,
+                derivative,
+                matrices,
+                factors,
+                p,
+                here,
+                following,
+                others,
+                u_r,
+                u_s,
+                u_t,
+                w,
             )
-            prefetch_points(points, r, following)
-            prefetch_points(points, inverse_diagonal, following)
-            prefetch_points(points, p, following)
             if h2 != 0.0:
                 total += add_mass(points, constants, mass, here, w, here, p, here)
             else:

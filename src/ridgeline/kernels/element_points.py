@@ -119,20 +119,24 @@ def scalar(value):
 
 
 @intrinsic(prefer_literal=True)
-def prefetch_points(typing, count, x, x_start):
-    """Ask for `count` numbers of x, into the first-level cache."""
-    if literal(count) is None:
+def prefetch_points(typing, count, write, x, x_start):
+    """Ask for `count` numbers of x, into the second-level cache, to read or to write; beyond the array is harmless.
+
+    count and write are literal.
+    """
+    if literal(count) is None or not isinstance(write, types.BooleanLiteral):
         return None
     numbers = LINE * 8 // x.dtype.bitwidth
 
     def codegen(context, builder, signature, args):
-        pointer = data_pointer(context, builder, signature, args, 1)
+        pointer = data_pointer(context, builder, signature, args, 2)
         ends = (ir.Constant(I64, value) for value in (0, literal(count), numbers))
         with cgutils.for_range_slice(builder, *ends) as (index, _):
-            emit_prefetch(builder, pointer, builder.add(index, args[2]), locality=2)
+            place = builder.add(index, args[3])
+            emit_prefetch(builder, pointer, place, write=write.literal_value, locality=2)
         return context.get_dummy_value()
 
-    return types.void(count, x, types.int64), codegen
+    return types.void(count, write, x, types.int64), codegen
 
 
 @intrinsic(prefer_literal=True)
