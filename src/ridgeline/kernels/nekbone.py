@@ -6,20 +6,39 @@ Source of the benchmark: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-appl
 from functools import cache
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ridgeline.kernels.element_points import (
+    LINE,
     PointLoop,
     add_mass,
     apply_factors,
     literal,
-    prefetch_points,
     scratch,
 )
 from ridgeline.kernels.gather_scatter import ADD, combine_local
-from ridgeline.kernels.llvm import Vector
+from ridgeline.kernels.llvm import I64, Vector, data_pointer, prefetch
 from ridgeline.kernels.tensor import along_x, along_y, along_z
+
+
+@intrinsic(prefer_literal=True)
+def _ask_for(typing, count, x, x_start):
+    """Prefetch `count` numbers of x, a literal, into the second-level cache; beyond the array is harmless."""
+    if literal(count) is None:
+        return None
+    line = LINE * 8 // x.dtype.bitwidth
+
+    def codegen(context, builder, signature, args):
+        pointer = data_pointer(context, builder, signature, args, 1)
+        ends = (ir.Constant(I64, value) for value in (0, literal(count), line))
+        with cgutils.for_range_slice(builder, *ends) as (index, _):
+            prefetch(builder, pointer, builder.add(index, args[2]), locality=2)
+        return context.get_dummy_value()
+
+    return types.void(count, x, types.int64), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -112,20 +131,20 @@ def make_passes(n: int, block: int):
                 ahead = 6 * following
                 advance(points, constants, x, here, r, here, p, here)
                 along_x(n, n, rows, False, u_r, 0, transposed, p, here)
-                prefetch_points(share, False, factors, ahead)
+                _ask_for(share, factors, ahead)
                 along_y(n, n, n, n, False, u_s, 0, derivative, p, here)
-                prefetch_points(share, False, factors, ahead + share)
+                _ask_for(share, factors, ahead + share)
                 along_z(n, n, rows, False, u_t, 0, derivative, p, here)
-                prefetch_points(share, False, factors, ahead + 2 * share)
+                _ask_for(share, factors, ahead + 2 * share)
                 apply_factors(points, factors, 6 * here, u_r, u_s, u_t)
                 along_x(n, n, rows, False, w, here, derivative, u_r, 0)
-                prefetch_points(share, False, factors, ahead + 3 * share)
-                prefetch_points(points, True, x, following)
+                _ask_for(share, factors, ahead + 3 * share)
+                _ask_for(points, x, following)
                 along_y(n, n, n, n, True, w, here, transposed, u_s, 0)
-                prefetch_points(share, False, factors, ahead + 4 * share)
+                _ask_for(share, factors, ahead + 4 * share)
                 along_z(n, n, rows, True, w, here, transposed, u_t, 0)
-                prefetch_points(points, False, r, following)
-                prefetch_points(points, True, p, following)
+                _ask_for(points, r, following)
+                _ask_for(points, p, following)
                 total += add_mass(
                     points, constants, weights, patterns[order[place]] * points, w, here, p, here
                 )
