@@ -33,6 +33,7 @@ from ridgeline.linalg.fast_diagonalisation import mean_extents
 from ridgeline.linalg.multigrid_level import Level, level_orders
 from ridgeline.linalg.operator import timed
 from ridgeline.linalg.schwarz import SchwarzLevel
+from ridgeline.runtime.communicator import in_turn_per_node
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -111,7 +112,14 @@ class SchwarzMultigrid:
         self._r = [np.zeros(size, dtype) for size in sizes]
         self._z = [np.zeros(size, dtype) for size in sizes]
         self._again = np.zeros(sizes[0], dtype) if post_smoothing else np.zeros(0, dtype)
+        in_turn_per_node(comm, self._compile)
         self._work = [level.work() for level in self.levels]
+
+    def _compile(self) -> None:
+        none = np.zeros(0, self.dtype)
+        for transfer in self._transfers:
+            transfer.restrict(none, none)
+            transfer.prolong(none, none)
 
     def apply(self, r: NDArray[np.float64], z: Field) -> None:
         """Set z = M r. r: float64 [E, n, n, n], assembled; z: of any float dtype and that shape, continuous."""

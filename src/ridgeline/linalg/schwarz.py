@@ -26,6 +26,7 @@ from ridgeline.linalg.fast_diagonalisation import (
     neighbour_numbers,
 )
 from ridgeline.linalg.multigrid_level import Level
+from ridgeline.runtime.communicator import in_turn_per_node
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -89,12 +90,26 @@ class SchwarzLevel:
         self._pack_layers, self._sweep, self._pack_ghosts, self._collect = make_sweep(nz, ny, nx)
         self._residual = make_residual(nz, ny, nx, level.mesh.axis_aligned)
         self._operator_arrays()
+        in_turn_per_node(comm, self._compile)
         self.weight = np.ones(size, dtype)
         self._ones: Field = np.ones(size, dtype)
         self._count_overlaps()
         self.left = np.zeros(size, dtype)
         self.damping = self._find_damping(comm) if damping is None else damping
         self.weight *= self.damping
+
+    def _compile(self) -> None:
+        """Compile the kernels, or load them from the cache, by calls for no elements."""
+        none = np.zeros(0, self.dtype)
+        faces, pairs, index = self.faces[:0], self.eigenpairs, self.neighbours[:0]
+        edges = (self._mine, self._total)
+        self._pack_layers(none, faces, *edges)
+        self._pack_ghosts(none, faces, *edges)
+        matrices = (pairs.index, pairs.vectors, pairs.transposed, pairs.values)
+        self._sweep(none, index, *edges, *matrices, self._work, none, none)
+        self._collect(index, none, *edges, none)
+        operator = (self._factors[:0], self._cube, self._lines)
+        self._residual(none, none, none, *operator, none, self._work, none)
 
     def _find_neighbours(self, comm: MPI.Comm) -> None:
         """Find which element lies across each face, and plan the exchange of faces with other ranks."""

@@ -1,0 +1,64 @@
+"""Schwarz multigrid over ranks: what one rank does, whichever coarse solver, rows distributed or not."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from multigrid_cases import Problem, annulus, box, wavy
+from ridgeline.linalg import coarse_amg
+from ridgeline.linalg.coarse_amg import AlgebraicCoarse
+
+RANKS = (1, 2, 3, 4)
+TIMEOUT = 240
+
+CASES = {
+    "box": (box((3, 3, 4)), ("x_max",), "direct"),
+    "periodic": (box((2, 1, 4), periodic=(True, True, True)), (), "direct"),
+    "long": (box((3, 3, 4), (6.0, 2.0, 1.0)), (), "auto"),
+    "wavy": (wavy(3), (), "amg"),
+    "annulus": (annulus(2), ("y_min",), "amg"),
+}
+
+
+def by_element(problem, field):
+    """Return the fields of all ranks' elements in the order of the curve, on every rank."""
+    return np.concatenate(problem.comm.allgather(field))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ranks_agree_with_one(comm, name):
+    mesh, dirichlet, coarse = CASES[name]
+    many, one = (Problem(c, mesh, 5, dirichlet) for c in (comm, MPI.COMM_SELF))
+    fields = []
+    for problem in (many, one):
+        multigrid = problem.multigrid(dtype="float64", coarse=coarse)
+        z = np.empty(problem.grid.shape)
+        multigrid.apply(problem.b, z)
+        fields.append(by_element(many, z) if problem is many else z)
+    left, right = fields if dirichlet else (z - z.mean() for z in fields)
+    # Aggregates are formed on one rank, of rows in another order, so algebraic cycles differ a little.
+    scale = abs(right).max()
+    assert abs(left - right).max() < (1e-2 if coarse == "amg" else 1e-9) * scale
+    iterations = many.iterations(coarse=coarse)
+    expected = one.iterations(coarse=coarse)
+    assert abs(iterations - expected) <= 1
+    assert iterations <= 18
+
+
+def test_distributed_rows_of_the_coarse_problem(comm, monkeypatch):
+    monkeypatch.setattr("ridgeline.linalg.amg_setup.COARSEST", 10)
+    problem = Problem(comm, box((8, 8, 8)), 2)
+    direct = problem.iterations(coarse="direct")
+    results = []
+    for whole in (40, 4096):
+        monkeypatch.setattr(coarse_amg, "WHOLE", whole)
+        monkeypatch.setattr(AlgebraicCoarse.__init__, "__defaults__", (whole,))
+        multigrid = problem.multigrid(coarse="amg", dtype="float64")
+        z = np.empty(problem.grid.shape)
+        multigrid.apply(problem.b, z)
+        results.append(z)
+        assert problem.solve(multigrid)[1] <= direct + 2
+    if comm.size > 1:
+        monkeypatch.setattr(AlgebraicCoarse.__init__, "__defaults__", (40,))
+        assert "729 -> " in problem.multigrid(coarse="amg").describe()
+    np.testing.assert_allclose(results[0], results[1], atol=1e-9 * abs(results[1]).max())
