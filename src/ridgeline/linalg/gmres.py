@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.kernels.krylov import (
+from ridgeline.kernels.krylov import copy, residual_norm
+from ridgeline.kernels.krylov_basis import (
     basis_add,
     basis_dots,
     basis_subtract,
     basis_subtract_pair,
-    copy,
     pair_dots,
-    residual_norm,
 )
 from ridgeline.linalg.operator import Array, Operator, Preconditioner, SolveResult, Workspace, timed
 

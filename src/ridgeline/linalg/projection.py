@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.kernels.krylov import copy, pair_dots, projection_combine, subtract
+from ridgeline.kernels.krylov import copy, subtract
+from ridgeline.kernels.krylov_basis import pair_dots, projection_combine
 from ridgeline.linalg.operator import Array, Operator, timed
 
 if TYPE_CHECKING:
