@@ -72,7 +72,10 @@ def test_taylor_green_begins_as_its_series_does(tmp_path: Path) -> None:
     nu, t = case.model.viscosity, series["time"]
     assert t[-1] == pytest.approx(0.2)
     exact = 1 / 8 - 3 / 4 * nu * t + 9 / 4 * nu**2 * t**2 - 5 / 192 * nu * t**3
-    assert np.abs(series["kinetic_energy"] - exact).max() < 2e-7
+    error = series["kinetic_energy"] - exact
+    # The first steps are of first and second order: what they leave stays.
+    assert np.abs(error).max() < 2e-6
+    assert abs(error[-1] - error[1]) < 5e-9
     # Twice the viscosity times the enstrophy, which the strain gives as well in a periodic box.
     assert series["dissipation"][0] == pytest.approx(2 * nu * 3 / 8, rel=1e-3)
 
