@@ -61,8 +61,8 @@ def make_fdm(n: int, dtype_name: str):
 
     elements: int64, the local elements to work on. r, z: [E, n, n, n], may be the same array. index: int64 [E, 3],
     which matrix an element takes along x, y, z. vectors, vectors_transposed: [q, n, n], S and its transpose;
-    eigenvalues: [q, n]. Sums of eigenvalues that are not positive give 0: a constant's share is left out where it is free.
-    The inverse sums are kept while neighbours in `elements` have the same index.
+    eigenvalues: [q, n]. Sums of eigenvalues that are not positive give 0: a constant's share is left out where it is
+    free. The inverse sums are kept while neighbours in `elements` have the same index.
 
     One pass: reads r, writes z; 12 n + 1 operations per point. Choose n = points of the element, or with its overlap.
     """

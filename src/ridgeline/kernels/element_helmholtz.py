@@ -200,9 +200,9 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
     """Return the kernel of one iteration's search direction and operator of preconditioned conjugate gradients.
 
     kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w)
-    p = inverse_diagonal r + beta p; w = h1 K p + h2 B p, unassembled; returns p.w summed over
-    these elements in float64, which for a continuous p is that of p with the assembled w. One pass: reads r, inverse_diagonal, p
-    (and 6 factors, mass), writes p and w.
+    p = inverse_diagonal r + beta p; w = h1 K p + h2 B p, unassembled; returns p.w summed over these
+    elements in float64, which for a continuous p is that of p with the assembled w. One pass: reads r,
+    inverse_diagonal, p (and 6 factors, mass), writes p and w.
     """
     rows, points = n * n, n**3
     share = -(-3 * rows // 2)
