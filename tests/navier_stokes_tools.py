@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeline.grid.element import SIDES, ElementGrid, ElementMesh
-from ridgeline.models.navier_stokes.problem import Problem, VelocitySide
+from ridgeline.models.navier_stokes.problem import FlowRate, Problem, Scalar, ScalarSide, VelocitySide
 
 PI = np.pi
 
@@ -101,3 +101,59 @@ def history(grid, velocity, dt, time=0.0, levels=2):
     """Return the exact velocity at time - dt, ..., as a start at full order needs it."""
     return [velocity(*grid.coordinates, time - back * dt) for back in range(1, levels + 1)]
 
+
+def _sides(**kinds):
+    """Return six sides: walls but for those named."""
+    return {name: kinds.get(name, VelocitySide("wall")) for name in SIDES}
+
+
+def make_start(grid, problem):
+    """Return velocity and scalars [3 + S, E, n, n, n], smooth, of which the solver makes what fits the sides."""
+    x, y, z = grid.coordinates
+    velocity = [np.sin(2 * x) * np.cos(y) + 0.3, -np.cos(x) * np.sin(y + z), 0.2 * np.cos(z + y)]
+    return np.stack([*velocity, *(np.cos(x + i) * np.sin(y) for i in range(len(problem.scalars)))])
+
+
+def channel(**more):
+    """Inflow with a profile that varies in time, outflow with backflow, walls, symmetry; two scalars."""
+    bend = lambda x, y, z: (x + 0.05 * np.sin(2 * y), y + 0.03 * np.sin(x), z)  # noqa: E731
+    mesh = ElementMesh.box((2, 2, 3), (1.0, 1.0, 2.0), mapping=bend)
+
+    def inlet(x, y, z, t):
+        return 4 * y * (1 - y) * (1 + t), 0.1 * np.sin(y), 0.0
+
+    sides = _sides(
+        x_min=VelocitySide("inflow", inlet, False),
+        x_max=VelocitySide("outflow"),
+        y_max=VelocitySide("moving-wall", lambda x, y, z, t: (0.5, 0.0, 0.0)),
+        z_min=VelocitySide("symmetry"),
+        z_max=VelocitySide("symmetry"),
+    )
+    hot = {name: ScalarSide("adiabatic") for name in SIDES}
+    hot["x_min"] = ScalarSide("fixed", lambda x, y, z, t: y + t, False)
+    hot["y_min"] = ScalarSide("flux", lambda x, y, z, t: 1.0 + x)
+    warm = {name: ScalarSide("fixed", lambda x, y, z, t: 2.0) for name in SIDES}
+    scalars = (
+        Scalar(0.05, hot, lambda x, y, z, t: np.sin(x) + t, False),
+        Scalar(0.02, warm, None, True, (0.5, 0.0, -1.0)),
+    )
+    return ElementGrid(mesh, 4), Problem(0.02, 2e-3, sides, dealias_points=6, scalars=scalars, **more)
+
+
+def duct(**more):
+    """A flow rate held along a periodic duct, with a filter."""
+    mesh = ElementMesh.box((2, 2, 2), (2.0, 2.0, 2.0), distribution=("geometric-walls",) * 2 + ("uniform",),
+                           parameter=(2.0, 2.0, 1.0), periodic=(False, False, True))  # fmt: skip
+    sides = _sides(x_min=VelocitySide("periodic"), x_max=VelocitySide("periodic"))
+    more |= {"flow_rate": FlowRate(0, 0.7), "filter_weight": 0.1, "filter_modes": 2}
+    return ElementGrid(mesh, 5), Problem(0.5, 5e-3, sides, dealias_points=8, **more)
+
+
+def forced(**more):
+    """A constant force in a periodic box, of second order in time."""
+    sides = all_sides("periodic")
+    mesh = periodic_mesh((2, 2, 2), (2 * PI,) * 3)
+    return ElementGrid(mesh, 5), Problem(0.1, 2e-3, sides, time_order=2, force=(0.1, -0.2, 0.3), **more)
+
+
+EVERYTHING = {"channel": channel, "duct": duct, "forced": forced}

@@ -15,7 +15,7 @@ from ridgeline.comm.gather_scatter import GatherScatter
 from ridgeline.comm.reduce import global_min
 from ridgeline.grid.element import ElementGrid, side_axis, side_index
 from ridgeline.grid.geometry import Geometry, Side
-from ridgeline.models.navier_stokes.kernels import face_derivatives
+from ridgeline.models.navier_stokes.kernels import make_face_derivatives
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
     Array,
@@ -84,8 +84,9 @@ class VelocitySide:
         axis, upper = side_axis(name)
         steps = (n * n, n, 1)  # from a point to the next along z, y, x
         first, second = (a for a in range(3) if a != axis)
-        self.start = (n - 1) * steps[axis] if upper else 0
-        self.steps = (steps[axis], steps[first], steps[second])
+        start = (n - 1) * steps[axis] if upper else 0
+        self.places = np.array([start, steps[axis], steps[first], steps[second]], np.int64)
+        self._derive = make_face_derivatives()
         self.derivative = geometry.derivative
         self.end_row = np.ascontiguousarray(geometry.derivative[-1 if upper else 0])
         # Reference directions across and along the face, as rows of the metrics (r along x is row 0).
@@ -115,9 +116,7 @@ class VelocitySide:
     def record(self, velocity: Array) -> None:
         """Take the vorticity of a velocity [3, E, n, n, n] as that of the newest level. Neighbours."""
         fields = velocity.reshape(3, velocity.shape[1], -1)
-        face_derivatives(
-            self.elements, self.start, *self.steps, self.end_row, self.derivative, fields, self.derivatives
-        )
+        self._derive(self.elements, self.places, self.end_row, self.derivative, fields, self.derivatives)
         newest = self.vorticity.pop()
         g = np.einsum("rxfab,crfab->cxfab", self.metrics, self.derivatives)
         for i, (c, x) in enumerate(((2, 1), (0, 2), (1, 0))):

@@ -17,14 +17,18 @@ from ridgeline.comm.gather_scatter import GatherScatter
 from ridgeline.comm.reduce import global_max
 from ridgeline.grid.element import ElementGrid
 from ridgeline.grid.geometry import Geometry
+from ridgeline.kernels.element_kernels import make_kernel_set
+from ridgeline.linalg.compile import compile_solvers
 from ridgeline.linalg.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.extrapolation import Coefficients, Levels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
+from ridgeline.models.navier_stokes.kernels import compile_kernels
 from ridgeline.models.navier_stokes.pressure import PressureSolve
 from ridgeline.models.navier_stokes.problem import Array, Problem, Scalar
+from ridgeline.runtime.communicator import in_turn_per_node
 from ridgeline.runtime.errors import ConfigError, DivergedError
 from ridgeline.runtime.regions import Regions
 
@@ -54,6 +58,7 @@ class Engine:
         self.regions = Regions() if regions is None else regions
         self.geometry = Geometry(grid) if geometry is None else geometry
         n_fields = 3 + len(problem.scalars)
+        in_turn_per_node(comm, self._compile)
         self.gather = GatherScatter(comm, grid.ids, max_fields=max(4, n_fields))
         self.kernels = ElementKernels(grid, self.geometry, problem, n_fields)
         assembled = self.geometry.mass.copy()
@@ -81,6 +86,13 @@ class Engine:
             for i, (scalar, given) in enumerate(zip(problem.scalars, self.boundaries.scalars))
         ]
         self.flow_rate = None if problem.flow_rate is None else HeldFlowRate(self, problem.flow_rate)
+
+    def _compile(self) -> None:
+        """Compile, or load from the cache, what a step calls; solvers' parts compile theirs in turn as well."""
+        aligned = self.geometry.axis_aligned
+        make_kernel_set(self.grid.n, self.problem.dealias_points, aligned)
+        compile_kernels(self.grid.n, aligned)
+        compile_solvers()
 
     @property
     def fields(self) -> Array:

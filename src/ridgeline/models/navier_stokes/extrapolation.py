@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeline.grid.geometry import Geometry
-from ridgeline.models.navier_stokes.kernels import weak_right_hand_side
+from ridgeline.models.navier_stokes.kernels import make_weak_right_hand_side
 from ridgeline.models.navier_stokes.problem import BACKWARD, EXTRAPOLATION, Array
 
 LEVELS = 3  # of the kernel; coefficients of levels that an order does not have are 0
@@ -73,7 +73,7 @@ class Levels:
         """
         fields, rates = ([*levels, *[levels[0]] * LEVELS][:LEVELS] for levels in (self.fields, self.rates))
         flat = [level.reshape(self._shape) for level in (*fields, *rates)]
-        weak_right_hand_side(
+        make_weak_right_hand_side()(
             -at.a, at.b, force, *flat, self.volume, self.cube, self.mass, out.reshape(self._shape)
         )
 

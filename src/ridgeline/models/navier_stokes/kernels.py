@@ -7,65 +7,75 @@ Fields are float64 [c, E, N] with N = n^3 points of an element. Elements whose m
 from functools import cache
 
 import numpy as np
-from numba import njit
 
 from ridgeline.kernels.element_metrics import multiply_three, to_physical, to_reference
 from ridgeline.kernels.element_points import compiled, scratch
 from ridgeline.kernels.tensor import along_x, along_y, along_z
 
 
-@njit(cache=True, error_model="numpy")
-def weak_right_hand_side(a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out):
-    """out = sum_j a_j r_j - mass (sum_j b_j f_j - force): the known side of all equations, unassembled.
+@cache
+def make_weak_right_hand_side():
+    """Return kernel(a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out).
 
+    out = sum_j a_j r_j - mass (sum_j b_j f_j - force): the known side of all equations, unassembled.
     a, b: float64 [3], of levels 0 (present), 1, 2; b with 1/dt. force: [c]. f: fields, r: weak rates [c, E, N].
     One pass: reads 6 words per point and component (and mass of curved elements), writes 1.
     """
-    c, e, n = out.shape
-    aligned = volume.size > 0
-    weights = np.empty(n)
-    for i in range(e):
-        if aligned:
-            weights[:] = volume[i] * cube
-        else:
-            weights[:] = mass[i]
-        for k in range(c):
-            u0, u1, u2 = f0[k, i], f1[k, i], f2[k, i]
-            n0, n1, n2 = r0[k, i], r1[k, i], r2[k, i]
-            target = out[k, i]
-            for p in range(n):
-                rates = a[0] * n0[p] + a[1] * n1[p] + a[2] * n2[p]
-                differences = b[0] * u0[p] + b[1] * u1[p] + b[2] * u2[p]
-                target[p] = rates - weights[p] * (differences - force[k])
+
+    @compiled("float64", "r1 r1 r1 r3 r3 r3 r3 r3 r3 r1 r1 r2 w3")
+    def weak_right_hand_side(a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out):
+        c, e, n = out.shape
+        aligned = volume.size > 0
+        weights = np.empty(n)
+        for i in range(e):
+            if aligned:
+                weights[:] = volume[i] * cube
+            else:
+                weights[:] = mass[i]
+            for k in range(c):
+                u0, u1, u2 = f0[k, i], f1[k, i], f2[k, i]
+                n0, n1, n2 = r0[k, i], r1[k, i], r2[k, i]
+                target = out[k, i]
+                for p in range(n):
+                    rates = a[0] * n0[p] + a[1] * n1[p] + a[2] * n2[p]
+                    differences = b[0] * u0[p] + b[1] * u1[p] + b[2] * u2[p]
+                    target[p] = rates - weights[p] * (differences - force[k])
+
+    return weak_right_hand_side
 
 
-@njit(cache=True, error_model="numpy")
-def face_derivatives(elements, start, normal, first, second, end_row, derivative, fields, out):
-    """Differentiate fields in the three reference directions at the points of faces.
+@cache
+def make_face_derivatives():
+    """Return kernel(elements, places, end_row, derivative, fields, out): derivatives in the reference directions.
 
-    elements: int64 [f]; start: index of the face's first point in an element; normal, first, second: steps from a
-    point to the next across and along the face; end_row: [n], the row of the derivative matrix at the face;
-    fields: [c, E, n^3]; out: [c, 3, f, n, n], derivatives across, along `first` (slow axis), along `second` (fast).
-    Reads the elements' points once.
+    elements: int64 [f], whose faces on one side are meant; places: int64 [4]: the face's first point in an element,
+    and the steps from a point to the next across, along the slow and along the fast direction of the face. end_row:
+    [n], the row of the derivative matrix at the face. fields: [c, E, n^3]. out: [c, 3, f, n, n], derivatives across,
+    along the slow, along the fast direction. Reads the elements' points once.
     """
-    n = end_row.size
-    for k in range(out.shape[0]):
-        for f in range(elements.size):
-            u = fields[k, elements[f]]
-            for a in range(n):
-                for b in range(n):
-                    base = a * first + b * second
-                    across = 0.0
-                    for l in range(n):
-                        across += end_row[l] * u[base + l * normal]
-                    along_first = 0.0
-                    along_second = 0.0
-                    for l in range(n):
-                        along_first += derivative[a, l] * u[start + l * first + b * second]
-                        along_second += derivative[b, l] * u[start + a * first + l * second]
-                    out[k, 0, f, a, b] = across
-                    out[k, 1, f, a, b] = along_first
-                    out[k, 2, f, a, b] = along_second
+
+    @compiled("float64", "elements i1 r1 r2 r3 w5")
+    def face_derivatives(elements, places, end_row, derivative, fields, out):
+        n = end_row.size
+        start, normal, first, second = places[0], places[1], places[2], places[3]
+        for k in range(out.shape[0]):
+            for f in range(elements.size):
+                u = fields[k, elements[f]]
+                for a in range(n):
+                    for b in range(n):
+                        base = a * first + b * second
+                        across = 0.0
+                        along_first = 0.0
+                        along_second = 0.0
+                        for l in range(n):
+                            across += end_row[l] * u[base + l * normal]
+                            along_first += derivative[a, l] * u[start + l * first + b * second]
+                            along_second += derivative[b, l] * u[start + a * first + l * second]
+                        out[k, 0, f, a, b] = across
+                        out[k, 1, f, a, b] = along_first
+                        out[k, 2, f, a, b] = along_second
+
+    return face_derivatives
 
 
 @cache
@@ -166,3 +176,11 @@ def make_momentum(n: int, axis_aligned: bool):
                     out[here + 2 * field + i] = part * f[here + 2 * field + i] - weight * z[i]
 
     return momentum
+
+
+def compile_kernels(n: int, axis_aligned: bool) -> None:
+    """Compile, or load from the cache, all kernels of this file for an order. No communication."""
+    make_weak_right_hand_side()
+    make_face_derivatives()
+    make_force_divergence(n, axis_aligned)
+    make_momentum(n, axis_aligned)

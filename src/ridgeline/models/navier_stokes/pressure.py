@@ -16,26 +16,13 @@ from ridgeline.linalg.element_operator import ElementOperator
 from ridgeline.linalg.flexible_cg import flexible_cg
 from ridgeline.linalg.gmres import gmres
 from ridgeline.linalg.multigrid import SchwarzMultigrid
-from ridgeline.linalg.operator import InnerProduct, Preconditioner, SolveResult, Workspace
+from ridgeline.linalg.operator import InnerProduct, Jacobi, Preconditioner, SolveResult, Workspace
 from ridgeline.linalg.projection import Projection
 from ridgeline.models.navier_stokes.problem import Array, Problem
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-
-class DiagonalPreconditioner:
-    """z = r / diagonal."""
-
-    dtype = np.dtype(np.float64)
-
-    def __init__(self, inverse_diagonal: Array) -> None:
-        self._inverse_diagonal = inverse_diagonal
-
-    def apply(self, r: Array, z: Array) -> None:
-        """Set z. One pass: 3 words per point."""
-        np.multiply(self._inverse_diagonal, r, out=z)
 
 
 class PressureSolve:
@@ -72,7 +59,7 @@ class PressureSolve:
                 regions=regions,
             )
         elif self.settings.preconditioner == "jacobi":
-            self._preconditioner = DiagonalPreconditioner(self.operator.inverse_diagonal())
+            self._preconditioner = Jacobi(self.operator.inverse_diagonal())
 
     def prepare(self, b: Array) -> None:
         """Mask an assembled right-hand side in place, and take from it what has no solution if p has no level."""
