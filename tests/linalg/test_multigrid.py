@@ -101,6 +101,14 @@ def test_algebraic_coarse_solve_is_as_good_as_the_direct_one(dirichlet, whole, m
     assert "->" in problem.multigrid(coarse="amg").coarse.describe()
 
 
+@pytest.mark.parametrize("order", [3, 5, 8])
+@pytest.mark.parametrize("length", [0.785, 2.0])
+def test_a_single_element_that_closes_on_itself_has_constants_alone(order, length):
+    """Its stiffness is rounding, which must not be inverted."""
+    mesh = box((1, 4, 4), (length, 6.283, 6.283), periodic=(True, True, True))
+    assert Problem(COMM, mesh, order).iterations(coarse="direct") <= 14
+
+
 @pytest.mark.parametrize("order", [2, 3, 4, 6, 9, 10])
 def test_every_order_has_levels_that_work(order):
     assert Problem(COMM, box((3, 3, 3)), order).iterations() <= 14

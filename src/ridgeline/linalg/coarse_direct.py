@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+LEAST = 1e-3  # of an eigenvalue times L^2 that is not 0
+
 
 def line_pair(fine: Level, coarse: Level, axis: int) -> tuple[Array, Array]:
     """Return the assembled stiffness and mass [N, N] of one direction (0: z), with the quadrature of `fine`."""
@@ -58,7 +60,10 @@ class DirectCoarse:
             inner = np.flatnonzero(kept)
             if len(inner):
                 value, vector = scipy.linalg.eigh(stiffness[at], mass[at])
-                value[value < ZERO * value.max()] = 0.0
+                # A single element that closes on itself has the eigenvalue 0 alone, up to rounding; others are above
+                # (pi/2L)^2, L the length of the direction.
+                length = float(np.ptp(coarse.mesh.edges[axis]))
+                value[value < max(ZERO * value.max(), LEAST / length**2)] = 0.0
                 s[np.ix_(inner, np.arange(len(inner)))] = vector
                 full[: len(inner)] = value
             vectors.append(s)
