@@ -167,7 +167,7 @@ def make_sweep(nz, ny, nx):
 def make_residual(nz, ny, nx, axis_aligned):
     """Return residual(r, weight, share, factors, cube, lines, z, work, left): z *= weight, left = share r - K_e z.
 
-    `left` [E, n^3] is unassembled: share = inverse multiplicity gives each copy its part of r. lines: per direction
+    An empty weight leaves z as it is. `left` [E, n^3] is unassembled: share = inverse multiplicity gives each copy its part of r. lines: per direction
     z, y, x the matrices M, then the M^T. Axis-aligned: M = D^T W D, factors [E, 3] of `Level.diagonal_factors`, cube
     [3, n^3] the weights of the other two directions for r, s, t; 6 n^4 + 11 n^3 flops an element. Else M = D and
     factors [E, 6, n^3]; 12 n^4 + 17 n^3.
@@ -179,8 +179,10 @@ def make_residual(nz, ny, nx, axis_aligned):
         u, a, b, c = work[0], work[1], work[2], work[3]
         for e in range(factors.shape[0]):
             start = e * points
+            if weight.size:
+                for p in range(points):
+                    z[start + p] *= weight[start + p]
             for p in range(points):
-                z[start + p] *= weight[start + p]
                 u[p] = z[start + p]
             along_x(nx, nx, rows, False, a, 0, lines[2], u, 0)
             along_y(ny, ny, nz, nx, False, b, 0, lines[1], u, 0)
@@ -195,8 +197,10 @@ def make_residual(nz, ny, nx, axis_aligned):
         u, a, b, c = work[0], work[1], work[2], work[3]
         for e in range(factors.shape[0]):
             start = e * points
+            if weight.size:
+                for p in range(points):
+                    z[start + p] *= weight[start + p]
             for p in range(points):
-                z[start + p] *= weight[start + p]
                 u[p] = z[start + p]
             along_x(nx, nx, rows, False, a, 0, lines[5], u, 0)
             along_y(ny, ny, nz, nx, False, b, 0, lines[1], u, 0)

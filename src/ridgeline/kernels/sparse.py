@@ -1,5 +1,6 @@
 """Compiled loops over sparse rows and index lists: compressed sparse rows (indptr, indices, data), serial."""
 
+import numpy as np
 from numba import njit
 
 
@@ -73,3 +74,18 @@ def add(direction, x):
     """x += direction, over the length of direction."""
     for row in range(direction.size):
         x[row] += direction[row]
+
+
+def compile_for(dtype):
+    """Compile every loop for values of a dtype, or load it from the cache, by calls on one row."""
+    matrix = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, dtype))
+    index = np.zeros(1, np.int64)
+    one, two = np.ones(1, dtype), np.ones(2, dtype)
+    scatter_add(index, one, one)
+    gather(index, one, one)
+    multiply(*matrix, one, one)
+    multiply_add(*matrix, one, one)
+    residual(*matrix, one, one, one)
+    chebyshev_start(one, one, one, one, one, True)
+    chebyshev_step(*matrix, one, two, one, one, one, one)
+    add(one, one)

@@ -91,6 +91,17 @@ def coarsen(matrix: Any) -> list[tuple[Any, Any]]:
     return [(level.A.tocsr(), level.P.tocsr() if hasattr(level, "P") else None) for level in hierarchy.levels]
 
 
+def inverse_of_symmetric(matrix: Array, constant_is_free: bool) -> Array:
+    """Return the inverse of a positive definite matrix; the pseudo-inverse if one eigenvalue is 0: a free constant.
+
+    That eigenvalue is the least one, whatever rounding made of it: of a single row there is no other to compare it to.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    first = int(constant_is_free)
+    kept = vectors[:, first:]
+    return np.asarray(kept / values[first:] @ kept.T)
+
+
 def _owned_parts(
     levels: list[tuple[Any, Any]], owner: Indices, ranks: int
 ) -> tuple[list[list[Rows]], Indices]:
@@ -144,7 +155,7 @@ def set_up(comm: MPI.Comm, fine: Level, coarse: Level) -> Hierarchy:
         levels = coarsen(matrix)
         parts, number = _owned_parts(levels, owner, len(gathered))
         coarsest = _whole(parts)
-        inverse = np.asarray(np.linalg.pinv(coarsest, hermitian=True, rcond=1e-10), np.float64)
+        inverse = inverse_of_symmetric(coarsest, constant_is_free=len(kept) == coarse.n_unique)
         shares = [
             Hierarchy(part, np.where(own < 0, -1, number[own]), inverse) for part, own in zip(parts, compact)
         ]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.kernels.sparse import gather, scatter_add
+from ridgeline.kernels.sparse import compile_for, gather, scatter_add
 from ridgeline.linalg.multigrid_level import Level
+from ridgeline.runtime.communicator import in_turn_per_node
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -44,6 +45,7 @@ class WholeVector:
         self._ids = np.ascontiguousarray(level.ids.reshape(-1), np.int64)
         self._local = np.zeros(len(unique), dtype)
         self.vector = np.zeros(level.n_unique, dtype)
+        in_turn_per_node(comm, lambda: compile_for(dtype))
         if comm.size > 1:
             self._counts = comm.allgather(len(unique))
             self._all_ids = np.concatenate(comm.allgather(unique))

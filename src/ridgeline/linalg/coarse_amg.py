@@ -19,6 +19,7 @@ from ridgeline.kernels import sparse
 from ridgeline.linalg.amg_setup import Hierarchy, Rows, set_up
 from ridgeline.linalg.coarse import Field
 from ridgeline.linalg.multigrid_level import Level
+from ridgeline.runtime.communicator import in_turn_per_node
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -31,7 +32,9 @@ WIDTH = 6.0  # of the interval of eigenvalues that it damps: largest / smallest
 class _Columns:
     """Where values of a level's vector lie on this rank: its own rows, then those it needs of others."""
 
-    def __init__(self, comm: MPI.Comm, offsets: NDArray[np.int64], needed: list[Any], whole: bool) -> None:
+    def __init__(
+        self, comm: MPI.Comm, offsets: NDArray[np.int64], needed: list[Any], whole: bool, dtype: DTypeLike
+    ) -> None:
         self.offset = 0 if whole else int(offsets[comm.rank])
         self.owned = int(offsets[-1] if whole else offsets[comm.rank + 1] - offsets[comm.rank])
         columns = np.unique(np.concatenate([matrix.indices for matrix in needed] or [np.zeros(0, np.int64)]))
@@ -40,6 +43,8 @@ class _Columns:
         self.size = self.owned + len(self.ghosts)
         ids = np.concatenate([self.offset + np.arange(self.owned), self.ghosts])
         self._exchange = None if whole else GatherScatter(comm, ids)
+        if self._exchange is not None:
+            self._exchange.compile(dtypes=(dtype,))
 
     def local(self, matrix: Any, dtype: DTypeLike) -> tuple[Field, Field, Field]:
         """Return a matrix with global columns as (indptr, indices, data) with local ones."""
@@ -135,7 +140,7 @@ class AlgebraicCoarse:
         for place, rows in enumerate(levels):
             needed = [rows.matrix] + ([] if rows.restriction is None else [rows.restriction])
             needed += [] if place == 0 else [levels[place - 1].prolongation]
-            columns.append(_Columns(comm, rows.offsets, needed, place >= self._first_whole))
+            columns.append(_Columns(comm, rows.offsets, needed, place >= self._first_whole, dtype))
         self._levels = [
             _Smoothed(rows, columns[place], columns[place + 1], dtype)
             for place, rows in enumerate(levels[:-1])
@@ -143,6 +148,7 @@ class AlgebraicCoarse:
         self._inverse = np.ascontiguousarray(hierarchy.coarsest, dtype)
         self._last_b, self._last_x = (np.zeros(self._rows[-1], dtype) for _ in range(2))
         self._connect(hierarchy, coarse)
+        in_turn_per_node(comm, lambda: sparse.compile_for(self.dtype))
 
     def _join(self, rows: Rows) -> Rows:
         """Return a level's rows of all ranks."""
@@ -170,6 +176,7 @@ class AlgebraicCoarse:
         self._place = np.zeros(self._end - self._first, np.int64)
         self._place[number[own] - self._first] = own
         self._points = GatherScatter(self._comm, number.reshape(coarse.shape))
+        self._points.compile(dtypes=(self.dtype,))
         self._own = np.zeros(self._end - self._first, self.dtype)
         self._assembled = np.zeros(coarse.shape, self.dtype)
 
