@@ -242,8 +242,12 @@ class Engine:
             solve.given.write(self.fields[i : i + 1])
 
     def note(self, name: str, result: SolveResult) -> None:
-        """Keep how a solve went; raise DivergedError if it did not converge."""
+        """Keep how a solve of a step went; raise DivergedError if it did not converge."""
         self.solves.setdefault(name, []).append(result)
+        self.require(name, result)
+
+    def require(self, name: str, result: SolveResult) -> None:
+        """Raise DivergedError if a solve did not converge."""
         if result.converged:
             return
         raise DivergedError(

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.models.navier_stokes.problem import FlowRate
+from ridgeline.models.navier_stokes.problem import Array, FlowRate
 
 if TYPE_CHECKING:
     from ridgeline.models.navier_stokes.engine import Engine
-
-SHARPER = 1e-2  # tolerances of the response over those of a step
 
 
 class HeldFlowRate:
@@ -30,7 +28,7 @@ class HeldFlowRate:
         self._unit = 1.0
         self._moved: list[int] = []
 
-    def bulk(self, velocity: np.ndarray) -> float:
+    def bulk(self, velocity: Array) -> float:
         """Return the mean of the velocity's component along the axis over the volume. Collective."""
         engine = self._engine
         component = velocity[self.wanted.axis].reshape(-1)
@@ -60,12 +58,12 @@ class HeldFlowRate:
         b = np.zeros(engine.grid.shape)
         engine.kernels.force_divergence(right, engine.inverse_mass, b)
         engine.assemble(b)
-        engine.note("pressure", engine.pressure.solve(b, self._pressure, remember=False))
+        engine.require("pressure", engine.pressure.solve(b, self._pressure, remember=False))
         weak = np.zeros_like(right)
         engine.kernels.momentum(self._pressure, right, engine.inner.weights, weak)
         engine.assemble(weak)
         engine.velocity.prepare(shift)
-        engine.note("velocity", engine.velocity.solve(weak, self._velocity, remember=False))
+        engine.require("velocity", engine.velocity.solve(weak, self._velocity, remember=False))
         self._unit = self.bulk(self._velocity)
         rank_has = np.array([bool(u.any()) for u in self._velocity])
         self._moved = [i for i, has in enumerate(engine.comm.allreduce(rank_has * 1)) if has]

@@ -35,7 +35,6 @@ from ridgeline.models.navier_stokes.problem import Problem
 from ridgeline.models.navier_stokes.recorders import Flow, nek5000_output, statistics_output
 from ridgeline.models.navier_stokes.restart import EngineState, field_names
 from ridgeline.models.navier_stokes.statistics import Statistics
-from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.regions import Regions
 
 REGIONS = (
@@ -58,11 +57,6 @@ class NavierStokes(Model):
         """
         self._case, self._context = case, context
         comm = context.comm
-        if case.model.dt is None:
-            raise ConfigError(
-                f"model.courant = {case.model.courant:g}: the step of this model is fixed; set model.dt instead "
-                f"(`ridgeline check` says which step the flow of step 0 allows)"
-            )
         self._problem: Problem = problem_of(case, case.model.dt)
         self._grid = ElementGrid(mesh_of(case), case.grid.order, comm.size, comm.rank)
         self._geometry = Geometry(self._grid)
