@@ -99,32 +99,29 @@ def _scaled_derivatives(derivative, h1, matrices):
 
 
 @njit(inline="always")
-def _stiffness(
-    n, rows, points, share, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w
-):
+def _stiffness(n, rows, points, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w):
     """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
 
     others: four arrays of one number per point that are read with an element; may be the same.
     """
-    ahead = 6 * following
-    for k in range(n):
-        plane, slot = k * rows, ahead + 2 * k * share
-        along_x(n, n, n, False, u_r, plane, matrices[0], u, here + plane)
-        prefetch_points(share, False, factors, slot)
-        prefetch_points(rows, False, others[0], following + plane)
-        along_y(n, n, 1, n, False, u_s, plane, derivative, u, here + plane)
-        prefetch_points(share, False, factors, slot + share)
-        prefetch_points(rows, False, others[1], following + plane)
     along_z(n, n, rows, False, u_t, 0, derivative, u, here)
-    apply_factors(points, factors, 6 * here, u_r, u_s, u_t)
-    ahead += 3 * points
     for k in range(n):
-        plane, slot = k * rows, ahead + 2 * k * share
-        along_x(n, n, n, False, w, here + plane, matrices[1], u_r, plane)
-        prefetch_points(share, False, factors, slot)
+        plane = k * rows
+        near, ahead = 6 * here + plane, 6 * following + plane
+        along_x(n, n, n, False, u_r, 0, matrices[0], u, here + plane)
+        prefetch_points(rows, False, factors, ahead)
+        prefetch_points(rows, False, factors, ahead + points)
+        prefetch_points(rows, False, others[0], following + plane)
+        along_y(n, n, 1, n, False, u_s, 0, derivative, u, here + plane)
+        prefetch_points(rows, False, factors, ahead + 2 * points)
+        prefetch_points(rows, False, factors, ahead + 3 * points)
+        prefetch_points(rows, False, others[1], following + plane)
+        apply_factors(rows, points, factors, near, u_r, u_s, u_t, plane)
+        along_x(n, n, n, False, w, here + plane, matrices[1], u_r, 0)
+        prefetch_points(rows, False, factors, ahead + 4 * points)
+        prefetch_points(rows, False, factors, ahead + 5 * points)
         prefetch_points(rows, False, others[2], following + plane)
-        along_y(n, n, 1, n, True, w, here + plane, matrices[2], u_s, plane)
-        prefetch_points(share, False, factors, slot + share)
+        along_y(n, n, 1, n, True, w, here + plane, matrices[2], u_s, 0)
         prefetch_points(rows, False, others[3], following + plane)
         prefetch_points(rows, True, w, following + plane)
     along_z(n, n, rows, True, w, here, matrices[2], u_t, 0)
@@ -138,7 +135,6 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
     """
     rows, points = n * n, n**3
     arguments = f"elements r4 h h {GEOMETRY} w4"
-    share = -(-3 * rows // 2)
 
     if axis_aligned:
 
@@ -167,7 +163,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
         constants[1] = h2
         matrices = np.empty((3, n, n), u.dtype)
         _scaled_derivatives(derivative, h1, matrices)
-        u_r, u_s, u_t = scratch(points, u), scratch(points, u), scratch(points, u)
+        u_r, u_s, u_t = scratch(rows, u), scratch(rows, u), scratch(points, u)
         others = (u, u, u, mass if h2 != 0.0 else u)
         for place in range(elements.size):
             here = elements[place] * points
@@ -176,7 +172,6 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
                 n,
                 rows,
                 points,
-                share,
                 derivative,
                 matrices,
                 factors,
@@ -205,7 +200,6 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
     inverse_diagonal, p (and 6 factors, mass), writes p and w.
     """
     rows, points = n * n, n**3
-    share = -(-3 * rows // 2)
     arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -259,7 +253,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
         constants[0], constants[1] = beta, h2
         matrices = np.empty((3, n, n), p.dtype)
         _scaled_derivatives(derivative, h1, matrices)
-        u_r, u_s, u_t = scratch(points, p), scratch(points, p), scratch(points, p)
+        u_r, u_s, u_t = scratch(rows, p), scratch(rows, p), scratch(points, p)
         others = (r, inverse_diagonal, p, mass if h2 != 0.0 else r)
         total = 0.0
         for place in range(elements.size):
@@ -270,7 +264,6 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
                 n,
                 rows,
                 points,
-                share,
                 derivative,
                 matrices,
                 factors,

@@ -140,28 +140,27 @@ def prefetch_points(typing, count, write, x, x_start):
 
 
 @intrinsic(prefer_literal=True)
-def apply_factors(typing, count, factors, factors_start, u_r, u_s, u_t):
-    """(u_r, u_s, u_t) = G (u_r, u_s, u_t) at each point, in place; factors: six of `count` each, from G_rr."""
-    if literal(count) is None:
+def apply_factors(typing, count, pitch, factors, factors_start, u_r, u_s, u_t, u_t_start):
+    """(u_r, u_s, u_t) = G (u_r, u_s, u_t) at `count` points, in place; G_rr, G_rs, ... begin `pitch` apart."""
+    if literal(count) is None or literal(pitch) is None:
         return None
 
     def codegen(context, builder, signature, args):
-        names = ("count", "factors", "factors_start", "u_r", "u_s", "u_t")
+        names = ("count", "pitch", "factors", "factors_start", "u_r", "u_s", "u_t", "u_t_start")
         loop = PointLoop(context, builder, signature, args, names, u_r.dtype)
-        size = literal(count)
 
         def body():
             fma = loop.lanes.fma
             r, s, t = loop.load("u_r"), loop.load("u_s"), loop.load("u_t")
-            rr, rs, rt, ss, st, tt = (loop.load("factors", size * place) for place in range(6))
+            rr, rs, rt, ss, st, tt = (loop.load("factors", literal(pitch) * place) for place in range(6))
             loop.store(fma(rr, r, fma(rs, s, rt * t)), "u_r")
             loop.store(fma(rs, r, fma(ss, s, st * t)), "u_s")
             loop.store(fma(rt, r, fma(st, s, tt * t)), "u_t")
 
-        loop.run(size, body)
+        loop.run(literal(count), body)
         return context.get_dummy_value()
 
-    return types.void(count, factors, types.int64, u_r, u_s, u_t), codegen
+    return types.void(count, pitch, factors, types.int64, u_r, u_s, u_t, types.int64), codegen
 
 
 @intrinsic(prefer_literal=True)

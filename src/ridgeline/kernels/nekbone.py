@@ -136,7 +136,7 @@ def make_passes(n: int, block: int):
                 _ask_for(share, factors, ahead + share)
                 along_z(n, n, rows, False, u_t, 0, derivative, p, here)
                 _ask_for(share, factors, ahead + 2 * share)
-                apply_factors(points, factors, 6 * here, u_r, u_s, u_t)
+                apply_factors(points, points, factors, 6 * here, u_r, u_s, u_t, 0)
                 along_x(n, n, rows, False, w, here, derivative, u_r, 0)
                 _ask_for(share, factors, ahead + 3 * share)
                 _ask_for(points, x, following)
