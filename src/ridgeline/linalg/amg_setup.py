@@ -94,7 +94,8 @@ def coarsen(matrix: Any) -> list[tuple[Any, Any]]:
 def inverse_of_symmetric(matrix: Array, constant_is_free: bool) -> Array:
     """Return the inverse of a positive definite matrix; the pseudo-inverse if one eigenvalue is 0: a free constant.
 
-    That eigenvalue is the least one, whatever rounding made of it: of a single row there is no other to compare it to.
+    That eigenvalue is the least one, whatever rounding made of it: of a single row there is no
+    other to compare it to.
     """
     values, vectors = np.linalg.eigh(matrix)
     first = int(constant_is_free)
@@ -113,7 +114,7 @@ def _owned_parts(
     for matrix, prolongation in levels:
         offsets = np.searchsorted(owner[order], np.arange(ranks + 1))
         matrix = matrix[order][:, order].tocsr()
-        radius = largest_eigenvalue(matrix)
+        radius = 1.0 if prolongation is None else largest_eigenvalue(matrix)  # the coarsest is not smoothed
         below = None
         if prolongation is not None:
             weights = abs(prolongation).tocsc()

@@ -169,4 +169,4 @@ def level_orders(order: int, lengths: Sequence[float]) -> list[Triple]:
         z, y, x = (int(min(order, max(base, np.floor(k + 0.5 - 1e-6)))) for k in kept)
         if (z, y, x) != levels[-1]:
             levels.append((z, y, x))
-    return levels
+    return levels if len(levels) > 1 else levels * 2  # of order 1: one sweep beside the coarse solve
