@@ -2,6 +2,7 @@
 
 import numpy as np
 from numba import njit
+from numpy.typing import DTypeLike
 
 
 @njit(cache=True)
@@ -76,7 +77,7 @@ def add(direction, x):
         x[row] += direction[row]
 
 
-def compile_for(dtype):
+def compile_for(dtype: DTypeLike) -> None:
     """Compile every loop for values of a dtype, or load it from the cache, by calls on one row."""
     matrix = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, dtype))
     index = np.zeros(1, np.int64)
