@@ -11,6 +11,7 @@ Only X is stored, with dx and A dx of the last solve. These two join at the next
 passes over X, in words per point with k vectors:
 - all products with b and with A dx: k + 4, one Allreduce;
 - dx is made orthonormal, the oldest solution leaves, x0 is combined: k + 2, and k more when one leaves;
+dx and A dx are stored past the caches where the space is larger than they are: the next step reads them first;
 and one application of A (to x0), or two if the solver cannot say what A dx is.
 """
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgeline.kernels import vector
 from ridgeline.kernels.krylov import copy, subtract
 from ridgeline.kernels.krylov_basis import pair_dots, projection_combine
 from ridgeline.linalg.operator import Array, Operator, timed
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ridgeline.runtime.regions import Regions
 
 DEPENDENT = 1e-6  # of (dx, dx)_A left beside X: below, dx is no new direction
+STREAMED = 2**25  # bytes of a space beyond which nothing of it is in cache when the next step wants it
 ROUNDING = 1e-26  # (dx, dx)_A over (x, x)_A: below, dx is rounding of the last solve
 
 
@@ -93,13 +96,14 @@ class Projection:
         if not self.depth:
             return
         with timed(self.regions, "projection"):
-            parts = self.operator.inner.parts
-            for c, vector in enumerate(parts(dx)):
-                copy(vector, self.basis[c, self.counts[c]])
+            parts, streaming = self.operator.inner.parts, self.basis.nbytes > STREAMED
+            for c, part in enumerate(parts(dx)):
+                vector.copy(part, self.basis[c, self.counts[c]], 1, streaming)
             if rhs is None or residual is None:
                 self.operator.apply(dx, self.applied.reshape(dx.shape))
             else:
-                subtract(rhs.reshape(-1), residual.reshape(-1), self.applied.reshape(-1))
+                a_dx = self.applied.reshape(-1)
+                vector.triad(rhs.reshape(-1), -1.0, residual.reshape(-1), a_dx, 1, streaming)
             self.fresh[:] = True
 
     def _guess(self, b: Array, out_x: Array) -> None:
