@@ -26,7 +26,7 @@ WARM_UP = 25  # steps: the spaces of last solutions fill, and iterations settle
 # Name of a run: order, mapping. Taylor-Green at Re = 1600 in a periodic box.
 RUNS = {"p=7": (7, "none"), "p=15": (15, "none"), "p=7 curved": (7, "wavy")}
 # Chosen so that a step takes 1 iteration for the pressure and 1 for the velocity, as Nek5000's figure is quoted.
-TOLERANCES = {"pressure": 1e-4, "velocity": 1e-6}
+TOLERANCES = {"pressure": 1e-8, "velocity": 1e-10}
 
 
 def settings_of_case(name: str, points: int) -> dict[str, Any]:
