@@ -5,7 +5,6 @@ import pytest
 from mpi4py import MPI
 
 from multigrid_cases import Problem, annulus, box, wavy
-from ridgeline.linalg import coarse_amg
 from ridgeline.linalg.coarse_amg import AlgebraicCoarse
 
 RANKS = (1, 2, 3, 4)
@@ -45,20 +44,22 @@ def test_ranks_agree_with_one(comm, name):
     assert iterations <= 18
 
 
-def test_distributed_rows_of_the_coarse_problem(comm, monkeypatch):
+@pytest.mark.parametrize("dirichlet", [(), ("x_max",)])
+@pytest.mark.parametrize("mesh", [box((6, 6, 6)), wavy(6)], ids=["box", "wavy"])
+def test_distributed_rows_of_the_coarse_problem(comm, mesh, dirichlet, monkeypatch):
     monkeypatch.setattr("ridgeline.linalg.amg_setup.COARSEST", 10)
-    problem = Problem(comm, box((8, 8, 8)), 2)
-    direct = problem.iterations(coarse="direct")
-    results = []
-    for whole in (40, 4096):
-        monkeypatch.setattr(coarse_amg, "WHOLE", whole)
+    problem = Problem(comm, mesh, 3, dirichlet)
+    results, iterations = [], []
+    for whole in (40, 4096):  # the finest level by rows, then all of it on every rank
         monkeypatch.setattr(AlgebraicCoarse.__init__, "__defaults__", (whole,))
         multigrid = problem.multigrid(coarse="amg", dtype="float64")
+        held = int(multigrid.coarse.describe().split("whole from ")[1].split()[0])
+        assert (held <= 40) == (whole == 40 and comm.size > 1)
         z = np.empty(problem.grid.shape)
         multigrid.apply(problem.b, z)
         results.append(z)
-        assert problem.solve(multigrid)[1] <= direct + 2
-    if comm.size > 1:
-        monkeypatch.setattr(AlgebraicCoarse.__init__, "__defaults__", (40,))
-        assert "729 -> " in problem.multigrid(coarse="amg").describe()
+        iterations.append(problem.solve(multigrid)[1])
     np.testing.assert_allclose(results[0], results[1], atol=1e-9 * abs(results[1]).max())
+    assert iterations[0] == iterations[1] <= 18
+    if mesh.axis_aligned:
+        assert iterations[0] <= problem.iterations(coarse="direct") + 2
