@@ -1,0 +1,166 @@
+"""The Navier-Stokes model from the command line: stopped and resumed, and refused in one sentence."""
+
+import csv
+import signal
+
+import numpy as np
+import pytest
+
+import ridgeline as package
+
+CASE = """\
+[run]
+model = "navier_stokes"
+steps = {steps}
+
+[grid]
+elements = [2, 2, 3]
+order = 4
+lengths = [2.0, 2.0, 6.0]
+origin = [-1.0, -1.0, 0.0]
+distribution = ["sine", "sine", "uniform"]
+periodic = [false, false, true]
+
+[model]
+viscosity = 0.02
+dt = 0.005
+
+[model.projection]
+pressure = 4
+velocity = 3
+
+[model.forcing]
+kind = "flow-rate"
+bulk_velocity = 1.0
+
+[boundary]
+y_min.kind = "wall"
+y_max.kind = "wall"
+z_min.kind = "wall"
+z_max.kind = "wall"
+
+[[scalar]]
+diffusivity = 0.02
+mean_gradient = [1.0, 0.0, 0.0]
+boundary.y_min.kind = "fixed"
+boundary.y_max.kind = "fixed"
+boundary.z_min.kind = "adiabatic"
+boundary.z_max.kind = "adiabatic"
+
+[initial]
+kind = "perturbed-duct"
+perturbation = 0.3
+
+[output]
+path = "flow.bp"
+every = 4
+variables = ["velocity_x", "pressure", "scalar_0"]
+series = "flow.csv"
+series_every = 1
+statistics_every = 2
+
+[checkpoint]
+path = "checkpoints"
+every = 4
+keep = 9
+"""
+
+
+@pytest.fixture
+def case(ridgeline):
+    path = ridgeline.path / "case.toml"
+    path.write_text(CASE.format(steps=8))
+    return path
+
+
+def succeeds(done):
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def refused(done, code, *words):
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1, done.stderr
+    for word in words:
+        assert word in errors[0]
+
+
+def results(ridgeline):
+    """Return the rows of the series, and every field of the data sets by name."""
+    with (ridgeline.path / "flow.csv").open() as file:
+        rows = list(csv.reader(line for line in file if not line.startswith("#")))
+    fields = {}
+    for path in ("flow.bp", "statistics.bp"):
+        with package.open(ridgeline.path / path) as data:
+            fields |= {(path, name): data[name].values for name in data.data_vars}
+    return rows, fields
+
+
+def overrides(*settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_resume_gives_the_same_bits(ridgeline, case, ranks):
+    succeeds(ridgeline("run", case, "-n", ranks))
+    rows, fields = results(ridgeline)
+    again = succeeds(ridgeline("run", case, "-n", ranks, "--resume", "checkpoints/checkpoint_00000004"))
+    assert "at step 4" in again.stderr
+    rows_again, fields_again = results(ridgeline)
+    assert rows_again == rows
+    assert fields_again.keys() == fields.keys()
+    for name, values in fields.items():
+        np.testing.assert_array_equal(fields_again[name], values, err_msg=str(name))
+
+
+def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(ridgeline, case):
+    long = ("run", case, "-n", 2, "--set", "run.steps=100000", "--set", "output.every=0")
+    running = ridgeline.start(*long)
+    seen = ""
+    for line in running.stderr:  # any moment from here on must do
+        seen += line
+        if line.startswith("method"):
+            break
+    running.send_signal(signal.SIGTERM)
+    _, rest = running.communicate(timeout=60)
+    assert running.returncode == 0, seen + rest
+    assert "(SIGTERM)" in rest
+    newest = max(path.name for path in (ridgeline.path / "checkpoints").iterdir())
+    step = int(newest.removeprefix("checkpoint_"))
+    again = ridgeline(*long[:-3], f"run.steps={step + 2}", "--set", "output.every=0", "--resume", "auto")
+    assert f"at step {step}" in succeeds(again).stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "words"),
+    [
+        (["grid.order=0"], 2, ["grid.order in --set: got 0"]),
+        (["grid.order=32"], 2, ["grid.order in --set: got 32"]),
+        (["boundary.x_min.kind=wall"], 2, ["boundary.x_min.kind", "direction x"]),
+        (
+            ["boundary.y_min.kind=inflow", "boundary.y_min.value=[0, 1, 0]", "initial.kind=rest"],
+            2,
+            ["boundary.y_min.value", "as much flow in as out"],
+        ),
+        (
+            ["grid.mapping=wavy", "grid.mapping_amplitude=0.9", "initial.kind=rest"],
+            2,
+            ["the map of the mesh folds element (z=", "Jacobian"],
+        ),
+        (["model.dt=0.5"], 5, ["Courant number", "at step 0", "need at most 1"]),
+    ],
+)
+def test_bad_input_ends_with_one_sentence(ridgeline, case, settings, code, words):
+    refused(ridgeline("run", case, "-n", 2, *overrides(*settings)), code, *words)
+
+
+def test_a_solve_that_fails_is_named_and_keeps_the_last_checkpoint(ridgeline, case):
+    succeeds(ridgeline("run", case, *overrides("run.steps=4")))
+    strict = overrides("model.pressure.max_iterations=1", "model.pressure.tolerance=1e-14")
+    done = ridgeline("run", case, *strict, "--resume", "auto")
+    refused(done, 5, "the pressure solve of step 5", "residual", "after 1 iteration")
+    assert [path.name for path in (ridgeline.path / "checkpoints").iterdir()] == ["checkpoint_00000004"]
+    succeeds(ridgeline("run", case, "--resume", "auto"))
