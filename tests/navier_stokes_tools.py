@@ -109,7 +109,11 @@ def _sides(**kinds):
 
 def make_start(grid, problem):
     """Return velocity and scalars [3 + S, E, n, n, n], smooth, of which the solver makes what fits the sides."""
-    x, y, z = grid.coordinates
+    mesh = grid.mesh
+    z, y, x = (
+        place * 2 * PI / (edge[-1] - edge[0]) if periodic else place
+        for place, edge, periodic in zip(grid.coordinates[::-1], mesh.edges, mesh.periodic)
+    )
     velocity = [np.sin(2 * x) * np.cos(y) + 0.3, -np.cos(x) * np.sin(y + z), 0.2 * np.cos(z + y)]
     return np.stack([*velocity, *(np.cos(x + i) * np.sin(y) for i in range(len(problem.scalars)))])
 

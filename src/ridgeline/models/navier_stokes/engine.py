@@ -114,6 +114,9 @@ class Engine:
         known = [fields, *history][: self.levels.order]
         for level, found in zip(self.levels.fields, known):
             level[...] = found
+            # Jumps between elements would stay for good: no assembled residual sees them.
+            self.gather.sum(level)
+            level *= self.inner.weights
         self.levels.known = len(known)
         self.p[...] = 0.0
         self._refresh()
@@ -250,11 +253,12 @@ class Engine:
         """Raise DivergedError if a solve did not converge."""
         if result.converged:
             return
+        count = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
+        section = "pressure" if name == "pressure" else "velocity"
         raise DivergedError(
             f"the {name} solve of step {self.step_index} did not converge: residual {result.residual:.3g} after "
-            f"{result.iterations} iterations (from {result.initial_residual:.3g}); try a smaller model.dt, a larger "
-            f"tolerance or max_iterations in [model.{'pressure' if name == 'pressure' else 'velocity'}], and resume "
-            f"from the last checkpoint"
+            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt, a larger tolerance or "
+            f"max_iterations in [model.{section}], and resume from the last checkpoint"
         )
 
     def courant(self) -> float:
@@ -272,8 +276,8 @@ class Engine:
             dt = self.problem.dt
             raise DivergedError(
                 f"model.dt = {dt:g} has the Courant number {number:.3g} at step {self.step_index}; need at most "
-                f"{STABLE_COURANT:g}, that is model.dt <= {dt * STABLE_COURANT / number:.3g} there: set it smaller "
-                f"and resume from the last checkpoint"
+                f"{STABLE_COURANT:g}, that is model.dt <= {dt * STABLE_COURANT / number:.3g} there: set it "
+                f"smaller" + (" and resume from the last checkpoint" if self.step_index else "")
             )
 
     def memory(self) -> dict[str, int]:
