@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 from ridgeline.grid.quadrature import gauss_lobatto, gll_derivative
 from ridgeline.kernels import element_reference as reference
@@ -10,7 +11,16 @@ from ridgeline.kernels import element_reference as reference
 N_ELEMENTS = 4
 ELEMENTS = np.array([2, 0, 3])  # not all, not in order
 UNTOUCHED = 7.0
-ORDERS = [1, 2, 5, 7, 8, 9, 15]
+ORDERS = (1, 2, 7, 9)
+MORE_ORDERS = (5, 8, 15)  # each costs seconds of compiling: -m slow
+
+
+def sizes(usual, more):
+    """Return parameters of a test: those of `more` are run with the slow tests."""
+    return [
+        *usual,
+        *(pytest.param(*((p,) if isinstance(p, int) else p), marks=pytest.mark.slow) for p in more),
+    ]
 
 
 @dataclass(frozen=True)

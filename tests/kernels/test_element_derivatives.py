@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 
-from element_kernel_tools import ELEMENTS, make_case
+from element_kernel_tools import ELEMENTS, MORE_ORDERS, ORDERS, make_case, sizes
 from ridgeline.kernels import element_reference as reference
 from ridgeline.kernels.element_derivatives import make_curl, make_gradient, make_weak_divergence
 
-CASES = [(p + 1, "float64", aligned) for p in (1, 2, 5, 7, 9, 15) for aligned in (True, False)]
-CASES += [(9, "float32", False)]
+USUAL = [(p + 1, "float64", aligned) for p in ORDERS for aligned in (True, False)]
+CASES = sizes(
+    [*USUAL, (9, "float32", False)],
+    [(p + 1, "float64", aligned) for p in MORE_ORDERS for aligned in (True, False)],
+)
 
 
 @pytest.mark.parametrize(("n", "dtype", "aligned"), CASES)

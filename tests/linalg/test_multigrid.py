@@ -101,7 +101,7 @@ def test_algebraic_coarse_solve_is_as_good_as_the_direct_one(dirichlet, coarsest
     assert "->" in problem.multigrid(coarse="amg").coarse.describe()
 
 
-@pytest.mark.parametrize("order", [3, 5, 8])
+@pytest.mark.parametrize("order", [3, 5, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("length", [0.785, 2.0])
 def test_a_single_element_that_closes_on_itself_has_constants_alone(order, length):
     """Its stiffness is rounding, which must not be inverted."""
@@ -109,11 +109,13 @@ def test_a_single_element_that_closes_on_itself_has_constants_alone(order, lengt
     assert Problem(COMM, mesh, order).iterations(coarse="direct") <= 14
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 6, 10])
+# Each order costs seconds of compiling.
+@pytest.mark.parametrize("order", [1, 2, 3, *(pytest.param(p, marks=pytest.mark.slow) for p in (6, 10))])
 def test_every_order_has_levels_that_work(order):
     assert Problem(COMM, box((3, 3, 3)), order).iterations() <= 14
 
 
+@pytest.mark.slow
 def test_high_order():
     assert Problem(COMM, box((2, 2, 2)), 31).iterations() <= 14
 
