@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ridgeline.kernels import element_work as work
-from ridgeline.kernels.element_kernels import compile_level, make_kernel_set
+from ridgeline.kernels.element_kernels import make_kernel_set
 
 PROGRAM = """
 from ridgeline.kernels.element_kernels import make_kernel_set
@@ -37,7 +37,6 @@ def test_sets_are_made_once():
     kernels = make_kernel_set(3, 5, False)
     assert make_kernel_set(3, 5, False) is kernels
     assert kernels.helmholtz is not make_kernel_set(3, 0, True).helmholtz
-    compile_level((3, 2), 2, "float32", True)
 
 
 def test_counted_work():

@@ -263,10 +263,6 @@ class ElementGrid:
         """Return the elements of every rank."""
         return [split(self.mesh.n_elements, self.size, rank)[1] for rank in range(self.size)]
 
-    def with_order(self, order: int) -> ElementGrid:
-        """Return the same elements at another order."""
-        return ElementGrid(self.mesh, order, self.size, self.rank)
-
     def side_elements(self, side: str) -> NDArray[np.int64]:
         """Return the local indices of the elements that lie at a side ("x_min", ...) of the box, int64.
 

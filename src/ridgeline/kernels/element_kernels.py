@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from ridgeline.kernels.element_advection import make_advection, make_advection_collocated
 from ridgeline.kernels.element_courant import make_courant
 from ridgeline.kernels.element_derivatives import make_curl, make_gradient, make_weak_divergence
-from ridgeline.kernels.element_fdm import make_fdm
 from ridgeline.kernels.element_helmholtz import make_diagonal, make_helmholtz, make_helmholtz_cg
-from ridgeline.kernels.element_interpolate import make_interpolate
 
 Kernel = Callable[..., Any]
 
@@ -55,16 +52,3 @@ def make_kernel_set(n: int, m: int, axis_aligned: bool) -> KernelSet:
         advection=advection,
         courant=make_courant(n, axis_aligned),
     )
-
-
-def compile_level(orders: Sequence[int], overlap: int, dtype_name: str, axis_aligned: bool) -> None:
-    """Compile or load the kernels of a multigrid preconditioner: points per direction of each level, finest first.
-
-    overlap: points by which the elements of the Schwarz smoother are wider, both ends together.
-    """
-    for fine, coarse in pairwise(orders):
-        make_interpolate(coarse, fine, dtype_name)
-        make_interpolate(fine, coarse, dtype_name)
-    for n in orders:
-        make_helmholtz(n, dtype_name, axis_aligned)
-        make_fdm(n + overlap, dtype_name)

@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.grid.quadrature import legendre_matrix
+
 Array = NDArray[np.float64]
 # (x, y, z, t) -> three components, each a number or an array of x's shape.
 VectorFunction = Callable[[Array, Array, Array, float], Sequence[Array | float] | Array]
@@ -152,7 +154,7 @@ def bubble_filter(points: Array, weight: float, modes: int) -> Array:
     (2001) 265.
     """
     n = len(points)
-    legendre = np.polynomial.legendre.legvander(points, n - 1)
+    legendre = legendre_matrix(points)
     basis = legendre.copy()
     basis[:, 2:] -= legendre[:, :-2]
     kept = np.ones(n)
