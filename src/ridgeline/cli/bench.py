@@ -6,19 +6,15 @@ from typing import Annotated, Literal
 
 import typer
 
+from ridgeline.cli.bench_options import Debug, Json
 from ridgeline.cli.options import Ranks
-
-Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the figures here too; - for stdout alone.")
-]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
 
 bench = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
 @bench.callback()
 def group() -> None:
-    """Measure this machine on the patterns of the models."""
+    """Measure this machine: its parts alone, and on the patterns of the models."""
 
 
 @bench.command()

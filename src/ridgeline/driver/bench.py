@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.launcher import end_with_launcher
+from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
@@ -91,6 +94,47 @@ def run_acceptance(
         figures = measure_acceptance(comm, points, elements)
         result = figures.to_dict()
         _report(comm, result, lambda: make_table(figures), json_path)
+    return result
+
+
+def run_benchmark(
+    function: str,
+    options: dict[str, Any],
+    device: str | None = None,
+    threads: int = 1,
+    json_path: str | None = None,
+    plot_path: str | None = None,
+    debug: bool = False,
+) -> dict[str, Any]:
+    """Run a benchmark that returns a `bench.result.Result`; print on rank 0; return its figures.
+
+    Collective over the world. function: "module.measure_x" inside ridgeline.bench, called as measure_x(comm,
+    **options), with memory= from `bench.payload.memory_for` if device is not None. plot_path: picture to draw
+    (PNG, SVG, PDF). Any failure ends the job.
+    """
+    end_with_launcher()
+    configure_threads(threads)
+    configure_kernel_cache()
+
+    from ridgeline.bench.payload import memory_for
+    from ridgeline.bench.result import make_table
+    from ridgeline.comm.reduce import together
+    from ridgeline.runtime.communicator import ends_job_on_error, world
+
+    module, _, name = function.partition(".")
+    comm = world()
+    with ends_job_on_error(comm, debug):
+        if device is not None:
+            options = options | {"memory": memory_for(comm, device)}
+        figures = getattr(import_module(f"ridgeline.bench.{module}"), name)(comm, **options)
+        result: dict[str, Any] = figures.to_dict() | {"machine": describe_machine().to_dict()}
+        _report(comm, result, lambda: make_table(figures), json_path)
+        if plot_path is not None:
+            from ridgeline.analysis.bench_plots import save_plot
+
+            with together(comm):
+                if comm.rank == 0:
+                    save_plot(result, plot_path)
     return result
 
 

@@ -47,3 +47,9 @@ class DeviceError(RidgelineError):
     """The device asked for is not there, or has no kernel for this."""
 
     exit_code = 8
+
+
+class VerificationError(RidgelineError):
+    """What arrived, or was computed, is not what it must be: memory, processor or network is at fault."""
+
+    exit_code = 9

@@ -1,0 +1,105 @@
+"""Pictures of benchmarks, drawn from what their JSON holds (`bench.result.Result.to_dict`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ridgeline.runtime.errors import ConfigError, OutputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def save_plot(result: Mapping[str, Any], path: str) -> None:
+    """Draw a benchmark into a file; its ending says the format.
+
+    Raises ConfigError if the benchmark has no picture or the format is unknown, OutputError if it cannot be written.
+    """
+    figure = draw(result)
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as error:
+        raise ConfigError(f"cannot draw {path}: {error}; use .png, .svg or .pdf") from None
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}; choose another --plot") from None
+
+
+def draw(result: Mapping[str, Any]) -> Figure:
+    """Return the figure of a benchmark. Raises ConfigError if it has none."""
+    plot = result["plot"]
+    if plot is None:
+        raise ConfigError(f"{result['benchmark']} has no picture; leave --plot out")
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    axes = figure.subplots()
+    {"lines": _lines, "heat": _heat, "boxes": _boxes, "bars": _bars}[plot["kind"]](axes, result, plot)
+    axes.set_title(f"{result['benchmark']}, {result['ranks']} ranks", loc="left")
+    return figure
+
+
+def _name(values: tuple[Any, ...]) -> str:
+    return ", ".join(str(value) for value in values if value is not None)
+
+
+def _lines(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for row in result["rows"]:
+        for key in plot["y"]:
+            if row.get(key) is None or row.get(plot["x"]) is None:
+                continue
+            parts = tuple(row.get(by) for by in plot["by"]) + ((key,) if len(plot["y"]) > 1 else ())
+            curves.setdefault(_name(parts), []).append((row[plot["x"]], row[key] / plot["y_scale"]))
+    for name, points in curves.items():
+        x, y = zip(*sorted(points))
+        axes.plot(x, y, marker="o", markersize=3, label=name or None)
+    if plot["log_x"]:
+        axes.set_xscale("symlog", base=2, linthresh=1)  # sizes begin at 0 bytes
+    if plot["log_y"]:
+        axes.set_yscale("log")
+    axes.set_xlabel(plot["x_label"])
+    axes.set_ylabel(plot["y_label"])
+    axes.grid(alpha=0.3)
+    if any(curves):
+        axes.legend(frameon=False, fontsize="small")
+
+
+def _heat(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
+    rows = [[np.nan if value is None else value for value in row] for row in result["extra"]["matrix"]]
+    image = axes.imshow(np.array(rows, float) / plot["y_scale"], interpolation="nearest")
+    names = result["extra"].get("names")
+    if names and len(names) <= 32:
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel(plot["x_label"])
+    assert axes.figure is not None
+    axes.figure.colorbar(image, label=plot["y_label"])
+
+
+def _boxes(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
+    samples = {name: values for name, values in result["extra"]["samples"].items() if values}
+    data = [np.asarray(values, float) / plot["y_scale"] for values in samples.values()]
+    axes.violinplot(data, showmedians=True)
+    axes.boxplot(data, widths=0.1, showfliers=False)
+    axes.set_xticks(range(1, len(data) + 1), list(samples), rotation=30, ha="right")
+    if plot["log_y"]:
+        axes.set_yscale("log")
+    axes.set_ylabel(plot["y_label"])
+
+
+def _bars(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
+    names = [_name((row[plot["x"]], *(row.get(by) for by in plot["by"]))) for row in result["rows"]]
+    bottom = np.zeros(len(names))
+    for key in plot["y"]:
+        heights = np.array([row.get(key) or 0.0 for row in result["rows"]]) / plot["y_scale"]
+        axes.bar(names, heights, bottom=bottom, label=key)
+        bottom += heights
+    axes.tick_params(axis="x", rotation=30)
+    axes.set_ylabel(plot["y_label"])
+    axes.legend(frameon=False, fontsize="small")

@@ -1,0 +1,69 @@
+"""Who talks to whom: pairs of ranks or nodes. Pure functions of numbers, the same on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline.runtime.errors import ConfigError
+
+Pair = tuple[int, int]
+
+
+def halves(n: int) -> list[Pair]:
+    """Pair i of the first half with i of the second, as osu_mbw_mr and osu_multi_lat do; an odd last one rests."""
+    return [(i, i + n // 2) for i in range(n // 2)]
+
+
+def neighbours(n: int) -> list[Pair]:
+    """Pair 0 with 1, 2 with 3 and so on; an odd last one rests."""
+    return [(i, i + 1) for i in range(0, n - 1, 2)]
+
+
+def node_halves(node_of_rank: Sequence[int]) -> list[Pair]:
+    """Pair the ranks of the first half of the nodes with those of equal local number in the second half.
+
+    With an odd number of nodes the last one rests, as do ranks whose twin's node has fewer ranks.
+    """
+    ranks_of: dict[int, list[int]] = {}
+    for rank, node in enumerate(node_of_rank):
+        ranks_of.setdefault(node, []).append(rank)
+    nodes = sorted(ranks_of)
+    return [pair for a, b in halves(len(nodes)) for pair in zip(ranks_of[nodes[a]], ranks_of[nodes[b]])]
+
+
+def tournament(n: int) -> list[list[Pair]]:
+    """Return rounds of disjoint pairs in which everyone meets everyone once: n - 1 rounds, n if n is odd.
+
+    The circle method: one stands still, the others move on by one place a round.
+    """
+    players: list[int] = list(range(n)) + [-1] * (n % 2)
+    rounds = []
+    for _ in range(len(players) - 1):
+        half = len(players) // 2
+        meetings = zip(players[:half], reversed(players[half:]))
+        rounds.append([(min(a, b), max(a, b)) for a, b in meetings if min(a, b) >= 0])
+        players.insert(1, players.pop())
+    return rounds
+
+
+def check_pairs(asked: int | None, available: int, n: int) -> int:
+    """Return the number of pairs to use (default: all). Raises ConfigError if there are not that many."""
+    if available == 0:
+        raise ConfigError(f"{n} rank{'s' * (n != 1)} make no pair; start at least 2 ranks, as with -n 2")
+    if asked is None:
+        return available
+    if not 1 <= asked <= available:
+        raise ConfigError(
+            f"{asked} pairs of {n} ranks: there are 1 to {available}; start more ranks or ask for fewer"
+        )
+    return asked
+
+
+def partner_of(rank: int, pairs: Sequence[Pair]) -> int | None:
+    """Return the partner of rank in disjoint pairs, None if it rests."""
+    for a, b in pairs:
+        if rank == a:
+            return b
+        if rank == b:
+            return a
+    return None

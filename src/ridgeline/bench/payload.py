@@ -1,0 +1,103 @@
+"""Messages whose content can be checked, in host or GPU memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.runtime.devices import mpi_takes_device_buffers, select_device
+from ridgeline.runtime.errors import VerificationError
+
+if TYPE_CHECKING:
+    Bytes = NDArray[np.uint8]
+
+Memory = Literal["host", "cuda", "cuda-staged"]
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # odd: consecutive words differ in every byte
+_MIX = np.uint64(0xBF58476D1CE4E5B9)
+
+
+def content(n_bytes: int, source: int, target: int, sequence: int = 0) -> Bytes:
+    """Return the bytes of message number `sequence` from rank source to rank target, uint8 [n_bytes].
+
+    A shifted, a stale or a foreign message differs from it in almost every word.
+    """
+    seed = np.array([source + 1, target + 1, sequence + 1], np.uint64) * _MIX
+    start = (seed[0] ^ (seed[1] >> np.uint64(7)) ^ (seed[2] << np.uint64(11))) * _MIX
+    words = np.arange(n_bytes // 8 + 1, dtype=np.uint64) * _STEP + start
+    words ^= words >> np.uint64(29)
+    array: Bytes = words.view(np.uint8)[:n_bytes]
+    return array
+
+
+def check(arrived: Bytes, source: int, target: int, sequence: int = 0) -> None:
+    """Raise VerificationError, naming the first wrong byte, unless `arrived` is the message that was sent."""
+    wrong = np.flatnonzero(arrived != content(arrived.size, source, target, sequence))
+    if wrong.size:
+        raise VerificationError(
+            f"rank {target} received {arrived.size} B from rank {source}, {wrong.size} of them wrong, the first at "
+            f"byte {wrong[0]}: the network or the memory of one of the two nodes corrupts data"
+        )
+
+
+class Buffer:
+    """Memory of one rank for messages of up to n_bytes, on the host or on a GPU.
+
+    memory: "host"; "cuda", handed to MPI as it is (CUDA-aware); "cuda-staged", copied through page-locked host
+    memory before a send and after a receive, which the caller asks for with `stage_out` and `stage_in`.
+    """
+
+    def __init__(self, n_bytes: int, memory: Memory = "host") -> None:
+        self.n_bytes = n_bytes
+        self.memory = memory
+        self.staged = memory == "cuda-staged"
+        self._device: Any = None
+        if memory == "host":
+            self.host: Bytes = np.zeros(max(n_bytes, 1), np.uint8)
+        else:
+            from numba import cuda
+
+            self.host = cuda.pinned_array(max(n_bytes, 1), np.uint8)
+            self.host[:] = 0
+            self._device = cuda.to_device(self.host)
+
+    def message(self, n_bytes: int) -> list[Any]:
+        """Return what mpi4py takes as a buffer of the first n_bytes. Make it once, outside a timed loop."""
+        array = self._device if self.memory == "cuda" else self.host
+        return [array, n_bytes, MPI.BYTE]
+
+    def stage_out(self, n_bytes: int) -> None:
+        """Copy the first n_bytes from the GPU to the host."""
+        if n_bytes:
+            self._device[:n_bytes].copy_to_host(self.host[:n_bytes])
+
+    def stage_in(self, n_bytes: int) -> None:
+        """Copy the first n_bytes from the host to the GPU."""
+        if n_bytes:
+            self._device[:n_bytes].copy_to_device(self.host[:n_bytes])
+
+    def write(self, data: Bytes) -> None:
+        """Set the first bytes, wherever the memory is."""
+        self.host[: data.size] = data
+        if self._device is not None:
+            self._device.copy_to_device(self.host)
+
+    def read(self, n_bytes: int) -> Bytes:
+        """Return the first bytes, wherever the memory is."""
+        if self._device is not None:
+            self._device.copy_to_host(self.host)
+        return self.host[:n_bytes]
+
+
+def memory_for(comm: MPI.Comm, device: str) -> Memory:
+    """Return the kind of memory for `--device`: "cpu" or "cuda", staged unless MPI is CUDA-aware. Collective.
+
+    Makes this rank's GPU the current one. Raises DeviceError if there is none.
+    """
+    if device == "cpu":
+        return "host"
+    select_device(comm)
+    aware = comm.allreduce(int(mpi_takes_device_buffers()), MPI.MIN)
+    return "cuda" if aware else "cuda-staged"

@@ -1,0 +1,115 @@
+"""What a benchmark hands back: its figures with their pattern, formula and units, for the screen and for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of figures. key: its name in rows and JSON, where values are in SI units (s, B, B/s, 1/s, FLOP/s).
+
+    head: on the screen, with the unit; scale: what a value is divided by for the screen; form: how a number is
+    written (format specification). None in a row is an empty cell.
+    """
+
+    key: str
+    head: str
+    scale: float = 1.0
+    form: str = ".2f"
+
+    def cell(self, row: dict[str, Any]) -> str:
+        """Return the cell of one row as text."""
+        value = row.get(self.key)
+        if value is None:
+            return ""
+        if isinstance(value, float):
+            return format(value / self.scale, self.form)
+        if isinstance(value, int) and self.scale != 1.0:
+            return format(value / self.scale, self.form)
+        return str(value)
+
+
+SIZE = Column("size", "B")
+MICROSECONDS = Column("seconds", "us", 1e-6)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """How a benchmark is drawn: y columns over the x column, one curve for each set of values of `by`.
+
+    kind "lines": curves; "heat": extra["matrix"] as a map, rows and columns named by extra["names"]; "boxes":
+    extra["samples"], lists of numbers by name, as violins; "bars": y columns stacked, one bar a row named by x.
+    """
+
+    x: str = ""
+    y: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    kind: Literal["lines", "heat", "boxes", "bars"] = "lines"
+    x_label: str = ""
+    y_label: str = ""
+    y_scale: float = 1.0
+    log_x: bool = True
+    log_y: bool = True
+
+
+@dataclass
+class Result:
+    """The figures of one benchmark.
+
+    pattern: who does what with whom, one or two sentences; formula: how figures follow from measured times;
+    statistic: over what figures are the best, the mean or the median; ranks: of the job; left_out: ranks that took
+    no part, as with an odd number and pairs; verified: whether arrived data were compared with what was sent
+    (a difference raises VerificationError); settings: sizes, repetitions and options; rows: one dict a line of
+    the table, values in SI units; extra: what is no table (matrices, samples); notes: what a reader must know.
+    """
+
+    benchmark: str
+    pattern: str
+    formula: str
+    statistic: str
+    ranks: int
+    columns: Sequence[Column]
+    rows: list[dict[str, Any]]
+    nodes: int = 1
+    left_out: list[int] = field(default_factory=list)
+    verified: bool = True
+    settings: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    plot: Plot | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON, the columns as the heads of their keys."""
+        content = asdict(self)
+        content["columns"] = {column.key: column.head for column in self.columns}
+        content["units"] = "SI: s, B, B/s, 1/s, FLOP/s"
+        return content
+
+
+def make_table(result: Result) -> Table:
+    """Return the figures as a table: pattern above, formula, statistic and notes below."""
+    ranks = f"{result.ranks} rank{'s' * (result.ranks != 1)}"
+    if result.nodes > 1:
+        ranks += f" on {result.nodes} nodes"
+    notes = list(result.notes)
+    if result.left_out:
+        names = ", ".join(map(str, result.left_out[:8])) + ", ..." * (len(result.left_out) > 8)
+        notes.insert(0, f"takes no part: rank {names}")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title_justify="left",
+        caption_justify="left",
+        title=f"{result.benchmark}, {ranks}: {result.pattern}",
+        caption="\n".join([f"{result.formula}; {result.statistic}", *notes]),
+    )
+    for column in result.columns:
+        table.add_column(column.head, justify="right", no_wrap=True)
+    for row in result.rows:
+        table.add_row(*(column.cell(row) for column in result.columns))
+    return table

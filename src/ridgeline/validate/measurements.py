@@ -1,0 +1,156 @@
+"""What a validation measures, before anybody judges it: plain data, stored as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.runtime.errors import ConfigError, OutputError
+
+SCHEMA = 1  # of the stored file; raised when a reader of the last one could not read it
+
+
+@dataclass
+class NodeQuantity:
+    """One number of every node. values: float64 [n_nodes, repeats] in SI units, NaN where not measured."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    values: NDArray[np.float64]
+
+
+@dataclass
+class PairQuantity:
+    """One number of pairs of nodes. first, second: int64 [n_pairs]; values: float64 [n_pairs, repeats], or NaN."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+@dataclass
+class Stage:
+    """One step of a validation. outcome: "done", "skipped", "hung" or "failed"; detail: why, in one sentence.
+
+    silent: ranks that did not answer when the time limit was over; waiting: rank -> rank that it waited for.
+    """
+
+    name: str
+    level: str
+    seconds: float = 0.0
+    outcome: str = "done"
+    detail: str = ""
+    silent: list[int] = field(default_factory=list)
+    waiting: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Measurements:
+    """All of one validation.
+
+    nodes: host names; groups: name -> numbers of its nodes; node_of_rank: [n_ranks]; system: benchmarks of the whole
+    system as `bench.result.Result.to_dict` gives them; errors: node -> what was found wrong there (memory, computed
+    or received data), which no statistics excuse; counters: name -> {"before", "after"} by node; machine: what a
+    baseline must have in common with a later run.
+    """
+
+    nodes: list[str]
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    node_of_rank: list[int] = field(default_factory=list)
+    node_quantities: list[NodeQuantity] = field(default_factory=list)
+    pair_quantities: list[PairQuantity] = field(default_factory=list)
+    system: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+    errors: dict[int, list[str]] = field(default_factory=dict)
+    counters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    created: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON; NaN becomes null."""
+        content: dict[str, Any] = _plain(asdict(self))
+        return {"schema": SCHEMA} | content
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Measurements:
+        """Return what `to_dict` stored. Raises ConfigError if it is not that."""
+        if content.get("schema") != SCHEMA:
+            raise ConfigError(
+                f"schema {content.get('schema')!r} is not {SCHEMA}, which this version stores and reads"
+            )
+        try:
+            values = {key: value for key, value in content.items() if key in cls.__dataclass_fields__}
+            values["node_quantities"] = [
+                NodeQuantity(**(q | {"values": _floats(q["values"])})) for q in content["node_quantities"]
+            ]
+            values["pair_quantities"] = [
+                PairQuantity(
+                    **q
+                    | {"values": _floats(q["values"])}
+                    | {key: np.array(q[key], np.int64) for key in ("first", "second")}
+                )
+                for q in content["pair_quantities"]
+            ]
+            values["stages"] = [
+                Stage(**(s | {"waiting": {int(a): b for a, b in s["waiting"].items()}}))
+                for s in content["stages"]
+            ]
+            values["errors"] = {int(node): list(texts) for node, texts in content["errors"].items()}
+            return cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"not the measurements of a validation: {type(error).__name__} at {error}"
+            ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return value as JSON has it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _floats(values: Any) -> NDArray[np.float64]:
+    """Return a table of numbers, null as NaN."""
+    rows = [[math.nan if item is None else item for item in row] for row in values]
+    return np.array(rows, np.float64).reshape(len(rows), -1)
+
+
+def save_measurements(measurements: Measurements, path: str | Path) -> None:
+    """Write the JSON file. Raises OutputError if it cannot be written."""
+    try:
+        Path(path).write_text(json.dumps(measurements.to_dict(), indent=1) + "\n")
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}; choose another folder") from None
+
+
+def load_measurements(path: str | Path) -> Measurements:
+    """Read what `save_measurements` wrote. Raises OutputError or ConfigError, naming the file."""
+    try:
+        content = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from None
+    try:
+        return Measurements.from_dict(content)
+    except (ConfigError, AttributeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
