@@ -5,6 +5,7 @@ import sys
 import typer
 
 from ridgeline.cli.bench import bench
+from ridgeline.cli.bind import bind
 from ridgeline.cli.check import check
 from ridgeline.cli.compile import compile_kernels
 from ridgeline.cli.doctor import doctor
@@ -28,6 +29,7 @@ app.command()(explain)
 app.command("compile")(compile_kernels)
 app.command()(doctor)
 app.command()(plot)
+app.command()(bind)
 app.add_typer(bench, name="bench")
 
 
