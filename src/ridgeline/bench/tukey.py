@@ -1,0 +1,23 @@
+"""Outliers by Tukey's rule, as the Julia paper removes them (Sec. III, footnote 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+REACH = 1.5  # interquartile ranges beyond the quartiles
+
+
+def remove_outliers(values: ArrayLike, reach: float = REACH) -> NDArray[np.float64]:
+    """Return the values within [x_25% - reach IQR, x_75% + reach IQR] in their order, float64 [<= n].
+
+    IQR = x_75% - x_25%, quartiles interpolated linearly. No values give none; equal ones are all kept.
+    Source: Tukey, "Exploratory Data Analysis", 1977, Sec. 2D.
+    """
+    given = np.asarray(values, np.float64).ravel()
+    if given.size == 0:
+        return given
+    low, high = np.percentile(given, (25.0, 75.0))
+    margin = reach * (high - low)
+    kept: NDArray[np.float64] = given[(given >= low - margin) & (given <= high + margin)]
+    return kept
