@@ -1,0 +1,34 @@
+#!/bin/sh
+# Slurm Prolog (root, on every node of a job, before it starts). A non-zero exit drains this node and requeues the
+# job, so only a suspect node (1) ends so; a check that could not measure (2, or 124 after 30 s) is logged.
+settings=${RIDGELINE_SETTINGS:-/etc/ridgeline/site.env}
+if [ -r "$settings" ]; then
+    set -a
+    . "$settings"
+    set +a
+fi
+phase=${RIDGELINE_PHASE:-prolog}
+reports=${RIDGELINE_REPORTS:-/var/log/ridgeline}
+report="$reports/$phase-${SLURM_JOB_ID:-none}"
+set -- validate "--$phase" --report "$report"
+[ -n "${RIDGELINE_BASELINE:-}" ] && set -- "$@" --baseline "$RIDGELINE_BASELINE"
+
+# Inside the job's environment the check must not take itself for a task of it.
+unset SLURM_STEP_NUM_TASKS SLURM_PROCID PMI_SIZE PMI_RANK
+said=$(timeout 30 "${RIDGELINE:-ridgeline}" "$@" 2>&1)
+code=$?
+case $code in
+0) exit 0 ;;
+1)
+    printf '%s\n' "$said" | tail -n 5
+    echo "ridgeline $phase: $(hostname) is suspect, see $report/report.html"
+    # Slurm drains the node for a failed Prolog by itself; the reason says why.
+    command -v scontrol >/dev/null &&
+        scontrol update "NodeName=$(hostname -s)" State=DRAIN "Reason=ridgeline $phase: $report"
+    exit 1
+    ;;
+*)
+    command -v logger >/dev/null && logger -t ridgeline "$phase could not measure (exit code $code): $said"
+    exit 0
+    ;;
+esac

@@ -1,0 +1,104 @@
+"""The centre's scripts against stand-ins: which exit code of the check drains a node, which lets the job start."""
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+SITE = Path(__file__).parents[2] / "site"
+
+
+def stand_in(folder: Path, name: str, body: str) -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the site's settings, a `ridgeline` that notes its arguments, `scontrol` and `logger`."""
+    stand_in(tmp_path, "ridgeline", f'echo "$@" ">" "$PMI_SIZE" >> {tmp_path}/called; exit $RIDGELINE_CODE')
+    stand_in(tmp_path, "scontrol", f'echo "$@" >> {tmp_path}/drained')
+    stand_in(tmp_path, "logger", f'echo "$@" >> {tmp_path}/logged')
+    (tmp_path / "site.env").write_text(
+        f"RIDGELINE={tmp_path}/ridgeline # the centre's\nRIDGELINE_REPORTS={tmp_path}/reports\n\n"
+        f"RIDGELINE_BASELINE=/etc/node.json\n"
+    )
+    for name, value in {
+        "RIDGELINE_SETTINGS": f"{tmp_path}/site.env",
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": "77",
+        "PMI_SIZE": "512",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("check", "script"), [(0, 0), (1, 1), (2, 0), (124, 0), (137, 0)])
+@pytest.mark.parametrize("phase", ["prolog", "epilog"])
+def test_slurm_drains_a_suspect_node_only(centre, monkeypatch, check, script, phase):
+    monkeypatch.setenv("RIDGELINE_CODE", str(check))
+    done = subprocess.run([SITE / "slurm" / f"{phase}.sh"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == script, done.stderr
+    called = (centre / "called").read_text()
+    assert called == f"validate --{phase} --report {centre}/reports/{phase}-77 --baseline /etc/node.json > \n"
+    assert (centre / "drained").exists() == (check == 1)
+    assert (centre / "logged").exists() == (check not in (0, 1))
+    if check == 1:
+        assert f"State=DRAIN Reason=ridgeline {phase}: {centre}/reports" in (centre / "drained").read_text()
+
+
+@pytest.fixture
+def pbs(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A stand-in for the module that PBS gives its hooks; records what the hook did."""
+    seen = SimpleNamespace(verdict="", log=[], rerun=False, node=SimpleNamespace(state=0, comment=""))
+    module = ModuleType("pbs")
+    job = SimpleNamespace(id="88.server", rerun=lambda: setattr(seen, "rerun", True))
+    event = SimpleNamespace(
+        type=1,
+        job=job,
+        vnode_list={"n1": seen.node},
+        accept=lambda: setattr(seen, "verdict", "accept"),
+        reject=lambda reason: setattr(seen, "verdict", reason),
+    )
+    vars(module).update(
+        EXECJOB_PROLOGUE=1,
+        EXECJOB_EPILOGUE=2,
+        ND_OFFLINE=7,
+        LOG_WARNING=3,
+        event=lambda: event,
+        get_local_nodename=lambda: "n1",
+        logmsg=lambda level, text: seen.log.append(text),
+    )
+    monkeypatch.setitem(sys.modules, "pbs", module)
+    seen.event = event
+    return seen
+
+
+@pytest.mark.parametrize("phase", ["prolog", "epilog"])
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_pbs_takes_a_suspect_node_offline_only(centre, pbs, monkeypatch, phase, code):
+    monkeypatch.setenv("RIDGELINE_CODE", str(code))
+    pbs.event.type = 1 if phase == "prolog" else 2
+    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    report = f"{centre}/reports/{phase}-88.server"
+    assert (centre / "called").read_text().startswith(f"validate --{phase} --report {report} --baseline")
+    suspect = code == 1
+    assert (pbs.verdict != "accept") == suspect
+    assert (pbs.node.state == 7) == suspect
+    assert pbs.rerun == (suspect and phase == "prolog")
+    assert bool(pbs.log) == (code == 2)
+    if suspect:
+        assert pbs.node.comment == f"ridgeline {phase}: suspect, see {report}"
+
+
+def test_pbs_lets_the_job_start_where_the_command_is_missing(centre, pbs):
+    (centre / "ridgeline").unlink()
+    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    assert pbs.verdict == "accept"
+    assert "could not measure" in pbs.log[0]
