@@ -25,7 +25,8 @@ def content(n_bytes: int, source: int, target: int, sequence: int = 0) -> Bytes:
     A shifted, a stale or a foreign message differs from it in almost every word.
     """
     seed = np.array([source + 1, target + 1, sequence + 1], np.uint64) * _MIX
-    start = (seed[0] ^ (seed[1] >> np.uint64(7)) ^ (seed[2] << np.uint64(11))) * _MIX
+    # Of arrays, not of scalars: those would warn that the product wraps.
+    start = (seed[:1] ^ (seed[1:2] >> np.uint64(7)) ^ (seed[2:] << np.uint64(11))) * _MIX
     words = np.arange(n_bytes // 8 + 1, dtype=np.uint64) * _STEP + start
     words ^= words >> np.uint64(29)
     array: Bytes = words.view(np.uint8)[:n_bytes]
