@@ -1,0 +1,10 @@
+"""Initialisation of an array by all threads."""
+
+from numba import njit, prange
+
+
+@njit(parallel=True, cache=True)
+def fill(array, value):
+    """Set array = value, any 1-D array, cut into as many parts as Numba has threads."""
+    for i in prange(array.size):
+        array[i] = value
