@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from ridgeline.cli import bench_congestion
 from ridgeline.cli.bench_options import Debug, Json
 from ridgeline.cli.options import Ranks
 
@@ -110,3 +111,6 @@ def acceptance(
     if code is not None:
         raise typer.Exit(code)
     run_acceptance(points, elements, json, debug)
+
+
+bench_congestion.register(bench)

@@ -1,0 +1,281 @@
+"""Traffic that congests a network: patterns of GPCNeT that a set of ranks repeats until the tests are over.
+
+Every message is SIZE bytes; rank 0 of the set's communicator is where an incast goes to and a broadcast comes from.
+Patterns are made with that communicator and the names of its ranks in the job, by which messages are told apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+from mpi4py import MPI
+
+from ridgeline.bench.payload import check, content
+from ridgeline.runtime.errors import VerificationError
+
+SIZE = 4096  # bytes
+CYCLE = 64  # messages of a rank between two looks whether the tests are over
+_TAG = 7
+
+
+class Congestor(Protocol):
+    """One pattern. bytes: what this rank sends, or takes by a get, in a step."""
+
+    bytes: int
+
+    def open(self) -> None:
+        """Get ready for steps. Collective over the set."""
+
+    def step(self) -> None:
+        """Do it once, allocating nothing."""
+
+    def close(self) -> None:
+        """End the steps. Collective over the set."""
+
+    def verify(self) -> None:
+        """Raise VerificationError unless what arrived in the last step is what was sent."""
+
+    def free(self) -> None:
+        """Free what MPI holds. Collective over the set."""
+
+
+def _message(array: Any) -> list[Any]:
+    return [array, SIZE, MPI.BYTE]
+
+
+class _TwoSided:
+    """What the patterns of sends and receives share: blocks for every rank of the set, uint8 [size, SIZE]."""
+
+    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+        self.comm, self.names, self.me = comm, names, names[comm.rank]
+        self.received = np.zeros((comm.size, SIZE), np.uint8)
+
+    def open(self) -> None:
+        """Clear what may arrive."""
+        self.received[:] = 0
+
+    def close(self) -> None:
+        """Nothing is left open between steps."""
+
+    def free(self) -> None:
+        """Nothing but memory."""
+
+
+class AllToAll(_TwoSided):
+    """Everyone with everyone, pair by pair: partners by exclusive or if the set's size is a power of two."""
+
+    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+        super().__init__(comm, names)
+        size, rank = comm.size, comm.rank
+        self.sent = np.stack([content(SIZE, self.me, target) for target in names])
+        power = size & (size - 1) == 0
+        turns = range(1, size) if size > 1 else range(1)  # alone: with itself
+        pairs = [(rank ^ i, rank ^ i) if power else ((rank + i) % size, (rank - i) % size) for i in turns]
+        self.pairs = [
+            (_message(self.sent[to]), to, _message(self.received[source]), source) for to, source in pairs
+        ]
+        self.bytes = SIZE * len(pairs)
+
+    def step(self) -> None:
+        """Do it once."""
+        exchange = self.comm.Sendrecv
+        for sent, target, received, source in self.pairs:
+            exchange(sent, target, _TAG, received, source, _TAG)
+
+    def verify(self) -> None:
+        """Raise VerificationError unless the last step brought what was sent."""
+        for _, _, _, source in self.pairs:
+            check(self.received[source], self.names[source], self.me)
+
+
+class Incast(_TwoSided):
+    """Everyone sends to rank 0."""
+
+    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+        super().__init__(comm, names)
+        self.sent = _message(content(SIZE, self.me, names[0]))
+        self.bytes = SIZE if comm.rank else 0
+        self.arrivals = [(_message(self.received[source]), source) for source in range(1, comm.size)]
+
+    def step(self) -> None:
+        """Do it once."""
+        if self.comm.rank:
+            self.comm.Send(self.sent, 0, _TAG)
+        else:
+            receive = self.comm.Irecv
+            MPI.Request.Waitall([receive(block, source, _TAG) for block, source in self.arrivals])
+
+    def verify(self) -> None:
+        """Raise VerificationError unless the last step brought what was sent."""
+        if self.comm.rank == 0:
+            for _, source in self.arrivals:
+                check(self.received[source], self.names[source], self.me)
+
+
+class Broadcast(_TwoSided):
+    """Rank 0 sends to everyone, one message each."""
+
+    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+        super().__init__(comm, names)
+        self.block = _message(self.received[0])
+        self.departures = (
+            [(_message(content(SIZE, self.me, names[target])), target) for target in range(1, comm.size)]
+            if comm.rank == 0
+            else []
+        )
+        self.bytes = SIZE * len(self.departures)
+
+    def step(self) -> None:
+        """Do it once."""
+        if self.comm.rank:
+            self.comm.Recv(self.block, 0, _TAG)
+        else:
+            send = self.comm.Isend
+            MPI.Request.Waitall([send(block, target, _TAG) for block, target in self.departures])
+
+    def verify(self) -> None:
+        """Raise VerificationError unless the last step brought what was sent."""
+        if self.comm.rank:
+            check(self.received[0], self.names[0], self.me)
+
+
+class _OneSided:
+    """What the one-sided patterns share: a window, open for all in passive mode while steps are taken."""
+
+    def __init__(self, comm: MPI.Comm, names: Sequence[int], window_bytes: int) -> None:
+        self.comm, self.names, self.me = comm, names, names[comm.rank]
+        self.window = MPI.Win.Allocate(window_bytes, 1, comm=cast(MPI.Intracomm, comm))
+        self.memory = np.frombuffer(cast(Any, self.window.tomemory()), np.uint8)
+        self.bytes = SIZE if comm.rank else 0
+
+    def _clear(self) -> None:
+        """Set what lies here before anything arrives."""
+        self.memory[:] = 0
+
+    def open(self) -> None:
+        """Clear what may arrive."""
+        self.window.Lock(self.comm.rank)
+        self._clear()
+        self.window.Unlock(self.comm.rank)
+        self.comm.Barrier()
+        self.window.Lock(0, MPI.LOCK_SHARED)
+
+    def close(self) -> None:
+        self.window.Unlock(0)
+        self.comm.Barrier()
+
+    def free(self) -> None:
+        del self.memory
+        self.window.Free()
+
+
+class PutIncast(_OneSided):
+    """Everyone puts into the window of rank 0, each at a place of its own."""
+
+    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+        super().__init__(comm, names, SIZE * comm.size if comm.rank == 0 else 0)
+        self.sent = _message(content(SIZE, self.me, names[0]))
+        self.place = [SIZE * comm.rank, SIZE, MPI.BYTE]
+
+    def step(self) -> None:
+        """Do it once."""
+        if self.comm.rank:
+            self.window.Put(self.sent, 0, self.place)
+            self.window.Flush(0)
+
+    def verify(self) -> None:
+        """Raise VerificationError unless the last step brought what was sent."""
+        if self.comm.rank == 0:
+            self.window.Lock(0)
+            blocks = self.memory.reshape(-1, SIZE).copy()
+            self.window.Unlock(0)
+            for source in range(1, self.comm.size):
+                check(blocks[source], self.names[source], self.me)
+
+
+class GetIncast(_OneSided):
+    """Everyone gets the same block from the window of rank 0 (GPCNeT's get broadcast)."""
+
+    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+        super().__init__(comm, names, SIZE if comm.rank == 0 else 0)
+        self.fetched = np.zeros(SIZE, np.uint8)
+        self.message = _message(self.fetched)
+        self.place = [0, SIZE, MPI.BYTE]
+
+    def _clear(self) -> None:
+        self.fetched[:] = 0
+        if self.comm.rank == 0:
+            self.memory[:] = content(SIZE, self.me, self.me)
+
+    def step(self) -> None:
+        """Do it once."""
+        if self.comm.rank:
+            self.window.Get(self.message, 0, self.place)
+            self.window.Flush(0)
+
+    def verify(self) -> None:
+        """Raise VerificationError unless the last step brought what was sent."""
+        root = self.names[0]
+        wrong = int(np.count_nonzero(self.fetched != content(SIZE, root, root))) if self.comm.rank else 0
+        if wrong:
+            raise VerificationError(
+                f"rank {self.me} got {SIZE} B from the window of rank {root}, {wrong} of them wrong: the network or "
+                "the memory of one of the two nodes corrupts data"
+            )
+
+
+PATTERNS: dict[str, type[AllToAll | Incast | PutIncast | GetIncast | Broadcast]] = {
+    "all-to-all": AllToAll,
+    "incast": Incast,
+    "put-incast": PutIncast,
+    "get-incast": GetIncast,
+    "broadcast": Broadcast,
+}
+DEFAULT_KINDS = ("all-to-all", "incast", "put-incast", "get-incast")  # GPCNeT's four, in its order
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one rank did while a test ran. steps: of its pattern; bytes: that it sent or got; seconds: how long."""
+
+    steps: int
+    bytes: int
+    seconds: float
+
+
+def congest(signals: MPI.Comm, lane: MPI.Comm, congestor: Congestor) -> Traffic:
+    """Repeat a pattern from before a test begins until it is over.
+
+    Collective over lane, the set that takes part, and over signals, whose other ranks call `Ibarrier` twice: they may
+    begin when the first is complete, and are done when they start the second.
+    """
+    cycle = range(max(1, CYCLE // lane.size))
+    step = congestor.step
+    congestor.open()
+    for _ in cycle:
+        step()
+    begun, over = signals.Ibarrier(), signals.Ibarrier()
+    mine, anyone = np.zeros(1, np.uint8), np.zeros(1, np.uint8)
+    vote: MPI.Request | None = None
+    cycles = 0
+    start = time.perf_counter()
+    while True:
+        for _ in cycle:
+            step()
+        cycles += 1
+        # A rank alone must not stop: the others would wait for its messages. The vote is on its way during a cycle.
+        if vote is not None:
+            vote.Wait()
+            if anyone[0]:
+                break
+        mine[0] = over.Test()
+        vote = lane.Iallreduce(mine, anyone, MPI.MAX)
+    seconds = time.perf_counter() - start
+    MPI.Request.Waitall([begun, over])
+    congestor.close()
+    steps = cycles * len(cycle)
+    return Traffic(steps, steps * congestor.bytes, seconds)
