@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PING, _DATA, _BACK, _REPLY = 1, 2, 3, 4  # tags
 _REPLY_SIZE = 4  # bytes that end a window
-BEFORE, AFTER, TO_FIRST = 0, 1, 2  # numbers of messages, by which their content differs
+BEFORE, AFTER = 0, 1  # numbers of messages, by which their content differs
 
 
 def one_way(seconds: float, iterations: int) -> float:

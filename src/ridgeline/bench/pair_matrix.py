@@ -294,12 +294,13 @@ def measure_all_pairs(
         if figures is not None and figures.errors:
             raise VerificationError(figures.errors[0][2])
     matrix = _matrix(figures, members, quantity) if figures is not None else None
+    rounds_text = f"{len(rounds)} round{'s' * (len(rounds) != 1)}"
     at_once = "one pair at a time" if serial else f"up to {len(members) // 2} disjoint pairs at a time"
     latency = quantity == "latency"
     scale, unit = (1e-6, "us") if latency else (1e6, "MB/s")
     result = Result(
         benchmark=f"{quantity} of all pairs",
-        pattern=f"every two {of} meet once, in {len(rounds)} round{'s' * (len(rounds) != 1)}, {at_once}; messages of {sizes[quantity]} B"
+        pattern=f"every two {of} meet once, in {rounds_text}, {at_once}; messages of {sizes[quantity]} B"
         + ("" if latency else f", windows of up to {window}"),
         formula="latency = t / (2 iterations)" if latency else "bandwidth = bytes x window / t",
         statistic=f"median of {repeats} repeats for each pair",

@@ -49,7 +49,9 @@ def tournament(n: int) -> list[list[Pair]]:
 def check_pairs(asked: int | None, available: int, n: int) -> int:
     """Return the number of pairs to use (default: all). Raises ConfigError if there are not that many."""
     if available == 0:
-        raise ConfigError(f"{n} rank{'s' * (n != 1)} make no pair; start at least 2 ranks, as with -n 2")
+        raise ConfigError(
+            f"{n} rank{'s make' if n != 1 else ' makes'} no pair; start at least 2 ranks, as with -n 2"
+        )
     if asked is None:
         return available
     if not 1 <= asked <= available:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Result:
         return content
 
 
-def make_table(result: Result) -> Table:
+def make_table(result: Result) -> Group:
     """Return the figures as a table: pattern above, formula, statistic and notes below."""
     ranks = f"{result.ranks} rank{'s' * (result.ranks != 1)}"
     if result.nodes > 1:
@@ -100,16 +102,12 @@ def make_table(result: Result) -> Table:
     if result.left_out:
         names = ", ".join(map(str, result.left_out[:8])) + ", ..." * (len(result.left_out) > 8)
         notes.insert(0, f"takes no part: rank {names}")
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title_justify="left",
-        caption_justify="left",
-        title=f"{result.benchmark}, {ranks}: {result.pattern}",
-        caption="\n".join([f"{result.formula}; {result.statistic}", *notes]),
-    )
+    table = Table(box=None, pad_edge=False)
     for column in result.columns:
         table.add_column(column.head, justify="right", no_wrap=True)
     for row in result.rows:
         table.add_row(*(column.cell(row) for column in result.columns))
-    return table
+    # Not the table's own title and caption: those are wrapped at its width, which may be that of two columns.
+    title = f"{result.benchmark}, {ranks}: {result.pattern}"
+    caption = "\n".join([f"{result.formula}; {result.statistic}", *notes])
+    return Group(Text(title), table, Text(caption))

@@ -19,7 +19,7 @@ from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-    from rich.table import Table
+    from rich.console import RenderableType
 
 
 def run_transposes(
@@ -139,7 +139,7 @@ def run_benchmark(
 
 
 def _report(
-    comm: MPI.Comm, result: dict[str, Any], table: Callable[[], Table], json_path: str | None
+    comm: MPI.Comm, result: dict[str, Any], table: Callable[[], RenderableType], json_path: str | None
 ) -> None:
     """Write the JSON and print the table on rank 0; an error there is raised on all ranks. Collective."""
     from ridgeline.comm.reduce import together
