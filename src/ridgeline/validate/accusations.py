@@ -1,0 +1,113 @@
+"""Gathering what speaks against nodes, links and groups, and making suspects of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ridgeline.validate.verdict import Suspect
+
+Kind = Literal["node", "link", "group", "system"]
+
+NODE_SLOW = (
+    "compare clock, power limit and temperature with a healthy node; look for other processes on it and for missing "
+    "or failing memory modules; leave it out until it is repaired and validated again"
+)
+NODE_NETWORK = (
+    "look at the state, speed and error counters of its network interfaces and at their cables and switch ports; "
+    "leave it out until it is repaired and validated again"
+)
+NODE_WRONG = (
+    "leave it out at once: its results cannot be trusted; run the vendor's memory and processor diagnostics and read "
+    "its system log for corrected and uncorrected errors"
+)
+NODE_SILENT = "see whether it is up and reachable (ping, system log, console); leave it out until it answers"
+CPU_SHARED = (
+    "find what else runs there (top, another job, ranks bound to the same cores) and end it or bind anew"
+)
+LINK = "look at the cable and the switch ports between them and at their error counters; reseat or reroute, then repeat"
+GROUP = "look at what its nodes share: switch, uplinks, rack power and cooling; leave the group out until repaired"
+SYSTEM = "the whole system is at fault or the limit is wrong: compare settings, libraries and clocks before blaming parts"
+
+
+@dataclass
+class Accusations:
+    """What was found so far. nodes: host names; groups: name -> numbers of nodes."""
+
+    nodes: list[str]
+    groups: Mapping[str, list[int]] = field(default_factory=dict)
+    suspects: dict[tuple[str, tuple[int, ...], str], Suspect] = field(default_factory=dict)
+
+    def add(
+        self, kind: Kind, nodes: Iterable[int], reason: str, advice: str,
+        *, quantity: str = "", slowdown: float | None = None, name: str = "",
+    ) -> None:  # fmt: skip
+        """Accuse a part once more. name: of a group; other parts are named after their nodes."""
+        numbers = tuple(sorted(nodes)) if kind != "system" else ()
+        name = name or " - ".join(self.nodes[node] for node in numbers)
+        suspect = self.suspects.setdefault((kind, numbers, name), Suspect(kind, name, list(numbers)))
+        if reason not in suspect.reasons:
+            suspect.reasons.append(reason)
+        if advice not in suspect.advice:
+            suspect.advice.append(advice)
+        if quantity and quantity not in suspect.quantities:
+            suspect.quantities.append(quantity)
+        if slowdown is not None:
+            suspect.slowdown = max(slowdown, suspect.slowdown or 0.0)
+
+    def blamed_nodes(self) -> set[int]:
+        """Return the nodes that are blamed, alone or with their group."""
+        return {node for s in self.suspects.values() if s.kind in ("node", "group") for node in s.nodes}
+
+    def acquit_links(self) -> None:
+        """Drop links with an end that is blamed: the node explains them."""
+        blamed = self.blamed_nodes()
+        for key, suspect in list(self.suspects.items()):
+            if suspect.kind == "link" and blamed.intersection(suspect.nodes):
+                del self.suspects[key]
+
+    def merge_groups(self, share: float) -> None:
+        """Blame a group instead of its nodes for a quantity that at least this share of its nodes is slow in."""
+        for name, members in self.groups.items():
+            inside = [s for s in self.suspects.values() if s.kind == "node" and s.nodes[0] in members]
+            for quantity in {q: None for s in inside for q in s.quantities}:
+                guilty = [s for s in inside if quantity in s.quantities]
+                if len(members) < 2 or len(guilty) < max(2, share * len(members)):
+                    continue
+                if len(members) == len(self.nodes):
+                    continue
+                worst = max((s.slowdown or 0.0 for s in guilty), default=0.0)
+                reason = f"{quantity}: {len(guilty)} of its {len(members)} nodes are slow, up to {percent(worst)} more time"
+                self.add("group", members, reason, GROUP, quantity=quantity, slowdown=worst, name=name)
+                for suspect in guilty:
+                    suspect.quantities.remove(quantity)
+            for key, suspect in list(self.suspects.items()):
+                if suspect in inside and not suspect.quantities and suspect.slowdown is not None:
+                    del self.suspects[key]
+
+    def result(self) -> list[Suspect]:
+        """Return the suspects: the system, groups, nodes, links, each the worst first."""
+        order = {"system": 0, "group": 1, "node": 2, "link": 3}
+        return sorted(
+            self.suspects.values(),
+            key=lambda s: (order[s.kind], s.slowdown is not None, -(s.slowdown or 0.0), s.nodes),
+        )
+
+
+def percent(slowdown: float) -> str:
+    """Write extra time: 0.123 as 12.3 %."""
+    return f"{100 * slowdown:.3g} %" if slowdown < 10 else f"{1 + slowdown:.3g} times"
+
+
+def number(value: float, unit: str) -> str:
+    """Write a figure with its unit and a prefix: 2.31e10 "B/s" as 23.1 GB/s, 3.2e-6 "s" as 3.2 us."""
+    steps: tuple[tuple[float, str], ...]
+    if unit == "s":
+        steps = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
+    elif unit in ("", "1"):
+        return f"{value:.3g}"
+    else:
+        steps = ((1.0, unit), (1e3, f"k{unit}"), (1e6, f"M{unit}"), (1e9, f"G{unit}"), (1e12, f"T{unit}"))
+    scale, name = next((step for step in reversed(steps) if abs(value) >= step[0]), steps[0])
+    return f"{value / scale:.4g} {name}"

@@ -1,0 +1,44 @@
+"""The report of a validation: report.html (one self-contained page), report.json, nodes.good."""
+
+from __future__ import annotations
+
+import html
+import json
+import tempfile
+from pathlib import Path
+
+from ridgeline.runtime.errors import OutputError
+from ridgeline.validate.measurements import Measurements
+from ridgeline.validate.verdict import Verdict, write_hostfile
+
+
+def check_folder(folder: str | Path) -> Path:
+    """Make the report's folder, and raise OutputError if nothing can be written there: before measuring."""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise OutputError(
+            f"cannot write the report into {path}: {error.strerror}; choose another --report"
+        ) from None
+    return path
+
+
+def write_report(measurements: Measurements, verdict: Verdict, folder: str | Path) -> Path:
+    """Write report.html, report.json (measurements and verdict) and nodes.good; return the page's path.
+
+    Raises OutputError if they cannot be written.
+    """
+    path = check_folder(folder)
+    content = measurements.to_dict() | {"verdict": verdict.to_dict()}
+    items = "".join(f"<li>{html.escape(s.kind)} {html.escape(s.name)}</li>" for s in verdict.suspects)
+    page = f"<!doctype html><title>Validation</title><h1>{html.escape(verdict.sentence)}</h1><ul>{items}</ul>"
+    try:
+        (path / "report.json").write_text(json.dumps(content) + "\n")
+        (path / "report.html").write_text(page)
+    except OSError as error:
+        raise OutputError(f"cannot write into {path}: {error.strerror}; choose another --report") from None
+    write_hostfile(verdict.good_nodes(), path / "nodes.good")
+    return path / "report.html"

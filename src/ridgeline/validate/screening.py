@@ -1,0 +1,184 @@
+"""Which parts of a machine are slow, wrong or silent: from measurements to a verdict. No communication."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ridgeline.validate.accusations import (
+    CPU_SHARED,
+    NODE_SILENT,
+    NODE_SLOW,
+    NODE_WRONG,
+    SYSTEM,
+    Accusations,
+    number,
+    percent,
+)
+from ridgeline.validate.baseline import accuse_drifts, compare_with_baseline
+from ridgeline.validate.measurements import Measurements, NodeQuantity
+from ridgeline.validate.pair_screening import screen_pairs
+from ridgeline.validate.statistics import FEW, costs, figure, screen_costs, steady, summarise
+from ridgeline.validate.thresholds import CPU_SHARE, Thresholds
+from ridgeline.validate.verdict import NodeVerdict, Suspect, Verdict
+
+
+def screen(
+    measurements: Measurements, thresholds: Thresholds | None = None, baseline: Measurements | None = None
+) -> Verdict:
+    """Return who is to blame, a verdict for every node, and robust statistics of every quantity.
+
+    Blamed are nodes with errors or silent ranks, slow nodes (in their own figures, or because most of their links are
+    slow), slow links (when other links of both ends are healthy), and groups whose nodes are slow as a whole; against
+    the other parts, absolute limits, and the baseline. Raises ConfigError if the baseline is of another machine.
+    """
+    thresholds = thresholds or Thresholds()
+    found = Accusations(measurements.nodes, measurements.groups)
+    verdict = Verdict()
+    _screen_errors(measurements, found)
+    _screen_stages(measurements, found, verdict)
+    for quantity in measurements.node_quantities:
+        _screen_nodes(quantity, thresholds, found, verdict)
+    for pairs in measurements.pair_quantities:
+        screen_pairs(pairs, thresholds, found, verdict)
+    if baseline is not None:
+        verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
+        accuse_drifts(verdict.drifts, found)
+    found.merge_groups(thresholds.group_share)
+    found.acquit_links()
+    verdict.suspects = found.result()
+    verdict.nodes = _judge_nodes(measurements, verdict.suspects)
+    _note_missing(measurements, thresholds, verdict)
+    return verdict
+
+
+def _screen_errors(measurements: Measurements, found: Accusations) -> None:
+    for node, texts in measurements.errors.items():
+        for text in texts:
+            found.add("node", [node], text, NODE_WRONG)
+
+
+def _screen_stages(measurements: Measurements, found: Accusations, verdict: Verdict) -> None:
+    """Blame the nodes of ranks that fell silent; say which stages could not be measured."""
+    for stage in measurements.stages:
+        if stage.outcome not in ("hung", "failed"):
+            continue
+        ranks = f"; silent: rank {', '.join(map(str, stage.silent[:16]))}" if stage.silent else ""
+        what = "did not end in its time limit" if stage.outcome == "hung" else "failed"
+        verdict.unmeasured.append(
+            f"stage {stage.name} {what}{ranks}{': ' + stage.detail if stage.detail else ''}"
+        )
+        for rank in stage.silent or _waited_for(stage.waiting):
+            node = measurements.node_of_rank[rank] if rank < len(measurements.node_of_rank) else None
+            if node is None:
+                continue
+            waiting = [a for a, b in stage.waiting.items() if b == rank]
+            others = f", and rank {', '.join(map(str, waiting[:8]))} waited for it" if waiting else ""
+            silent = "did not answer" if rank in stage.silent else "kept others waiting"
+            found.add("node", [node], f"rank {rank} {silent} in stage {stage.name}{others}", NODE_SILENT)
+
+
+def _waited_for(waiting: dict[int, int]) -> list[int]:
+    """Return the ranks that others wait for and that wait for nobody themselves."""
+    return sorted({awaited for awaited in waiting.values() if awaited not in waiting})
+
+
+def _screen_nodes(
+    quantity: NodeQuantity, thresholds: Thresholds, found: Accusations, verdict: Verdict
+) -> None:
+    """Blame nodes whose own figure is worse than that of the others, or than a limit."""
+    cost = costs(quantity.values, quantity.higher_is_better)
+    share = quantity.name == CPU_SHARE
+    if share:
+        estimate, noise = np.full(len(cost), np.nan), 0.0
+        some = np.isfinite(cost).any(axis=1)
+        estimate[some] = np.nanmedian(cost[some], axis=1)
+    else:
+        estimate, noise = steady(cost)
+    there = np.flatnonzero(np.isfinite(estimate))
+    if not there.size:
+        return
+    known = estimate[there]
+    distance, reference, sigma, cut = screen_costs(known, noise, there.size < FEW, thresholds)
+    usual = figure(reference, quantity.higher_is_better)
+    values = np.array([figure(c, quantity.higher_is_better) for c in known])
+    verdict.summaries.append(
+        summarise(quantity.name, quantity.unit, quantity.higher_is_better, "nodes", values, sigma, cut)
+    )
+    if not share:
+        for index in np.flatnonzero(distance >= cut):
+            slowdown = math.expm1(distance[index])
+            reason = (
+                f"{quantity.name}: {number(values[index], quantity.unit)} where {number(usual, quantity.unit)} is "
+                f"usual, {percent(slowdown)} more time"
+            )
+            found.add(
+                "node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown
+            )
+    limit = thresholds.cpu_share if share else thresholds.limits.get(quantity.name)
+    if limit is None or limit <= 0:
+        return
+    beyond = known - float(costs(np.array(limit), quantity.higher_is_better))
+    for index in np.flatnonzero(beyond > 1e-9):
+        node = int(there[index])
+        if share:
+            reason = f"its ranks got {100 * values[index]:.3g} % of their processors; at least {100 * limit:.3g} % is due"
+            found.add("node", [node], reason, CPU_SHARED, quantity=quantity.name)
+        else:
+            bound = "least" if quantity.higher_is_better else "most"
+            reason = (
+                f"{quantity.name}: {number(values[index], quantity.unit)}; at {bound} "
+                f"{number(limit, quantity.unit)} is allowed"
+            )
+            found.add(
+                "node", [node], reason, NODE_SLOW, quantity=quantity.name, slowdown=math.expm1(beyond[index])
+            )
+    if not share and there.size > 1 and 2 * (beyond > 1e-9).sum() > there.size:
+        reason = f"{quantity.name}: most nodes are beyond the limit of {number(limit, quantity.unit)}"
+        found.add("system", [], reason, SYSTEM, quantity=quantity.name)
+
+
+def _judge_nodes(measurements: Measurements, suspects: list[Suspect]) -> list[NodeVerdict]:
+    """Return a verdict for every node. Of every slow link one end is left out of the next run, the fewest ends."""
+    measured = np.zeros(len(measurements.nodes), bool)
+    for quantity in measurements.node_quantities:
+        measured |= np.isfinite(quantity.values).any(axis=1)
+    for pairs in measurements.pair_quantities:
+        rows = np.isfinite(pairs.values).any(axis=1)
+        measured[pairs.first[rows]] = measured[pairs.second[rows]] = True
+    nodes = [
+        NodeVerdict(name, "healthy", True) if there else NodeVerdict(name, "not measured", False)
+        for name, there in zip(measurements.nodes, measured)
+    ]
+    for suspect in suspects:
+        if suspect.kind in ("node", "group"):
+            label = f"{suspect.name}: " if suspect.kind == "group" else ""
+            for number_ in suspect.nodes:
+                nodes[number_].verdict, nodes[number_].use = "suspect", False
+                nodes[number_].reasons += [label + reason for reason in suspect.reasons]
+    links = [set(s.nodes) for s in suspects if s.kind == "link"]
+    while links:
+        ends = [end for link in links for end in sorted(link)]
+        worst = max(ends, key=lambda end: (ends.count(end), end))
+        names = sorted(nodes[end].name for link in links if worst in link for end in link - {worst})
+        nodes[worst].use = False
+        nodes[worst].reasons.append(f"left out because of its slow link to {', '.join(names)}")
+        links = [link for link in links if worst not in link]
+    return nodes
+
+
+def _note_missing(measurements: Measurements, thresholds: Thresholds, verdict: Verdict) -> None:
+    """Say what was not measured, and which limits met no quantity."""
+    quantities = [q.name for q in measurements.node_quantities]
+    quantities += [q.name for q in measurements.pair_quantities]
+    if not verdict.summaries and not verdict.suspects:
+        verdict.unmeasured.append("no quantity was measured")
+    missing = [node.name for node in verdict.nodes if node.verdict == "not measured"]
+    if missing and verdict.summaries:
+        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        verdict.unmeasured.append(f"nothing was measured on {', '.join(missing[:8])}{more}")
+    for name in thresholds.limits:
+        if name not in quantities:
+            known = ", ".join(quantities) or "none"
+            verdict.notes.append(f"the limit of {name!r} was not applied: measured are {known}")

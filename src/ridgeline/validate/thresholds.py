@@ -1,0 +1,91 @@
+"""When a part of a machine counts as slow: the settings of the screening, and their file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ridgeline.config.check import Origin, check_case
+from ridgeline.config.fields import Checked, Number, setting, toml
+from ridgeline.config.load import parse_toml, read_text
+from ridgeline.config.toml_lines import key_lines, line_of
+from ridgeline.runtime.errors import ConfigError
+
+CPU_SHARE = "cpu_share"  # processor time over wall-clock time of a pure compute loop; judged by its own limit
+
+
+class ThresholdSection(Checked):
+    """The table [thresholds]."""
+
+    slowdown: Number = setting(
+        0.10,
+        "Slowdown against the other parts that must be found; less than half of it is let go.",
+        gt=0,
+        lt=1,
+    )
+    z: Number = setting(
+        4.0,
+        "Least distance of a slow part from the others, in robust standard deviations of the noise.",
+        gt=0,
+    )
+    drift: Number = setting(0.10, "Slowdown against the baseline that counts as drift.", gt=0, lt=1)
+    cpu_share: Number = setting(
+        0.9, "Least share of a processor that a pure compute loop must get.", ge=0, le=1
+    )
+    group_share: Number = setting(
+        0.75, "Share of a group's nodes that must be slow for the group to be blamed as a whole.", gt=0, le=1
+    )
+    stalls: Number = setting(
+        0.2,
+        "Share of a node's repeats that take twice the usual time or more, from which it is blamed.",
+        gt=0,
+        le=1,
+    )
+
+
+class _File(Checked):
+    thresholds: ThresholdSection = ThresholdSection()
+
+
+class Thresholds(ThresholdSection):
+    """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units."""
+
+    limits: dict[str, float] = {}  # noqa: RUF012 (pydantic copies it)
+
+
+def load_thresholds(path: str | Path) -> Thresholds:
+    """Read a TOML file with the table [thresholds] and, inside it, [thresholds.limits].
+
+    Raises ConfigError naming file, line, key, value, and what is allowed.
+    """
+    path = Path(path)
+    text = read_text(path)
+    document = parse_toml(path, text)
+    lines = key_lines(text)
+
+    def place(key: str) -> str:
+        line = line_of(lines, key)
+        return f"{path}:{line}" if line else str(path)
+
+    table = document.get("thresholds")
+    limits: dict[str, float] = {}
+    if isinstance(table, dict):
+        limits = _limits(table.pop("limits", {}), place)
+    checked = check_case(_File, document, lambda key: Origin(key, place(key)))
+    return Thresholds(**checked.thresholds.model_dump(), limits=limits)
+
+
+def _limits(table: Any, place: Any) -> dict[str, float]:
+    """Return the table [thresholds.limits], every value a positive number."""
+    key = "thresholds.limits"
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{key} in {place(key)}: got {toml(table)}; need a table, [{key}].")
+    wrong = [
+        f"{key}.{name} in {place(f'{key}.{name}')}: got {toml(value)}; need a number > 0 in SI units (s, B/s, 1/s)."
+        for name, value in table.items()
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf")
+    ]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return {str(name): float(value) for name, value in table.items()}

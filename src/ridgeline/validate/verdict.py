@@ -1,0 +1,126 @@
+"""What a validation concludes: suspects with reasons and advice, a verdict for every node, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ridgeline.runtime.errors import OutputError
+
+HEALTHY, SUSPECTS, UNMEASURED = 0, 1, 2  # exit codes
+
+
+@dataclass
+class Suspect:
+    """A part of the machine that is blamed.
+
+    kind: what it is; name: for people, from host and group names; nodes: their numbers (both ends of a link, all
+    nodes of a group, none for the system); quantities: what showed it; slowdown: the worst extra time, 0.1 for 10 %
+    more than the reference, None where the fault is no slowness; reasons: one sentence each; advice: what to do.
+    """
+
+    kind: Literal["node", "link", "group", "system"]
+    name: str
+    nodes: list[int]
+    reasons: list[str] = field(default_factory=list)
+    quantities: list[str] = field(default_factory=list)
+    slowdown: float | None = None
+    advice: list[str] = field(default_factory=list)
+
+
+@dataclass
+class NodeVerdict:
+    """What is thought of one node. use: whether the next run should have it; reasons: why it is suspect or left out."""
+
+    name: str
+    verdict: Literal["healthy", "suspect", "not measured"]
+    use: bool
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Summary:
+    """Robust statistics of a quantity over nodes or links, in its unit.
+
+    sigma: noise of one part's figure relative to the median, from the median absolute deviation (MAD) between parts;
+    cut: extra time, relative to the reference, from which a part counts as slow; percentiles: 1, 5, 25, 75, 95, 99.
+    """
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    over: Literal["nodes", "links"]
+    count: int
+    median: float
+    mad: float
+    percentiles: list[float]
+    least: float
+    most: float
+    sigma: float
+    cut: float
+
+
+@dataclass
+class Drift:
+    """A change against the baseline. node: its number, None for all; slowdown: extra time, negative if faster."""
+
+    quantity: str
+    unit: str
+    node: int | None
+    name: str
+    before: float
+    now: float
+    slowdown: float
+    slow: bool
+
+
+@dataclass
+class Verdict:
+    """All conclusions of one validation. unmeasured: sentences on what could not be measured; notes: remarks."""
+
+    suspects: list[Suspect] = field(default_factory=list)
+    nodes: list[NodeVerdict] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
+    summaries: list[Summary] = field(default_factory=list)
+    drifts: list[Drift] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 healthy; 1 parts are suspect, also where more could not be measured; 2 could not measure."""
+        if self.suspects:
+            return SUSPECTS
+        return UNMEASURED if self.unmeasured else HEALTHY
+
+    @property
+    def sentence(self) -> str:
+        """The conclusion in one sentence."""
+        if self.suspects:
+            named = ", ".join(f"{s.kind} {s.name}" if s.name else s.kind for s in self.suspects[:6])
+            more = f" and {len(self.suspects) - 6} more" if len(self.suspects) > 6 else ""
+            return f"{len(self.suspects)} suspect{'s' * (len(self.suspects) != 1)}: {named}{more}"
+        if self.unmeasured:
+            return f"could not measure: {self.unmeasured[0]}"
+        return f"healthy: {len(self.nodes)} node{'s' * (len(self.nodes) != 1)}, no suspects"
+
+    def good_nodes(self) -> list[str]:
+        """Return the names of the nodes that the next run should use."""
+        return [node.name for node in self.nodes if node.use]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        return asdict(self) | {
+            "exit_code": self.exit_code,
+            "sentence": self.sentence,
+            "good_nodes": self.good_nodes(),
+        }
+
+
+def write_hostfile(nodes: Sequence[str], path: str | Path) -> None:
+    """Write one host name a line, as mpiexec -f, srun -w and PBS read them. Raises OutputError."""
+    try:
+        Path(path).write_text("".join(f"{name}\n" for name in nodes))
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}; choose another folder") from None
