@@ -1,0 +1,272 @@
+"""Collective operations on preallocated buffers whose content is known before and after."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from mpi4py import MPI
+
+from ridgeline.bench.payload import Buffer, Memory, content
+from ridgeline.runtime.errors import VerificationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Collective(ABC):
+    """One operation of a communicator on messages of up to `largest` bytes.
+
+    in_place: MPI.IN_PLACE where the operation has it; memory: of the messages. A staged buffer is copied with
+    `stage_out` and `stage_in`, which the caller asks for.
+    """
+
+    name: ClassVar[str]
+    pattern: ClassVar[str]
+    multiple: ClassVar[int] = 1  # sizes are whole multiples of this many bytes
+    has_in_place: ClassVar[bool] = True
+    root = 0
+
+    def __init__(self, comm: MPI.Comm, largest: int, in_place: bool = False, memory: Memory = "host") -> None:
+        self.comm = comm
+        self.in_place = in_place
+        self.receive = Buffer(self.blocks(comm.size)[1] * largest, memory)
+        if self._sends_received():
+            self.send = self.receive
+        else:
+            self.send = Buffer(self.blocks(comm.size)[0] * largest, memory)
+
+    def _sends_received(self) -> bool:
+        return self.in_place
+
+    @classmethod
+    @abstractmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        """Return how many messages a rank's send buffer and its receive buffer hold."""
+
+    @classmethod
+    def bytes_per_rank(cls, ranks: int, largest: int, in_place: bool) -> int:
+        """Return the bytes of the buffers of one rank."""
+        send, receive = cls.blocks(ranks)
+        return largest * (receive if in_place or not cls.has_in_place else send + receive)
+
+    @abstractmethod
+    def call(self, size: int) -> Call:
+        """Return function and arguments of the operation on messages of `size` bytes. Make it once, before a loop."""
+
+    @abstractmethod
+    def prepare(self, size: int, sequence: int) -> None:
+        """Fill in messages number `sequence`; what will be received is overwritten with zeros."""
+
+    @abstractmethod
+    def verify(self, size: int, sequence: int) -> None:
+        """Raise VerificationError unless this rank holds the result of one call on what `prepare` wrote."""
+
+    def calm(self, size: int) -> None:
+        """Write what may go through many calls in place."""
+        self.prepare(size, 0)
+
+    def stage_out(self, size: int) -> None:
+        """Copy what is sent from the GPU."""
+        self.send.stage_out(self.blocks(self.comm.size)[0] * size)
+
+    def stage_in(self, size: int) -> None:
+        """Copy what was received to the GPU."""
+        self.receive.stage_in(self.blocks(self.comm.size)[1] * size)
+
+    def _compare(self, arrived: NDArray[np.uint8], expected: NDArray[np.uint8], whose: str) -> None:
+        wrong = np.flatnonzero(arrived != expected)
+        if wrong.size:
+            raise VerificationError(
+                f"{self.name} of {expected.size} B: rank {self.comm.rank} holds {wrong.size} wrong bytes in "
+                f"{whose}, the first at byte {wrong[0]}: the network or the memory of a node corrupts data"
+            )
+
+
+class Alltoall(Collective):
+    """Every rank sends a message of its own to every rank."""
+
+    name = "alltoall"
+    pattern = "every rank sends a message of its own to every other rank (MPI_Alltoall)"
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        """A message for each rank, one from each."""
+        return ranks, ranks
+
+    def call(self, size: int) -> Call:
+        """MPI_Alltoall."""
+        sent = MPI.IN_PLACE if self.in_place else self.send.message(size)  # MPI counts one rank's block
+        return self.comm.Alltoall, (sent, self.receive.message(size))
+
+    def prepare(self, size: int, sequence: int) -> None:
+        """Write the messages from this rank to each."""
+        rank, ranks = self.comm.rank, self.comm.size
+        self.receive.write(np.zeros(ranks * size, np.uint8))
+        messages = [content(size, rank, target, sequence) for target in range(ranks)]
+        self.send.write(np.concatenate(messages))
+
+    def verify(self, size: int, sequence: int) -> None:
+        """Compare with the messages from each rank to this one."""
+        arrived = self.receive.read(self.comm.size * size).reshape(self.comm.size, size)
+        for source, block in enumerate(arrived):
+            expected = content(size, source, self.comm.rank, sequence)
+            self._compare(block, expected, f"the message from rank {source}")
+
+
+class Allgather(Collective):
+    """Every rank sends one message to all."""
+
+    name = "allgather"
+    pattern = "every rank sends the same message to every other rank (MPI_Allgather)"
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        """One message, and one from each rank."""
+        return 1, ranks
+
+    def call(self, size: int) -> Call:
+        """MPI_Allgather."""
+        sent = MPI.IN_PLACE if self.in_place else self.send.message(size)
+        return self.comm.Allgather, (sent, self.receive.message(size))
+
+    def prepare(self, size: int, sequence: int) -> None:
+        """Write this rank's message, in place into its own block."""
+        rank = self.comm.rank
+        message = content(size, rank, rank, sequence)
+        received = np.zeros(self.comm.size * size, np.uint8)
+        if self.in_place:
+            received[rank * size : (rank + 1) * size] = message
+        self.receive.write(received)
+        if not self.in_place:
+            self.send.write(message)
+
+    def stage_out(self, size: int) -> None:
+        """Copy what is sent from the GPU: in place one block of the received, all of which is copied."""
+        self.send.stage_out((self.comm.size if self.in_place else 1) * size)
+
+    def verify(self, size: int, sequence: int) -> None:
+        """Compare with every rank's message."""
+        arrived = self.receive.read(self.comm.size * size).reshape(self.comm.size, size)
+        for source, block in enumerate(arrived):
+            self._compare(block, content(size, source, source, sequence), f"the message from rank {source}")
+
+
+class Broadcast(Collective):
+    """One rank sends a message to all."""
+
+    name = "bcast"
+    pattern = "rank 0 sends one message to every other rank (MPI_Bcast)"
+    has_in_place = False
+
+    def _sends_received(self) -> bool:
+        return True
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        """One message, sent or received."""
+        return 1, 1
+
+    def call(self, size: int) -> Call:
+        """MPI_Bcast."""
+        return self.comm.Bcast, (self.receive.message(size), self.root)
+
+    def prepare(self, size: int, sequence: int) -> None:
+        """Write the message on the root."""
+        message = content(size, self.root, self.root, sequence)
+        self.receive.write(message if self.comm.rank == self.root else np.zeros(size, np.uint8))
+
+    def stage_out(self, size: int) -> None:
+        """Copy the message from the root's GPU."""
+        if self.comm.rank == self.root:
+            self.receive.stage_out(size)
+
+    def stage_in(self, size: int) -> None:
+        """Copy the message to the other ranks' GPUs."""
+        if self.comm.rank != self.root:
+            self.receive.stage_in(size)
+
+    def verify(self, size: int, sequence: int) -> None:
+        """Compare with the root's message."""
+        expected = content(size, self.root, self.root, sequence)
+        self._compare(self.receive.read(size), expected, f"the message from rank {self.root}")
+
+
+class Allreduce(Collective):
+    """Sums of float32 over all ranks; terms are whole numbers, so that sums are exact in any order."""
+
+    name = "allreduce"
+    pattern = "sums of float32 over all ranks, on all ranks (MPI_Allreduce, MPI_FLOAT, MPI_SUM)"
+    multiple = 4
+    _PERIOD = 13  # of the elements, _TERMS of the ranks: sums of up to a million ranks stay below 2**24
+    _TERMS = 3
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        """One vector of terms, one of sums."""
+        return 1, 1
+
+    def call(self, size: int) -> Call:
+        """MPI_Allreduce."""
+
+        def floats(buffer: Buffer) -> list[Any]:
+            return [buffer.message(size)[0], size // self.multiple, MPI.FLOAT]
+
+        sent = MPI.IN_PLACE if self.in_place else floats(self.send)
+        return self.comm.Allreduce, (sent, floats(self.receive), MPI.SUM)
+
+    def _elements(self, size: int, sequence: int) -> NDArray[np.int64]:
+        return (np.arange(size // self.multiple) + sequence) % self._PERIOD
+
+    def prepare(self, size: int, sequence: int) -> None:
+        """Write the terms: element number + rank, each modulo a small number."""
+        self.receive.write(np.zeros(size, np.uint8))
+        terms = self._elements(size, sequence) + 1 + self.comm.rank % self._TERMS
+        self.send.write(terms.astype(np.float32).view(np.uint8))
+
+    def verify(self, size: int, sequence: int) -> None:
+        """Compare with the sums in closed form."""
+        ranks = self.comm.size
+        whole, rest = divmod(ranks, self._TERMS)
+        of_ranks = whole * sum(range(self._TERMS)) + sum(range(rest))
+        sums = ranks * (self._elements(size, sequence) + 1) + of_ranks
+        self._compare(self.receive.read(size), sums.astype(np.float32).view(np.uint8), "the sums")
+
+    def calm(self, size: int) -> None:
+        """Write zeros: in place, other sums would grow to infinity."""
+        self.receive.write(np.zeros(size, np.uint8))
+
+
+class Barrier(Collective):
+    """All ranks wait for all; no data."""
+
+    name = "barrier"
+    pattern = "every rank waits for all others (MPI_Barrier)"
+    has_in_place = False
+
+    def _sends_received(self) -> bool:
+        return True
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        """No message."""
+        return 0, 0
+
+    def call(self, size: int) -> Call:
+        """MPI_Barrier."""
+        return self.comm.Barrier, ()
+
+    def prepare(self, size: int, sequence: int) -> None:
+        """There is no data."""
+
+    def verify(self, size: int, sequence: int) -> None:
+        """There is no data."""
+
+
+COLLECTIVES: dict[str, type[Collective]] = {
+    kind.name: kind for kind in (Alltoall, Allreduce, Broadcast, Allgather, Barrier)
+}
