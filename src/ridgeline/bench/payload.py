@@ -24,13 +24,19 @@ def content(n_bytes: int, source: int, target: int, sequence: int = 0) -> Bytes:
 
     A shifted, a stale or a foreign message differs from it in almost every word.
     """
+    places = np.arange(n_bytes // 8 + 1, dtype=np.uint64)
+    array: Bytes = words_at(places, source, target, sequence).view(np.uint8)[:n_bytes]
+    return array
+
+
+def words_at(places: NDArray[np.uint64], source: int, target: int, sequence: int = 0) -> NDArray[np.uint64]:
+    """Return the 8-byte words of `content` at these places (0: bytes 0 to 7), uint64, of the shape of places."""
     seed = np.array([source + 1, target + 1, sequence + 1], np.uint64) * _MIX
     # Of arrays, not of scalars: those would warn that the product wraps.
     start = (seed[:1] ^ (seed[1:2] >> np.uint64(7)) ^ (seed[2:] << np.uint64(11))) * _MIX
-    words = np.arange(n_bytes // 8 + 1, dtype=np.uint64) * _STEP + start
+    words: NDArray[np.uint64] = places * _STEP + start
     words ^= words >> np.uint64(29)
-    array: Bytes = words.view(np.uint8)[:n_bytes]
-    return array
+    return words
 
 
 def check(arrived: Bytes, source: int, target: int, sequence: int = 0) -> None:

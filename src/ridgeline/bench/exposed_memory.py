@@ -1,0 +1,51 @@
+"""Memory that other ranks may read and write: a window of one-sided communication, on the host or on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.payload import Buffer, Memory
+
+
+class ExposedMemory:
+    """A window of n_bytes on this rank. Making and freeing it is collective over comm.
+
+    memory: "host": allocated by MPI (MPI_Win_allocate), which may share it among the ranks of a node or register
+    it with the network; "cuda": made of a GPU's memory (MPI_Win_create). disp_unit: bytes that displacements count.
+    """
+
+    def __init__(self, comm: MPI.Comm, n_bytes: int, memory: Memory = "host", disp_unit: int = 1) -> None:
+        self.n_bytes = n_bytes
+        self._rank = comm.rank
+        self._buffer: Buffer | None = None
+        least = max(n_bytes, 8)  # an empty window has no memory to look at
+        if memory == "host":
+            self.win = MPI.Win.Allocate(least, disp_unit, MPI.INFO_NULL, comm)
+            self._bytes = np.frombuffer(self.win.tomemory(), np.uint8)
+        else:
+            self._buffer = Buffer(least, memory)
+            self.win = MPI.Win.Create(self._buffer.message(least)[0], disp_unit, MPI.INFO_NULL, comm)
+
+    def write(self, data: NDArray[np.uint8]) -> None:
+        """Set the first bytes from this rank's side. No epoch may be open."""
+        self.win.Lock(self._rank, MPI.LOCK_EXCLUSIVE)
+        if self._buffer is None:
+            self._bytes[: data.size] = data
+        else:
+            self._buffer.write(data)
+        self.win.Unlock(self._rank)
+
+    def read(self, n_bytes: int) -> NDArray[np.uint8]:
+        """Return a copy of the first bytes from this rank's side. No epoch may be open."""
+        self.win.Lock(self._rank, MPI.LOCK_EXCLUSIVE)
+        data = (self._bytes if self._buffer is None else self._buffer.read(self._buffer.n_bytes))[
+            :n_bytes
+        ].copy()
+        self.win.Unlock(self._rank)
+        return data
+
+    def free(self) -> None:
+        """Give the memory back. Collective."""
+        self.win.Free()
