@@ -12,6 +12,7 @@ from ridgeline.cli.doctor import doctor
 from ridgeline.cli.explain import explain
 from ridgeline.cli.plot import plot
 from ridgeline.cli.run import run
+from ridgeline.cli.validate import validate
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.launcher import speaks
 
@@ -29,6 +30,7 @@ app.command()(explain)
 app.command("compile")(compile_kernels)
 app.command()(doctor)
 app.command()(plot)
+app.command()(validate)
 app.command()(bind)
 app.add_typer(bench, name="bench")
 

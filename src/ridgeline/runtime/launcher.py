@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -85,6 +87,8 @@ def find_mpiexec() -> str:
     return found
 
 
+_POLL = 0.1  # seconds between two looks at a job that may have to be killed
+
 # Set for the ranks that `launch_ranks` starts.
 _LAUNCHED = "RIDGELINE_LAUNCHED"
 
@@ -102,11 +106,20 @@ def end_with_launcher() -> None:
         _die_with_parent()
 
 
-def launch_ranks(n_ranks: int, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
+def launch_ranks(
+    n_ranks: int,
+    arguments: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    over: Callable[[], bool] | None = None,
+    grace: float = 5.0,
+) -> int:
     """Run `python -m ridgeline ARGUMENTS` on n_ranks ranks and return the job's exit code.
 
     SIGTERM, SIGUSR1 and SIGINT are forwarded to the ranks, which end at the next step with a checkpoint.
     The job gets a session of its own, so that Ctrl-C reaches it only through us.
+
+    over: asked several times a second; once it says yes, the job has `grace` seconds to end before it is killed, for
+    a launcher that waits for a host that is gone.
     """
     command = [find_mpiexec(), "-n", str(n_ranks), sys.executable, "-m", "ridgeline", *arguments]
     try:
@@ -125,8 +138,23 @@ def launch_ranks(n_ranks: int, arguments: Sequence[str], environ: Mapping[str, s
 
     previous = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
-        code = job.wait()
+        code = job.wait() if over is None else _wait_bounded(job, over, grace)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 128 - code if code < 0 else code
+
+
+def _wait_bounded(job: subprocess.Popen[bytes], over: Callable[[], bool], grace: float) -> int:
+    """Return the exit code of a job; kill its session `grace` seconds after `over` says yes."""
+    deadline = None
+    while True:
+        try:
+            return job.wait(_POLL)
+        except subprocess.TimeoutExpired:
+            if deadline is None and over():
+                deadline = time.monotonic() + grace
+        if deadline is not None and time.monotonic() > deadline:
+            with suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+            return job.wait()

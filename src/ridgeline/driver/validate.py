@@ -1,0 +1,264 @@
+"""Validation as a job: start the ranks, prepare this one, measure the levels, judge, report, exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks
+from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.threads import configure_threads
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.bench.layout import Layout
+    from ridgeline.validate.measurements import Measurements
+    from ridgeline.validate.outcome import Outcome
+    from ridgeline.validate.thresholds import Thresholds
+    from ridgeline.validate.verdict import Verdict
+
+_PROGRESS = "RIDGELINE_VALIDATE_PROGRESS"
+_SLURM = ("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN")
+_OVERTIME = 20.0  # seconds over a stage's limit after which the starting process stops waiting for rank 0
+_GRACE = 5.0  # seconds for the launcher to end after the verdict
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files and names of a validation. plan: fields of `validate.session.Plan`; phase: "prolog", "epilog" or ""."""
+
+    plan: dict[str, Any]
+    phase: str = ""
+    report: str | None = None
+    baseline: str | None = None
+    save_baseline: str | None = None
+    hostlist: str | None = None
+    groups: str | None = None
+    group_by: str | None = None
+    thresholds: str | None = None
+    ranks_per_node: int | None = None
+
+
+def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> int:
+    """Validate this machine, on `ranks` ranks that are started here unless a launcher did; return the exit code.
+
+    0 healthy, 1 suspects, 2 could not measure. A job that hangs or dies ends in bounded time, with the report of what
+    was measured. Raises ConfigError or OutputError for what can be checked before.
+    """
+    if detect_launch() is not None or ranks is None or ranks == 1:
+        from ridgeline.driver.start import start_ranks
+
+        start_ranks(ranks)  # refuses a number that contradicts the launcher
+        return run_validation(inputs, debug)
+    with tempfile.TemporaryDirectory(prefix="ridgeline-validate-") as folder:
+        path = str(Path(folder, "progress.json"))
+        watch = _LaunchWatch(path)
+        environ = dict(os.environ) | {_PROGRESS: path}
+        code = launch_ranks(ranks, sys.argv[1:], environ, watch.over, _GRACE)
+        return watch.judge(inputs, code)
+
+
+class _LaunchWatch:
+    """What the process that started the ranks knows of them: the file that rank 0 rewrites at every stage."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = (0, 0.0)
+        self._deadline: float | None = None
+        self.late = False
+
+    def over(self) -> bool:
+        """Say whether rank 0 has told its verdict, or should have told it long ago."""
+        from ridgeline.validate.outcome import read_progress
+
+        try:
+            state = os.stat(self._path)
+        except OSError:
+            return False
+        seen = (state.st_ino, state.st_mtime)
+        if seen != self._seen:
+            self._seen = seen
+            progress = read_progress(self._path)
+            if progress.code is not None:
+                return True
+            self._deadline = time.monotonic() + progress.limit + _OVERTIME
+        self.late = self._deadline is not None and time.monotonic() > self._deadline
+        return self.late
+
+    def judge(self, inputs: Inputs, code: int) -> int:
+        """Return the exit code; if rank 0 told none, say so and report what it had measured."""
+        from ridgeline.validate.measurements import Measurements, Stage
+        from ridgeline.validate.outcome import Outcome, read_progress
+
+        progress = read_progress(self._path)
+        if progress.code is not None:
+            return progress.code
+        if not progress.measurements:
+            return code  # it ended with a message before the first stage
+        measurements = Measurements.from_dict(progress.measurements)
+        why = (
+            "rank 0 was killed after it exceeded every limit"
+            if self.late
+            else f"the job ended with code {code}"
+        )
+        detail = (
+            f"{why} before rank 0 could tell the verdict; the launcher's messages above may name the rank"
+        )
+        outcome = "hung" if self.late else "failed"
+        measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail))
+        thresholds, baseline = _load(inputs)
+        return Outcome(measurements, thresholds, baseline, inputs.report, _show).finish() or 2
+
+
+def run_validation(inputs: Inputs, debug: bool = False) -> int:
+    """Validate on the ranks of this job; return the exit code, the same on all ranks. Collective over the world."""
+    end_with_launcher()
+    configure_threads(1)
+    configure_kernel_cache()
+
+    from ridgeline.bench.layout import find_layout
+    from ridgeline.runtime.communicator import ends_job_on_error, world
+    from ridgeline.validate.session import Plan
+
+    comm = world()
+    with ends_job_on_error(comm, debug):
+        plan = Plan(**inputs.plan)
+        layout = find_layout(comm, inputs.ranks_per_node)
+        code = _validate(comm, layout, plan, inputs)
+    return code
+
+
+def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
+    from ridgeline.comm.reduce import together
+    from ridgeline.validate.levels import chosen_steps, run_levels
+    from ridgeline.validate.measurements import Measurements, save_measurements
+    from ridgeline.validate.outcome import Outcome
+    from ridgeline.validate.report import check_folder
+    from ridgeline.validate.session import Session
+    from ridgeline.validate.watchdog import start_watch
+
+    chosen_steps(plan)
+    facts = comm.allgather((describe_machine().to_dict(), tuple(os.environ.get(name, "") for name in _SLURM)))
+    measurements = Measurements(
+        nodes=list(layout.hosts),
+        node_of_rank=list(layout.node_of_rank),
+        machine=_machine(layout, [machine for machine, _ in facts], plan.quick),
+        settings=asdict(plan) | {"phase": inputs.phase},
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
+    outcome: Outcome | None = None
+    with together(comm):
+        if comm.rank == 0:
+            thresholds, baseline = _load(inputs)
+            measurements.groups = _find_groups(layout, inputs, [facts[rank][1] for rank in leaders])
+            if baseline is not None:
+                from ridgeline.validate.baseline import check_baseline
+
+                check_baseline(measurements, baseline)
+            if inputs.report is not None:
+                check_folder(inputs.report)
+            if inputs.save_baseline is not None:
+                check_folder(Path(inputs.save_baseline).parent)
+            outcome = Outcome(
+                measurements, thresholds, baseline, inputs.report, _show, os.environ.get(_PROGRESS)
+            )
+    groups = comm.bcast(measurements.groups)
+    node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
+    # Only rank 0 finds troubles and suspects.
+    end = outcome.end_process if outcome is not None else print
+    watch = start_watch(comm, end)
+    session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
+    if outcome is not None:
+        run_levels(session, outcome.suspects, outcome.stage_begins)
+    else:
+        run_levels(session, lambda _: [], lambda *_: None)
+    watch.close()
+    code = None
+    with together(comm):
+        if outcome is not None:
+            code = outcome.finish()
+            if inputs.save_baseline is not None:
+                save_measurements(measurements, inputs.save_baseline)
+    agreed: int = comm.bcast(code)
+    return agreed
+
+
+def _machine(layout: Layout, machines: Sequence[dict[str, Any]], quick: bool) -> dict[str, Any]:
+    """Return what a baseline must have in common with this run."""
+    return {
+        "cpu": sorted({str(machine["cpu"]) for machine in machines}),
+        "cores": sorted({int(machine["cores"]) for machine in machines}),
+        "ranks_per_node": layout.ranks_per_node(),
+        "quick": quick,
+    }
+
+
+def _load(inputs: Inputs) -> tuple[Thresholds, Measurements | None]:
+    """Return thresholds and baseline of the files that were named."""
+    from ridgeline.validate.measurements import load_measurements
+    from ridgeline.validate.thresholds import Thresholds, load_thresholds
+
+    thresholds = Thresholds() if inputs.thresholds is None else load_thresholds(inputs.thresholds)
+    return thresholds, None if inputs.baseline is None else load_measurements(inputs.baseline)
+
+
+def _find_groups(layout: Layout, inputs: Inputs, addresses: Sequence[Any]) -> dict[str, list[int]]:
+    """Check the hostfile and return the groups of nodes."""
+    from ridgeline.validate.hosts import check_hosts, read_hosts
+    from ridgeline.validate.topology import find_groups
+
+    if inputs.hostlist is not None:
+        check_hosts(read_hosts(inputs.hostlist), layout.hosts, inputs.hostlist)
+    return find_groups(layout.hosts, inputs.groups, inputs.group_by, addresses, _run_command)
+
+
+def _run_command(command: Sequence[str]) -> str | None:
+    """Return what a command of the batch system prints, None if it is not there or fails."""
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+    return None
+
+
+def _show(measurements: Measurements, verdict: Verdict) -> None:
+    """Print stages and the verdict."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    table = Table(box=None, pad_edge=False)
+    for head in ("level", "stage", "s", "outcome"):
+        table.add_column(head, justify="right" if head == "s" else "left")
+    for stage in measurements.stages:
+        outcome = stage.outcome + (f": {stage.detail}" if stage.detail else "")
+        table.add_row(stage.level, stage.name, f"{stage.seconds:.1f}", outcome)
+    console.print(table, highlight=False, markup=False)
+    for suspect in verdict.suspects:
+        console.print(f"{suspect.kind} {suspect.name}", highlight=False, markup=False)
+        for text in (*suspect.reasons, *(f"-> {advice}" for advice in suspect.advice)):
+            console.print(f"    {text}", highlight=False, markup=False)
+    for text in verdict.notes:
+        console.print(text, highlight=False, markup=False)
+    console.print(verdict.sentence, highlight=False, markup=False)
+
+
+def phase_plan(phase: str, plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan of a prolog, every quick stage of this node, or an epilog, what a job may have left or hurt."""
+    from ridgeline.validate.session import Plan
+
+    quick = replace(Plan(), level="node", quick=True, confirm=True, time_limit=plan["time_limit"])
+    if phase == "epilog":
+        quick = replace(quick, stages=("memory", "compute"))
+    return asdict(quick)

@@ -1,0 +1,140 @@
+"""Lists of hosts as people, launchers and batch systems write them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+from ridgeline.runtime.errors import ConfigError, OutputError
+
+_RANGE = re.compile(r"([^\[\]]*)\[([^\[\]]+)\](.*)")
+_SPAN = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def expand(text: str) -> list[str]:
+    """Return the hosts of a list such as "n[01-03,7],gpu2" in Slurm's notation. Raises ConfigError if it is none."""
+    return list(chain.from_iterable(map(_expand_one, _split(text))))
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside brackets."""
+    if text.count("[") != text.count("]"):
+        raise ConfigError(f"hosts {text!r}: a bracket is not closed; write lists as n[01-16,20],gpu2")
+    return [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
+
+
+def _expand_one(text: str) -> list[str]:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return [text]
+    before, inside, after = match.groups()
+    numbers: list[str] = []
+    for part in inside.split(","):
+        span = _SPAN.fullmatch(part.strip())
+        if span is None or (span[2] is not None and int(span[2]) < int(span[1])):
+            raise ConfigError(f"hosts {text!r}: [{inside}] is no list of numbers such as [01-16,20]")
+        first, last = span[1], span[2] or span[1]
+        numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
+    return [f"{before}{number}{rest}" for number in numbers for rest in _expand_one(after)]
+
+
+def _read_lines(path: str | Path) -> list[str]:
+    """Return the lines of a file that are no comments. Raises OutputError if it cannot be read."""
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise OutputError(f"cannot read {path}: {reason}") from None
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def read_hosts(path: str | Path) -> list[str]:
+    """Return the hosts of a hostfile, each once: one or a list a line, with `:4`, `slots=4` or the like ignored.
+
+    Raises OutputError if the file cannot be read, ConfigError if it names nobody.
+    """
+    hosts: list[str] = []
+    for line in _read_lines(path):
+        hosts += [host.partition(":")[0] for host in expand(line.split()[0])]
+    if not hosts:
+        raise ConfigError(f"{path} names no host; write one a line")
+    return list(dict.fromkeys(hosts))
+
+
+def read_groups(path: str | Path) -> dict[str, list[str]]:
+    """Return group -> hosts of a file with lines `name: hosts` or Slurm's `SwitchName=name Nodes=hosts`.
+
+    Raises OutputError if the file cannot be read, ConfigError for a line that is neither, or a host in two groups.
+    """
+    groups: dict[str, list[str]] = {}
+    for line in _read_lines(path):
+        fields = dict(re.findall(r"(\w+)=(\S+)", line))
+        if "SwitchName" in fields:
+            if "Nodes" in fields:  # switches of switches have none
+                groups.setdefault(fields["SwitchName"], []).extend(expand(fields["Nodes"]))
+            continue
+        name, found, hosts = line.partition(":")
+        if not found or not hosts.strip():
+            raise ConfigError(f"{path}: {line!r} is no group; write `name: host1,host2` or `name: n[01-16]`")
+        groups.setdefault(name.strip(), []).extend(expand(hosts.replace(" ", ",")))
+    seen: dict[str, str] = {}
+    for name, members in groups.items():
+        for host in members:
+            if seen.setdefault(host, name) != name:
+                raise ConfigError(f"{path}: host {host} is in groups {seen[host]} and {name}")
+    if not groups:
+        raise ConfigError(f"{path} names no group; write `name: n[01-16]`, one a line")
+    return groups
+
+
+def _short(host: str) -> str:
+    """Return a host's name without its domain; an address stays whole."""
+    return host if re.fullmatch(r"[\d.]+|.*:.*", host) else host.partition(".")[0]
+
+
+def check_hosts(hosts: Sequence[str], nodes: Sequence[str], source: str) -> None:
+    """Raise ConfigError, naming them, unless `hosts` of a hostfile are just the nodes of the job.
+
+    Names are compared without domains; nodes#2 and so on, of one host, are that host.
+    """
+    listed = {_short(host): host for host in hosts}
+    there = {_short(node.partition("#")[0]): node for node in nodes}
+    unknown = [host for name, host in listed.items() if name not in there]
+    if unknown:
+        near = difflib.get_close_matches(_short(unknown[0]), there, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(
+            f"{source}: host {_some(unknown)} has no rank in this job, which runs on {_some(list(nodes))}{hint}"
+        )
+    missing = [node for name, node in there.items() if name not in listed]
+    if missing:
+        raise ConfigError(f"{source} does not name {_some(missing)}, on which this job runs")
+
+
+def number_groups(
+    groups: Mapping[str, Sequence[str]], nodes: Sequence[str], source: str
+) -> dict[str, list[int]]:
+    """Return group -> numbers of the job's nodes in it; hosts that are not in the job are left out.
+
+    Raises ConfigError if a node of the job is in no group, naming a host that is spelled nearly so.
+    """
+    group_of = {_short(host): name for name, hosts in groups.items() for host in hosts}
+    numbered: dict[str, list[int]] = {}
+    for number, node in enumerate(nodes):
+        name = _short(node.partition("#")[0])
+        if name not in group_of:
+            near = difflib.get_close_matches(name, group_of, 1)
+            hint = f"; did you mean {node} with {near[0]}?" if near else ""
+            raise ConfigError(
+                f"{source}: node {node} of this job is in none of the {len(groups)} groups{hint}"
+            )
+        numbered.setdefault(group_of[name], []).append(number)
+    return numbered
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)

@@ -1,0 +1,127 @@
+"""Each node alone: memory, arithmetic, rates, and messages between its own ranks.
+
+All ranks of a node work at the same time, as in a run. Of rates that belong to a core the slowest rank's counts,
+since it sets the pace of the others; bandwidth of memory is shared, so that the sum over ranks counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ridgeline.runtime.machine import memory_available
+from ridgeline.validate.session import Session
+
+_MEMORY = (32 * 2**20, 4 * 2**30)  # bytes a rank, quick and not, at most a quarter of what is free
+_MEMORY_SECONDS = (0.5, 20.0)
+_COMPUTE_SECONDS = (0.15, 1.0)  # of a repeat
+_PEAK_SECONDS = (0.05, 0.2)
+_STREAM = (48 * 2**20, 768 * 2**20)  # bytes of the three arrays of a rank
+_STREAM_CALLS = 4  # of a repeat
+
+
+def prepare(session: Session) -> None:
+    """Compile what is measured, one rank of each node first. Collective."""
+    from ridgeline.bench.compute_check import compile_checks
+    from ridgeline.bench.memory_check import check_memory
+    from ridgeline.bench.peak import MultiplyAdds
+    from ridgeline.bench.stream import compile_stream
+    from ridgeline.runtime.communicator import in_turn_per_node
+
+    def compile_all() -> None:
+        compile_checks()
+        check_memory(4096)
+        MultiplyAdds(np.float64, 1)
+        compile_stream()
+
+    in_turn_per_node(session.comm, compile_all)
+
+
+def memory(session: Session) -> None:
+    """Write and read back patterns; words that differ are errors of the node. Collective."""
+    from ridgeline.bench.memory_check import check_memory
+    from ridgeline.runtime.errors import VerificationError
+
+    quick = session.plan.quick
+    n_bytes = min(_MEMORY[not quick], memory_available() // (4 * session.node_comm.size))
+
+    def action() -> None:
+        found = check_memory(max(n_bytes, 4096), _MEMORY_SECONDS[not quick])
+        if found.n_errors:
+            raise VerificationError(f"{found.n_errors} words of memory are wrong: {found.detail}")
+
+    session.on_nodes(action)
+
+
+def compute(session: Session) -> None:
+    """Compute what is known bit for bit: the rate, and the share of its core that each rank got. Collective."""
+    from ridgeline.bench.compute_check import check_compute
+    from ridgeline.runtime.errors import VerificationError
+
+    def action() -> list[tuple[float, float]]:
+        rows = []
+        for _ in range(session.plan.repeats):
+            session.node_comm.Barrier()
+            found = check_compute(_COMPUTE_SECONDS[not session.plan.quick])
+            if not found.correct:
+                raise VerificationError(f"this core computes wrongly: {found.detail}")
+            rows.append((found.rate, found.cpu_share))
+        return rows
+
+    found = session.on_nodes(action)
+    for column, (name, unit) in enumerate((("compute", "1/s"), ("cpu_share", "1"))):
+        values = [None if rows is None else [row[column] for row in rows] for rows, _ in found]
+        session.store_by_rank(name, unit, True, values, np.min)
+
+
+def peak(session: Session) -> None:
+    """Measure the rate of fused multiply-adds of every rank. Collective."""
+    from ridgeline.bench.peak import measure_peak_here
+
+    seconds = _PEAK_SECONDS[not session.plan.quick]
+    _repeat(session, "peak", "FLOP/s", np.min, lambda: lambda: measure_peak_here(seconds))
+
+
+def stream(session: Session) -> None:
+    """Measure STREAM triad of all ranks of a node together. Collective."""
+    from ridgeline.bench.stream import StreamArrays
+
+    n_bytes = min(_STREAM[not session.plan.quick], memory_available() // (4 * session.node_comm.size))
+
+    def setup() -> Callable[[], float]:
+        arrays = StreamArrays(n_bytes, 1)
+        arrays.run("triad")
+
+        def triad() -> float:
+            start = time.perf_counter()
+            for _ in range(_STREAM_CALLS):
+                arrays.run("triad")
+            return _STREAM_CALLS * arrays.bytes_moved("triad") / (time.perf_counter() - start)
+
+        return triad
+
+    _repeat(session, "stream", "B/s", np.sum, setup)
+
+
+def _repeat(
+    session: Session,
+    name: str,
+    unit: str,
+    combine: Callable[..., Any],
+    setup: Callable[[], Callable[[], float]],
+) -> None:
+    """Store a rate that every rank measures `plan.repeats` times, the ranks of a node together. Collective."""
+
+    def action() -> list[float]:
+        once = setup()
+        rows = []
+        for _ in range(session.plan.repeats):
+            session.node_comm.Barrier()
+            rows.append(once())
+        return rows
+
+    found = session.on_nodes(action)
+    session.store_by_rank(name, unit, True, [rows for rows, _ in found], combine)

@@ -1,0 +1,361 @@
+"""A side channel that tells a slow job from a hung one: plain TCP from every rank to rank 0, beside MPI.
+
+Every rank has a thread that says twice a second what its rank does, for whom it waits, and whether it failed. The one
+of rank 0 hears them; when a stage is over its time limit, a connection breaks or a rank fails, it says once what is
+wrong, also while rank 0 itself is stuck in MPI. A rank that no longer hears from rank 0 ends itself.
+
+What travels are lines of JSON; a connection must begin with the job's random token.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import resource
+import secrets
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_INTERVAL = 0.5  # seconds between two signs of life of a small job
+_PER_SECOND = 500  # signs of life that rank 0 takes: larger jobs give them less often
+_SILENT = 4  # intervals without a sign of life, at least _SILENT_SECONDS
+_SILENT_SECONDS = 2.5
+_GRACE = 1.0  # seconds in which others may fail too, before the trouble is told
+_ORPHAN = 10.0  # seconds over the stage's limit after which a rank without rank 0 ends itself
+_CONNECT = 3.0  # seconds for one address of rank 0
+_SIOCGIFADDR = 0x8915
+_ENDS = 2  # exit code of a rank that ends itself
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a stage cannot end. outcome: "hung" or "failed"; silent: ranks that gave no sign of life, or whose
+    connection broke; waiting: rank -> rank that it waited for; failures: rank -> what it said of its failure.
+    """
+
+    outcome: str
+    stage: str
+    level: str
+    seconds: float
+    detail: str
+    silent: list[int] = field(default_factory=list)
+    waiting: dict[int, int] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+def own_addresses() -> list[str]:
+    """Return the IPv4 addresses of this host's interfaces, those of the loopback last."""
+    found: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            with suppress(OSError):  # an interface without an address
+                found.append(socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24]))
+    with suppress(OSError):
+        found += [
+            str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+        ]
+    return sorted(dict.fromkeys(found), key=lambda address: address.startswith("127."))
+
+
+def connect(
+    addresses: Sequence[str], port: int, token: str, timeout: float = _CONNECT
+) -> socket.socket | None:
+    """Return a connection to the first address at which the holder of the token answers, None if none does."""
+    for address in addresses:
+        with suppress(OSError):
+            peer = socket.create_connection((address, port), timeout)
+            peer.sendall(f"{token}\n".encode())
+            # Another process may listen there, as on the same port of the loopback of another host.
+            if peer.recv(64).startswith(token[::-1].encode()):
+                return peer
+            peer.close()
+    return None
+
+
+class Watch:
+    """What a rank tells of itself. Rank 0's hears all; see `start_watch`."""
+
+    def __init__(self, rank: int, size: int, interval: float) -> None:
+        self.rank = rank
+        self.size = size
+        self.interval = interval
+        self.unreachable: list[int] = []  # ranks that could not open a connection; known on rank 0
+        self._said: dict[str, Any] = {"rank": rank, "stage": "", "step": "", "partner": None, "failure": ""}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def note(self, step: str, partner: int | None = None) -> None:
+        """Say what this rank does, and for which rank of the job it waits. Cheap: the thread tells it later."""
+        self._said = self._said | {"step": step, "partner": partner}
+
+    def begin(self, stage: str, level: str, limit: float) -> None:
+        """Say that a stage of at most `limit` seconds begins."""
+        self._said = self._said | {"stage": stage, "step": "", "partner": None}
+
+    def end(self) -> None:
+        """Say that the stage is over on this rank."""
+        self._said = self._said | {"step": "", "partner": None}
+
+    def fail(self, text: str) -> None:
+        """Tell rank 0 that this rank cannot go on; it ends the job soon."""
+        self._said = self._said | {"failure": text}
+
+    def close(self) -> None:
+        """End the thread and the connection, saying that this is the end of the job."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    def _start(self, target: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=target, name="watch", daemon=True)
+        self._thread.start()
+
+
+class _Speaker(Watch):
+    """The watch of a rank other than 0."""
+
+    def __init__(self, rank: int, size: int, interval: float, peer: socket.socket) -> None:
+        super().__init__(rank, size, interval)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.settimeout(interval)
+        self._peer = peer
+        self._start(self._speak)
+
+    def _speak(self) -> None:
+        """Tell and listen until the end; end this process when rank 0 is gone for good."""
+        patience, heard = _ORPHAN, time.monotonic()
+        while not self._stop.is_set():
+            try:
+                self._peer.sendall(json.dumps(self._said).encode() + b"\n")
+            except OSError:
+                break
+            begin = time.monotonic()
+            with suppress(TimeoutError):
+                try:
+                    answer = self._peer.recv(4096)
+                except TimeoutError:
+                    raise
+                except OSError:
+                    break
+                if not answer:
+                    break
+                patience, heard = float(answer.split()[-1]) + _ORPHAN, time.monotonic()
+            if time.monotonic() - heard > patience:
+                break
+            self._stop.wait(max(0.0, self.interval - (time.monotonic() - begin)))
+        if self._stop.is_set():
+            with suppress(OSError):
+                self._peer.sendall(json.dumps({"rank": self.rank, "goodbye": True}).encode() + b"\n")
+            self._peer.close()
+            return
+        # Rank 0 has reported and ended, or cannot be reached: nobody waits for this rank, which may be stuck in MPI.
+        if not self._stop.wait(_GRACE):
+            os._exit(_ENDS)
+
+
+class _Listener(Watch):
+    """The watch of rank 0."""
+
+    def __init__(
+        self,
+        size: int,
+        interval: float,
+        on_trouble: Callable[[Trouble], None],
+        server: socket.socket,
+        token: str,
+    ) -> None:
+        super().__init__(0, size, interval)
+        self._server = server
+        self._token = token
+        self._on_trouble = on_trouble
+        self._selector = selectors.DefaultSelector()
+        self._buffers: dict[socket.socket, bytes] = {}
+        self._rank_of: dict[socket.socket, int] = {}
+        self._heard: dict[int, float] = {}
+        self._states: dict[int, dict[str, Any]] = {}
+        self._lost: dict[int, float] = {}
+        self._stage = ("", "", 0.0, 0.0)  # name, level, begin, limit; limit 0: none
+        self._troubled = math.inf
+        server.setblocking(False)
+        self._selector.register(server, selectors.EVENT_READ)
+        self._start(self._listen)
+
+    def begin(self, stage: str, level: str, limit: float) -> None:
+        super().begin(stage, level, limit)
+        self._stage = (stage, level, time.monotonic(), limit)
+
+    def end(self) -> None:
+        super().end()
+        self._stage = ("", "", time.monotonic(), 0.0)
+
+    def seconds_left(self) -> float:
+        """Return the time until the limit of the stage."""
+        _, _, begin, limit = self._stage
+        return max(0.0, begin + limit - time.monotonic()) if limit else _ORPHAN
+
+    def _listen(self) -> None:
+        last_check = 0.0
+        while not self._stop.is_set():
+            for key, _ in self._selector.select(self.interval / 2):
+                if key.fileobj is self._server:
+                    self._accept()
+                else:
+                    self._read(key.fileobj)  # type: ignore[arg-type]
+            if time.monotonic() - last_check > self.interval / 2:
+                last_check = time.monotonic()
+                trouble = self._find_trouble()
+                if trouble is not None:
+                    self._on_trouble(trouble)
+                    break
+        for peer in (*self._buffers, self._server):
+            peer.close()
+        self._selector.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            peer, _ = self._server.accept()
+            peer.setblocking(False)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._buffers[peer] = b""
+            self._selector.register(peer, selectors.EVENT_READ)
+
+    def _drop(self, peer: socket.socket) -> None:
+        self._selector.unregister(peer)
+        del self._buffers[peer]
+        peer.close()
+        rank = self._rank_of.pop(peer, None)
+        if rank is not None:
+            self._lost[rank] = time.monotonic()
+
+    def _read(self, peer: socket.socket) -> None:
+        try:
+            data = peer.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(peer)
+            return
+        *lines, self._buffers[peer] = (self._buffers[peer] + data).split(b"\n")
+        if peer not in self._rank_of and lines:
+            if not secrets.compare_digest(lines.pop(0), self._token.encode()):
+                self._drop(peer)
+                return
+            self._rank_of[peer] = -1
+            with suppress(OSError):
+                peer.send(f"{self._token[::-1]}\n".encode())
+        if lines:
+            self._take(peer, json.loads(lines[-1]))
+
+    def _take(self, peer: socket.socket, said: dict[str, Any]) -> None:
+        rank = int(said["rank"])
+        self._rank_of[peer] = rank
+        self._heard[rank] = time.monotonic()
+        if said.get("goodbye"):
+            del self._rank_of[peer]
+            return
+        self._states[rank] = said
+        with suppress(OSError):
+            peer.send(f"{self.seconds_left():.1f}\n".encode())
+
+    def _find_trouble(self) -> Trouble | None:
+        """Return what is wrong now, None if nothing is."""
+        now = time.monotonic()
+        stage, level, begin, limit = self._stage
+        states = {0: self._said} | self._states
+        failures = {rank: str(state["failure"]) for rank, state in states.items() if state["failure"]}
+        lost = sorted(rank for rank in self._lost if rank >= 0)
+        over = limit > 0 and now > begin + limit
+        if not over and not failures and not lost:
+            return None
+        self._troubled = min(self._troubled, now)
+        if not over and now < self._troubled + _GRACE:
+            return None  # others may fail as well, and then the first is not to be blamed alone
+        quiet = max(_SILENT * self.interval, _SILENT_SECONDS)
+        expected = set(range(1, self.size)) - set(self.unreachable)
+        silent = sorted({r for r in expected if over and now - self._heard.get(r, 0.0) > quiet} | set(lost))
+        waiting = {
+            rank: int(state["partner"])
+            for rank, state in states.items()
+            if state["partner"] is not None and state["stage"] == stage
+        }
+        detail = _describe(limit if over else now - begin, over, silent, lost, failures, self.size)
+        return Trouble(
+            "failed" if failures and not over else "hung",
+            stage or "between stages",
+            level,
+            now - begin,
+            detail,
+            silent,
+            waiting,
+            failures,
+        )
+
+
+def _describe(
+    seconds: float, over: bool, silent: list[int], lost: list[int], failures: dict[int, str], size: int
+) -> str:
+    """Return in a sentence what stopped a stage."""
+    parts = [f"not over after {seconds:.1f} s, its time limit" if over else f"ended after {seconds:.1f} s"]
+    if failures:
+        rank, text = min(failures.items())
+        parts.append(f"rank {rank} failed: {text}")
+    if lost:
+        parts.append(f"the connection of rank {_some(lost)} broke")
+    quiet = [rank for rank in silent if rank not in lost]
+    if quiet:
+        parts.append(f"no sign of life of rank {_some(quiet)}")
+        if len(silent) == size - 1 and size > 2:
+            parts.append("all but rank 0: it may be the node of rank 0 that is cut off")
+    if over and not silent and not failures:
+        parts.append("all ranks still answer beside MPI")
+    return "; ".join(parts)
+
+
+def _some(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + ", ..." * (len(ranks) > 8)
+
+
+def start_watch(comm: MPI.Comm, on_trouble: Callable[[Trouble], None]) -> Watch:
+    """Start the thread of this rank and return what it tells. Collective over comm.
+
+    on_trouble: called once, on rank 0, in its thread; it reports and ends the process. Addresses of rank 0 are tried
+    one after the other, so that ranks on other networks find theirs; ranks that reach none are left unwatched
+    (`unreachable`, on rank 0).
+    """
+    interval = max(_INTERVAL, comm.size / _PER_SECOND)
+    server, listener, token = None, None, secrets.token_hex(16)
+    if comm.rank == 0:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(OSError, ValueError):  # a connection of every rank
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        server = socket.create_server(("", 0), backlog=min(comm.size, 4096))
+        listener = _Listener(comm.size, interval, on_trouble, server, token)
+    card = (own_addresses(), server.getsockname()[1], token) if server is not None else None
+    addresses, port, token = comm.bcast(card)
+    watch: Watch | None = listener
+    if watch is None:
+        peer = connect(addresses, port, token)
+        watch = (
+            Watch(comm.rank, comm.size, interval)
+            if peer is None
+            else _Speaker(comm.rank, comm.size, interval, peer)
+        )
+    reached = comm.gather(isinstance(watch, _Listener | _Speaker))
+    if reached is not None:
+        watch.unreachable = [rank for rank, is_there in enumerate(reached) if not is_there]
+    return watch
