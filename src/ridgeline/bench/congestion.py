@@ -131,14 +131,13 @@ def summarise(everyone: MPI.Comm, test: NetworkTest, rounds: Sequence[Times]) ->
     """
     rings = [float(test.figures(np.array([times.mean()]))[0]) for times in rounds]
     values = test.figures(np.concatenate(rounds))
-    low, high = np.array([values.min()]), np.array([values.max()])
-    everyone.Allreduce(MPI.IN_PLACE, low, MPI.MIN)
-    everyone.Allreduce(MPI.IN_PLACE, high, MPI.MAX)
-    counts = count_buckets(values, low[0], high[0])
+    low = everyone.allreduce(float(values.min()), MPI.MIN)
+    high = everyone.allreduce(float(values.max()), MPI.MAX)
+    counts = count_buckets(values, low, high)
     everyone.Allreduce(MPI.IN_PLACE, counts, MPI.SUM)
     total = everyone.allreduce(sum(rings)) / (everyone.size * len(rings))
-    at = percentile(counts, low[0], high[0], test.higher_is_better)
-    return Summary(total, at, float(low[0]), float(high[0]), int(counts.sum()), len(rings))
+    at = percentile(counts, low, high, test.higher_is_better)
+    return Summary(total, at, low, high, int(counts.sum()), len(rings))
 
 
 class _FigureColumn(Column):
