@@ -26,9 +26,9 @@ NODE_SILENT = "see whether it is up and reachable (ping, system log, console); l
 CPU_SHARED = (
     "find what else runs there (top, another job, ranks bound to the same cores) and end it or bind anew"
 )
-LINK = "look at the cable and the switch ports between them and at their error counters; reseat or reroute, then repeat"
+LINK = "look at the cable and the switch ports between them and at their error counters; reseat or reroute, repeat"
 GROUP = "look at what its nodes share: switch, uplinks, rack power and cooling; leave the group out until repaired"
-SYSTEM = "the whole system is at fault or the limit is wrong: compare settings, libraries and clocks before blaming parts"
+SYSTEM = "all of it is at fault, or the limit is wrong: compare settings, libraries and clocks before blaming parts"
 
 
 @dataclass
@@ -69,8 +69,9 @@ class Accusations:
 
     def merge_groups(self, share: float) -> None:
         """Blame a group instead of its nodes for a quantity that at least this share of its nodes is slow in."""
+        by_node = {s.nodes[0]: s for s in self.suspects.values() if s.kind == "node"}
         for name, members in self.groups.items():
-            inside = [s for s in self.suspects.values() if s.kind == "node" and s.nodes[0] in members]
+            inside = [by_node[node] for node in members if node in by_node]
             for quantity in {q: None for s in inside for q in s.quantities}:
                 guilty = [s for s in inside if quantity in s.quantities]
                 if len(members) < 2 or len(guilty) < max(2, share * len(members)):
@@ -78,13 +79,15 @@ class Accusations:
                 if len(members) == len(self.nodes):
                     continue
                 worst = max((s.slowdown or 0.0 for s in guilty), default=0.0)
-                reason = f"{quantity}: {len(guilty)} of its {len(members)} nodes are slow, up to {percent(worst)} more time"
+                reason = (
+                    f"{quantity}: {len(guilty)} of {len(members)} nodes are slow, by up to {percent(worst)}"
+                )
                 self.add("group", members, reason, GROUP, quantity=quantity, slowdown=worst, name=name)
                 for suspect in guilty:
                     suspect.quantities.remove(quantity)
-            for key, suspect in list(self.suspects.items()):
-                if suspect in inside and not suspect.quantities and suspect.slowdown is not None:
-                    del self.suspects[key]
+            for suspect in inside:
+                if not suspect.quantities and suspect.slowdown is not None:
+                    self.suspects.pop(("node", tuple(suspect.nodes), suspect.name), None)
 
     def result(self) -> list[Suspect]:
         """Return the suspects: the system, groups, nodes, links, each the worst first."""

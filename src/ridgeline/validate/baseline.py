@@ -103,7 +103,7 @@ def _same(
 def _per_node(quantity: NodeQuantity | PairQuantity, n_nodes: int) -> tuple[Floats, float]:
     """Return one cost a node and its noise."""
     if isinstance(quantity, NodeQuantity):
-        return steady(costs(quantity.values, quantity.higher_is_better))
+        return steady(costs(quantity.values, quantity.higher_is_better))[:2]
     links = link_costs(quantity)
     ends = np.concatenate([links.first, links.second])
     both = np.tile(links.cost, 2)

@@ -36,10 +36,10 @@ class _Links:
         rows: Integers = self.rows[self.start[node] : self.start[node + 1]]
         return rows[self.alive[rows]]
 
-    def score(self, node: int) -> float:
-        """Return the distance that more than half of a node's links have or exceed; -inf with less than two links."""
+    def score(self, node: int, least: int = 2) -> float:
+        """Return the distance that more than half of a node's links have or exceed; -inf with too few links."""
         distances = self.distance[self.of(node)]
-        if distances.size < 2:
+        if distances.size < least:
             return -np.inf
         return float(np.partition(distances, (distances.size - 1) // 2)[(distances.size - 1) // 2])
 
@@ -52,16 +52,23 @@ class _Links:
         return others
 
 
-def node_scores(n_nodes: int, first: Integers, second: Integers, distance: Floats) -> Floats:
-    """Return the distance that more than half of each node's links have or exceed; -inf with less than two."""
+def node_scores(n_nodes: int, first: Integers, second: Integers, distance: Floats, least: int = 2) -> Floats:
+    """Return the distance that more than half of each node's links have or exceed; -inf with less than `least`."""
     links = _Links(n_nodes, first, second, distance)
-    return np.array([links.score(node) for node in range(n_nodes)])
+    return np.array([links.score(node, least) for node in range(n_nodes)])
 
 
 def blame(
-    n_nodes: int, first: Integers, second: Integers, distance: Floats, node_cut: float, link_cut: float
+    n_nodes: int,
+    first: Integers,
+    second: Integers,
+    distance: Floats,
+    node_cut: float,
+    link_cut: Floats | float,
 ) -> Blame:
     """Return the nodes and links at fault, from the distances (costs above the reference) of all links.
+
+    link_cut: for all links, or of each.
 
     A node whose links are mostly slow (more than half at or above node_cut) is blamed, the worst first; its links
     are then explained and no longer count for their other ends, which are judged again. A link that is still slow

@@ -91,16 +91,18 @@ def _screen_nodes(
     cost = costs(quantity.values, quantity.higher_is_better)
     share = quantity.name == CPU_SHARE
     if share:
-        estimate, noise = np.full(len(cost), np.nan), 0.0
+        estimate, noise, holds = np.full(len(cost), np.nan), 0.0, np.ones(len(cost), bool)
         some = np.isfinite(cost).any(axis=1)
         estimate[some] = np.nanmedian(cost[some], axis=1)
     else:
-        estimate, noise = steady(cost)
+        estimate, noise, holds = steady(cost)
     there = np.flatnonzero(np.isfinite(estimate))
     if not there.size:
         return
     known = estimate[there]
     distance, reference, sigma, cut = screen_costs(known, noise, there.size < FEW, thresholds)
+    if there.size >= FEW:
+        distance[~holds[there]] = 0.0
     usual = figure(reference, quantity.higher_is_better)
     values = np.array([figure(c, quantity.higher_is_better) for c in known])
     verdict.summaries.append(
@@ -123,7 +125,9 @@ def _screen_nodes(
     for index in np.flatnonzero(beyond > 1e-9):
         node = int(there[index])
         if share:
-            reason = f"its ranks got {100 * values[index]:.3g} % of their processors; at least {100 * limit:.3g} % is due"
+            reason = (
+                f"its ranks got {100 * values[index]:.3g} % of their processors, least is {100 * limit:.3g} %"
+            )
             found.add("node", [node], reason, CPU_SHARED, quantity=quantity.name)
         else:
             bound = "least" if quantity.higher_is_better else "most"
@@ -157,15 +161,26 @@ def _judge_nodes(measurements: Measurements, suspects: list[Suspect]) -> list[No
             for number_ in suspect.nodes:
                 nodes[number_].verdict, nodes[number_].use = "suspect", False
                 nodes[number_].reasons += [label + reason for reason in suspect.reasons]
-    links = [set(s.nodes) for s in suspects if s.kind == "link"]
-    while links:
-        ends = [end for link in links for end in sorted(link)]
-        worst = max(ends, key=lambda end: (ends.count(end), end))
-        names = sorted(nodes[end].name for link in links if worst in link for end in link - {worst})
-        nodes[worst].use = False
-        nodes[worst].reasons.append(f"left out because of its slow link to {', '.join(names)}")
-        links = [link for link in links if worst not in link]
+    _leave_out_links([(s.nodes[0], s.nodes[1]) for s in suspects if s.kind == "link"], nodes)
     return nodes
+
+
+def _leave_out_links(links: list[tuple[int, int]], nodes: list[NodeVerdict]) -> None:
+    """Leave one end of every slow link out of the next run: again and again the node with most of those left."""
+    others: dict[int, set[int]] = {}
+    for a, b in links:
+        others.setdefault(a, set()).add(b)
+        others.setdefault(b, set()).add(a)
+    while others:
+        worst = max(others, key=lambda node: (len(others[node]), node))
+        ends = others.pop(worst)
+        nodes[worst].use = False
+        names = ", ".join(nodes[end].name for end in sorted(ends))
+        nodes[worst].reasons.append(f"left out because of its slow link to {names}")
+        for end in ends:
+            others[end].discard(worst)
+            if not others[end]:
+                del others[end]
 
 
 def _note_missing(measurements: Measurements, thresholds: Thresholds, verdict: Verdict) -> None:

@@ -17,6 +17,7 @@ from ridgeline.validate.thresholds import Thresholds
 from ridgeline.validate.verdict import Summary
 
 Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
 
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 FEW = 8  # parts below which their spread says little
@@ -39,32 +40,33 @@ def figure(cost: float, higher_is_better: bool) -> float:
     return math.exp(-cost if higher_is_better else cost)
 
 
-def steady(cost: Floats) -> tuple[Floats, float]:
-    """Return one cost a part from its repeats [n, repeats], and the standard deviation of that from noise alone.
+def steady(cost: Floats) -> tuple[Floats, float, Booleans]:
+    """Return one cost a part from its repeats [n, repeats], its standard deviation from noise, and whether it holds.
 
     It is the mean of the repeats that were not stalled: those that are worse than the best of their part by more than
     5 standard deviations, which are estimated over all parts together. Noise with heavy tails (a daemon, a retry)
-    then accuses nobody, and what is left is averaged. A part that is slow in all repeats keeps them all. NaN where
-    a part has no repeat.
+    then accuses nobody, and what is left is averaged. A part that is slow in all repeats keeps them all. A
+    cost holds if two repeats or more agree on it, where there are three; NaN where a part has no repeat.
     """
     n, repeats = cost.shape
     if n == 0 or repeats == 0:
-        return np.full(n, np.nan), 0.0
+        return np.full(n, np.nan), 0.0, np.zeros(n, bool)
     ordered = np.sort(cost, axis=1)  # NaN last
     best = ordered[:, 0]
     if repeats < 3:
-        return best, 0.0
+        return best, 0.0, np.isfinite(best)
     full = ordered[np.isfinite(ordered).all(axis=1)]
     middle = (repeats - 1) // 2
     if not len(full):
-        return best, 0.0
+        return best, 0.0, np.isfinite(best)
     # Between the best and the middle repeat lie this many standard deviations of normal noise (Blom).
     width = float(ndtri((middle + 1 - 0.375) / (repeats + 0.25)) - ndtri((1 - 0.375) / (repeats + 0.25)))
     noise = float(np.median(full[:, middle] - full[:, 0])) / width
     kept = cost <= (best + max(STALL * noise, 1e-6))[:, None]
     counts = np.maximum(kept.sum(axis=1), 1)
+    holds = (counts > 1) | (np.isfinite(cost).sum(axis=1) < 3)
     mean = np.where(kept, np.nan_to_num(cost), 0.0).sum(axis=1) / counts
-    return np.where(np.isfinite(best), mean, np.nan), noise / math.sqrt(repeats)
+    return np.where(np.isfinite(best), mean, np.nan), noise / math.sqrt(repeats), holds
 
 
 def centre(cost: Floats, few: bool) -> tuple[float, float]:

@@ -32,7 +32,7 @@ class Suspect:
 
 @dataclass
 class NodeVerdict:
-    """What is thought of one node. use: whether the next run should have it; reasons: why it is suspect or left out."""
+    """What is thought of one node. use: whether the next run should have it; reasons: why suspect or left out."""
 
     name: str
     verdict: Literal["healthy", "suspect", "not measured"]
