@@ -1,7 +1,7 @@
 """The timed loops of one-sided access between an origin (rank 0) and a target (rank 1), by kind of synchronization.
 
-Every loop is a plain function of an `Access` made before it: what it calls is looked up before it begins. Loops of the
-target's side take the same arguments. Patterns as osu_get_latency, osu_put_latency, osu_get_bw and osu_put_bw 7.4.
+Every loop is a plain function of an `Access` made before it: what it calls is looked up before it begins. Loops of
+the target's side take the same arguments. Patterns as osu_get_latency, osu_put_latency, osu_get_bw, osu_put_bw 7.4.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ ORIGIN, TARGET = 0, 1
 class Access:
     """One operation of one size. operations: (origin's message, place in the target's window), all different.
 
-    operate: Win.Get, Put or Accumulate; flush: Win.Flush or Flush_local; peer: the other rank as a group, for post, start, complete, wait; staged:
-    the origin's buffer if it lies on a GPU whose memory MPI does not take, with its bytes and whether it is read.
+    operate: Win.Get, Put or Accumulate; flush: Win.Flush or Flush_local; peer: the other rank as a group, for post,
+    start, complete, wait; staged: the origin's buffer if it lies on a GPU whose memory MPI does not take, with its
+    bytes and whether it is read.
     """
 
     win: MPI.Win

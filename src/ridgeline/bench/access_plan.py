@@ -43,8 +43,8 @@ class Pieces:
             or self.largest % WORD
         ):
             raise ConfigError(
-                f"pieces of {self.smallest} to {self.largest} B: both must be multiples of {WORD}, the first at least "
-                f"{WORD}, the last not below it"
+                f"pieces of {self.smallest} to {self.largest} B: both must be multiples of {WORD}, the first at "
+                f"least {WORD}, the last not below it"
             )
 
     def draw(self, rng: np.random.Generator, n: int) -> Integers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -20,13 +22,14 @@ class ExposedMemory:
         self.n_bytes = n_bytes
         self._rank = comm.rank
         self._buffer: Buffer | None = None
+        group = cast(MPI.Intracomm, comm)
         least = max(n_bytes, 8)  # an empty window has no memory to look at
         if memory == "host":
-            self.win = MPI.Win.Allocate(least, disp_unit, MPI.INFO_NULL, comm)
-            self._bytes = np.frombuffer(self.win.tomemory(), np.uint8)
+            self.win = MPI.Win.Allocate(least, disp_unit, MPI.INFO_NULL, group)
+            self._bytes = np.asarray(self.win.tomemory(), np.uint8)
         else:
             self._buffer = Buffer(least, memory)
-            self.win = MPI.Win.Create(self._buffer.message(least)[0], disp_unit, MPI.INFO_NULL, comm)
+            self.win = MPI.Win.Create(self._buffer.message(least)[0], disp_unit, MPI.INFO_NULL, group)
 
     def write(self, data: NDArray[np.uint8]) -> None:
         """Set the first bytes from this rank's side. No epoch may be open."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -52,7 +53,7 @@ def parts_of(ranks: int, communicators: int) -> list[range]:
             f"least {max(2 * communicators, 2)}, as with -n {max(2 * communicators, 2)}"
         )
     bounds = [ranks * part // communicators for part in range(communicators + 1)]
-    return [range(a, b) for a, b in zip(bounds, bounds[1:])]
+    return [range(a, b) for a, b in pairwise(bounds)]
 
 
 def measure_irregular(
@@ -174,7 +175,7 @@ def _measure(
     repeats: int,
     memory: Memory,
 ) -> np.ndarray:
-    """Return the seconds of every repeat on every rank, float64 [repeats, ranks], after verifying each. Collective."""
+    """Return the seconds of every repeat, verified, on every rank, float64 [repeats, ranks]. Collective."""
     exposed = ExposedMemory(part, plan.window_words * WORD, memory, disp_unit=WORD)
     local = Buffer(plan.local_words * WORD, memory)
     win, reads = exposed.win, operation == "get"
@@ -186,11 +187,10 @@ def _measure(
         before = np.zeros(plan.window_words, np.uint64)
     array = local.message(0)[0]
     word = MPI.UINT64_T
-    calls = [
-        # A displacement in mpi4py's list counts elements of the datatype.
-        ([array, int(plan.length[i]), int(plan.start[i]), word], int(plan.target[i]), [int(plan.place[i]), int(plan.length[i]), word])
-        for i in plan.order
-    ]  # fmt: skip
+    calls = []
+    for i in plan.order:
+        length, start, place = int(plan.length[i]), int(plan.start[i]), int(plan.place[i])
+        calls.append(([array, length, start, word], int(plan.target[i]), [place, length, word]))
     epochs = [calls[first : first + every] for first in range(0, len(calls), every)]
     operate = {"get": win.Get, "put": win.Put, "accumulate": win.Accumulate}[operation]
     seconds = []
@@ -198,9 +198,9 @@ def _measure(
         exposed.write(before.view(np.uint8))
         local.write(sent.view(np.uint8))
         comm.Barrier()
-        start = time.perf_counter()
+        began = time.perf_counter()
         _access(win, operate, epochs, sync)
-        elapsed = time.perf_counter() - start
+        elapsed = time.perf_counter() - began
         comm.Barrier()
         with together(comm):
             arrived = local.read(expected.nbytes) if reads else exposed.read(expected.nbytes)
