@@ -104,6 +104,7 @@ def validate(
         "rounds": rounds,
         "seed": seed,
         "confirm": confirm,
+        "ranks_per_node": ranks_per_node,
     }
     phase = "prolog" * prolog + "epilog" * epilog
     inputs = Inputs(
@@ -116,7 +117,6 @@ def validate(
         groups,
         group_by,
         thresholds,
-        ranks_per_node,
     )
     code = start_validation(ranks, inputs, debug)
     if code:

@@ -47,7 +47,6 @@ class Inputs:
     groups: str | None = None
     group_by: str | None = None
     thresholds: str | None = None
-    ranks_per_node: int | None = None
 
 
 def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> int:
@@ -134,7 +133,7 @@ def run_validation(inputs: Inputs, debug: bool = False) -> int:
     comm = world()
     with ends_job_on_error(comm, debug):
         plan = Plan(**inputs.plan)
-        layout = find_layout(comm, inputs.ranks_per_node)
+        layout = find_layout(comm, plan.ranks_per_node)
         code = _validate(comm, layout, plan, inputs)
     return code
 

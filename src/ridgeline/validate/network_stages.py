@@ -106,7 +106,10 @@ def alltoall(session: Session) -> None:
     most = min(session.comm.allgather(min(room, _ALLTOALL_SIZE[not session.plan.quick])))
     sizes = (1, 2 ** (max(most, 1).bit_length() - 1))
     seconds = _SIZE_SECONDS[not session.plan.quick]
-    session.note_result(measure_collective(session.comm, "alltoall", sizes=sizes, seconds=seconds))
+    virtual = session.plan.ranks_per_node
+    session.note_result(
+        measure_collective(session.comm, "alltoall", sizes=sizes, seconds=seconds, ranks_per_node=virtual)
+    )
 
 
 def multi_bandwidth(session: Session) -> None:
@@ -125,9 +128,8 @@ def multi_latency(session: Session) -> None:
 
 def _pair_options(session: Session, most: int) -> dict[str, Any]:
     pairing = "node-halves" if session.layout.n_nodes > 1 else "halves"
-    if session.plan.quick:
-        return {"pairing": pairing, "sizes": (8, most), "iterations": 5, "warm_up": 1}
-    return {"pairing": pairing, "sizes": (8, most)}
+    options = {"pairing": pairing, "sizes": (8, most), "ranks_per_node": session.plan.ranks_per_node}
+    return options | {"iterations": 5, "warm_up": 1} if session.plan.quick else options
 
 
 def congestion(session: Session) -> None:
@@ -135,5 +137,5 @@ def congestion(session: Session) -> None:
     from ridgeline.bench.congestion import measure_congestion
 
     seconds = _CONGESTION_SECONDS[not session.plan.quick]
-    ranks_per_node = 1 if session.layout.n_nodes == 1 else None
+    ranks_per_node = 1 if session.layout.n_nodes == 1 else session.plan.ranks_per_node
     session.note_result(measure_congestion(session.comm, seconds=seconds, ranks_per_node=ranks_per_node))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -48,12 +47,12 @@ def memory(session: Session) -> None:
     quick = session.plan.quick
     n_bytes = min(_MEMORY[not quick], memory_available() // (4 * session.node_comm.size))
 
-    def action() -> None:
+    def once() -> None:
         found = check_memory(max(n_bytes, 4096), _MEMORY_SECONDS[not quick])
         if found.n_errors:
             raise VerificationError(f"{found.n_errors} words of memory are wrong: {found.detail}")
 
-    session.on_nodes(action)
+    session.on_nodes(lambda: once, 1)
 
 
 def compute(session: Session) -> None:
@@ -61,19 +60,15 @@ def compute(session: Session) -> None:
     from ridgeline.bench.compute_check import check_compute
     from ridgeline.runtime.errors import VerificationError
 
-    def action() -> list[tuple[float, float]]:
-        rows = []
-        for _ in range(session.plan.repeats):
-            session.node_comm.Barrier()
-            found = check_compute(_COMPUTE_SECONDS[not session.plan.quick])
-            if not found.correct:
-                raise VerificationError(f"this core computes wrongly: {found.detail}")
-            rows.append((found.rate, found.cpu_share))
-        return rows
+    def once() -> tuple[float, float]:
+        found = check_compute(_COMPUTE_SECONDS[not session.plan.quick])
+        if not found.correct:
+            raise VerificationError(f"this core computes wrongly: {found.detail}")
+        return found.rate, found.cpu_share
 
-    found = session.on_nodes(action)
+    found = session.on_nodes(lambda: once, session.plan.repeats)
     for column, (name, unit) in enumerate((("compute", "1/s"), ("cpu_share", "1"))):
-        values = [None if rows is None else [row[column] for row in rows] for rows, _ in found]
+        values = [None if rows is None else [row[column] for row in rows] for rows in found]
         session.store_by_rank(name, unit, True, values, np.min)
 
 
@@ -82,7 +77,8 @@ def peak(session: Session) -> None:
     from ridgeline.bench.peak import measure_peak_here
 
     seconds = _PEAK_SECONDS[not session.plan.quick]
-    _repeat(session, "peak", "FLOP/s", np.min, lambda: lambda: measure_peak_here(seconds))
+    found = session.on_nodes(lambda: lambda: measure_peak_here(seconds), session.plan.repeats)
+    session.store_by_rank("peak", "FLOP/s", True, found, np.min)
 
 
 def stream(session: Session) -> None:
@@ -103,25 +99,5 @@ def stream(session: Session) -> None:
 
         return triad
 
-    _repeat(session, "stream", "B/s", np.sum, setup)
-
-
-def _repeat(
-    session: Session,
-    name: str,
-    unit: str,
-    combine: Callable[..., Any],
-    setup: Callable[[], Callable[[], float]],
-) -> None:
-    """Store a rate that every rank measures `plan.repeats` times, the ranks of a node together. Collective."""
-
-    def action() -> list[float]:
-        once = setup()
-        rows = []
-        for _ in range(session.plan.repeats):
-            session.node_comm.Barrier()
-            rows.append(once())
-        return rows
-
-    found = session.on_nodes(action)
-    session.store_by_rank(name, unit, True, [rows for rows, _ in found], combine)
+    found = session.on_nodes(setup, session.plan.repeats)
+    session.store_by_rank("stream", "B/s", True, found, np.sum)

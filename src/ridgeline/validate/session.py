@@ -33,7 +33,8 @@ class Plan:
     level: the highest one; only: leave out those below it; serial: one node at a time and one pair at a time, for
     hosts that share cores; quick: few repeats, small sizes; time_limit: of a stage, seconds; stages: names, empty for
     all of the levels; rounds: of pairs of nodes, None for all pairs of few nodes, 24 of more (8 if quick); seed: of
-    the rounds; confirm: measure suspects again before they are judged.
+    the rounds; confirm: measure suspects again before they are judged; ranks_per_node: virtual nodes, see
+    `bench.layout.find_layout`.
     """
 
     level: str = "system"
@@ -45,6 +46,7 @@ class Plan:
     rounds: int | None = None
     seed: int = 0
     confirm: bool = True
+    ranks_per_node: int | None = None
 
     def __post_init__(self) -> None:
         """Check the numbers given."""
@@ -103,27 +105,36 @@ class Session:
         """Wait for all ranks, asleep. Collective."""
         patient_barrier(self.comm, _POLL)
 
-    def on_nodes(self, action: Callable[[], T]) -> list[tuple[T | None, str]]:
-        """Run `action` on every rank of the nodes that are measured; return (its result, its error) by rank.
+    def on_nodes(self, setup: Callable[[], Callable[[], T]], repeats: int) -> list[list[T] | None]:
+        """Run what `setup` returns so many times on every rank of the nodes measured; return results by rank.
 
-        All nodes at once, or one after the other if the plan is serial, the others asleep. action may communicate
-        on node_comm. An error of the machine (VerificationError and the like) is noted on rank 0 for its node.
-        Collective; the list is complete on rank 0, empty elsewhere.
+        All nodes at once, or one after the other if the plan is serial, the others asleep; every node has its first
+        turn before any has its second, so that what drifts drifts for all. setup and what it returns may communicate
+        on node_comm. An error of the machine (VerificationError and the like) is noted on rank 0 for its node, and
+        that rank's results are None, as those of nodes that are not measured. Collective; the list is complete on
+        rank 0, empty elsewhere.
         """
-        outcome: tuple[T | None, str] = (None, "")
+        results: list[T] = []
+        once: Callable[[], T] | None = None
+        failure = ""
         nodes = [node for node in range(self.layout.n_nodes) if self.takes_part(node)]
-        for turn in [[node] for node in nodes] if self.plan.serial else [nodes]:
-            if self.node in turn:
-                try:
-                    outcome = (action(), "")
-                except (RidgelineError, RuntimeError, MemoryError) as error:
-                    outcome = (None, f"{type(error).__name__}: {error}")
-            self.rest()
-        found = self.comm.gather(outcome) or []
+        for _ in range(repeats):
+            for turn in [[node] for node in nodes] if self.plan.serial else [nodes]:
+                if self.node in turn:
+                    # The ranks of a node meet whether or not one of them failed before.
+                    self.node_comm.Barrier()
+                    try:
+                        if not failure:
+                            once = setup() if once is None else once
+                            results.append(once())
+                    except (RidgelineError, RuntimeError, MemoryError) as error:
+                        failure = f"{type(error).__name__}: {error}"
+                self.rest()
+        found = self.comm.gather((None if failure or not results else results, failure)) or []
         for rank, (_, text) in enumerate(found):
             if text:
                 self.accuse(self.layout.node_of_rank[rank], f"rank {rank}: {text}")
-        return found
+        return [results for results, _ in found]
 
     def accuse(self, node: int, text: str) -> None:
         """Note on rank 0 what was found wrong on a node."""
