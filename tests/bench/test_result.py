@@ -1,0 +1,84 @@
+"""What a benchmark prints and stores: units, empty cells, ranks that took no part."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result, make_table
+
+RATE = Column("bandwidth", "MB/s", 1e6)
+
+
+def result(**changes):
+    facts = {
+        "benchmark": "latency",
+        "pattern": "rank 0 sends to rank 1 and back, over and over, a sentence that is longer than its table",
+        "formula": "latency = t / (2 iterations)",
+        "statistic": "mean",
+        "ranks": 3,
+        "columns": [SIZE, MICROSECONDS, RATE],
+        "rows": [{"size": 8, "seconds": 1.25e-6, "bandwidth": None}, {"size": 16, "seconds": 2e-6}],
+    }
+    return Result(**facts | changes)
+
+
+def text(figures, width=200):
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(make_table(figures), highlight=False, markup=False)
+    return capture.get()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "cell"),
+    [
+        (MICROSECONDS, 1.5e-6, "1.50"),
+        (RATE, 12_345_678.9, "12.35"),
+        (RATE, 12_000_000, "12.00"),  # an integer number of bytes is scaled too
+        (RATE, 0.0, "0.00"),
+        (RATE, None, ""),
+        (SIZE, 4096, "4096"),
+        (Column("name", "kind"), "put", "put"),
+        (Column("rate", "1/s", 1.0, ".0f"), 1234.56, "1235"),
+    ],
+)
+def test_cells(column, value, cell):
+    assert column.cell({column.key: value}) == cell
+    assert column.cell({}) == ""
+
+
+def test_table_says_pattern_formula_statistic_and_units():
+    lines = text(result()).splitlines()
+    assert lines[0] == f"latency, 3 ranks: {result().pattern}"
+    assert lines[1].split() == ["B", "us", "MB/s"]
+    assert lines[2].split() == ["8", "1.25"]
+    assert lines[3].split() == ["16", "2.00"]
+    assert lines[4] == "latency = t / (2 iterations); mean"
+    assert len(lines) == 5
+
+
+def test_table_names_nodes_ranks_that_rest_and_notes():
+    shown = text(result(nodes=2, left_out=[2], notes=["[the link] is slow"]))
+    assert "latency, 3 ranks on 2 nodes:" in shown
+    assert shown.splitlines()[-2:] == ["takes no part: rank 2", "[the link] is slow"]
+    assert "rank 0, 1, 2, 3, 4, 5, 6, 7, ...\n" in text(result(left_out=list(range(20))))
+    assert "latency, 1 rank:" in text(result(ranks=1))
+
+
+def test_words_are_wrapped_at_the_screen_not_at_the_table():
+    lines = text(result(), width=60).splitlines()
+    assert len(lines) == 6
+    assert max(map(len, lines)) <= 60
+
+
+def test_json_holds_everything_in_si_units():
+    figures = result(plot=Plot("size", ("seconds",)), extra={"matrix": [[None, 1.0]]}, left_out=[2])
+    facts = json.loads(json.dumps(figures.to_dict()))
+    assert facts["columns"] == {"size": "B", "seconds": "us", "bandwidth": "MB/s"}
+    assert facts["rows"][0]["seconds"] == 1.25e-6
+    assert facts["units"].startswith("SI")
+    assert facts["left_out"] == [2]
+    assert facts["verified"] is True
+    assert facts["plot"]["kind"] == "lines"
+    assert facts["extra"] == {"matrix": [[None, 1.0]]}
