@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import numpy as np
@@ -9,6 +11,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.payload import Buffer, Memory
+from ridgeline.runtime.errors import VerificationError
 
 
 class ExposedMemory:
@@ -48,6 +51,19 @@ class ExposedMemory:
         ].copy()
         self.win.Unlock(self._rank)
         return data
+
+    @contextmanager
+    def freed_at_end(self) -> Iterator[None]:
+        """Free the memory after a block, and where it ends by a VerificationError, which must be raised on all ranks.
+
+        After other errors, which one rank may have alone, nothing collective is possible.
+        """
+        try:
+            yield
+        except VerificationError:
+            self.free()
+            raise
+        self.free()
 
     def free(self) -> None:
         """Give the memory back. Collective."""

@@ -179,12 +179,9 @@ def _measure(
     exposed = ExposedMemory(part, plan.window_words * WORD, memory, disp_unit=WORD)
     local = Buffer(plan.local_words * WORD, memory)
     win, reads = exposed.win, operation == "get"
-    before, sent = (
-        (plan.readable(), np.zeros(plan.local_words, np.uint64)) if reads else (None, plan.outgoing())
-    )
+    before = plan.readable() if reads else np.zeros(plan.window_words, np.uint64)
+    sent = np.zeros(plan.local_words, np.uint64) if reads else plan.outgoing()
     expected = plan.fetched() if reads else plan.window_left()
-    if before is None:
-        before = np.zeros(plan.window_words, np.uint64)
     array = local.message(0)[0]
     word = MPI.UINT64_T
     calls = []
@@ -194,19 +191,19 @@ def _measure(
     epochs = [calls[first : first + every] for first in range(0, len(calls), every)]
     operate = {"get": win.Get, "put": win.Put, "accumulate": win.Accumulate}[operation]
     seconds = []
-    for _ in range(repeats + 1):
-        exposed.write(before.view(np.uint8))
-        local.write(sent.view(np.uint8))
-        comm.Barrier()
-        began = time.perf_counter()
-        _access(win, operate, epochs, sync)
-        elapsed = time.perf_counter() - began
-        comm.Barrier()
-        with together(comm):
-            arrived = local.read(expected.nbytes) if reads else exposed.read(expected.nbytes)
-            check_sums(arrived.view(np.uint64), expected, comm.rank, "others")
-        seconds.append(comm.allgather(elapsed))
-    exposed.free()
+    with exposed.freed_at_end():
+        for _ in range(repeats + 1):
+            exposed.write(before.view(np.uint8))
+            local.write(sent.view(np.uint8))
+            comm.Barrier()
+            began = time.perf_counter()
+            _access(win, operate, epochs, sync)
+            elapsed = time.perf_counter() - began
+            comm.Barrier()
+            with together(comm):
+                arrived = local.read(expected.nbytes) if reads else exposed.read(expected.nbytes)
+                check_sums(arrived.view(np.uint64), expected, comm.rank, "others")
+            seconds.append(comm.allgather(elapsed))
     return np.array(seconds[1:])
 
 
@@ -218,7 +215,7 @@ def _access(win: MPI.Win, operate: Any, epochs: list[list[Any]], sync: Completio
         for calls in epochs:
             for message, target, place in calls:
                 operate(message, target, place)
-            fence()
+            fence(MPI.MODE_NOSUCCEED if calls is epochs[-1] else 0)
         return
     if sync == "unlock":
         for calls in epochs:

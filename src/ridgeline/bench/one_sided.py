@@ -109,19 +109,21 @@ def measure_one_sided(
     rows: list[dict[str, Any]] = []
     if half != MPI.COMM_NULL:
         side = _make_side(half, max(s * operations_in_flight(s, window) for s in every_size), memory)
-        for test in tests:
-            for operation in operations:
-                for size in every_size:
-                    n = operations_in_flight(size, window) if test == "bandwidth" else 1
-                    counts = repetitions[test].of(size)
-                    seconds = _measure(side, test, operation, sync, size, n, *counts)
-                    row = {"test": test, "operation": operation, "sync": sync, "size": size}
-                    if test == "latency":
-                        rows.append(row | {"seconds": latency(seconds, counts[0], sync)})
-                    else:
-                        rate = bandwidth(size, n, counts[0], seconds)
-                        rows.append(row | {"window": n, "rate": rate, "messages": n * counts[0] / seconds})
-        side.exposed.free()
+        with side.exposed.freed_at_end():
+            for test in tests:
+                for operation in operations:
+                    for size in every_size:
+                        n = operations_in_flight(size, window) if test == "bandwidth" else 1
+                        counts = repetitions[test].of(size)
+                        seconds = _measure(side, test, operation, sync, size, n, *counts)
+                        row = {"test": test, "operation": operation, "sync": sync, "size": size}
+                        if test == "latency":
+                            rows.append(row | {"seconds": latency(seconds, counts[0], sync)})
+                        else:
+                            rate = bandwidth(size, n, counts[0], seconds)
+                            rows.append(
+                                row | {"window": n, "rate": rate, "messages": n * counts[0] / seconds}
+                            )
         side.peer.Free()
         half.Free()
     patient_barrier(comm)
