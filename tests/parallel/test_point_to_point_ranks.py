@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ridgeline.bench import message_loops, pair_matrix, point_to_point
+from ridgeline.bench.layout import find_layout
 from ridgeline.bench.pair_matrix import measure_all_pairs, measure_pairs
 from ridgeline.bench.pairing import tournament
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -24,6 +25,20 @@ ALL = {
     "multi-bandwidth": point_to_point.measure_multi_bandwidth,
 }
 ALCF = {name: ALL[name] for name in ("latency", "bandwidth", "multi-bandwidth")}
+
+
+def test_nodes_of_the_job(comm):
+    real = find_layout(comm)
+    assert (real.n_nodes, real.node_of_rank) == (1, (0,) * comm.size)  # the tests run on one machine
+    assert real.local_rank == tuple(range(comm.size))
+    two = find_layout(comm, ranks_per_node=2)
+    assert two.node_of_rank == tuple(rank // 2 for rank in range(comm.size))
+    assert two.local_rank == tuple(rank % 2 for rank in range(comm.size))
+    assert len(set(two.hosts)) == two.n_nodes == (comm.size + 1) // 2
+    assert two.ranks_on(0) == list(range(min(comm.size, 2)))
+    assert two.ranks_per_node() == {1: "1", 2: "2", 3: "1 to 2", 4: "2"}[comm.size]
+    with pytest.raises(ConfigError, match="0 ranks per node"):
+        find_layout(comm, ranks_per_node=0)
 
 
 def test_one_rank_is_told_to_start_two(comm):

@@ -83,7 +83,7 @@ def latency(
     """Time a message one way between two ranks, 0 B to 4 MiB.
 
     A ping-pong with MPI_Send and MPI_Recv, latency = t / (2 iterations) (osu_latency). --method alcf: 16 synchronous
-    sends (MPI_Issend) in flight, latency = t / (iterations x 16), best with --pairs for several ranks on a NIC.
+    sends (MPI_Ssend_init) in flight, latency = t / (iterations x 16), best with --pairs for several ranks on a NIC.
     --all-pairs: every two ranks or nodes, N - 1 rounds of disjoint pairs (N if odd).
     """
     common = (ranks, device, json, plot, debug)
@@ -127,7 +127,7 @@ def bandwidth(
     """Measure the bandwidth of two ranks in one direction, 0 B to 4 MiB.
 
     Windows of 64 messages, each window answered by 4 bytes (osu_bw): bandwidth = bytes x window x iterations / t.
-    --method alcf: windows of 16 synchronous sends (MPI_Issend), no answer. --all-pairs: every two ranks or nodes,
+    --method alcf: windows of 16 synchronous sends (MPI_Ssend_init), no answer. --all-pairs: every two ranks or nodes,
     both directions, N - 1 rounds of disjoint pairs (N if odd).
     """
     common = (ranks, device, json, plot, debug)
@@ -262,7 +262,7 @@ def multi_bandwidth(
 
     Windows of 64 messages, each window answered by 4 bytes (osu_mbw_mr): bandwidth = bytes x window x iterations x
     pairs / t, with t the mean over senders; message rate = bandwidth / bytes. --method alcf: windows of 16
-    synchronous sends (MPI_Issend), no answer.
+    synchronous sends (MPI_Ssend_init), no answer.
     """
     _start(
         "point_to_point.measure_multi_bandwidth",
