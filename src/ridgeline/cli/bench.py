@@ -6,7 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from ridgeline.cli import bench_congestion, bench_one_sided, bench_point_to_point
+from ridgeline.cli import (
+    bench_congestion,
+    bench_language,
+    bench_one_sided,
+    bench_point_to_point,
+    bench_tasking,
+)
 from ridgeline.cli.bench_options import Debug, Json
 from ridgeline.cli.options import Ranks
 
@@ -114,5 +120,7 @@ def acceptance(
 
 
 bench_congestion.register(bench)
+bench_language.register(bench)
 bench_one_sided.register(bench)
 bench_point_to_point.register(bench)
+bench_tasking.register(bench)
