@@ -143,7 +143,9 @@ def _screen_groups(
     ends = np.sort(np.stack([a[between], b[between]]), axis=0)
     pairs, inverse = np.unique(ends, axis=1, return_inverse=True)
     distance = measured.distance[between]
-    medians = np.array([np.median(distance[inverse.ravel() == k]) for k in range(pairs.shape[1])])
+    order = np.argsort(inverse.ravel(), kind="stable")
+    starts = np.cumsum(np.bincount(inverse.ravel()))[:-1]
+    medians = np.array([np.median(part) for part in np.split(distance[order], starts)])
     cut = float(measured.cut[between].max())
     guilty = blame(len(found.groups), pairs[0], pairs[1], medians, cut, math.inf)
     scores = node_scores(len(group_of), links.first[between], links.second[between], distance, least=1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
 import tempfile
 from pathlib import Path
 
 from ridgeline.runtime.errors import OutputError
 from ridgeline.validate.measurements import Measurements
+from ridgeline.validate.report_page import make_page
 from ridgeline.validate.verdict import Verdict, write_hostfile
 
 
@@ -33,8 +33,7 @@ def write_report(measurements: Measurements, verdict: Verdict, folder: str | Pat
     """
     path = check_folder(folder)
     content = measurements.to_dict() | {"verdict": verdict.to_dict()}
-    items = "".join(f"<li>{html.escape(s.kind)} {html.escape(s.name)}</li>" for s in verdict.suspects)
-    page = f"<!doctype html><title>Validation</title><h1>{html.escape(verdict.sentence)}</h1><ul>{items}</ul>"
+    page = make_page(measurements, verdict)
     try:
         (path / "report.json").write_text(json.dumps(content) + "\n")
         (path / "report.html").write_text(page)
