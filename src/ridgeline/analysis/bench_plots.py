@@ -85,12 +85,20 @@ def _heat(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> Non
 def _boxes(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
     samples = {name: values for name, values in result["extra"]["samples"].items() if values}
     data = [np.asarray(values, float) / plot["y_scale"] for values in samples.values()]
-    axes.violinplot(data, showmedians=True)
-    axes.boxplot(data, widths=0.1, showfliers=False)
-    axes.set_xticks(range(1, len(data) + 1), list(samples), rotation=30, ha="right")
+    upright = len(data) <= 12
+    axes.violinplot(data, showmedians=True, vert=upright)
+    axes.boxplot(data, widths=0.1, showfliers=False, vert=upright)
+    values, names = (axes.yaxis, axes.xaxis) if upright else (axes.xaxis, axes.yaxis)
+    names.set_ticks(range(1, len(data) + 1), list(samples))
+    if upright:
+        axes.tick_params(axis="x", rotation=30)
+    else:  # so many names are read line by line, the first on top
+        axes.invert_yaxis()
+        assert isinstance(axes.figure, Figure)
+        axes.figure.set_size_inches(10.0, 1.5 + 0.22 * len(data))
     if plot["log_y"]:
-        axes.set_yscale("log")
-    axes.set_ylabel(plot["y_label"])
+        (axes.set_yscale if upright else axes.set_xscale)("log")
+    values.set_label_text(plot["y_label"])
 
 
 def _bars(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:

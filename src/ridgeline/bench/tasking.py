@@ -23,6 +23,7 @@ from ridgeline.bench.tasking_futures import (
 )
 from ridgeline.bench.tasking_notify import measure_notification
 from ridgeline.bench.trials import COUNT, WARM_UP, Series, Trials, tabulate
+from ridgeline.bench.tukey import remove_outliers
 from ridgeline.comm.reduce import raise_together
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.threads import cores_available
@@ -154,9 +155,12 @@ def _on_rank_zero(comm: MPI.Comm, measure: Callable[[], list[Series]]) -> list[S
 
 
 def _samples(series: list[Series], items: Sequence[str]) -> dict[str, list[float]]:
-    """Return the seconds of all trials, outliers among them, by names that tell the series apart."""
+    """Return the seconds of the trials that Tukey's rule leaves, by names that tell the series apart."""
     several = len(set(items)) > 1
-    return {f"{one.item}: {one.name}" if several else one.name: list(one.seconds) for one in series}
+    return {
+        f"{one.item}: {one.name}" if several else one.name: remove_outliers(one.seconds).tolist()
+        for one in series
+    }
 
 
 def _plot(items: Sequence[str]) -> Plot:

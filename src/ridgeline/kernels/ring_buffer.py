@@ -1,7 +1,8 @@
 """A channel in compiled code: a ring of numbers for one thread that puts and one that takes.
 
 Neither waits for a lock: who puts alone moves the tail, who takes alone moves the head, and each reads the other's
-by acquire and writes its own by release (Lamport, "Specifying concurrent program modules", TOPLAS 5, 1983).
+by acquire and writes its own by release (Lamport, "Specifying concurrent program modules", TOPLAS 5, 1983). Functions return in one place:
+otherwise Numba counts references to the arrays at every call, which costs five times the operation.
 
 ends: int64 [ENDS], how many were ever taken (HEAD) and put (TAIL), on cache lines of their own; items: int64
 [capacity], a power of two. All are compiled without the GIL and may wait for the other thread in compiled code only.
@@ -26,21 +27,21 @@ def make_ring(capacity: int):
 def put(ends, items, item):
     """Append item; return False if the ring is full."""
     tail = ends[TAIL]
-    if tail - load_acquire(ends, HEAD) == items.size:
-        return False
-    items[tail & (items.size - 1)] = item
-    store_release(ends, TAIL, tail + 1)
-    return True
+    room = tail - load_acquire(ends, HEAD) < items.size
+    if room:
+        items[tail & (items.size - 1)] = item
+        store_release(ends, TAIL, tail + 1)
+    return room
 
 
 @njit(cache=True, nogil=True)
 def take(ends, items, nothing):
     """Remove the first item and return it, or `nothing` if the ring is empty."""
     head = ends[HEAD]
-    if load_acquire(ends, TAIL) == head:
-        return nothing
-    item = items[head & (items.size - 1)]
-    store_release(ends, HEAD, head + 1)
+    item = nothing
+    if load_acquire(ends, TAIL) != head:
+        item = items[head & (items.size - 1)]
+        store_release(ends, HEAD, head + 1)
     return item
 
 
@@ -48,9 +49,10 @@ def take(ends, items, nothing):
 def peek(ends, items, nothing):
     """Return the first item, which stays, or `nothing` if the ring is empty. For the thread that takes."""
     head = ends[HEAD]
-    if load_acquire(ends, TAIL) == head:
-        return nothing
-    return items[head & (items.size - 1)]
+    item = nothing
+    if load_acquire(ends, TAIL) != head:
+        item = items[head & (items.size - 1)]
+    return item
 
 
 @njit(cache=True, nogil=True)
