@@ -1,0 +1,143 @@
+"""ReFrame checks that run Ridgeline's benchmarks and hold their figures against references.
+
+    reframe -C site/reframe/settings.py -c site/reframe/ridgeline_checks.py -r
+
+References per system are in references.toml beside this file; RIDGELINE_REFERENCES names another file. The number
+of ranks is --setvar num_tasks=N, of all checks or of one (--setvar AllToAll.num_tasks=128).
+"""
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import reframe as rfm
+import reframe.utility.sanity as sn
+from reframe.core.builtins import performance_function, run_after, sanity_function, variable
+
+FIGURES = "figures.json"
+
+
+def references():
+    """Return the references of all systems as {system: {check: {figure: (value, lower, upper, unit)}}}."""
+    path = Path(os.environ.get("RIDGELINE_REFERENCES", Path(__file__).with_name("references.toml")))
+    tables = tomllib.loads(path.read_text())
+
+    def limits(entry):
+        below, above = entry.get("below"), entry.get("above")
+        return entry["value"], None if below is None else -below, above, entry["unit"]
+
+    return {
+        system: {
+            check: {name: limits(entry) for name, entry in figures.items()}
+            for check, figures in checks.items()
+        }
+        for system, checks in tables.items()
+    }
+
+
+class RidgelineBenchmark(rfm.RunOnlyRegressionTest):
+    """One `ridgeline bench NAME --json FILE`; figures come from the JSON."""
+
+    valid_systems = ["*"]
+    valid_prog_environs = ["ridgeline"]
+    executable = "ridgeline"
+    benchmark = variable(str)
+    options = variable(list, value=[])
+    time_limit = "10m"
+    num_tasks = 2
+
+    @run_after("init")
+    def set_command(self):
+        """Build the command line."""
+        self.executable_opts = ["bench", self.benchmark, *map(str, self.options), "--json", FIGURES]
+        self.env_vars = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+
+    @run_after("setup")
+    def set_references(self):
+        """Take the references of this system, if it has any."""
+        where = self.current_partition.fullname
+        known = references().get(where, {}).get(type(self).__name__, {})
+        self.reference = {where: known}
+
+    def figures(self):
+        """Return the benchmark's JSON."""
+        return json.loads((Path(self.stagedir) / FIGURES).read_text())
+
+    def row(self, **wanted):
+        """Return the row with these values; an error names what was not found."""
+        for row in self.figures()["rows"]:
+            if all(row.get(key) == value for key, value in wanted.items()):
+                return row
+        raise LookupError(f"{self.benchmark} measured no {wanted}")
+
+    @sanity_function
+    def data_arrived(self):
+        """Hold that figures were written and that data arrived as they were sent."""
+        content = self.figures()
+        return sn.all([sn.assert_true(content["verified"]), sn.assert_gt(len(content["rows"]), 0)])
+
+
+@rfm.simple_test
+class Latency(RidgelineBenchmark):
+    """A message of 8 B between two ranks."""
+
+    benchmark = "latency"
+    options = ["--sizes", 8, 8]
+
+    @performance_function("us")
+    def latency(self):
+        """One way."""
+        return 1e6 * self.row(size=8)["seconds"]
+
+
+@rfm.simple_test
+class MultiBandwidth(RidgelineBenchmark):
+    """Half of the ranks send to the other half."""
+
+    benchmark = "multi-bandwidth"
+    options = ["--sizes", 1048576, 1048576]
+
+    @performance_function("MB/s")
+    def bandwidth(self):
+        """Of all pairs together."""
+        return self.row(size=1048576)["bandwidth"] / 1e6
+
+
+@rfm.simple_test
+class AllToAll(RidgelineBenchmark):
+    """Every rank sends to every other one."""
+
+    benchmark = "alltoall"
+    options = ["--sizes", 65536, 65536]
+
+    @performance_function("MB/s")
+    def bandwidth(self):
+        """Aggregate, of all ranks."""
+        return self.row(size=65536)["bandwidth"] / 1e6
+
+
+@rfm.simple_test
+class Allreduce(RidgelineBenchmark):
+    """The sum of one number over all ranks."""
+
+    benchmark = "allreduce"
+    options = ["--sizes", 8, 8]
+
+    @performance_function("us")
+    def latency(self):
+        """Mean over ranks."""
+        return 1e6 * self.row(size=8)["seconds"]
+
+
+@rfm.simple_test
+class Stream(RidgelineBenchmark):
+    """Memory bandwidth of all ranks together."""
+
+    benchmark = "stream"
+
+    @performance_function("GB/s")
+    def triad(self):
+        """The best of ordinary and streaming stores."""
+        rates = [row["bandwidth"] for row in self.figures()["rows"] if row["kernel"] == "triad"]
+        return max(rates) / 1e9
