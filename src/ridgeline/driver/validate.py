@@ -182,7 +182,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     if outcome is not None:
         run_levels(session, outcome.suspects, outcome.stage_begins)
     else:
-        run_levels(session, lambda _: [], lambda *_: None)
+        run_levels(session, lambda _: {}, lambda *_: None)
     watch.close()
     code = None
     with together(comm):

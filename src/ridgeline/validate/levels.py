@@ -19,33 +19,43 @@ from ridgeline.validate.session import Plan, Session
 
 _POLL = 2e-3  # seconds
 _AGREE_SECONDS = 2.0  # in which the other ranks may end a stage after one failed in it
+_CONFIRMATIONS = 3  # at most
 _PREPARE_SECONDS = 300.0  # compiling has no part in a stage's limit
+
+
+Suspects = Callable[[Measurements], dict[str, list[int]]]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A stage of a level. by_part: whether it measures parts, so that suspects can be measured again."""
+    """A stage of a level. quantities: of parts, which it measures again where they make a part suspect."""
 
     name: str
     level: str
     run: Callable[[Session], None]
-    by_part: bool = True
+    quantities: tuple[str, ...] = ()
     least_nodes: int = 1
     least_ranks: int = 1
 
 
 STEPS = (
     Step("memory", "node", node_stages.memory),
-    Step("compute", "node", node_stages.compute),
-    Step("peak", "node", node_stages.peak),
-    Step("stream", "node", node_stages.stream),
-    Step("on-node", "node", network_stages.on_node, least_ranks=2),
-    Step("group-pairs", "group", network_stages.group_pairs, least_nodes=2),
-    Step("pairs", "system", network_stages.pairs, least_nodes=2),
-    Step("alltoall", "system", network_stages.alltoall, False, least_ranks=2),
-    Step("multi-bandwidth", "system", network_stages.multi_bandwidth, False, least_ranks=2),
-    Step("multi-latency", "system", network_stages.multi_latency, False, least_ranks=2),
-    Step("congestion", "system", network_stages.congestion, False, least_ranks=3),
+    Step("compute", "node", node_stages.compute, ("compute", "cpu_share")),
+    Step("peak", "node", node_stages.peak, ("peak",)),
+    Step("stream", "node", node_stages.stream, ("stream",)),
+    Step("on-node", "node", network_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2),
+    Step(
+        "group-pairs",
+        "group",
+        network_stages.group_pairs,
+        ("group latency", "group bandwidth"),
+        least_nodes=2,
+    ),
+    Step("pairs", "system", network_stages.pairs, ("latency", "bandwidth"), least_nodes=2),
+    Step("alltoall", "system", network_stages.alltoall, least_ranks=2),
+    Step("multi-bandwidth", "system", network_stages.multi_bandwidth, least_ranks=2),
+    Step("multi-latency", "system", network_stages.multi_latency, least_ranks=2),
+    Step("congestion", "system", network_stages.congestion, least_ranks=3),
 )
 
 
@@ -75,14 +85,15 @@ def skip_reason(step: Step, session: Session) -> str:
 
 def run_levels(
     session: Session,
-    suspects: Callable[[Measurements], Sequence[int]],
+    suspects: Suspects,
     after_stage: Callable[[str, float], None],
 ) -> None:
     """Measure all stages of the plan and fill in `session.measurements` on rank 0. Collective.
 
-    suspects: called on rank 0 with what was measured, returns the numbers of the nodes to measure again, ends of
-    suspect links among them; after_stage: called on rank 0 with the name of each stage that begins and its limit in
-    seconds. A stage that all ranks refuse is skipped with the reason; one that only some end in an error is the last.
+    suspects: called on rank 0 with what was measured, returns quantity -> numbers of the nodes that it makes suspect,
+    ends of suspect links among them; after_stage: called on rank 0 with the name of each stage that begins and its
+    limit in seconds. A stage that all ranks refuse is skipped with the reason; one that only some end in an error is
+    the last.
     """
     steps = chosen_steps(session.plan)
     runnable = []
@@ -95,29 +106,33 @@ def run_levels(
             continue
         if not _run(session, step.name, step.level, session.plan.time_limit, step.run, after_stage):
             return
-        if step.by_part:
+        if step.quantities:
             runnable.append(step)
     if session.plan.confirm and runnable:
         _confirm(session, runnable, suspects, after_stage)
 
 
 def _confirm(
-    session: Session,
-    steps: Sequence[Step],
-    suspects: Callable[[Measurements], Sequence[int]],
-    after_stage: Callable[[str, float], None],
+    session: Session, steps: Sequence[Step], suspects: Suspects, after_stage: Callable[[str, float], None]
 ) -> None:
-    """Measure suspects again; what they show then takes the place of what made them suspect. Collective."""
-    before = list(suspects(session.measurements)) if session.comm.rank == 0 else None
-    again: list[int] = session.comm.bcast(before)
-    if not again:
-        return
-    session.again = set(again)
-    for step in steps:
-        if not _run(
-            session, f"{step.name} again", step.level, session.plan.time_limit, step.run, after_stage
-        ):
+    """Measure suspects again, in what made them suspect; what they show then takes the place of that. Collective.
+
+    Where other parts than before are suspect then, noise was at work, and they are measured once more.
+    """
+    before: dict[str, list[int]] = {}
+    for turn in range(1, _CONFIRMATIONS + 1):
+        now = suspects(session.measurements) if session.comm.rank == 0 else None
+        again: dict[str, list[int]] = session.comm.bcast(now)
+        if not again or again == before:
             break
+        for step in steps:
+            session.again = {node for name in step.quantities for node in again.get(name, ())}
+            name = f"{step.name} again" + f" ({turn})" * (turn > 1)
+            if session.again and not _run(
+                session, name, step.level, session.plan.time_limit, step.run, after_stage
+            ):
+                return
+        before = again
     session.again = None
 
 

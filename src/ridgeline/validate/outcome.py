@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,13 @@ class Outcome:
         """Leave word of how far the validation came."""
         write_progress(self.progress, Progress(name, limit, None, self.measurements.to_dict()))
 
-    def suspects(self, measurements: Measurements) -> Sequence[int]:
-        """Return the numbers of all nodes that are suspect, or at an end of a suspect link."""
-        found = screen(measurements, self.thresholds, self.baseline).suspects
-        return sorted({node for suspect in found for node in suspect.nodes})
+    def suspects(self, measurements: Measurements) -> dict[str, list[int]]:
+        """Return quantity -> numbers of the nodes that it makes suspect, themselves or at an end of a link."""
+        found: dict[str, set[int]] = {}
+        for suspect in screen(measurements, self.thresholds, self.baseline).suspects:
+            for quantity in suspect.quantities:
+                found.setdefault(quantity, set()).update(suspect.nodes)
+        return {quantity: sorted(nodes) for quantity, nodes in found.items() if nodes}
 
     def finish(self) -> int:
         """Judge, write the report, show the verdict; return the exit code. Only the first call does."""
