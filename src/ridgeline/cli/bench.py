@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 import typer
 
 from ridgeline.cli import (
+    bench_collectives,
     bench_congestion,
     bench_language,
+    bench_node,
     bench_one_sided,
     bench_point_to_point,
     bench_tasking,
@@ -119,8 +121,10 @@ def acceptance(
     run_acceptance(points, elements, json, debug)
 
 
+bench_collectives.register(bench)
 bench_congestion.register(bench)
 bench_language.register(bench)
+bench_node.register(bench)
 bench_one_sided.register(bench)
 bench_point_to_point.register(bench)
 bench_tasking.register(bench)
