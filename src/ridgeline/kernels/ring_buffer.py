@@ -1,8 +1,8 @@
 """A channel in compiled code: a ring of numbers for one thread that puts and one that takes.
 
 Neither waits for a lock: who puts alone moves the tail, who takes alone moves the head, and each reads the other's
-by acquire and writes its own by release (Lamport, "Specifying concurrent program modules", TOPLAS 5, 1983). Functions return in one place:
-otherwise Numba counts references to the arrays at every call, which costs five times the operation.
+by acquire and writes its own by release (Lamport, "Specifying concurrent program modules", TOPLAS 5, 1983). What is taken is read on
+every path: read in a branch, Numba counts references to the arrays at every call, at five times the cost.
 
 ends: int64 [ENDS], how many were ever taken (HEAD) and put (TAIL), on cache lines of their own; items: int64
 [capacity], a power of two. All are compiled without the GIL and may wait for the other thread in compiled code only.
@@ -38,21 +38,19 @@ def put(ends, items, item):
 def take(ends, items, nothing):
     """Remove the first item and return it, or `nothing` if the ring is empty."""
     head = ends[HEAD]
-    item = nothing
-    if load_acquire(ends, TAIL) != head:
-        item = items[head & (items.size - 1)]
-        store_release(ends, HEAD, head + 1)
-    return item
+    there = load_acquire(ends, TAIL) != head
+    item = items[head & (items.size - 1)]  # of an empty ring: read and thrown away
+    store_release(ends, HEAD, head + there)
+    return item if there else nothing
 
 
 @njit(cache=True, nogil=True)
 def peek(ends, items, nothing):
     """Return the first item, which stays, or `nothing` if the ring is empty. For the thread that takes."""
     head = ends[HEAD]
-    item = nothing
-    if load_acquire(ends, TAIL) != head:
-        item = items[head & (items.size - 1)]
-    return item
+    there = load_acquire(ends, TAIL) != head
+    item = items[head & (items.size - 1)]
+    return item if there else nothing
 
 
 @njit(cache=True, nogil=True)
