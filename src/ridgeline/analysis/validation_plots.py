@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 GOOD, BAD, USUAL, CUT = "#3b73b9", "#c62f2f", "#1d2733", "#d98a00"
-FEW = 40  # parts that are drawn one by one, by name
+FEW = 24  # parts that are drawn one by one, by name
 MAP_CELLS = 128  # rows of a map at most: more nodes share them
 _COLOURS = LinearSegmentedColormap.from_list("extra time", ["#f2f6fb", "#a9c6e8", "#f3c969", "#c62f2f"])
 _STYLE = {

@@ -73,7 +73,41 @@ def compare_with_baseline(
                 drifts.append(
                     _drift(now, i, name, costs_old[j], costs_now[i], float(lost), bool(lost >= cut))
                 )
+    return drifts + _system_drifts(measurements, baseline, tolerance)
+
+
+def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance: float) -> list[Drift]:
+    """Return the median change of every column of the benchmarks of the whole system.
+
+    These are not repeated: only twice the tolerance is drift.
+    """
+    drifts = []
+    stored = {result["benchmark"]: result for result in baseline.system}
+    for result in measurements.system:
+        old = stored.get(result["benchmark"])
+        if old is None or len(old["rows"]) != len(result["rows"]) or "unit" in result["columns"]:
+            continue  # another sweep, or rows of several kinds of figures
+        for key in result["columns"]:
+            higher = _direction(key)
+            pairs = [(then.get(key), now.get(key)) for then, now in zip(old["rows"], result["rows"])]
+            pairs = [(a, b) for a, b in pairs if isinstance(a, float) and isinstance(b, float) and a > 0 < b]
+            if higher is None or not pairs:
+                continue
+            before, now = np.array(pairs).T
+            change = float(np.median(costs(now, higher) - costs(before, higher)))
+            unit = "B/s" if "bandwidth" in key else "1/s" if higher else "s"
+            medians = float(np.median(before)), float(np.median(now))
+            slow = change >= math.log1p(2 * tolerance)
+            name = f"{result['benchmark']} {key}"
+            drifts.append(Drift(name, unit, None, "", *medians, math.expm1(change), slow))
     return drifts
+
+
+def _direction(key: str) -> bool | None:
+    """Return whether more is better in a column of a benchmark, None if it is no speed."""
+    if any(word in key for word in ("bandwidth", "rate")):
+        return True
+    return False if any(word in key for word in ("seconds", "latency", "mean")) else None
 
 
 def accuse_drifts(drifts: list[Drift], found: Accusations) -> None:

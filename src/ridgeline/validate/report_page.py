@@ -12,6 +12,8 @@ from ridgeline.validate.measurements import Measurements
 from ridgeline.validate.verdict import HEALTHY, SUSPECTS, Suspect, Verdict
 
 ROWS = 200  # of a table at most; report.json has all
+OPEN_ROWS = 40  # of suspects, the others folded
+ADVISED = 12  # names beside an advice
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1d2733; --soft: #5b6875; --line: #dde3ea; --pale: #f5f7fa; }
@@ -129,11 +131,29 @@ def _suspects(verdict: Verdict) -> str:
         slow = "" if suspect.slowdown is None else percent(suspect.slowdown)
         kind = f'<span class="kind">{suspect.kind}</span>'
         name = f'<span class="name">{escape(suspect.name or "all of it")}</span>'
-        return [kind, name, slow, _listed(suspect.reasons), _listed(suspect.advice)]
+        return [kind, name, slow, _listed(suspect.reasons)]
 
+    heads = ["Part", "Name", "Extra time", "Why"]
     rows = [row(suspect) for suspect in verdict.suspects[:ROWS]]
-    content = table(["Part", "Name", "Extra time", "Why", "What to do"], rows, numbers=[2])
-    return _section("Suspects", content + _limited(len(verdict.suspects), "suspects"), "suspects")
+    content = table(heads, rows[:OPEN_ROWS], numbers=[2])
+    if len(rows) > OPEN_ROWS:
+        more = table(heads, rows[OPEN_ROWS:], numbers=[2])
+        content += f"<details><summary>{len(rows) - OPEN_ROWS} more</summary>{more}</details>"
+    content += _limited(len(verdict.suspects), "suspects")
+    return _section("Suspects", content, "suspects") + _section("What to do", _advice(verdict), "advice")
+
+
+def _advice(verdict: Verdict) -> str:
+    """Return every advice once, with the parts that it is for."""
+    parts: dict[str, list[str]] = {}
+    for suspect in verdict.suspects:
+        for advice in suspect.advice:
+            parts.setdefault(advice, []).append(f"{suspect.kind} {suspect.name}".rstrip())
+    rows = []
+    for advice, names in parts.items():
+        more = f" and {len(names) - ADVISED} more" if len(names) > ADVISED else ""
+        rows.append([escape(", ".join(names[:ADVISED]) + more), escape(advice[0].upper() + advice[1:]) + "."])
+    return table(["For", "Advice"], rows)
 
 
 def _unmeasured(verdict: Verdict) -> str:
@@ -185,7 +205,7 @@ def _quantities(measurements: Measurements, verdict: Verdict) -> str:
         for title, chart in quantity_charts(measurements, verdict)
     )
     legend = (
-        '<p class="soft">Solid line: what is usual. Dashed: from there a part is slow. Red: suspect in this quantity. '
+        '<p class="soft">Solid line: what is usual. Dashed: from there a part is slow. Red: suspect in this. '
         "Maps: extra time of each link; empty cells were not measured.</p>"
     )
     return _section("Figures", table(heads, rows, numbers=range(2, 10)), "figures") + _section(
@@ -223,15 +243,17 @@ def _stages(measurements: Measurements) -> str:
             escape(stage.name),
             escape(stage.level),
             f"{stage.seconds:.2f} s",
-            stage.outcome
-            if stage.outcome in ("done", "skipped")
-            else f'<span class="kind">{stage.outcome}</span>',
+            _outcome(stage.outcome),
             escape(stage.detail)
             + (f" Silent: rank {', '.join(map(str, stage.silent[:32]))}." if stage.silent else ""),
         ]
         for stage in measurements.stages
     ]
     return _section("Stages", table(["Stage", "Level", "Time", "Outcome", ""], rows, numbers=[2]), "stages")
+
+
+def _outcome(outcome: str) -> str:
+    return outcome if outcome in ("done", "skipped") else f'<span class="kind">{outcome}</span>'
 
 
 def _counters(measurements: Measurements) -> str:
@@ -250,11 +272,9 @@ def _counters(measurements: Measurements) -> str:
 
 def _by_node(values: Any) -> dict[str, float]:
     """Return the numbers of one counter by node, from a list, a dict or one number."""
-    if isinstance(values, dict):
-        pairs = values.items()
-    else:
-        pairs = enumerate(values if isinstance(values, list | tuple) else [values])
-    return {str(node): value for node, value in pairs if isinstance(value, int | float)}
+    if not isinstance(values, dict):
+        values = dict(enumerate(values if isinstance(values, list | tuple) else [values]))
+    return {str(node): value for node, value in values.items() if isinstance(value, int | float)}
 
 
 def _counted(values: Any) -> str:
@@ -285,7 +305,7 @@ def _nodes(verdict: Verdict) -> str:
         for node in ordered[:ROWS]
     ]
     content = table(["Node", "Verdict", "In nodes.good", "Why"], rows) + _limited(
-        len(ordered), "nodes, the worst first"
+        len(ordered), "nodes, worst first"
     )
     opened = " open" if len(ordered) <= 32 else ""
     return _section(
@@ -295,7 +315,7 @@ def _nodes(verdict: Verdict) -> str:
 
 def _method(verdict: Verdict) -> str:
     text = (
-        "A part is compared with the median of all parts (of the better half where there are fewer than eight). It is "
+        "A part is compared with the median of all parts (of the better half where they are fewer than eight). It is "
         "slow if it takes so much more time as the table of figures says, which is set by the slowdown asked for and "
         "lies beyond the noise, estimated from the median absolute deviation (MAD) and from repeats. Repeats that "
         "stalled are left out. A node is blamed if most of its links are slow, the worst first; a link, only when "

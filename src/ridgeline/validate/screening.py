@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.validate.accusations import (
     CPU_SHARED,
@@ -19,7 +20,7 @@ from ridgeline.validate.accusations import (
 from ridgeline.validate.baseline import accuse_drifts, compare_with_baseline
 from ridgeline.validate.measurements import Measurements, NodeQuantity
 from ridgeline.validate.pair_screening import screen_pairs
-from ridgeline.validate.statistics import FEW, costs, figure, screen_costs, steady, summarise
+from ridgeline.validate.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
 from ridgeline.validate.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.verdict import NodeVerdict, Suspect, Verdict
 
@@ -89,56 +90,65 @@ def _screen_nodes(
 ) -> None:
     """Blame nodes whose own figure is worse than that of the others, or than a limit."""
     cost = costs(quantity.values, quantity.higher_is_better)
-    share = quantity.name == CPU_SHARE
-    if share:
-        estimate, noise, holds = np.full(len(cost), np.nan), 0.0, np.ones(len(cost), bool)
-        some = np.isfinite(cost).any(axis=1)
-        estimate[some] = np.nanmedian(cost[some], axis=1)
+    limit = thresholds.limits.get(quantity.name)
+    if quantity.name == CPU_SHARE:
+        estimate, noise, holds = _middle(cost), 0.0, np.ones(len(cost), bool)
+        limit = thresholds.cpu_share
     else:
         estimate, noise, holds = steady(cost)
     there = np.flatnonzero(np.isfinite(estimate))
     if not there.size:
         return
     known = estimate[there]
-    distance, reference, sigma, cut = screen_costs(known, noise, there.size < FEW, thresholds)
-    if there.size >= FEW:
-        distance[~holds[there]] = 0.0
-    usual = figure(reference, quantity.higher_is_better)
     values = np.array([figure(c, quantity.higher_is_better) for c in known])
+    distance, reference, sigma, cut = screen_costs(known, noise, there.size < FEW, thresholds)
+    if quantity.name == CPU_SHARE:
+        # Its limit is absolute: what is usual on this system is no excuse.
+        cut = max(float(costs(np.array(max(limit or 0.0, 1e-3)), True)) - reference, 0.0)
+        distance = np.full(there.size, -np.inf)
+    if there.size >= FEW:
+        distance[~holds[there]] = -np.inf
     verdict.summaries.append(
         summarise(quantity.name, quantity.unit, quantity.higher_is_better, "nodes", values, sigma, cut)
     )
-    if not share:
-        for index in np.flatnonzero(distance >= cut):
-            slowdown = math.expm1(distance[index])
-            reason = (
-                f"{quantity.name}: {number(values[index], quantity.unit)} where {number(usual, quantity.unit)} is "
-                f"usual, {percent(slowdown)} more time"
-            )
-            found.add(
-                "node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown
-            )
-    limit = thresholds.cpu_share if share else thresholds.limits.get(quantity.name)
-    if limit is None or limit <= 0:
-        return
+    usual = number(figure(reference, quantity.higher_is_better), quantity.unit)
+    for index in np.flatnonzero(distance >= cut):
+        slowdown = math.expm1(distance[index])
+        value = number(values[index], quantity.unit)
+        reason = f"{quantity.name}: {value} where {usual} is usual, {percent(slowdown)} more time"
+        found.add("node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
+    if limit:
+        _screen_limit(quantity, there, known, values, limit, found)
+
+
+def _middle(cost: Floats) -> Floats:
+    """Return the median of every part's repeats, NaN where it has none."""
+    some = np.isfinite(cost).any(axis=1)
+    middle = np.full(len(cost), np.nan)
+    middle[some] = np.nanmedian(cost[some], axis=1)
+    return middle
+
+
+def _screen_limit(
+    quantity: NodeQuantity, there: NDArray[np.int64], known: Floats, values: Floats, limit: float,
+    found: Accusations,
+) -> None:  # fmt: skip
+    """Blame nodes beyond an absolute limit. there: numbers of the nodes whose costs and figures are given."""
     beyond = known - float(costs(np.array(limit), quantity.higher_is_better))
-    for index in np.flatnonzero(beyond > 1e-9):
-        node = int(there[index])
-        if share:
-            reason = (
-                f"its ranks got {100 * values[index]:.3g} % of their processors, least is {100 * limit:.3g} %"
-            )
-            found.add("node", [node], reason, CPU_SHARED, quantity=quantity.name)
-        else:
-            bound = "least" if quantity.higher_is_better else "most"
-            reason = (
-                f"{quantity.name}: {number(values[index], quantity.unit)}; at {bound} "
-                f"{number(limit, quantity.unit)} is allowed"
-            )
-            found.add(
-                "node", [node], reason, NODE_SLOW, quantity=quantity.name, slowdown=math.expm1(beyond[index])
-            )
-    if not share and there.size > 1 and 2 * (beyond > 1e-9).sum() > there.size:
+    guilty = np.flatnonzero(beyond > 1e-9)
+    for index in guilty:
+        node = [int(there[index])]
+        if quantity.name == CPU_SHARE:
+            share, least = 100 * values[index], 100 * limit
+            reason = f"its ranks got {share:.3g} % of their processors; {least:.3g} % is the least allowed"
+            found.add("node", node, reason, CPU_SHARED, quantity=quantity.name)
+            continue
+        bound = "least" if quantity.higher_is_better else "most"
+        allowed = f"at {bound} {number(limit, quantity.unit)} is allowed"
+        reason = f"{quantity.name}: {number(values[index], quantity.unit)}; {allowed}"
+        slowdown = math.expm1(beyond[index])
+        found.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
+    if there.size > 1 and 2 * guilty.size > there.size and quantity.name != CPU_SHARE:
         reason = f"{quantity.name}: most nodes are beyond the limit of {number(limit, quantity.unit)}"
         found.add("system", [], reason, SYSTEM, quantity=quantity.name)
 

@@ -87,5 +87,5 @@ def _improbable(
 ) -> bool:  # fmt: skip
     """Whether a part's stalls are too many to be those of the rest, for one of so many parts."""
     usual = max((stalled[rest].sum() + 0.5) / (repeats[rest].sum() + 1.0), USUAL_SHARE)
-    hits, trials = stalled[part].sum(), repeats[part].sum()
+    hits, trials = int(stalled[part].sum()), int(repeats[part].sum())
     return bool(hits > 0 and bdtrc(hits - 1, trials, usual) < CHANCE / parts)
