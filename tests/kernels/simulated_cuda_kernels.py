@@ -5,14 +5,19 @@ import math
 import numba
 import numpy as np
 import pytest
+from mpi4py import MPI
 from numba import cuda
 from numba.extending import intrinsic
 
 from ridgeline.bench.device_copy import measure_device_copy
-from ridgeline.kernels import cuda_copy, cuda_pack, pack
+from ridgeline.bench.device_peak import SIMULATED_ROUNDS, DeviceMultiplyAdds
+from ridgeline.bench.peak import measure_peak
+from ridgeline.bench.stream_result import measure_rates
+from ridgeline.kernels import cuda_copy, cuda_pack, cuda_peak, pack
 from ridgeline.kernels.cuda_device import SIMULATED, fma, wide_product
 from ridgeline.kernels.cuda_random import SCALE, device_key, philox_words, significant_bits
 from ridgeline.kernels.random import uniform_reference
+from ridgeline.runtime.errors import VerificationError
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 
@@ -103,6 +108,26 @@ def test_copy_takes_every_item(n) -> None:
 
 def test_copy_bandwidth_is_a_number() -> None:
     assert 0 < measure_device_copy() < math.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_multiply_adds_count_their_steps(dtype) -> None:
+    work = DeviceMultiplyAdds(dtype)
+    work.check()
+    steps = SIMULATED_ROUNDS * cuda_peak.UNROLL
+    sums = work._out.copy_to_host()
+    assert sums[1] == sum(1 + chain + steps for chain in range(cuda_peak.CHAINS))
+    assert work.operations == 2 * cuda_peak.CHAINS * steps * sums.size
+    work._out[0] = sums[0] + 1
+    with pytest.raises(VerificationError, match=f"1 of {sums.size} threads of the GPU"):
+        work.check()
+
+
+def test_stream_and_peak_of_a_gpu() -> None:
+    rates = measure_rates(MPI.COMM_SELF, memory="cuda-staged")
+    assert [row["kernel"] for row in rates.rows] == ["copy"]
+    found = measure_peak(MPI.COMM_SELF, dtypes=["float64"], seconds=1e-3, repeats=2, memory="cuda-staged")
+    assert 0 < found.rows[0]["least"] <= found.rows[0]["total"]
 
 
 def test_wide_product_keeps_all_bits() -> None:

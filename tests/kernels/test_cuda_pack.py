@@ -12,6 +12,7 @@ from numba import types
 from cuda_tools import assemble, run_simulated
 from ridgeline.kernels.cuda_copy import copy
 from ridgeline.kernels.cuda_pack import copy_boxes
+from ridgeline.kernels.cuda_peak import CHAINS, UNROLL, multiply_add
 from ridgeline.kernels.cuda_scan import count_nonfinite
 
 WORDS = {types.float64: "64", types.float32: "32"}
@@ -38,6 +39,16 @@ def test_copying_loads_four_items_before_it_stores(real) -> None:
     assert [f"ld.global.f{width}"] * 4 + [f"st.global.f{width}"] * 4 in [
         order[n : n + 8] for n in range(start, len(order))
     ]
+
+
+@pytest.mark.parametrize("real", WORDS, ids=str)
+def test_the_peak_rate_is_fused_multiply_adds_in_registers(real) -> None:
+    result = assemble(multiply_add, (real[::1], real, real, types.int64, real[::1]))
+    assert result.count(f"fma.rn.f{WORDS[real]}") >= CHAINS * UNROLL
+    assert result.count(f"mul.f{WORDS[real]}") == 0
+    assert result.count(f"ld.global.f{WORDS[real]}") == 1
+    assert result.registers <= 32  # 2048 threads on a multiprocessor
+    assert result.spilled == 0
 
 
 @pytest.mark.parametrize("real", WORDS, ids=str)

@@ -1,8 +1,9 @@
 """Peak: the rate of fused multiply-adds that the arithmetic units of every rank reach, memory left aside.
 
-Every thread runs independent chains of multiply-adds in vector registers (kernels/peak.py). An operation is an
-addition or a multiplication: 2 a multiply-add and lane. All ranks work at the same time for the same seconds, so
-that cores that share a clock limit, or ranks that share a core, show the rate that a run will have.
+Every thread runs independent chains of multiply-adds in vector registers (kernels/peak.py), and so do the threads of
+a GPU (kernels/cuda_peak.py). An operation is an addition or a multiplication: 2 a multiply-add and lane. All ranks
+work at the same time for the same seconds, so that cores that share a clock limit, or ranks that share a core or a
+GPU, show the rate that a run will have.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numba
 import numpy as np
@@ -25,6 +26,8 @@ from ridgeline.runtime.errors import ConfigError, VerificationError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from ridgeline.bench.payload import Memory
+
 _COLUMNS = (
     Column("dtype", "numbers"),
     Column("threads", "threads"),
@@ -34,6 +37,19 @@ _COLUMNS = (
     Column("total", "all GFLOP/s", 1e9),
     Column("slowest_rank", "slowest rank"),
 )
+
+
+class Work(Protocol):
+    """Multiply-adds of this rank. operations: of a `run`; n_threads: of Numba's that it uses."""
+
+    operations: int
+    n_threads: int
+
+    def run(self) -> None:
+        """Do all operations once."""
+
+    def check(self) -> None:
+        """Raise VerificationError unless the last `run` was right."""
 
 
 def rate(operations: int, calls: int, seconds: float) -> float:
@@ -100,7 +116,7 @@ def compile_peak() -> None:
         MultiplyAdds(dtype, 1, 1)
 
 
-def _sustained(work: MultiplyAdds, seconds: float) -> float:
+def _sustained(work: Work, seconds: float) -> float:
     """Return FLOP/s of calls one after another, as many as begin within `seconds`."""
     now, run = time.perf_counter, work.run
     calls = 0
@@ -142,30 +158,43 @@ def measure_peak(
     dtypes: Sequence[str] = ("float64", "float32"),
     seconds: float = 0.1,
     repeats: int = 5,
+    memory: Memory = "host",
 ) -> Result:
     """Measure the rate of every rank, all at the same time. Collective over comm, the same result everywhere.
 
-    threads: of a rank; seconds: of one of the repeats. A rank's figure is the best of its repeats; `total` is the sum
-    over ranks in one repeat, the best of them. Raises ConfigError for an argument out of range, VerificationError on
-    all ranks if one computed wrongly.
+    threads: of a rank; seconds: of one of the repeats; memory: other than "host" for the GPU of every rank. A rank's
+    figure is the best of its repeats; `total` is the sum over ranks in one repeat, the best of them. Raises
+    ConfigError for an argument out of range, VerificationError on all ranks if one computed wrongly.
     """
     _check(threads, dtypes, seconds)
     if repeats < 1:
         raise ConfigError(f"repeats = {repeats}: at least 1 is needed")
-    in_turn_per_node(comm, compile_peak)
-    rates = {dtype: _rates(comm, MultiplyAdds(dtype, threads), seconds, repeats) for dtype in dtypes}
+    if memory == "host":
+        in_turn_per_node(comm, compile_peak)
+        works: list[Work] = [MultiplyAdds(dtype, threads) for dtype in dtypes]
+        formula = f"2 x {peak.chains()} chains x lanes x steps x threads / t"
+    else:
+        works = in_turn_per_node(comm, lambda: _on_gpu(dtypes))
+        formula = "2 x chains x steps x threads of the GPU / t"
+    rates = {dtype: _rates(comm, work, seconds, repeats) for dtype, work in zip(dtypes, works)}
     return Result(
         benchmark="peak",
         pattern="every rank runs chains of fused multiply-adds in registers, all at the same time",
-        formula=f"2 x {peak.chains()} chains x lanes x steps x threads / t",
+        formula=formula,
         statistic=f"best of {repeats} repeats of {seconds:g} s by rank; all: best sum of one repeat",
         ranks=comm.size,
         columns=_COLUMNS,
         rows=[{"dtype": dtype, "threads": threads} | _figures(found) for dtype, found in rates.items()],
-        settings={"threads": threads, "seconds": seconds, "repeats": repeats, "steps": peak.STEPS},
+        settings={"threads": threads, "seconds": seconds, "repeats": repeats, "memory": memory},
         extra={"by_rank": {dtype: found.max(axis=1).tolist() for dtype, found in rates.items()}},
         plot=Plot("dtype", ("mean",), kind="bars", y_label="GFLOP/s of a rank", y_scale=1e9),
     )
+
+
+def _on_gpu(dtypes: Sequence[str]) -> list[Work]:
+    from ridgeline.bench.device_peak import DeviceMultiplyAdds  # numba-cuda is only needed here
+
+    return [DeviceMultiplyAdds(dtype) for dtype in dtypes]
 
 
 def _figures(rates: NDArray[np.float64]) -> dict[str, Any]:
@@ -180,7 +209,7 @@ def _figures(rates: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def _rates(comm: MPI.Comm, work: MultiplyAdds, seconds: float, repeats: int) -> NDArray[np.float64]:
+def _rates(comm: MPI.Comm, work: Work, seconds: float, repeats: int) -> NDArray[np.float64]:
     """Return FLOP/s [rank, repeat], ranks started together by a barrier each time. Collective."""
     mine = []
     with _numba_threads(work.n_threads):

@@ -6,10 +6,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ridgeline.cli.bench_options import Debug, Device, Json, Plot, start_benchmark
+from ridgeline.cli.bench_options import Debug, Json, Plot, start_benchmark
 from ridgeline.cli.options import Ranks
 
 Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads of a rank.")]
+ComputeDevice = Annotated[
+    Literal["cpu", "cuda"],
+    typer.Option("--device", help="What is measured: the cores or the GPU of every rank."),
+]
 Number = Literal["float64", "float32"]
 
 
@@ -26,7 +30,7 @@ def stream(
     repeats: Annotated[
         int | None, typer.Option("--repeats", help="Timed rounds (default: about a second).")
     ] = None,
-    device: Device = "cpu",
+    device: ComputeDevice = "cpu",
     json: Json = None,
     plot: Plot = None,
     debug: Debug = False,
@@ -50,20 +54,22 @@ def peak(
     ] = "both",
     seconds: Annotated[float, typer.Option("--seconds", help="Of a repeat.")] = 0.1,
     repeats: Annotated[int, typer.Option("--repeats", help="Repeats, all ranks at the same time.")] = 5,
+    device: ComputeDevice = "cpu",
     json: Json = None,
     plot: Plot = None,
     debug: Debug = False,
 ) -> None:
     """Measure the rate of fused multiply-adds in float64 and float32, memory left aside.
 
-    Pattern: every thread of every rank runs independent chains of multiply-adds in vector registers, all at the same
-    time. Formula: 2 x chains x lanes x steps x threads / seconds; best repeat of a rank, min, mean and max over
-    ranks; all: the sum over ranks in the best repeat. Results are compared with their closed form, bit for bit.
+    Pattern: every thread of every rank runs independent chains of multiply-adds in vector registers (a GPU's
+    threads in theirs), all at the same time. Formula: 2 x chains x lanes x steps x threads / seconds; best repeat
+    of a rank, min, mean and max over ranks; all: the sum over ranks in the best repeat. Results are compared with
+    their closed form, bit for bit.
     """
     options: dict[str, Any] = {"threads": threads, "seconds": seconds, "repeats": repeats}
     if dtype != "both":
         options["dtypes"] = [dtype]
-    start_benchmark(ranks, "peak.measure_peak", options, json, plot, debug, threads=threads)
+    start_benchmark(ranks, "peak.measure_peak", options, json, plot, debug, device, threads)
 
 
 def register(group: typer.Typer) -> None:
