@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.languages import Loops, find_languages
+from ridgeline.bench.languages import Loops, find_languages, with_persistent
 from ridgeline.bench.payload import check, content
 from ridgeline.bench.pingpong import verify
 
@@ -75,7 +75,9 @@ def main() -> None:
     result["latency"] = latencies(comm, found.loops, settings["size"], settings["batch"], settings["seconds"])
     for size in settings["sizes"]:
         batch = max(1, settings["bytes"] // (size * settings["window"]))
-        times = bandwidths(comm, found.loops, size, settings["window"], batch, settings["seconds"])
+        times = bandwidths(
+            comm, with_persistent(found.loops), size, settings["window"], batch, settings["seconds"]
+        )
         result["bandwidth"][str(size)] = times
     if comm.rank == 0:
         print(json.dumps(result))

@@ -10,7 +10,7 @@ import pytest
 
 from ridgeline.bench import bsp
 from ridgeline.bench.bsp import measure_bsp
-from ridgeline.bench.languages import LANGUAGES, PythonLoops, Work, find_languages
+from ridgeline.bench.languages import LANGUAGES, PythonLoops, Work, find_languages, with_persistent
 from ridgeline.bench.payload import check, content
 from ridgeline.bench.pingpong import measure_pingpong
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -71,7 +71,7 @@ def test_windows_carry_what_was_sent(comm):
     found = find_languages(comm, languages_at(comm.size, 2))
     if comm.size == 1 or comm.rank > 1:
         return
-    for number, way in enumerate(found.loops):
+    for number, way in enumerate(with_persistent(found.loops)):
         buffer = content(70_000, 0, 1, number) if comm.rank == 0 else np.zeros(70_000, np.uint8)
         assert way.windows(1 - comm.rank, comm.rank == 0, buffer, 5, 2) > 0
         check(buffer, 0, 1, number)

@@ -139,6 +139,7 @@ _POINTER, _INT, _LONG, _SECONDS = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64,
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ping_pong": (_SECONDS, _POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT),
     "windows": (_SECONDS, _POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT, _INT),
+    "persistent_windows": (_SECONDS, _POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT, _INT),
     "ring": (
         _INT, _POINTER, _INT, _INT, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _INT, _LONG, _POINTER, _POINTER,
     ),
@@ -157,6 +158,7 @@ class CLoops:
     """The loops in C, called through ctypes: once for a whole batch, its clock inside."""
 
     name = "C"
+    windows_function = "windows"
 
     def __init__(self, library: Library, comm: MPI.Comm) -> None:
         self.library, self.comm = library, comm
@@ -176,8 +178,11 @@ class CLoops:
 
     def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
         """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
+        if not 1 <= window <= MAX_WINDOW:
+            raise ConfigError(f"a window of {window} messages; C keeps 1 to {MAX_WINDOW} in flight")
         boxes = buffer.ctypes.data, self.reply.ctypes.data
-        seconds = self.library["windows"](self.handle, partner, sends, *boxes, buffer.size, window, batch)
+        function = self.library[self.windows_function]
+        seconds = function(self.handle, partner, sends, *boxes, buffer.size, window, batch)
         check_mpi(self.name, seconds < 0)
         return float(seconds)
 
@@ -193,6 +198,17 @@ class CLoops:
         )  # fmt: skip
         check_mpi(self.name, error != 0)
         return int(sums[0]), float(sums[1])
+
+
+class PersistentCLoops(CLoops):
+    """The loops in C, windows by persistent requests."""
+
+    name = "C, persistent"
+    windows_function = "persistent_windows"
+
+    def on(self, comm: MPI.Comm) -> PersistentCLoops:
+        """Return these loops on another communicator."""
+        return PersistentCLoops(self.library, comm)
 
 
 class PythonLoops:
@@ -259,6 +275,44 @@ class PythonLoops:
                 after_reads - start, after_writes - after_reads, after_flops - after_writes, end - after_flops,
             )  # fmt: skip
         return seen & 0xFFFFFFFF, x
+
+
+class PersistentPythonLoops(PythonLoops):
+    """The loops in Python, windows by persistent requests: one call starts them all."""
+
+    name = "mpi4py, persistent"
+
+    def on(self, comm: MPI.Comm) -> PersistentPythonLoops:
+        """Return these loops on another communicator."""
+        return PersistentPythonLoops(comm)
+
+    def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
+        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
+        make = self.comm.Send_init if sends else self.comm.Recv_init
+        end: Any = self.comm.Recv if sends else self.comm.Send
+        message, reply = [buffer, buffer.size, MPI.BYTE], self.reply
+        requests = [make(message, partner, TAG) for _ in range(window)]
+        begin, wait = MPI.Prequest.Startall, MPI.Request.Waitall
+        start = perf_counter()
+        for _ in repeat(None, batch):
+            begin(requests)
+            wait(requests)
+            end(reply, partner, ACKNOWLEDGE)
+        seconds = perf_counter() - start
+        for request in requests:
+            request.Free()
+        return seconds
+
+
+def with_persistent(loops: Sequence[Loops]) -> list[Loops]:
+    """Return the loops, and those in C and mpi4py once more with windows by persistent requests."""
+    more: list[Loops] = []
+    for way in loops:
+        if isinstance(way, CLoops):
+            more.append(PersistentCLoops(way.library, way.comm))
+        elif isinstance(way, PythonLoops):
+            more.append(PersistentPythonLoops(way.comm))
+    return [*loops, *more]
 
 
 def ring_partners(comm: MPI.Comm) -> tuple[int, int]:
