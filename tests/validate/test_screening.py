@@ -92,14 +92,19 @@ def groups_of(n, size):
     return {f"switch{k}": list(range(k * size, (k + 1) * size)) for k in range(n // size)}
 
 
-def test_a_group_with_slow_uplinks_is_blamed_as_a_group():
-    values = rates(16)
-    values[4:8, :4] = values[:4, 4:8] = values[4:8, 8:] = values[8:, 4:8] = 0.8e10
+@pytest.mark.parametrize(("n", "size"), [(12, 4), (16, 4), (9, 3), (64, 4), (30, 10)])
+def test_a_group_with_slow_uplinks_is_blamed_as_a_group(n, size):
+    values = rates(n)
+    slow = np.arange(n) // size == 1
+    values[np.not_equal.outer(slow, slow)] = 0.8e10
     measurements = all_pairs(values)
-    measurements.groups = groups_of(16, 4)
+    measurements.groups = groups_of(n, size)
     verdict = screen(measurements)
-    assert [(s.kind, s.name, s.nodes) for s in verdict.suspects] == [("group", "switch1", [4, 5, 6, 7])]
-    assert len(verdict.good_nodes()) == 12
+    members = np.flatnonzero(slow).tolist()
+    assert [(s.kind, s.name, s.nodes) for s in verdict.suspects] == [("group", "switch1", members)]
+    assert verdict.suspects[0].slowdown == pytest.approx(0.25, abs=0.02)
+    assert len(verdict.suspects[0].reasons) == 1  # of the group; its nodes are not blamed beside it
+    assert len(verdict.good_nodes()) == n - size
 
 
 def test_links_between_groups_are_compared_with_their_like():
@@ -170,6 +175,18 @@ def test_a_node_that_stalls_now_and_then_is_blamed():
     assert blamed(screen(measurements)) == [("node", 2)]
     quantity.values[0, 4] /= 50.0  # happens to anybody
     assert blamed(screen(measurements)) == [("node", 2)]
+
+
+@pytest.mark.parametrize("n", [4, 12])
+def test_stalls_everywhere_blame_nobody(n):
+    for seed in range(10):
+        measurements = all_pairs(rates(n), repeats=5, seed=seed)
+        values = measurements.pair_quantities[0].values
+        random = np.random.default_rng(seed)
+        late = random.random(values.shape) < 0.25
+        late[:, 0] = False  # of a link that is late every time nobody knows better
+        values /= np.where(late, random.uniform(3, 50, values.shape), 1.0)
+        assert blamed(screen(measurements)) == []
 
 
 def test_a_link_that_stalls_now_and_then_is_blamed():

@@ -53,14 +53,10 @@ def draw_distribution(
         else:
             figure = Figure(figsize=(5.2, 2.6), layout="constrained")
             axes = figure.subplots()
-            edges = np.histogram_bin_edges(values, bins=60)
-            axes.hist(
-                [values[~suspect], values[suspect]],
-                bins=list(edges),
-                stacked=True,
-                color=[GOOD, BAD],
-                log=True,
-            )
+            bins = list(np.histogram_bin_edges(values, bins=int(np.clip(2 * np.sqrt(len(values)), 12, 60))))
+            parts = [values[~suspect], values[suspect]]
+            # Of many parts the suspects are few, and would not be seen beside the others.
+            axes.hist(parts, bins=bins, stacked=True, color=[GOOD, BAD], log=len(values) > 200)
             axes.set_ylabel("parts")
         axes.axvline(usual, color=USUAL, linewidth=1)
         axes.axvline(cut, color=CUT, linewidth=1, linestyle="--")

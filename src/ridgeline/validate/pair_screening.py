@@ -109,8 +109,12 @@ def _measure_distances(
         kinds = [("", np.ones(len(inside), bool))]
     result = _Distances(*(np.zeros_like(links.cost) for _ in range(3)))
     for label, rows in kinds:
+        start = None
+        if label and len(set(a[rows]) | set(b[rows])) < FEW:
+            # Of three groups with a bad one, most pairs of groups are slow.
+            start = centre(_pair_medians(a[rows], b[rows], links.cost[rows])[1], few=True)[0]
         distance, reference, sigma, cut = screen_costs(
-            links.cost[rows], links.noise, few or rows.sum() < FEW, thresholds
+            links.cost[rows], links.noise, few or rows.sum() < FEW, thresholds, start
         )
         result.distance[rows], result.cut[rows] = distance, cut
         result.usual[rows] = figure(reference, quantity.higher_is_better)
@@ -130,6 +134,14 @@ def _measure_distances(
     return result
 
 
+def _pair_medians(a: Integers, b: Integers, values: Floats) -> tuple[Integers, Floats]:
+    """Return the pairs [2, n] of the groups a and b of links, the smaller first, and the median over their links."""
+    pairs, inverse = np.unique(np.sort(np.stack([a, b]), axis=0), axis=1, return_inverse=True)
+    inverse = inverse.ravel()
+    parts = np.split(values[np.argsort(inverse, kind="stable")], np.cumsum(np.bincount(inverse))[:-1])
+    return pairs, np.array([np.median(part) for part in parts])
+
+
 def _screen_groups(
     quantity: PairQuantity, links: LinkCosts, measured: _Distances, group_of: Integers, thresholds: Thresholds,
     found: Accusations,
@@ -140,12 +152,8 @@ def _screen_groups(
     explained = np.zeros(len(between), bool)
     if len(found.groups) < 3 or not between.any():
         return explained
-    ends = np.sort(np.stack([a[between], b[between]]), axis=0)
-    pairs, inverse = np.unique(ends, axis=1, return_inverse=True)
     distance = measured.distance[between]
-    order = np.argsort(inverse.ravel(), kind="stable")
-    starts = np.cumsum(np.bincount(inverse.ravel()))[:-1]
-    medians = np.array([np.median(part) for part in np.split(distance[order], starts)])
+    pairs, medians = _pair_medians(a[between], b[between], distance)
     cut = float(measured.cut[between].max())
     guilty = blame(len(found.groups), pairs[0], pairs[1], medians, cut, math.inf)
     scores = node_scores(len(group_of), links.first[between], links.second[between], distance, least=1)

@@ -27,7 +27,7 @@ section, header { background: #fff; border: 1px solid var(--line); border-radius
   margin-bottom: 16px; }
 header { border-left: 8px solid var(--state); } header p { margin: 6px 0 0; }
 .state { display: inline-block; background: var(--state); color: #fff; border-radius: 4px; padding: 1px 9px;
-  font-weight: 600; font-size: 13px; letter-spacing: .02em; }
+  font-weight: 600; font-size: 13px; letter-spacing: .02em; margin-bottom: 8px; }
 .healthy { --state: #2d7d46; } .suspects { --state: #c62f2f; } .unmeasured { --state: #b26a00; }
 .facts { color: var(--soft); } .soft { color: var(--soft); font-size: 13px; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 13.5px; }

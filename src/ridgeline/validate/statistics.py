@@ -101,20 +101,22 @@ def cut_of(sigma: float, count: int, thresholds: Thresholds) -> float:
 
 
 def screen_costs(
-    cost: Floats, noise: float, few: bool, thresholds: Thresholds
+    cost: Floats, noise: float, few: bool, thresholds: Thresholds, start: float | None = None
 ) -> tuple[Floats, float, float, float]:
     """Return (distance of every part from the reference, reference, standard deviation, cut) of finite costs.
 
-    The reference and the spread are taken again without the parts found slow, until these stay the same.
+    The reference and the spread are taken again without the parts found slow, until these stay the same. start: a
+    first reference, for parts that are slow in their majority.
     """
-    healthy = np.ones(cost.size, bool)
+    healthy = np.ones(cost.size, bool) if start is None else cost - start < math.log1p(thresholds.slowdown)
+    least = 0.5 * cost.size if start is None else 1
     reference = sigma = cut = 0.0
     for _ in range(5):
         reference, sigma = centre(cost[healthy], few)
         sigma = max(sigma, noise)
         cut = cut_of(sigma, cost.size, thresholds)
         now = cost - reference < cut
-        if few or 2 * now.sum() < cost.size or (now == healthy).all():
+        if few or now.sum() < least or (now == healthy).all():
             break
         healthy = now
     return cost - reference, reference, sigma, cut
