@@ -140,6 +140,7 @@ def run_validation(inputs: Inputs, debug: bool = False) -> int:
 
 def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     from ridgeline.comm.reduce import together
+    from ridgeline.validate.counters import by_name, read_counters
     from ridgeline.validate.levels import chosen_steps, run_levels
     from ridgeline.validate.measurements import Measurements, save_measurements
     from ridgeline.validate.outcome import Outcome
@@ -177,12 +178,16 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds troubles and suspects.
     end = outcome.end_process if outcome is not None else print
+    before = comm.gather(read_counters())
     watch = start_watch(comm, end)
     session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
     if outcome is not None:
         run_levels(session, outcome.suspects, outcome.stage_begins)
     else:
         run_levels(session, lambda _: {}, lambda *_: None)
+    after = comm.gather(read_counters())
+    if before is not None and after is not None:
+        measurements.counters = by_name([before[rank] for rank in leaders], [after[rank] for rank in leaders])
     watch.close()
     code = None
     with together(comm):
@@ -244,6 +249,12 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
         outcome = stage.outcome + (f": {stage.detail}" if stage.detail else "")
         table.add_row(stage.level, stage.name, f"{stage.seconds:.1f}", outcome)
     console.print(table, highlight=False, markup=False)
+    for name, counter in measurements.counters.items():
+        places = ", ".join(
+            f"{measurements.nodes[int(node)]} +{by}" for node, by in list(counter["grown"].items())[:8]
+        )
+        more = f" and {len(counter['grown']) - 8} nodes more" if len(counter["grown"]) > 8 else ""
+        console.print(f"counter {name} grew: {places}{more}", highlight=False, markup=False)
     for suspect in verdict.suspects:
         console.print(f"{suspect.kind} {suspect.name}", highlight=False, markup=False)
         for text in (*suspect.reasons, *(f"-> {advice}" for advice in suspect.advice)):
