@@ -1,0 +1,58 @@
+"""`ridgeline validate` on this machine as one node: stages, files, and one sentence for bad input."""
+
+import json
+
+
+def thresholds(ridgeline) -> str:
+    # The tests share their cores with whatever else runs: what is judged here is not this machine's health.
+    (ridgeline.path / "limits.toml").write_text("[thresholds]\ncpu_share = 0.01\n")
+    return "limits.toml"
+
+
+def test_a_healthy_node_its_report_and_its_baseline(ridgeline):
+    options = ("-n", 2, "--quick", "--level", "node", "--stage", "compute", "--stage", "on-node")
+    limits = ("--thresholds", thresholds(ridgeline))
+    done = ridgeline("validate", *options, *limits, "--report", "health", "--save-baseline", "march.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "on-node" in done.stdout
+    report = json.loads((ridgeline.path / "health" / "report.json").read_text())
+    names = {quantity["name"] for quantity in report["node_quantities"]}
+    assert {"cpu_share", "on-node latency", "on-node bandwidth"} <= names
+    assert (ridgeline.path / "health" / "nodes.good").read_text().split() == report["nodes"]
+    page = (ridgeline.path / "health" / "report.html").read_text()
+    assert report["nodes"][0] in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+    stored = json.loads((ridgeline.path / "march.json").read_text())
+    stored["machine"]["cpu"] = ["another"]
+    (ridgeline.path / "other.json").write_text(json.dumps(stored))
+    other = ridgeline("validate", *options, *limits, "--baseline", "other.json")
+    assert other.returncode == 2
+    assert "another" in other.stderr
+    assert other.stderr.count("error:") == 1
+
+
+def test_bad_input_ends_with_one_sentence(ridgeline):
+    (ridgeline.path / "hosts").write_text("nowhere\n")
+    (ridgeline.path / "file").write_text("")
+    for options, words in (
+        (("--stage", "warp"), "stage 'warp' is none of level system"),
+        (("--hostlist", "hosts"), "host nowhere has no rank in this job"),
+        (("--report", "file/below"), "file/below"),
+        (("--baseline", "none.json"), "cannot read none.json"),
+        (("--prolog", "--epilog"), "choose one"),
+    ):
+        done = ridgeline("validate", "--quick", *options)
+        assert done.returncode != 0, options
+        assert words in done.stderr
+        assert done.stderr.count("error:") == 1
+        assert "Traceback" not in done.stderr
+
+
+def test_a_prolog_measures_this_node_alone(ridgeline):
+    done = ridgeline("validate", "--prolog", "--thresholds", thresholds(ridgeline), "--report", "prolog")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((ridgeline.path / "prolog" / "report.json").read_text())
+    done_stages = {stage["name"] for stage in report["stages"] if stage["outcome"] == "done"}
+    assert {"memory", "compute", "peak", "stream"} <= done_stages
+    assert {stage["level"] for stage in report["stages"]} == {"node"}
