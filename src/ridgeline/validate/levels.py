@@ -98,7 +98,15 @@ def run_levels(
     steps = chosen_steps(session.plan)
     runnable = []
     if any(step.level == "node" for step in steps):
-        _run(session, "prepare", "node", _PREPARE_SECONDS, node_stages.prepare, after_stage)
+        names = [step.name for step in steps]
+        _run(
+            session,
+            "prepare",
+            "node",
+            _PREPARE_SECONDS,
+            lambda session: node_stages.prepare(session, names),
+            after_stage,
+        )
     for step in steps:
         reason = skip_reason(step, session)
         if reason:
@@ -115,15 +123,16 @@ def run_levels(
 def _confirm(
     session: Session, steps: Sequence[Step], suspects: Suspects, after_stage: Callable[[str, float], None]
 ) -> None:
-    """Measure suspects again, in what made them suspect; what they show then takes the place of that. Collective.
+    """Measure suspects again, in what made them suspect; the better measurement counts. Collective.
 
     Where other parts than before are suspect then, noise was at work, and they are measured once more.
     """
-    before: dict[str, list[int]] = {}
+    before: set[int] = set()
     for turn in range(1, _CONFIRMATIONS + 1):
         now = suspects(session.measurements) if session.comm.rank == 0 else None
         again: dict[str, list[int]] = session.comm.bcast(now)
-        if not again or again == before:
+        parts = {node for nodes in again.values() for node in nodes}
+        if not parts or parts == before:
             break
         for step in steps:
             session.again = {node for name in step.quantities for node in again.get(name, ())}
@@ -132,7 +141,7 @@ def _confirm(
                 session, name, step.level, session.plan.time_limit, step.run, after_stage
             ):
                 return
-        before = again
+        before = parts
     session.again = None
 
 

@@ -7,7 +7,7 @@ since it sets the pace of the others; bandwidth of memory is shared, so that the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -22,21 +22,30 @@ _STREAM = (48 * 2**20, 768 * 2**20)  # bytes of the three arrays of a rank
 _STREAM_CALLS = 4  # of a repeat
 
 
-def prepare(session: Session) -> None:
-    """Compile what is measured, one rank of each node first. Collective."""
-    from ridgeline.bench.compute_check import compile_checks
-    from ridgeline.bench.memory_check import check_memory
-    from ridgeline.bench.peak import MultiplyAdds
-    from ridgeline.bench.stream import compile_stream
+def prepare(session: Session, stages: Collection[str]) -> None:
+    """Compile what these stages measure, one rank of each node first. Collective."""
     from ridgeline.runtime.communicator import in_turn_per_node
 
-    def compile_all() -> None:
-        compile_checks()
-        check_memory(4096)
-        MultiplyAdds(np.float64, 1)
-        compile_stream()
+    in_turn_per_node(session.comm, lambda: _compile(stages))
 
-    in_turn_per_node(session.comm, compile_all)
+
+def _compile(stages: Collection[str]) -> None:
+    if "compute" in stages:
+        from ridgeline.bench.compute_check import compile_checks
+
+        compile_checks()
+    if "memory" in stages:
+        from ridgeline.bench.memory_check import check_memory
+
+        check_memory(4096)
+    if "peak" in stages:
+        from ridgeline.bench.peak import MultiplyAdds
+
+        MultiplyAdds(np.float64, 1)
+    if "stream" in stages:
+        from ridgeline.bench.stream import compile_stream
+
+        compile_stream()
 
 
 def memory(session: Session) -> None:

@@ -33,8 +33,9 @@ def find_stalls(quantity: PairQuantity, n_nodes: int, known: Collection[int], le
     """Return nodes and links of whose repeats at least the share `least` takes twice the usual time or more.
 
     Chance must be ruled out too: were the part as the rest is, as many stalls would come less than once in 1000
-    screenings (binomial distribution). A node is blamed if more than half of its links stall; the worst first, and
-    its links no longer count. known: nodes that are blamed already.
+    screenings (binomial distribution). A node is blamed if more than half of its links stall, and more than chance
+    even without the worst of them; the worst node first, and its links no longer count. known: nodes that are
+    blamed already.
     """
     cost = costs(quantity.values, quantity.higher_is_better)
     finite = np.isfinite(cost)
@@ -70,7 +71,10 @@ def _peel(
         totals = counts[0] / np.maximum(counts[1], 1)
         node = int(np.argmax(np.where(scores >= least, totals, -1.0)))
         touching = alive & (ends == node).any(axis=0)
-        if scores[node] < least or not _improbable(stalled, repeats, touching, alive & ~touching, n_nodes):
+        # Were it one link alone that stalls, and chance the rest, the node would not be to blame.
+        worst = np.argmax(np.where(touching, stalled / np.maximum(repeats, 1), -1.0))
+        others = touching & (np.arange(len(touching)) != worst)
+        if scores[node] < least or not _improbable(stalled, repeats, others, alive & ~touching, n_nodes):
             break
         found.nodes[node] = float(totals[node])
         alive = alive & ~touching
