@@ -130,6 +130,7 @@ def _confirm(
     before: set[int] = set()
     for turn in range(1, _CONFIRMATIONS + 1):
         now = suspects(session.measurements) if session.comm.rank == 0 else None
+        session.rest()  # asleep while rank 0 judges
         again: dict[str, list[int]] = session.comm.bcast(now)
         parts = {node for nodes in again.values() for node in nodes}
         if not parts or parts == before:
@@ -158,6 +159,8 @@ def _run(
     if session.comm.rank == 0:
         after_stage(name, limit)
     session.watch.begin(name, level, limit)
+    # A rank that spun until the others came would begin with its share of a busy core used up.
+    session.rest()
     begin, failure = time.perf_counter(), ""
     try:
         action(session)
