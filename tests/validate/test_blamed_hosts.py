@@ -23,6 +23,9 @@ pytestmark = pytest.mark.skipif(
 N_HOSTS = 4
 PLACEMENTS = 10
 FAULTS = ("slow host", "lossy link", "slow host", "lossy host", "slow host")  # in turn; the place is random
+# All ten of each take minutes: the first three of each always run, the others with -m slow.
+ALWAYS = 3
+NUMBERS = [pytest.param(n, marks=[] if n < ALWAYS else pytest.mark.slow) for n in range(PLACEMENTS)]
 OPTIONS = ("--only", "--stage", "pairs", "--serial", "--quick", "--thresholds")
 
 
@@ -46,7 +49,7 @@ def thresholds(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("number", range(PLACEMENTS))
+@pytest.mark.parametrize("number", NUMBERS)
 def test_only_the_fault_is_blamed(network, thresholds, tmp_path, number):
     fault = FAULTS[number % len(FAULTS)]
     a, b = random.Random(number).sample(range(N_HOSTS), 2)
@@ -69,7 +72,7 @@ def test_only_the_fault_is_blamed(network, thresholds, tmp_path, number):
     assert (tmp_path / "report" / "report.html").read_text().count(f"node{a}") > 0
 
 
-@pytest.mark.parametrize("number", range(PLACEMENTS))
+@pytest.mark.parametrize("number", NUMBERS)
 def test_healthy_hosts_are_not_blamed(network, thresholds, tmp_path, number):
     done = network.validate(tmp_path, *OPTIONS, thresholds)
     assert done.suspects == [], done.said
