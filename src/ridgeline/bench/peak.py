@@ -9,14 +9,13 @@ GPU, show the rate that a run will have.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.comm.reduce import together
 from ridgeline.kernels import peak
@@ -55,26 +54,6 @@ class Work(Protocol):
 def rate(operations: int, calls: int, seconds: float) -> float:
     """Return FLOP/s of `calls` calls with so many operations each."""
     return operations * calls / seconds
-
-
-def check_threads(n_threads: int) -> None:
-    """Raise ConfigError unless Numba was started with at least n_threads threads."""
-    available = int(numba.config.NUMBA_NUM_THREADS)
-    if not 1 <= n_threads <= available:
-        raise ConfigError(
-            f"{n_threads} threads per rank: Numba was started with {available}, so 1 to {available} are possible; "
-            f"set NUMBA_NUM_THREADS before the program starts"
-        )
-
-
-@contextmanager
-def _numba_threads(n_threads: int) -> Iterator[None]:
-    before = numba.get_num_threads()
-    numba.set_num_threads(n_threads)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
 
 
 class MultiplyAdds:
@@ -136,7 +115,7 @@ def measure_peak_here(seconds: float = 0.1, dtype: DTypeLike = np.float64, n_thr
     ConfigError for an argument out of range, VerificationError if the result is not the closed form.
     """
     _check(n_threads, [dtype], seconds)
-    with _numba_threads(n_threads):
+    with numba_threads(n_threads):
         work = MultiplyAdds(dtype, n_threads)
         found = _sustained(work, seconds)
     work.check()
@@ -144,7 +123,7 @@ def measure_peak_here(seconds: float = 0.1, dtype: DTypeLike = np.float64, n_thr
 
 
 def _check(n_threads: int, dtypes: Sequence[DTypeLike], seconds: float) -> None:
-    check_threads(n_threads)
+    check_threads(n_threads, f"{n_threads} threads per rank")
     for dtype in dtypes:
         if np.dtype(dtype) not in peak.DTYPES:
             raise ConfigError(f"the peak rate has no kernel for {np.dtype(dtype)}; use float64 or float32")
@@ -212,7 +191,7 @@ def _figures(rates: NDArray[np.float64]) -> dict[str, Any]:
 def _rates(comm: MPI.Comm, work: Work, seconds: float, repeats: int) -> NDArray[np.float64]:
     """Return FLOP/s [rank, repeat], ranks started together by a barrier each time. Collective."""
     mine = []
-    with _numba_threads(work.n_threads):
+    with numba_threads(work.n_threads):
         for _ in range(repeats):
             comm.Barrier()
             mine.append(_sustained(work, seconds))

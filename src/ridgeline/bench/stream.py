@@ -17,16 +17,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.kernels import vector
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import memory_available
@@ -179,12 +177,7 @@ def _check_arguments(
 ) -> None:
     if np.dtype(dtype) not in vector.DTYPES:
         raise ConfigError(f"STREAM has no kernels for dtype {np.dtype(dtype)}; use float64 or float32")
-    available = int(numba.config.NUMBA_NUM_THREADS)
-    if not 1 <= n_threads <= available:
-        raise ConfigError(
-            f"STREAM on {n_threads} threads: Numba was started with {available}, so 1 to {available} are "
-            f"possible; set NUMBA_NUM_THREADS before the program starts"
-        )
+    check_threads(n_threads, f"STREAM on {n_threads} threads")
     least = 3 * vector.LINE * n_threads
     if bytes_per_rank is not None and bytes_per_rank < least:
         raise ConfigError(
@@ -204,16 +197,6 @@ def _over_node(comm: MPI.Comm, caches: dict[str, int]) -> tuple[dict[str, int], 
     ranks = max(comm.allgather(node.size))
     node.Free()
     return together, ranks
-
-
-@contextmanager
-def _numba_threads(n_threads: int) -> Iterator[None]:
-    before = numba.get_num_threads()
-    numba.set_num_threads(n_threads)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
 
 
 def _time(arrays: StreamArrays, comm: MPI.Comm | None, repeats: int | None) -> NDArray[np.float64]:
@@ -278,7 +261,7 @@ def measure_stream(
         bytes_per_rank = 3 * per_node // ranks_per_node
         if comm is not None:
             bytes_per_rank = min(comm.allgather(bytes_per_rank))  # free memory differs from node to node
-    with _numba_threads(n_threads):
+    with numba_threads(n_threads):
         arrays = StreamArrays(bytes_per_rank // 3, n_threads, dtype)
         seconds = _time(arrays, comm, repeats)
     arrays.check()

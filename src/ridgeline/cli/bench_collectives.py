@@ -15,6 +15,7 @@ from ridgeline.cli.bench_options import (
     RanksPerNode,
     Sizes,
     WarmUp,
+    only_given,
     start_benchmark,
 )
 from ridgeline.cli.options import Ranks
@@ -47,8 +48,7 @@ def _start(
     **options: Any,
 ) -> None:
     """Start a benchmark with the options that were given; others keep the defaults of the benchmark."""
-    given = {key: value for key, value in options.items() if value is not None}
-    given["operation"] = operation
+    given = only_given(options) | {"operation": operation}
     start_benchmark(ranks, "collectives.measure_collective", given, *common, device)
 
 

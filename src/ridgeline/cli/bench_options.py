@@ -34,6 +34,11 @@ RanksPerNode = Annotated[
 ]
 
 
+def only_given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that have a value; the others keep the defaults of the benchmark."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
 def start_benchmark(
     ranks: int | None,
     function: str,

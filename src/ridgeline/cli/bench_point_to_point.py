@@ -15,6 +15,7 @@ from ridgeline.cli.bench_options import (
     RanksPerNode,
     Sizes,
     WarmUp,
+    only_given,
     start_benchmark,
 )
 from ridgeline.cli.options import Ranks
@@ -56,8 +57,7 @@ def _start(
     **options: Any,
 ) -> None:
     """Start a benchmark with the options that were given; others keep the defaults of the benchmark."""
-    given = {key: value for key, value in options.items() if value is not None}
-    start_benchmark(ranks, function, given, json, plot, debug, device)
+    start_benchmark(ranks, function, only_given(options), json, plot, debug, device)
 
 
 def latency(
