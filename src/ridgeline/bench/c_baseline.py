@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,23 +50,31 @@ class Library:
 
 
 def load_c(
-    comm: MPI.Comm | None, name: str, functions: Mapping[str, Signature], mpi: bool | None = None
+    comm: MPI.Comm | None,
+    name: str,
+    functions: Mapping[str, Signature],
+    mpi: bool | None = None,
+    folder: Path | None = None,
+    optional: Sequence[tuple[str, ...]] | None = None,
 ) -> tuple[Library | None, str]:
     """Compile bench/c/NAME.c unless that was done before, load it, and return (library, how), or (None, why not).
 
     Collective over comm, which may be None for this process alone: one rank of each node compiles, and all ranks
     have the library or none has. functions: of the source, by name. mpi: compile by the MPI's own compiler
     (default: if there is a comm), which MPICC names, or mpicc beside the interpreter or on PATH; else by CC or cc.
-    OpenMP and tuning for this processor are asked for and done without where the compiler lacks them, so test
-    _OPENMP in the source. The result lies in the cache folder under a digest of source, compiler and processor.
+    folder: where NAME.c lies instead. OpenMP and tuning for this processor are asked for and done without where the
+    compiler lacks them, so test _OPENMP in the source; optional: other sets of flags, of which the compiler gets the
+    first that it takes. The result lies in the cache folder under a digest of source, compiler, flags and processor.
 
     Raises nothing for want of a compiler: the reason is one for a row of a table.
     """
     mpi = comm is not None if mpi is None else mpi
+    source = (SOURCES if folder is None else folder) / f"{name}.c"
+    options = OPTIONAL if optional is None else tuple(optional)
     if comm is None:
-        path, text = _build(name, mpi)
+        path, text = _build(source, mpi, options)
     else:
-        path, text = _build_on_node(comm, name, mpi)
+        path, text = _build_on_node(comm, source, mpi, options)
     library, reason = (None, text) if path is None else _open(path, text, functions, mpi)
     if comm is not None:
         failed = [why for absent, why in comm.allgather((library is None, reason)) if absent]
@@ -82,14 +90,16 @@ def address_of(comm: MPI.Comm) -> int:
     return MPI._addressof(comm)
 
 
-def _build_on_node(comm: MPI.Comm, name: str, mpi: bool) -> tuple[Path | None, str]:
+def _build_on_node(
+    comm: MPI.Comm, source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]
+) -> tuple[Path | None, str]:
     """Build on one rank of each node while the others sleep. Collective."""
     from ridgeline.bench.patience import patient_barrier
     from ridgeline.runtime.communicator import node_communicator
 
     node = node_communicator(comm)
     try:
-        built = _build(name, mpi) if node.rank == 0 else None
+        built = _build(source, mpi, optional) if node.rank == 0 else None
         patient_barrier(node)
         result: tuple[Path | None, str] = node.bcast(built)
     finally:
@@ -97,7 +107,7 @@ def _build_on_node(comm: MPI.Comm, name: str, mpi: bool) -> tuple[Path | None, s
     return result
 
 
-def _build(name: str, mpi: bool) -> tuple[Path | None, str]:
+def _build(source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]) -> tuple[Path | None, str]:
     """Return (shared library, compiler and options), or (None, why there is none)."""
     compiler = _find_compiler(mpi)
     if compiler is None:
@@ -108,28 +118,27 @@ def _build(name: str, mpi: bool) -> tuple[Path | None, str]:
     if version.returncode:
         return None, f"no C compiler: {called} says {_first_error(version)}"
     title = version.stdout.splitlines()[0] if version.stdout else called
-    source = (SOURCES / f"{name}.c").read_bytes()
-    key = f"{compiler} {title} {cpu_name()} {COMMON}".encode() + source
+    key = f"{compiler} {title} {cpu_name()} {COMMON} {optional}".encode() + source.read_bytes()
     folder = _writable_folder()
-    path = folder / f"{name}-{hashlib.blake2b(key, digest_size=8).hexdigest()}.so"
+    path = folder / f"{source.stem}-{hashlib.blake2b(key, digest_size=8).hexdigest()}.so"
     record = path.with_suffix(".txt")
     if path.exists() and record.exists():
         return path, record.read_text()
     why = ""
-    for optional in OPTIONAL:
-        command = [*compiler, *COMMON, *optional]
+    for flags in optional:
+        command = [*compiler, *COMMON, *flags]
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             target = Path(scratch) / path.name
-            done = _run([*command, str(SOURCES / f"{name}.c"), "-o", str(target), "-lm"])
+            done = _run([*command, str(source), "-o", str(target), "-lm"])
             if done.returncode == 0:
-                text = f"{title}\n{' '.join((called, *compiler[1:], *COMMON, *optional))}"
+                text = f"{title}\n{' '.join((called, *compiler[1:], *COMMON, *flags))}"
                 (Path(scratch) / record.name).write_text(text)
                 # Into place at once, so that another run never loads half a file.
                 os.replace(Path(scratch) / record.name, record)
                 os.replace(target, path)
                 return path, text
         why = why or _first_error(done)
-    return None, f"{called} cannot compile {name}.c: {why}"
+    return None, f"{called} cannot compile {source.name}: {why}"
 
 
 def _find_compiler(mpi: bool) -> list[str] | None:
