@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -91,6 +93,18 @@ class Result:
         content["columns"] = {column.key: column.head for column in self.columns}
         content["units"] = "SI: s, B, B/s, 1/s, FLOP/s"
         return content
+
+
+def to_csv(result: Result) -> str:
+    """Return the rows as comma-separated values in SI units: a line of keys, then a line a row; None is empty."""
+    keys = dict.fromkeys(
+        [column.key for column in result.columns] + [key for row in result.rows for key in row]
+    )
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(keys), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(result.rows)
+    return text.getvalue()
 
 
 def make_table(result: Result) -> Group:

@@ -12,6 +12,10 @@ Json = Annotated[
 Plot = Annotated[
     str | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF file.")
 ]
+Csv = Annotated[
+    str | None,
+    typer.Option("--csv", metavar="FILE", help="Write the rows as comma-separated values, SI units."),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
 Device = Annotated[
     Literal["cpu", "cuda"], typer.Option("--device", help="Where messages lie: host memory or the GPU's.")
@@ -48,6 +52,7 @@ def start_benchmark(
     debug: bool,
     device: str | None = None,
     threads: int = 1,
+    csv: str | None = None,
 ) -> None:
     """Start the ranks, or run the benchmark on this one (driver.bench.run_benchmark)."""
     from ridgeline.driver.bench import run_benchmark
@@ -56,4 +61,4 @@ def start_benchmark(
     code = start_ranks(ranks)
     if code is not None:
         raise typer.Exit(code)
-    run_benchmark(function, options, device, threads, json, plot, debug)
+    run_benchmark(function, options, device, threads, json, plot, debug, csv)

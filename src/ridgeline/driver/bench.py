@@ -105,23 +105,24 @@ def run_benchmark(
     json_path: str | None = None,
     plot_path: str | None = None,
     debug: bool = False,
+    csv_path: str | None = None,
 ) -> dict[str, Any]:
     """Run a benchmark that returns a `bench.result.Result`; print on rank 0; return its figures.
 
     Collective over the world. function: "module.measure_x" inside ridgeline.bench, called as measure_x(comm,
     **options), with memory= from `bench.payload.memory_for` if device is not None. plot_path: picture to draw
-    (PNG, SVG, PDF). Any failure ends the job.
+    (PNG, SVG, PDF); csv_path: file for the rows. Any failure ends the job.
     """
     end_with_launcher()
     configure_threads(threads)
     configure_kernel_cache()
 
     from ridgeline.bench.payload import memory_for
-    from ridgeline.bench.result import make_table
+    from ridgeline.bench.result import make_table, to_csv
     from ridgeline.comm.reduce import together
     from ridgeline.runtime.communicator import ends_job_on_error, world
 
-    module, _, name = function.partition(".")
+    module, _, name = function.rpartition(".")
     comm = world()
     with ends_job_on_error(comm, debug):
         if device is not None:
@@ -129,6 +130,9 @@ def run_benchmark(
         figures = getattr(import_module(f"ridgeline.bench.{module}"), name)(comm, **options)
         result: dict[str, Any] = figures.to_dict() | {"machine": describe_machine().to_dict()}
         _report(comm, result, lambda: make_table(figures), json_path)
+        with together(comm):
+            if comm.rank == 0 and csv_path is not None:
+                _write(csv_path, to_csv(figures), "--csv")
         if plot_path is not None:
             from ridgeline.analysis.bench_plots import save_plot
 
@@ -154,11 +158,11 @@ def _report(
                 console.print(table(), highlight=False, markup=False)
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, text: str, option: str = "--json") -> None:
     if path == "-":
         sys.stdout.write(text)
         return
     try:
         Path(path).write_text(text)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; choose another --json") from None
+        raise OutputError(f"cannot write {path}: {error.strerror}; choose another {option}") from None
