@@ -1,0 +1,174 @@
+"""Storage of a triangle of a sparse matrix by runs: rows in a row whose columns move on by one from row to row.
+
+Rows are in an order by dependency level (`sparse_levels`). Where a discretisation on a grid is behind the matrix, the
+neighbours of successive rows of a level are mostly successive too. Such rows form a run: one column list serves all
+of them, and a product loads vectors of x where compressed rows gather. Nothing is assumed: runs are found by
+comparing column lists, and a matrix without any has runs of one row, slower, and correct.
+
+Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower), within a chunk slot by slot:
+value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a non-zero
+costs the 8 bytes of its value; its column is shared.
+
+Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 2010), with columns implied as in
+storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 3.4).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+WIDTH = 8  # rows of a chunk: one vector of 64 bytes
+EXTERNAL = np.iinfo(np.int32).min  # stands for a column of another rank where shifts are compared
+
+
+class Runs(NamedTuple):
+    """A strict triangle by runs. Row and column numbers are new ones, by level."""
+
+    run_rows: NDArray  # int32 [n_runs + 1], first row
+    run_slots: NDArray  # int32 [n_runs + 1], first slot
+    slot_columns: NDArray  # int32 [n_slots], column of the run's first row
+    run_values: NDArray  # int64 [n_runs], first value
+    values: NDArray  # float64 [n_values], with gaps before runs
+    level_runs: NDArray  # int32 [n_levels + 1], first run of each level
+
+
+@njit(cache=True)
+def _find_runs(indptr, columns, order, new_number, level_rows, run_rows, level_runs, shifts):
+    """Set run_rows and level_runs; return the number of runs. shifts: int32 scratch, as long as the longest row."""
+    n = order.size
+    n_runs = 0
+    for level in range(level_rows.size - 1):
+        level_runs[level] = n_runs
+        count = -1
+        for row in range(level_rows[level], level_rows[level + 1]):
+            first = indptr[order[row]]
+            same = indptr[order[row] + 1] - first == count
+            if same:
+                for s in range(count):
+                    column = columns[first + s]
+                    if (new_number[column] - row if column < n else EXTERNAL) != shifts[s]:
+                        same = False
+                        break
+            if not same:
+                run_rows[n_runs] = row
+                n_runs += 1
+                count = indptr[order[row] + 1] - first
+                for s in range(count):
+                    column = columns[first + s]
+                    shifts[s] = new_number[column] - row if column < n else EXTERNAL
+    run_rows[n_runs] = n
+    level_runs[level_rows.size - 1] = n_runs
+    return n_runs
+
+
+@njit(cache=True)
+def _place_runs(indptr, columns, order, new_number, run_rows, upper, run_slots, run_values):
+    """Set run_slots and run_values of one triangle; return the length of its values."""
+    n, line = order.size, WIDTH
+    n_values = np.int64(0)
+    run_slots[0] = 0
+    for run in range(run_rows.size - 1):
+        row = run_rows[run]
+        slots = 0
+        for place in range(indptr[order[row]], indptr[order[row] + 1]):
+            column = columns[place]
+            if column < n:
+                shift = new_number[column] - row
+                slots += shift > 0 if upper else shift < 0
+        run_slots[run + 1] = run_slots[run] + slots
+        run_values[run] = n_values
+        n_values += (np.int64(slots) * (run_rows[run + 1] - row) + line - 1) // line * line
+    return n_values
+
+
+@njit(cache=True)
+def _fill_runs(indptr, columns, values, order, new_number, upper, runs, places):
+    """Set slot_columns and values of one triangle. places: int32 scratch, as long as the longest row."""
+    n = order.size
+    for run in range(runs.run_rows.size - 1):
+        row, end = runs.run_rows[run], runs.run_rows[run + 1]
+        first = indptr[order[row]]
+        slots = 0
+        for s in range(indptr[order[row] + 1] - first):
+            column = columns[first + s]
+            if column < n:
+                shift = new_number[column] - row
+                if shift > 0 if upper else shift < 0:
+                    runs.slot_columns[runs.run_slots[run] + slots] = new_number[column]
+                    places[slots] = s
+                    slots += 1
+        start = runs.run_values[run]
+        for chunk in range(row, end, WIDTH):
+            width = min(WIDTH, end - chunk)
+            for lane in range(width):
+                base = indptr[order[chunk + lane]]
+                for s in range(slots):
+                    runs.values[start + s * width + lane] = values[base + places[s]]
+            start += width * slots
+
+
+def _triangle(csr, order, new_number, run_rows, level_runs, upper: bool, scratch) -> Runs:
+    indptr, columns, values = csr
+    run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
+    n_values = _place_runs(indptr, columns, order, new_number, run_rows, upper, run_slots, run_values)
+    runs = Runs(
+        run_rows,
+        run_slots,
+        np.empty(run_slots[-1], np.int32),
+        run_values,
+        np.empty(n_values),
+        level_runs,
+    )
+    _fill_runs(indptr, columns, values, order, new_number, upper, runs, scratch)
+    return runs
+
+
+def make_halves(
+    indptr: NDArray,
+    columns: NDArray,
+    values: NDArray,
+    order: NDArray,
+    new_number: NDArray,
+    level_rows: NDArray,
+) -> tuple[Runs, Runs]:
+    """Return the strict lower and upper triangle (in the new order) of a matrix by rows; both share their runs.
+
+    indptr: int64 [n + 1]; columns: int32 [nnz], those of n and more (external) are left out, as is the diagonal;
+    values: float64 [nnz]; rows and columns in the old order. order, new_number, level_rows: of `level_order`.
+    """
+    n = order.size
+    scratch = np.empty(int(np.diff(indptr).max(initial=0)), np.int32)
+    run_rows, level_runs = np.empty(n + 1, np.int32), np.empty(level_rows.size, np.int32)
+    n_runs = _find_runs(indptr, columns, order, new_number, level_rows, run_rows, level_runs, scratch)
+    run_rows = run_rows[: n_runs + 1].copy()
+    csr = (indptr, columns, values)
+    lower, upper = (
+        _triangle(csr, order, new_number, run_rows, level_runs, half, scratch) for half in (False, True)
+    )
+    return lower, upper
+
+
+def deal_runs(runs: Runs, n_threads: int) -> NDArray:
+    """Return bounds, int32 [n_levels, n_threads + 1]: thread t has runs bounds[k, t] to bounds[k, t + 1] of level k.
+
+    Every level is dealt by rows, as evenly as whole runs allow.
+    """
+    bounds = np.empty((runs.level_runs.size - 1, n_threads + 1), np.int32)
+    _deal(runs.run_rows, runs.level_runs, bounds)
+    return bounds
+
+
+@njit(cache=True)
+def _deal(run_rows, level_runs, bounds):
+    n_threads = bounds.shape[1] - 1
+    for level in range(bounds.shape[0]):
+        run, end = level_runs[level], level_runs[level + 1]
+        first, rows = run_rows[run], run_rows[end] - run_rows[run]
+        bounds[level, 0], bounds[level, n_threads] = run, end
+        for thread in range(1, n_threads):
+            goal = first + rows * thread // n_threads
+            while run < end and run_rows[run + 1] + run_rows[run] <= 2 * goal:
+                run += 1
+            bounds[level, thread] = run
