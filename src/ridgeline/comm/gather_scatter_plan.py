@@ -114,7 +114,7 @@ def _sharers(comm: MPI.Comm, numbers: Numbers) -> tuple[Numbers, Numbers]:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     home = ((numbers.astype(np.uint64) * _HASH) >> np.uint64(33)).astype(np.int64) % comm.size
     asked = np.argsort(home, kind="stable")
-    received, counts = _exchange(comm, numbers[asked], np.bincount(home, minlength=comm.size))
+    received, counts = exchange_counted(comm, numbers[asked], np.bincount(home, minlength=comm.size))
     owner = np.repeat(np.arange(comm.size), counts)
     order = np.lexsort((owner, received))
     same = received[order]
@@ -131,12 +131,12 @@ def _sharers(comm: MPI.Comm, numbers: Numbers) -> tuple[Numbers, Numbers]:
     keep = np.flatnonzero(asker != other)
     keep = keep[np.lexsort((other[keep], asker[keep]))]
     answers = np.bincount(asker[keep], minlength=comm.size)
-    found, _ = _exchange(comm, same[bounds[group[keep]]], answers)
-    ranks, _ = _exchange(comm, other[keep], answers)
+    found, _ = exchange_counted(comm, same[bounds[group[keep]]], answers)
+    ranks, _ = exchange_counted(comm, other[keep], answers)
     return np.searchsorted(numbers, found), ranks
 
 
-def _exchange(comm: MPI.Comm, values: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
+def exchange_counted(comm: MPI.Comm, values: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
     """Send counts[r] of the values to each rank r; return what came, in the order of ranks, and how much."""
     counts = np.ascontiguousarray(counts, np.int64)
     come = np.empty(comm.size, np.int64)

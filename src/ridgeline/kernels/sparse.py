@@ -77,6 +77,59 @@ def add(direction, x):
         x[row] += direction[row]
 
 
+@njit(cache=True)
+def dot(x, y):
+    """Return x.y, added up from the first to the last."""
+    total = 0.0
+    for i in range(x.size):
+        total += x[i] * y[i]
+    return total
+
+
+@njit(cache=True)
+def waxpby(alpha, x, beta, y, out):
+    """out = alpha x + beta y; out may be x or y."""
+    if alpha == 1.0:
+        for i in range(out.size):
+            out[i] = x[i] + beta * y[i]
+    elif beta == 1.0:
+        for i in range(out.size):
+            out[i] = alpha * x[i] + y[i]
+    else:
+        for i in range(out.size):
+            out[i] = alpha * x[i] + beta * y[i]
+
+
+@njit(cache=True)
+def symmetric_gauss_seidel(indptr, indices, data, diagonal, r, x):
+    """One forward and one backward Gauss-Seidel sweep on A x = r, rows in their order. diagonal: places in data.
+
+    x may be longer than the rows: what lies behind them is read as it is.
+    """
+    n = indptr.size - 1
+    for step in range(2 * n):
+        row = step if step < n else 2 * n - 1 - step
+        total = r[row]
+        for p in range(indptr[row], indptr[row + 1]):
+            total -= data[p] * x[indices[p]]
+        own = data[diagonal[row]]
+        x[row] = (total + x[row] * own) / own
+
+
+@njit(cache=True)
+def restrict_residual(index, r, ax, coarse):
+    """coarse[c] = r[index[c]] - ax[index[c]]."""
+    for c in range(index.size):
+        coarse[c] = r[index[c]] - ax[index[c]]
+
+
+@njit(cache=True)
+def prolong_add(index, coarse, x):
+    """x[index[c]] += coarse[c]."""
+    for c in range(index.size):
+        x[index[c]] += coarse[c]
+
+
 def compile_for(dtype: DTypeLike) -> None:
     """Compile every loop for values of a dtype, or load it from the cache, by calls on one row."""
     matrix = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, dtype))

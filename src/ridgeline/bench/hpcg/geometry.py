@@ -1,0 +1,153 @@
+"""Boxes of HPCG: one box of nx x ny x nz points a rank, on a process grid of npx x npy x npz ranks, x fastest.
+
+Rules of HPCG 3.1: local sizes of at least 16 that halve three times, least over largest at least 1/8 for the local
+box and for the process grid. Source: Heroux, Dongarra, Luszczek, "HPCG Technical Specification", SAND2013-8752.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ridgeline.runtime.errors import ConfigError
+
+LEAST_SIZE = 16
+MULTIPLE = 8  # halved three times for four levels
+LEAST_ASPECT = 0.125
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where a rank's box lies. nx, ny, nz: local sizes; ipx, ipy, ipz: place in the process grid."""
+
+    size: int
+    rank: int
+    npx: int
+    npy: int
+    npz: int
+    ipx: int
+    ipy: int
+    ipz: int
+    nx: int
+    ny: int
+    nz: int
+
+    @property
+    def gnx(self) -> int:
+        """Points of the whole box in x."""
+        return self.npx * self.nx
+
+    @property
+    def gny(self) -> int:
+        """Points of the whole box in y."""
+        return self.npy * self.ny
+
+    @property
+    def gnz(self) -> int:
+        """Points of the whole box in z."""
+        return self.npz * self.nz
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of this rank."""
+        return self.nx * self.ny * self.nz
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of all ranks."""
+        return self.gnx * self.gny * self.gnz
+
+    @property
+    def local(self) -> Triple:
+        """(nx, ny, nz)."""
+        return self.nx, self.ny, self.nz
+
+    @property
+    def whole(self) -> Triple:
+        """(gnx, gny, gnz)."""
+        return self.gnx, self.gny, self.gnz
+
+    @property
+    def origin(self) -> Triple:
+        """Point of the whole box where this rank's box begins."""
+        return self.ipx * self.nx, self.ipy * self.ny, self.ipz * self.nz
+
+
+def _grids(size: int, fixed: Triple) -> Iterator[Triple]:
+    """All process grids of `size` ranks with the fixed numbers (0: free)."""
+    for npx in [fixed[0]] if fixed[0] else range(1, size + 1):
+        if size % npx == 0:
+            rest = size // npx
+            for npy in [fixed[1]] if fixed[1] else range(1, rest + 1):
+                if rest % npy == 0 and fixed[2] in (0, rest // npy):
+                    yield npx, npy, rest // npy
+
+
+def process_grid(size: int, npx: int = 0, npy: int = 0, npz: int = 0) -> Triple:
+    """Return the grid (npx, npy, npz) of `size` ranks with the least surface, the largest factors in x, then y.
+
+    Numbers that are not 0 are kept. Raises ConfigError if no such grid has `size` ranks.
+    """
+    fixed = npx, npy, npz
+    grids = list(_grids(size, fixed)) if min(fixed) >= 0 else []
+    if not grids:
+        raise ConfigError(
+            f"process grid npx x npy x npz = {npx} x {npy} x {npz} (0: free) does not make {size} ranks; the product "
+            f"must be {size}, so leave out --npx, --npy and --npz or choose factors of {size}"
+        )
+    return min(grids, key=lambda grid: (surface(grid), -grid[0], -grid[1]))
+
+
+def surface(grid: Triple) -> int:
+    """Half the surface of a box of unit cubes."""
+    return grid[0] * grid[1] + grid[1] * grid[2] + grid[2] * grid[0]
+
+
+def place(size: int, rank: int, local: Triple, grid: Triple) -> Geometry:
+    """Return the geometry of a rank without asking for HPCG's sizes. local: (nx, ny, nz); grid: of `size` ranks."""
+    npx, npy, npz = grid
+    return Geometry(size, rank, npx, npy, npz, rank % npx, rank // npx % npy, rank // (npx * npy), *local)
+
+
+def make_geometry(
+    size: int, rank: int, nx: int, ny: int, nz: int, npx: int = 0, npy: int = 0, npz: int = 0
+) -> Geometry:
+    """Return the geometry of a rank by HPCG's rules; process numbers of 0 are found (`process_grid`).
+
+    Raises ConfigError, the same on all ranks, if a size or an aspect ratio is against the rules.
+    """
+    for name, value in zip(("nx", "ny", "nz"), (nx, ny, nz)):
+        if value < LEAST_SIZE or value % MULTIPLE:
+            raise ConfigError(
+                f"{name} = {value}: HPCG's local sizes are multiples of {MULTIPLE} from {LEAST_SIZE} on, because "
+                f"its four grid levels halve them three times; try {_nearest(value)}"
+            )
+    _check_aspect("local box nx x ny x nz", (nx, ny, nz), "make its sizes more alike")
+    grid = process_grid(size, npx, npy, npz)
+    _check_aspect("process grid npx x npy x npz", grid, "use another number of ranks or other factors")
+    return place(size, rank, (nx, ny, nz), grid)
+
+
+def _nearest(value: int) -> int:
+    return max(LEAST_SIZE, MULTIPLE * math.floor(value / MULTIPLE + 0.5))
+
+
+def _check_aspect(what: str, sizes: Triple, advice: str) -> None:
+    aspect = min(sizes) / max(sizes)
+    if aspect < LEAST_ASPECT:
+        words = " x ".join(map(str, sizes))
+        raise ConfigError(
+            f"{what} = {words}: least over largest size is {aspect:.3g}, HPCG's rules want at least {LEAST_ASPECT}; "
+            f"{advice}"
+        )
+
+
+def coarsen(geometry: Geometry) -> Geometry:
+    """Return the geometry with every second point in each direction. Raises ConfigError if a size is odd."""
+    if any(value % 2 for value in geometry.local):
+        words = " x ".join(map(str, geometry.local))
+        raise ConfigError(f"local box of {words} points cannot be halved; use even sizes or fewer levels")
+    return replace(geometry, nx=geometry.nx // 2, ny=geometry.ny // 2, nz=geometry.nz // 2)

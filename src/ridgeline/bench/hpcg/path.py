@@ -1,0 +1,95 @@
+"""What the reference and the optimised implementation of HPCG both offer, so that one benchmark drives either."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.comm.sparse_halo import HaloVector
+
+Array = NDArray[np.float64]
+
+SLACK = 1e-6  # of a tolerance, relative, as the official code: residuals count to six digits
+
+
+@dataclass
+class Times:
+    """Seconds on this rank, added up over calls; the official report's keys.
+
+    A pass that does two things at once is charged to the one that reads more; allreduce is contained in dot.
+    """
+
+    total: float = 0.0
+    dot: float = 0.0
+    waxpby: float = 0.0
+    spmv: float = 0.0
+    allreduce: float = 0.0
+    multigrid: float = 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the seconds by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CGResult:
+    """How a solve ended. residual, initial_residual: ||r|| at the end and before the first iteration.
+
+    history: scaled residual ||r|| / ||r0|| after each iteration.
+    """
+
+    iterations: int
+    residual: float
+    initial_residual: float
+    history: list[float] = field(default_factory=list)
+
+    @property
+    def scaled_residual(self) -> float:
+        """||r|| / ||r0||; 0 if the first guess was exact."""
+        return self.residual / self.initial_residual if self.initial_residual > 0 else 0.0
+
+
+class Path(Protocol):
+    """Operations of one implementation, on vectors in an order of its own. Every one is collective over comm."""
+
+    comm: MPI.Comm
+    n_rows: int
+
+    def vector(self, natural: Array | None = None) -> HaloVector:
+        """Return a vector with the values natural [n_rows] (given in natural order), or zeros."""
+
+    def natural(self, v: HaloVector) -> Array:
+        """Return a copy of the owned values [n_rows] in natural order."""
+
+    def spmv(self, x: HaloVector, y: HaloVector) -> None:
+        """y := A x. Exchanges the halo of x."""
+
+    def precondition(self, r: HaloVector, z: HaloVector) -> None:
+        """z := M^-1 r, one multigrid cycle from z = 0. The owned part of r comes back bit for bit."""
+
+    def dot(self, x: HaloVector, y: HaloVector) -> float:
+        """Return x.y, the same on all ranks."""
+
+    def cg(
+        self,
+        b: HaloVector,
+        x: HaloVector,
+        max_iterations: int,
+        tolerance: float,
+        preconditioned: bool = True,
+        times: Times | None = None,
+    ) -> CGResult:
+        """Solve A x = b by conjugate gradients from the x given.
+
+        Ends at max_iterations, or once ||r|| / ||r0|| <= tolerance (1 + SLACK). times: added to if given.
+        """
+
+    def replace_diagonal(self, natural: Array) -> None:
+        """Put natural [n_rows] on the diagonal of the finest matrix."""
+
+    def memory(self) -> int:
+        """Bytes of this rank's own structures and vectors."""

@@ -1,0 +1,119 @@
+"""HPCG's linear system: compressed sparse rows on each rank, with halo plans, on every level of the multigrid.
+
+The operator has 26 on the diagonal and -1 for each of up to 26 neighbours; rows at the boundary have fewer. The
+right side makes all ones the solution. Local rows in natural order, x fastest; local columns: the rank's rows, then
+external ones (comm/sparse_halo.py). Whoever solves may use the matrix and `fine_of_coarse`, not the geometry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.hpcg.geometry import Geometry, coarsen
+from ridgeline.comm.sparse_halo import SparseHaloPlan, plan_sparse_halo
+from ridgeline.kernels import hpcg_problem, sparse
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int32]
+Numbers = NDArray[np.int64]
+
+LEVELS = 4
+
+
+@dataclass
+class SparseMatrix:
+    """One rank's rows.
+
+    indptr: int64 [n + 1]; columns_global: int64, columns: int32 (local), values: float64, all [non-zeros];
+    diagonal: int64 [n], place of the diagonal in values; rows_global: int64 [n]; total_nonzeros: of all ranks.
+    """
+
+    geometry: Geometry
+    indptr: Numbers
+    columns_global: Numbers
+    columns: Indices
+    values: Array
+    diagonal: Numbers
+    rows_global: Numbers
+    total_nonzeros: int
+    plan: SparseHaloPlan
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of this rank."""
+        return self.diagonal.size
+
+    @property
+    def csr(self) -> tuple[Numbers, Indices, Array]:
+        """Return (indptr, columns, values) with local columns, as kernels.sparse takes them."""
+        return self.indptr, self.columns, self.values
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays of this rank."""
+        arrays = (*self.csr, self.columns_global, self.diagonal, self.rows_global, self.plan.send_index)
+        return sum(array.nbytes for array in arrays)
+
+
+@dataclass
+class Level:
+    """A grid level. fine_of_coarse: int32 [rows of coarse], the row of each coarse row; None on the coarsest."""
+
+    matrix: SparseMatrix
+    fine_of_coarse: Indices | None
+    coarse: Level | None
+
+
+def generate_matrix(comm: MPI.Comm, geometry: Geometry) -> tuple[SparseMatrix, Array]:
+    """Return the matrix of a geometry and its right side, float64 [n]. Collective over comm."""
+    n = geometry.n_rows
+    box = geometry.origin, geometry.local, geometry.whole
+    indptr, rows, diagonal = (np.empty(size, np.int64) for size in (n + 1, n, n))
+    hpcg_problem.row_starts(*box, indptr)
+    nonzeros = int(indptr[-1])
+    columns_global, values, right_side = np.empty(nonzeros, np.int64), np.empty(nonzeros), np.empty(n)
+    hpcg_problem.fill_rows(*box, rows, columns_global, values, diagonal, right_side)
+    plan, columns = plan_sparse_halo(comm, rows, indptr, columns_global)
+    total = comm.allreduce(nonzeros)
+    return (
+        SparseMatrix(geometry, indptr, columns_global, columns, values, diagonal, rows, total, plan),
+        right_side,
+    )
+
+
+def generate_problem(comm: MPI.Comm, geometry: Geometry, levels: int = LEVELS) -> tuple[Level, Array, Array]:
+    """Return the finest level, the right side and the exact solution, float64 [n]. Collective over comm.
+
+    levels: grids, each with every second point of the one before. Raises ConfigError on all ranks if the local box
+    cannot be halved so often.
+    """
+    geometries = [geometry]
+    for _ in range(levels - 1):
+        geometries.append(coarsen(geometries[-1]))
+    finest, right_side = generate_matrix(comm, geometry)
+    matrices = [finest, *(generate_matrix(comm, coarser)[0] for coarser in geometries[1:])]
+    level: Level | None = None
+    for matrix in reversed(matrices):
+        index = None
+        if level is not None:
+            index = np.empty(level.matrix.n_rows, np.int32)
+            hpcg_problem.every_second(level.matrix.geometry.local, index)
+        level = Level(matrix, index, level)
+    assert level is not None  # there is at least one
+    return level, right_side, np.ones(geometry.n_rows)
+
+
+def replace_diagonal(matrix: SparseMatrix, values: Array) -> None:
+    """Put values [n], in natural order, on the diagonal. No communication."""
+    matrix.values[matrix.diagonal] = values
+
+
+def diagonal_of(matrix: SparseMatrix) -> Array:
+    """Return the diagonal [n] in natural order."""
+    result = np.empty(matrix.n_rows)
+    sparse.gather(matrix.diagonal, matrix.values, result)
+    return result

@@ -1,0 +1,178 @@
+"""HPCG as its specification writes it: plain compressed rows, natural order, no fusion.
+
+It is the oracle of the optimised path and the benchmark's own reference phase. Sums run in the order of the official code: row entries as generated, vectors from first to last on each rank, then
+over ranks. Halo exchanges: before each product with the matrix and before each symmetric Gauss-Seidel sweep.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.hpcg.path import SLACK, CGResult, Times
+from ridgeline.bench.hpcg.problem import Level, SparseMatrix, replace_diagonal
+from ridgeline.comm.sparse_halo import HaloVector
+from ridgeline.kernels import sparse
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Coarse:
+    """What a level needs for the next one: its own A x, and the residual and correction of the coarse level."""
+
+    product: Array
+    index: NDArray[np.int32]
+    residual: Array
+    correction: HaloVector
+    level: Level
+
+
+class ReferencePath:
+    """The plain implementation on the arrays of `level`, which it shares: see bench.hpcg.path.Path."""
+
+    def __init__(self, comm: MPI.Comm, level: Level) -> None:
+        self.comm, self.level = comm, level
+        self.n_rows = level.matrix.n_rows
+        self._matrices: list[SparseMatrix] = []
+        self._coarse: list[_Coarse] = []
+        next_level: Level | None = level
+        while next_level is not None:
+            matrix = next_level.matrix
+            self._matrices.append(matrix)
+            coarse = next_level.coarse
+            if coarse is not None:
+                assert next_level.fine_of_coarse is not None  # generated with the coarse level
+                n = coarse.matrix.n_rows
+                correction = HaloVector(comm, coarse.matrix.plan)
+                self._coarse.append(
+                    _Coarse(
+                        np.empty(matrix.n_rows), next_level.fine_of_coarse, np.empty(n), correction, coarse
+                    )
+                )
+            next_level = coarse
+        self._r, self._ap = np.empty(self.n_rows), np.empty(self.n_rows)
+        self._z, self._p = self.vector(), self.vector()
+        self._mine, self._total = np.zeros(1), np.zeros(1)
+
+    def vector(self, natural: Array | None = None) -> HaloVector:
+        """Return a vector with these values, or zeros."""
+        result = HaloVector(self.comm, self.level.matrix.plan)
+        if natural is not None:
+            result.owned[:] = natural
+        return result
+
+    def natural(self, v: HaloVector) -> Array:
+        """Return a copy of the owned values."""
+        return v.owned.copy()
+
+    def spmv(self, x: HaloVector, y: HaloVector) -> None:
+        """y := A x. Collective: exchanges the halo of x."""
+        self._multiply(self._matrices[0], x, y.owned)
+
+    def precondition(self, r: HaloVector, z: HaloVector) -> None:
+        """z := M^-1 r. Collective: halo exchanges on every level."""
+        self._cycle(0, r.owned, z)
+
+    def dot(self, x: HaloVector, y: HaloVector) -> float:
+        """Return x.y. Collective: one Allreduce."""
+        return self._dot(x.owned, y.owned, Times())
+
+    def replace_diagonal(self, natural: Array) -> None:
+        """Put natural [n] on the diagonal of the finest matrix, which `level` shares."""
+        replace_diagonal(self.level.matrix, natural)
+
+    def memory(self) -> int:
+        """Bytes of the matrices and of this path's vectors."""
+        vectors = [self._r, self._ap, self._z.values, self._p.values]
+        for coarse in self._coarse:
+            vectors += [coarse.product, coarse.index, coarse.residual, coarse.correction.values]
+        return sum(matrix.nbytes for matrix in self._matrices) + sum(vector.nbytes for vector in vectors)
+
+    def _multiply(self, matrix: SparseMatrix, x: HaloVector, y: Array) -> None:
+        x.exchange()
+        sparse.multiply(*matrix.csr, x.values, y)
+
+    def _smooth(self, matrix: SparseMatrix, r: Array, x: HaloVector) -> None:
+        x.exchange()
+        sparse.symmetric_gauss_seidel(*matrix.csr, matrix.diagonal, r, x.values)
+
+    def _cycle(self, depth: int, r: Array, x: HaloVector) -> None:
+        matrix = self._matrices[depth]
+        x.values.fill(0.0)
+        self._smooth(matrix, r, x)
+        if depth < len(self._coarse):
+            coarse = self._coarse[depth]
+            self._multiply(matrix, x, coarse.product)
+            sparse.restrict_residual(coarse.index, r, coarse.product, coarse.residual)
+            self._cycle(depth + 1, coarse.residual, coarse.correction)
+            sparse.prolong_add(coarse.index, coarse.correction.owned, x.owned)
+            self._smooth(matrix, r, x)
+
+    def _dot(self, x: Array, y: Array, times: Times) -> float:
+        start = time.perf_counter()
+        self._mine[0] = sparse.dot(x, y)
+        middle = time.perf_counter()
+        self.comm.Allreduce(self._mine, self._total)
+        end = time.perf_counter()
+        times.allreduce += end - middle
+        times.dot += end - start
+        return float(self._total[0])
+
+    def cg(
+        self,
+        b: HaloVector,
+        x: HaloVector,
+        max_iterations: int,
+        tolerance: float,
+        preconditioned: bool = True,
+        times: Times | None = None,
+    ) -> CGResult:
+        """Solve A x = b from the x given: see bench.hpcg.path.Path. Collective over comm."""
+        times = Times() if times is None else times
+        now = time.perf_counter
+        begin = now()
+        matrix, r, z, p, ap = self._matrices[0], self._r, self._z, self._p, self._ap
+        start = now()
+        p.owned[:] = x.owned
+        middle = now()
+        self._multiply(matrix, p, ap)
+        end = now()
+        sparse.waxpby(1.0, b.owned, -1.0, ap, r)
+        times.spmv += end - middle
+        times.waxpby += middle - start + now() - end
+        first = residual = math.sqrt(self._dot(r, r, times))
+        history: list[float] = []
+        rz = 0.0
+        while len(history) < max_iterations and residual > tolerance * (1.0 + SLACK) * first:
+            start = now()
+            if preconditioned:
+                self._cycle(0, r, z)
+                times.multigrid += now() - start
+            else:
+                z.owned[:] = r
+                times.waxpby += now() - start
+            before, rz = rz, self._dot(r, z.owned, times)
+            start = now()
+            if history:
+                sparse.waxpby(1.0, z.owned, rz / before, p.owned, p.owned)
+            else:
+                p.owned[:] = z.owned
+            middle = now()
+            self._multiply(matrix, p, ap)
+            times.waxpby += middle - start
+            times.spmv += now() - middle
+            alpha = rz / self._dot(p.owned, ap, times)
+            start = now()
+            sparse.waxpby(1.0, x.owned, alpha, p.owned, x.owned)
+            sparse.waxpby(1.0, r, -alpha, ap, r)
+            times.waxpby += now() - start
+            residual = math.sqrt(self._dot(r, r, times))
+            history.append(residual / first)
+        times.total += now() - begin
+        return CGResult(len(history), residual, first, history)
