@@ -1,0 +1,206 @@
+"""HPCG 3.1, phase by phase: what is timed, what is charged, what must hold.
+
+    set_up             the problem and its halo                              timed, charged: a tenth a set
+    reference_timing   product and V-cycle of the reference, ten times       timed, reported
+    reference_cg       50 iterations of the reference: the residual to reach
+    optimise           other order and storage of the same problem           timed, charged: a tenth a set
+    validate           the tests of validity.py on the optimised version
+    optimised_cg       as many iterations as that residual takes, at most 500
+    timed_sets         so many of these, from zero, as fill the time         timed: the rating
+
+A quick run (0 seconds) has one call of the reference kernels and one set. As in the official code the time of one set
+is that of `optimised_cg`, so that the first, cold run counts. Unlike it, a time is the slowest rank's, from a barrier
+on, and every timed set must reach the residual too.
+
+Sources: rules of HPCG 3.1; Dongarra, Heroux, Luszczek, 2015.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import fields
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.hpcg.geometry import Geometry
+from ridgeline.bench.hpcg.path import CGResult, Path, Times
+from ridgeline.bench.hpcg.problem import Level, generate_problem
+from ridgeline.bench.hpcg.rating import Charges, LevelSize, number_of_sets
+from ridgeline.bench.hpcg.record import AgreementTest, Record, SpectralTest, SymmetryTest
+from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.validity import (
+    agreement_test,
+    levels_of,
+    random_values,
+    spectral_test,
+    symmetry_test,
+)
+
+REFERENCE_ITERATIONS = 50
+MOST_ITERATIONS = 10 * REFERENCE_ITERATIONS
+_CALLS = 10  # of the reference's kernels
+
+MakePath = Callable[[MPI.Comm, Level, int], Path]
+
+
+def reference_path(comm: MPI.Comm, level: Level, n_threads: int) -> Path:
+    """Return the reference path, for a run of the reference in place of the optimised version."""
+    return ReferencePath(comm, level)
+
+
+class Benchmark:
+    """One run on all ranks: call the phases in their order, or `run`. Every phase is collective over comm.
+
+    seconds: that the timed phase shall take, 0 for the quick run; n_threads: of the optimised version; levels: of
+    multigrid, 4 by the rules; make_path: the optimised version.
+    """
+
+    level: Level
+    b: NDArray[np.float64]
+    exact: NDArray[np.float64]
+    reference: ReferencePath
+    path: Path
+    spectral: SpectralTest
+    symmetry: SymmetryTest
+    agreement: AgreementTest
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        geometry: Geometry,
+        seconds: float = 60.0,
+        n_threads: int = 1,
+        levels: int = 4,
+        make_path: MakePath = reference_path,
+    ) -> None:
+        self.comm, self.geometry, self.seconds = comm, geometry, seconds
+        self.n_threads, self.levels, self.make_path = n_threads, levels, make_path
+        self.quick = seconds == 0
+        self.times, self.reference_times = Times(), Times()
+        self.residuals: list[float] = []
+
+    def run(self) -> Record:
+        """Run all phases."""
+        self.set_up()
+        self.reference_timing()
+        self.reference_cg()
+        self.optimise()
+        self.validate()
+        self.optimised_cg()
+        self.timed_sets()
+        return self.record()
+
+    def set_up(self) -> None:
+        """Make the matrices of all levels and their halos."""
+        start = self._start()
+        self.level, self.b, self.exact = generate_problem(self.comm, self.geometry, self.levels)
+        self.set_up_seconds = self._since(start)
+        self.reference = ReferencePath(self.comm, self.level)
+
+    def reference_timing(self) -> None:
+        """Time product and V-cycle of the reference."""
+        x = self.reference.vector(random_values(self.level.matrix.rows_global, 4))
+        y = self.reference.vector()
+        calls = 1 if self.quick else _CALLS
+        start = self._start()
+        for _ in range(calls):
+            self.reference.spmv(x, y)
+            self.reference.precondition(y, x)
+        self.reference_kernels = self._since(start) / calls
+
+    def reference_cg(self) -> None:
+        """Find the residual that the optimised version must reach."""
+        b, x = self.reference.vector(self.b), self.reference.vector()
+        self.comm.Barrier()
+        result = self.reference.cg(b, x, REFERENCE_ITERATIONS, 0.0, times=self.reference_times)
+        self.reference_residual = result.scaled_residual
+
+    def optimise(self) -> None:
+        """Make the optimised version, and b and x in its order."""
+        start = self._start()
+        self.path = self.make_path(self.comm, self.level, self.n_threads)
+        self._b, self._x = self.path.vector(self.b), self.path.vector()
+        self.optimisation_seconds = self._since(start)
+
+    def validate(self) -> None:
+        """Run the tests; their results decide at the end."""
+        matrix = self.level.matrix
+        self.spectral = spectral_test(self.path, matrix, self.b)
+        self.symmetry = symmetry_test(self.path, matrix)
+        self.agreement = agreement_test(self.comm, self.reference, self.path, self.level, self.b, self.exact)
+
+    def optimised_cg(self) -> None:
+        """Count the iterations of a set, and time it to know how many sets fill the time."""
+        times = Times()
+        result = self._solve(MOST_ITERATIONS, self.reference_residual, times)
+        self.iterations = result.iterations
+        self.optimised_residual = result.scaled_residual
+        self.sets = number_of_sets(self.seconds, self._slowest(times.total))
+
+    def timed_sets(self) -> None:
+        """Run the sets that are rated, from x = 0 and with tolerance 0, so that all do the same work."""
+        for _ in range(self.sets):
+            result = self._solve(self.iterations, 0.0, self.times)
+            self.residuals.append(result.scaled_residual)
+
+    def record(self) -> Record:
+        """Return all figures, the same on all ranks."""
+        matrices = levels_of(self.level)
+        vectors = sum(self.path.vector().values.nbytes for _ in range(6))  # b, x, r, z, p, Ap
+        memory = [*(matrix.nbytes for matrix in matrices), vectors, self.path.memory()]
+        totals = self.comm.allreduce(np.array(memory, dtype=np.int64))
+        charges = Charges(
+            sets=self.sets,
+            reference_iterations=REFERENCE_ITERATIONS,
+            optimised_iterations=self.iterations,
+            seconds=self._slowest(self.times.total),
+            set_up=self.set_up_seconds,
+            optimisation=self.optimisation_seconds,
+        )
+        geometry = self.geometry
+        every = self.comm.allgather(self.times.allreduce)
+        return Record(
+            ranks=self.comm.size,
+            threads=self.n_threads,
+            local=(geometry.nx, geometry.ny, geometry.nz),
+            process_grid=(geometry.npx, geometry.npy, geometry.npz),
+            sizes=tuple(
+                LevelSize(int(matrix.geometry.total_rows), int(matrix.total_nonzeros)) for matrix in matrices
+            ),
+            level_bytes=tuple(int(n) for n in totals[: len(matrices)]),
+            vector_bytes=int(totals[-2]),
+            path_bytes=int(totals[-1]),
+            charges=charges,
+            reference_kernels=self.reference_kernels,
+            reference_times=self._slowest_times(self.reference_times),
+            times=self._slowest_times(self.times),
+            allreduce=(min(every), max(every), sum(every) / len(every)),
+            spectral=self.spectral,
+            symmetry=self.symmetry,
+            agreement=self.agreement,
+            reference_residual=self.reference_residual,
+            optimised_residual=self.optimised_residual,
+            residuals=tuple(self.residuals),
+            quick=self.quick,
+            optimised=not isinstance(self.path, ReferencePath),
+        )
+
+    def _solve(self, most: int, tolerance: float, times: Times) -> CGResult:
+        self._x.values.fill(0.0)
+        return self.path.cg(self._b, self._x, most, tolerance, times=times)
+
+    def _start(self) -> float:
+        self.comm.Barrier()
+        return time.perf_counter()
+
+    def _since(self, start: float) -> float:
+        return self._slowest(time.perf_counter() - start)
+
+    def _slowest(self, seconds: float) -> float:
+        return float(self.comm.allreduce(seconds, MPI.MAX))
+
+    def _slowest_times(self, times: Times) -> Times:
+        return Times(**{each.name: self._slowest(getattr(times, each.name)) for each in fields(times)})
