@@ -1,0 +1,115 @@
+"""Conjugate gradients of the optimised path: two passes over vectors an iteration beside those over matrices.
+
+The product A p sums p.A p on its way, the last sweep of the multigrid cycle r.z; r -= alpha A p and r.r are one pass,
+and x += alpha p waits for p = z + beta p of the next iteration, so that p is read once for both.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.hpcg.multigrid import MultigridLevel
+from ridgeline.bench.hpcg.path import SLACK, CGResult, Times
+from ridgeline.comm.sparse_halo import HaloVector
+from ridgeline.kernels.cg_passes import blocks, step
+
+Array = NDArray[np.float64]
+Product = Callable[[HaloVector, Array], float]
+
+
+class ConjugateGradients:
+    """The solver's vectors and scratch, made once. Collective over comm.
+
+    multigrid: the preconditioner, on the finest level. product(x, y): sets y = A x and returns x.y of this rank.
+    """
+
+    def __init__(self, comm: MPI.Comm, multigrid: MultigridLevel, product: Product) -> None:
+        self._comm, self._multigrid, self._product = comm, multigrid, product
+        level = multigrid.level
+        self._r, self._ap = np.zeros(level.n_rows), np.zeros(level.n_rows)
+        self._z, self._p = HaloVector(comm, level.plan), HaloVector(comm, level.plan)
+        self._sums = np.zeros(blocks(level.n_rows))
+        self._mine, self._total = np.zeros(1), np.zeros(1)
+
+    def sum(self, value: float) -> float:
+        """Return the sum over ranks. Collective: one Allreduce."""
+        self._mine[0] = value
+        self._comm.Allreduce(self._mine, self._total)
+        return float(self._total[0])
+
+    def dot(self, x: Array, y: Array) -> float:
+        """Return x.y over all ranks. Collective."""
+        return self.sum(self._multigrid.passes.dot(x, y, self._sums))
+
+    def memory(self) -> int:
+        """Bytes of the vectors."""
+        vectors = self._r, self._ap, self._z.values, self._p.values, self._sums
+        return sum(vector.nbytes for vector in vectors)
+
+    def solve(
+        self, b: Array, x: Array, max_iterations: int, tolerance: float, preconditioned: bool, times: Times
+    ) -> CGResult:
+        """Improve x, float64 [n], to solve A x = b: see bench.hpcg.path.Path.cg. Collective over comm.
+
+        Times: p.A p is charged to spmv, r.z of the cycle to multigrid, the pass r -= alpha A p with r.r to waxpby,
+        the pass over x and p to waxpby; dot has the sums over ranks, as allreduce has, and r.r of the start.
+        """
+        now = time.perf_counter
+        r, ap, z, p, sums = self._r, self._ap, self._z, self._p, self._sums
+        passes, multigrid, product = self._multigrid.passes, self._multigrid, self._product
+        begin = now()
+        multigrid.bind(r, z)
+        correction = z.owned if preconditioned else r
+        p.owned[:] = x
+        middle = now()
+        product(p, ap)
+        end = now()
+        rr = passes.residual(1.0, b, ap, r, sums)
+        times.spmv += end - middle
+        times.waxpby += middle - begin + now() - end
+        first = residual = math.sqrt(self._timed_sum(rr, times))
+        history: list[float] = []
+        rz = alpha = beta = 0.0
+        while len(history) < max_iterations and residual > tolerance * (1.0 + SLACK) * first:
+            start = now()
+            if preconditioned:
+                rr = multigrid.cycle_dot()
+                times.multigrid += now() - start
+                before, rz = rz, self._timed_sum(rr, times)
+            else:
+                before, rz = rz, residual * residual
+            start = now()
+            if history:
+                beta = rz / before
+            passes.direction(alpha, beta, correction, p.values, x)
+            middle = now()
+            pap = product(p, ap)
+            end = now()
+            times.waxpby += middle - start
+            times.spmv += end - middle
+            alpha = rz / self._timed_sum(pap, times)
+            start = now()
+            rr = passes.residual(alpha, r, ap, r, sums)
+            times.waxpby += now() - start
+            residual = math.sqrt(self._timed_sum(rr, times))
+            history.append(residual / first)
+        start = now()
+        step(alpha, p.values, x)
+        end = now()
+        times.waxpby += end - start
+        times.total += end - begin
+        return CGResult(len(history), residual, first, history)
+
+    def _timed_sum(self, value: float, times: Times) -> float:
+        start = time.perf_counter()
+        result = self.sum(value)
+        seconds = time.perf_counter() - start
+        times.allreduce += seconds
+        times.dot += seconds
+        return result

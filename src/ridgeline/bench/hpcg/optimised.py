@@ -1,0 +1,86 @@
+"""HPCG with rows in dependency order, triangles by runs, and few passes: what the optimised phase measures."""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.hpcg.cg import ConjugateGradients
+from ridgeline.bench.hpcg.multigrid import MultigridLevel
+from ridgeline.bench.hpcg.optimise import optimise
+from ridgeline.bench.hpcg.path import CGResult, Times
+from ridgeline.bench.hpcg.problem import Level
+from ridgeline.comm.sparse_halo import HaloVector
+from ridgeline.kernels.sparse_transfer import add_boundary
+
+Array = NDArray[np.float64]
+
+
+class OptimisedPath:
+    """The optimised implementation: see bench.hpcg.path.Path. Building it is HPCG's optimisation phase.
+
+    comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank; the results
+    have the same bits with any number. `level` (a bench.hpcg.optimise.OptimisedLevel) holds the structures. Vectors are
+    in its order; they are tied to its halo plan. Raises ConfigError if Numba has fewer threads.
+    """
+
+    def __init__(self, comm: MPI.Comm, level: Level, n_threads: int = 1) -> None:
+        self.comm, self.n_threads = comm, n_threads
+        self.level = optimise(level)
+        self.n_rows = self.level.n_rows
+        self.multigrid = MultigridLevel(comm, self.level, n_threads)
+        self._solver = ConjugateGradients(comm, self.multigrid, self._product)
+
+    def vector(self, natural: Array | None = None) -> HaloVector:
+        """Return a vector with these values, given in natural order, or zeros."""
+        result = HaloVector(self.comm, self.level.plan)
+        if natural is not None:
+            np.take(natural, self.level.order, out=result.owned)
+        return result
+
+    def natural(self, v: HaloVector) -> Array:
+        """Return a copy of the owned values in natural order."""
+        return v.owned[self.level.new_number]
+
+    def spmv(self, x: HaloVector, y: HaloVector) -> None:
+        """y := A x. Collective: exchanges the halo of x while the product over own columns is made."""
+        self._product(x, y.owned)
+
+    def precondition(self, r: HaloVector, z: HaloVector) -> None:
+        """z := M^-1 r; r comes back bit for bit. Collective: two halo exchanges a level."""
+        self.multigrid.bind(r.owned, z)
+        self.multigrid.cycle()
+
+    def dot(self, x: HaloVector, y: HaloVector) -> float:
+        """Return x.y. Collective: one Allreduce."""
+        return self._solver.dot(x.owned, y.owned)
+
+    def cg(
+        self,
+        b: HaloVector,
+        x: HaloVector,
+        max_iterations: int,
+        tolerance: float,
+        preconditioned: bool = True,
+        times: Times | None = None,
+    ) -> CGResult:
+        """Solve A x = b from the x given: see bench.hpcg.path.Path; times as `ConjugateGradients.solve` says."""
+        times = Times() if times is None else times
+        return self._solver.solve(b.owned, x.owned, max_iterations, tolerance, preconditioned, times)
+
+    def replace_diagonal(self, natural: Array) -> None:
+        """Put natural [n] on the diagonal of the finest matrix. No communication."""
+        self.level.set_diagonal(natural)
+
+    def memory(self) -> int:
+        """Bytes of the new matrices and of this path's vectors on this rank."""
+        return self.level.memory() + self.multigrid.memory() + self._solver.memory()
+
+    def _product(self, x: HaloVector, y: Array) -> float:
+        """Set y = A x and return x.y of this rank. Collective: exchanges the halo of x."""
+        level, values = self.level, x.values
+        x.start()
+        total = self.multigrid.passes.multiply_dot(level.lower, level.upper, level.diagonal, values, y)
+        x.finish()
+        return float(total + add_boundary(level.boundary, values[self.n_rows :], values, y))

@@ -1,0 +1,123 @@
+"""The vector passes of preconditioned conjugate gradients, merged so that every vector is read once a pass.
+
+Vectors are float64 [n]. Sums go by blocks of 1024 numbers, eight running sums in a block, then over the blocks in
+order: the bits do not depend on the number of threads. `sums` is scratch, float64 [blocks(n)]. Twins named
+`..._threaded` share the blocks among n_threads threads. No fast-math.
+"""
+
+from numba import njit, prange
+
+BLOCK = 1024
+
+
+@njit(cache=True)
+def blocks(n):
+    """Return how many partial sums a vector of n numbers needs."""
+    return -(-n // BLOCK)
+
+
+@njit(cache=True)
+def _dot_block(x, y, first, end):
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+    whole = first + (end - first) // 8 * 8
+    for i in range(first, whole, 8):
+        s0 += x[i] * y[i]
+        s1 += x[i + 1] * y[i + 1]
+        s2 += x[i + 2] * y[i + 2]
+        s3 += x[i + 3] * y[i + 3]
+        s4 += x[i + 4] * y[i + 4]
+        s5 += x[i + 5] * y[i + 5]
+        s6 += x[i + 6] * y[i + 6]
+        s7 += x[i + 7] * y[i + 7]
+    total = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
+    for i in range(whole, end):
+        total += x[i] * y[i]
+    return total
+
+
+@njit(cache=True)
+def _total(sums):
+    total = 0.0
+    for block in range(sums.size):
+        total += sums[block]
+    return total
+
+
+@njit(cache=True)
+def _dot_blocks(first_block, end_block, x, y, sums):
+    for block in range(first_block, end_block):
+        sums[block] = _dot_block(x, y, block * BLOCK, min((block + 1) * BLOCK, y.size))
+
+
+@njit(cache=True)
+def dot(x, y, sums):
+    """Return x . y over the length of y."""
+    _dot_blocks(0, sums.size, x, y, sums)
+    return _total(sums)
+
+
+@njit(cache=True, parallel=True)
+def dot_threaded(n_threads, x, y, sums):
+    """Do as `dot`, by n_threads threads."""
+    n = sums.size
+    for thread in prange(n_threads):
+        _dot_blocks(n * thread // n_threads, n * (thread + 1) // n_threads, x, y, sums)
+    return _total(sums)
+
+
+@njit(cache=True)
+def _residual_blocks(first_block, end_block, alpha, b, ap, r, sums):
+    for block in range(first_block, end_block):
+        first, end = block * BLOCK, min((block + 1) * BLOCK, r.size)
+        for i in range(first, end):
+            r[i] = b[i] - alpha * ap[i]
+        sums[block] = _dot_block(r, r, first, end)
+
+
+@njit(cache=True)
+def residual(alpha, b, ap, r, sums):
+    """Set r = b - alpha ap and return r . r. b may be r itself. One pass: 2 or 3 words per point."""
+    _residual_blocks(0, sums.size, alpha, b, ap, r, sums)
+    return _total(sums)
+
+
+@njit(cache=True, parallel=True)
+def residual_threaded(n_threads, alpha, b, ap, r, sums):
+    """Do as `residual`, by n_threads threads."""
+    n = sums.size
+    for thread in prange(n_threads):
+        _residual_blocks(n * thread // n_threads, n * (thread + 1) // n_threads, alpha, b, ap, r, sums)
+    return _total(sums)
+
+
+@njit(cache=True)
+def _direction_range(first, end, alpha, beta, z, p, x):
+    for i in range(first, end):
+        old = p[i]
+        x[i] += alpha * old
+        p[i] = z[i] + beta * old
+
+
+@njit(cache=True)
+def direction(alpha, beta, z, p, x):
+    """Set x += alpha p, then p = z + beta p, over the length of z. One pass: 5 words per point.
+
+    The step of the iteration before waits for this pass, so that p is read once for both.
+    """
+    _direction_range(0, z.size, alpha, beta, z, p, x)
+
+
+@njit(cache=True, parallel=True)
+def direction_threaded(n_threads, alpha, beta, z, p, x):
+    """Do as `direction`, by n_threads threads."""
+    n = blocks(z.size)
+    for thread in prange(n_threads):
+        first = n * thread // n_threads * BLOCK
+        _direction_range(first, min(n * (thread + 1) // n_threads * BLOCK, z.size), alpha, beta, z, p, x)
+
+
+@njit(cache=True)
+def step(alpha, p, x):
+    """Set x += alpha p, over the length of x: the last step, which no further direction takes along."""
+    for i in range(x.size):
+        x[i] += alpha * p[i]

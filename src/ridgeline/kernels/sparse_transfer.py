@@ -1,0 +1,155 @@
+"""Passes between two grids of a multigrid method that works with half-products, and over rows at a rank's boundary.
+
+A matrix A = L + D + U + H: strictly lower, diagonal and strictly upper part over the rows of this rank, and H over
+columns of other ranks. A backward Gauss-Seidel sweep from zero leaves half = D x + U x, so that the residual needs L
+alone, and only where the coarse grid looks; a correction P e of few points changes half by (D + U) P e.
+
+Values are float64, row and column numbers int32, places int64; vectors are 1-D; the columns of H count from the first
+external value. Twins named `..._threaded` share the rows among `n_threads` threads, with the same bits.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+BLOCK_ROWS = 1024
+
+
+class SparseRows(NamedTuple):
+    """Some rows of a matrix. rows: int32 [m]; starts: int64 [m + 1]; columns: int32; values: float64."""
+
+    rows: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+
+class SparseBlocks(NamedTuple):
+    """All rows of a matrix with few entries each: counts int32 [n]; starts int64: first entry of every 1024 rows."""
+
+    counts: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+
+@njit(cache=True)
+def _coarse_residual(first, end, lower, r, half, x, out):
+    for k in range(first, end):
+        row = lower.rows[k]
+        total = r[row] - half[row]
+        for p in range(lower.starts[k], lower.starts[k + 1]):
+            total -= lower.values[p] * x[lower.columns[p]]
+        out[k] = total
+
+
+@njit(cache=True)
+def coarse_residual(lower, r, half, x, out):
+    """Set out[k] = (r - half - L x)[rows[k]]: the residual at the points of the coarse grid, less H x.
+
+    lower: SparseRows of L, row k the fine row of coarse point k. r, half, x: [fine rows]; out: [coarse rows].
+    """
+    _coarse_residual(0, lower.rows.size, lower, r, half, x, out)
+
+
+@njit(cache=True, parallel=True)
+def coarse_residual_threaded(n_threads, lower, r, half, x, out):
+    """Do as `coarse_residual`, by n_threads threads."""
+    n = lower.rows.size
+    for thread in prange(n_threads):
+        _coarse_residual(n * thread // n_threads, n * (thread + 1) // n_threads, lower, r, half, x, out)
+
+
+@njit(cache=True)
+def _correct(first, end, rows, diagonal, e, x, half):
+    for k in range(first, end):
+        row = rows[k]
+        x[row] += e[k]
+        half[row] += diagonal[row] * e[k]
+
+
+@njit(cache=True)
+def correct(rows, diagonal, e, x, half):
+    """Add the correction of the coarse grid: x += P e, half += D P e. rows[k]: the fine row of coarse point k."""
+    _correct(0, rows.size, rows, diagonal, e, x, half)
+
+
+@njit(cache=True, parallel=True)
+def correct_threaded(n_threads, rows, diagonal, e, x, half):
+    """Do as `correct`, by n_threads threads."""
+    n = rows.size
+    for thread in prange(n_threads):
+        _correct(n * thread // n_threads, n * (thread + 1) // n_threads, rows, diagonal, e, x, half)
+
+
+@njit(cache=True)
+def _add_product(first_block, end_block, blocks, e, half):
+    for block in range(first_block, end_block):
+        p = blocks.starts[block]
+        for row in range(block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, half.size)):
+            count = blocks.counts[row]
+            if count:
+                total = half[row]
+                for q in range(p, p + count):
+                    total += blocks.values[q] * e[blocks.columns[q]]
+                half[row] = total
+                p += count
+
+
+@njit(cache=True)
+def add_product(blocks, e, half):
+    """Set half += B e: B = U P, a SparseBlocks with a column for each point of the coarse grid."""
+    _add_product(0, blocks.starts.size - 1, blocks, e, half)
+
+
+@njit(cache=True, parallel=True)
+def add_product_threaded(n_threads, blocks, e, half):
+    """Do as `add_product`, by n_threads threads."""
+    n = blocks.starts.size - 1
+    for thread in prange(n_threads):
+        _add_product(n * thread // n_threads, n * (thread + 1) // n_threads, blocks, e, half)
+
+
+@njit(cache=True)
+def _product(boundary, k, external):
+    total = 0.0
+    for p in range(boundary.starts[k], boundary.starts[k + 1]):
+        total += boundary.values[p] * external[boundary.columns[p]]
+    return total
+
+
+@njit(cache=True)
+def add_boundary(boundary, external, x, y):
+    """Set y += H external; return x . H external. boundary: SparseRows of H; external: values of other ranks."""
+    total = 0.0
+    for k in range(boundary.rows.size):
+        row = boundary.rows[k]
+        product = _product(boundary, k, external)
+        y[row] += product
+        total += x[row] * product
+    return total
+
+
+@njit(cache=True)
+def subtract_boundary(boundary, external, r):
+    """Set r -= H external, for the rows of `boundary`."""
+    for k in range(boundary.rows.size):
+        r[boundary.rows[k]] -= _product(boundary, k, external)
+
+
+@njit(cache=True)
+def move_boundary(boundary, external, r, saved):
+    """Set saved = r at the rows of `boundary`, then r -= H external: `restore_boundary` puts the same bits back."""
+    for k in range(boundary.rows.size):
+        row = boundary.rows[k]
+        saved[k] = r[row]
+        r[row] -= _product(boundary, k, external)
+
+
+@njit(cache=True)
+def restore_boundary(boundary, saved, r):
+    """Set r = saved at the rows of `boundary`."""
+    for k in range(boundary.rows.size):
+        r[boundary.rows[k]] = saved[k]
