@@ -1,0 +1,280 @@
+"""How HPCG scales: time of an iteration of preconditioned CG over ranks, for several local boxes.
+
+Weak scaling keeps the box of a rank; strong scaling keeps the global box, which is that of the largest number of
+ranks, and divides it. All numbers of ranks run in one job, one after the other, on the first ranks of the job; the
+others sleep. The paths (plain CSR in natural order, and the optimised one) take turns.
+
+Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV.A, Fig. 10 (local boxes of
+16^3, 32^3 and 64^3, 1 to 16 ranks a node).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from mpi4py import MPI
+
+from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Geometry, Triple, make_geometry, process_grid
+from ridgeline.bench.hpcg.optimised import OptimisedPath
+from ridgeline.bench.hpcg.path import CGResult, Path
+from ridgeline.bench.hpcg.problem import Level, generate_problem
+from ridgeline.bench.hpcg.rating import LevelSize, count_flops
+from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.layout import find_layout
+from ridgeline.bench.patience import patient_barrier
+from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.runtime.communicator import in_turn_per_node
+from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.threads import cores_available
+
+Mode = Literal["weak", "strong"]
+
+_MAKERS: dict[str, Callable[[MPI.Comm, Level], Path]] = {
+    "reference": ReferencePath,
+    "optimised": OptimisedPath,
+}
+PATHS = tuple(_MAKERS)
+_COMPARED = 1e-6  # residuals above this, scaled, must agree: below, rounding has its say on thin boxes
+_AGREEMENT = 1e-6  # relative
+
+COLUMNS = (
+    Column("edge", "edge"),
+    Column("ranks", "ranks"),
+    Column("process_grid", "process grid"),
+    Column("box", "box of a rank"),
+    Column("path", "path"),
+    Column("seconds", "ms/iteration", 1e-3, ".3f"),
+    Column("flops", "GFLOP/s", 1e9),
+    Column("efficiency", "efficiency"),
+    Column("speedup", "over reference"),
+    Column("residual", "residual", form=".2e"),
+)
+
+
+def measure_scaling(
+    comm: MPI.Comm,
+    local: Sequence[int] = (16, 32, 64),
+    mode: Mode = "weak",
+    sweep: Sequence[int] | None = None,
+    paths: Sequence[str] = PATHS,
+    iterations: int = 50,
+    repeats: int = 3,
+) -> Result:
+    """Time CG on every local box and number of ranks, in each path. Collective over comm.
+
+    local: edges of cubes, the box of a rank (strong scaling: at the largest number of ranks); sweep: numbers of
+    ranks, each the first of comm (default: powers of two and all); iterations: of one solve; repeats: timed solves
+    of a path, after one to warm up. Raises ConfigError for what HPCG's rules or the job do not allow, on all ranks
+    before anything is timed, and VerificationError if the paths' residuals differ by more than rounding.
+    """
+    counts = sorted(set(sweep)) if sweep else default_sweep(comm.size)
+    _check_options(comm, mode, counts, paths, iterations, repeats)
+    plan = [(edge, *division) for edge in local for division in divisions(edge, mode, counts)]
+    layout = find_layout(comm)
+    in_turn_per_node(comm, lambda: _compile(paths))
+    rows: list[dict[str, Any]] = []
+    for edge, n_ranks, box, grid in plan:
+        part = comm.Split(comm.rank < n_ranks, comm.rank)
+        if comm.rank < n_ranks:
+            geometry = make_geometry(n_ranks, part.rank, *box, *grid)
+            for name, figures in _measure(part, geometry, paths, iterations, repeats).items():
+                rows.append({"edge": edge, "ranks": n_ranks, **figures, "path": name})
+        patient_barrier(comm)
+        part.Free()
+    add_ratios(rows, mode)
+    return _make_result(comm, rows, layout.n_nodes, mode, iterations, repeats)
+
+
+def default_sweep(size: int) -> list[int]:
+    """Return 1, 2, 4, ... and the number of all ranks."""
+    return sorted({2**k for k in range(size.bit_length())} | {size})
+
+
+def divisions(edge: int, mode: Mode, counts: Sequence[int]) -> list[tuple[int, Triple, Triple]]:
+    """Return (ranks, box of a rank, process grid), [x, y, z] each, for every number of ranks.
+
+    edge: of the cube that a rank has (strong scaling: that it has with max(counts) ranks).
+    Raises ConfigError for a box that HPCG's rules do not allow.
+    """
+    cube = edge, edge, edge
+    make_geometry(1, 0, *cube)
+    if mode == "weak":
+        return [(n_ranks, cube, process_grid(n_ranks)) for n_ranks in counts]
+    px, py, pz = process_grid(max(counts))
+    return [(n_ranks, *divide_box((edge * px, edge * py, edge * pz), n_ranks)) for n_ranks in counts]
+
+
+def divide_box(whole: Triple, n_ranks: int) -> tuple[Triple, Triple]:
+    """Return (box of a rank, process grid) with the least surface of a box, the most ranks in x if equal.
+
+    whole: points of the global box [x, y, z]. Raises ConfigError if no process grid gives boxes that the rules allow.
+    """
+    found: list[tuple[int, Triple, Triple]] = []
+    for px, py in itertools.product(range(n_ranks, 0, -1), repeat=2):
+        grid = px, py, n_ranks // (px * py)
+        if math.prod(grid) != n_ranks or any(points % parts for points, parts in zip(whole, grid)):
+            continue
+        x, y, z = (points // parts for points, parts in zip(whole, grid))
+        try:
+            make_geometry(n_ranks, 0, x, y, z, *grid)
+        except ConfigError:
+            continue
+        found.append((x * y + y * z + z * x, (x, y, z), grid))
+    if not found:
+        raise ConfigError(
+            f"a global box of {_by(whole)} cannot be divided over {n_ranks} ranks by HPCG's rules (edges of at least "
+            f"{LEAST_SIZE}, multiples of {MULTIPLE}, at most 1:8); leave {n_ranks} out of --sweep or take --mode weak"
+        )
+    _, box, grid = min(found, key=lambda one: one[0])
+    return box, grid
+
+
+def add_ratios(rows: list[dict[str, Any]], mode: Mode) -> None:
+    """Add efficiency (to the fewest ranks of the same box and path) and speedup (over the reference path)."""
+    for row in rows:
+        same_box = [other for other in rows if other["edge"] == row["edge"]]
+        first = min((o for o in same_box if o["path"] == row["path"]), key=lambda other: other["ranks"])
+        gain = 1.0 if mode == "weak" else first["ranks"] / row["ranks"]
+        row["efficiency"] = gain * first["seconds"] / row["seconds"]
+        peers = [o for o in same_box if (o["ranks"], o["path"]) == (row["ranks"], "reference")]
+        row["speedup"] = peers[0]["seconds"] / row["seconds"] if peers else None
+
+
+def compare_histories(histories: dict[str, Sequence[float]], what: str) -> None:
+    """Raise VerificationError unless all paths' scaled residuals fall, and agree to rounding.
+
+    histories: by path, one number an iteration, of solves of the same problem.
+    """
+    (first, expected), *others = histories.items()
+    for name, found in histories.items():
+        if not (math.isfinite(found[-1]) and found[-1] < 1.0):
+            raise VerificationError(
+                f"{what}: the residual of the {name} path went to {found[-1]:g} times the first; CG must lessen it"
+            )
+    for name, found in others:
+        for k, (a, b) in enumerate(zip(expected, found, strict=True)):
+            if a > _COMPARED and not abs(a - b) <= _AGREEMENT * a:
+                raise VerificationError(
+                    f"{what}: scaled residual {k} is {b:.9g} in the {name} path and {a:.9g} in the {first} path; "
+                    f"they must agree to {_AGREEMENT:g}, for the arithmetic is the same"
+                )
+
+
+def _check_options(
+    comm: MPI.Comm, mode: str, counts: Sequence[int], paths: Sequence[str], iterations: int, repeats: int
+) -> None:
+    if mode not in ("weak", "strong"):
+        raise ConfigError(f"scaling {mode!r} is unknown; choose weak or strong")
+    for name in paths:
+        if name not in PATHS:
+            raise ConfigError(f"path {name!r} is unknown; choose from {', '.join(PATHS)}")
+    for name, number in (("iterations", iterations), ("repeats", repeats)):
+        if number < 1:
+            raise ConfigError(f"{name} = {number} is too few; at least 1 is needed")
+    for number in counts:
+        if not 1 <= number <= comm.size:
+            raise ConfigError(
+                f"a sweep with {number} ranks: the job has {comm.size}; choose 1 to {comm.size}"
+            )
+
+
+def _compile(paths: Sequence[str]) -> None:
+    """Compile every kernel, or load it, on a small problem of this rank alone."""
+    level, right_side, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, *(LEAST_SIZE,) * 3))
+    for name in paths:
+        path = _MAKERS[name](MPI.COMM_SELF, level)
+        path.cg(path.vector(right_side), path.vector(), 2, 0.0)
+
+
+def _measure(
+    comm: MPI.Comm, geometry: Geometry, paths: Sequence[str], iterations: int, repeats: int
+) -> dict[str, dict[str, Any]]:
+    """Return figures by path: seconds of an iteration (best solve, slowest rank), flops, residual. Collective."""
+    grid = geometry.npx, geometry.npy, geometry.npz
+    level, right_side, _ = generate_problem(comm, geometry)
+    work = count_flops(level_sizes(level), 1, iterations).total
+    made = {name: _MAKERS[name](comm, level) for name in paths}
+    vectors = {name: (path.vector(right_side), path.vector()) for name, path in made.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in paths}
+    solved: dict[str, CGResult] = {}
+    for turn in range(repeats + 1):
+        for name, path in made.items() if turn % 2 == 0 else reversed(made.items()):
+            b, x = vectors[name]
+            x.values.fill(0.0)
+            comm.Barrier()
+            start = time.perf_counter()
+            solved[name] = path.cg(b, x, iterations, 0.0)
+            mine = time.perf_counter() - start
+            if turn:
+                seconds[name].append(comm.allreduce(mine, MPI.MAX) / iterations)
+    where = f"{_by(geometry.local)} on {geometry.size} ranks"
+    compare_histories({name: result.history for name, result in solved.items()}, where)
+    for pair in vectors.values():
+        for vector in pair:
+            vector.free()
+    return {
+        name: {
+            "process_grid": _by(grid),
+            "box": _by(geometry.local),
+            "rows": geometry.total_rows,
+            "seconds": min(times),
+            "median": float(np.median(times)),
+            "flops": work / iterations / min(times),
+            "residual": solved[name].history[-1],
+        }
+        for name, times in seconds.items()
+    }
+
+
+def level_sizes(level: Level | None) -> list[LevelSize]:
+    """Return rows and non-zeros of a level and all below, finest first."""
+    sizes = []
+    while level is not None:
+        sizes.append(LevelSize(level.matrix.geometry.total_rows, level.matrix.total_nonzeros))
+        level = level.coarse
+    return sizes
+
+
+def _by(numbers: Sequence[int]) -> str:
+    return " x ".join(map(str, numbers))
+
+
+def _make_result(
+    comm: MPI.Comm, rows: list[dict[str, Any]], n_nodes: int, mode: Mode, iterations: int, repeats: int
+) -> Result:
+    kept = (
+        "the box of a rank is kept"
+        if mode == "weak"
+        else "the global box is kept, that of the most ranks, and divided"
+    )
+    against = "t(fewest) / t" if mode == "weak" else "t(fewest) ranks(fewest) / (t ranks)"
+    cores = cores_available()
+    crowded = any(row["ranks"] > cores * n_nodes for row in rows)
+    return Result(
+        benchmark=f"HPCG, {mode} scaling",
+        pattern=f"{iterations} iterations of CG preconditioned by a V-cycle of 4 levels; {kept}",
+        formula="ms/iteration: of a solve over its iterations, t; GFLOP/s: operations counted as HPCG counts them, "
+        f"of all ranks, over t; efficiency: {against}; residual: ||r|| / ||r0|| after the last iteration",
+        statistic=f"slowest rank, best of {repeats} solves, the paths in turn",
+        ranks=comm.size,
+        nodes=n_nodes,
+        columns=COLUMNS,
+        rows=rows,
+        settings={"mode": mode, "iterations": iterations, "repeats": repeats},
+        notes=[f"more ranks than {cores} cores a node wait for cores, not for the network"]
+        if crowded
+        else [],
+        plot=Plot(
+            "ranks",
+            ("seconds",),
+            ("path", "edge"),
+            x_label="ranks",
+            y_label="ms per CG iteration",
+            y_scale=1e-3,
+        ),
+    )
