@@ -1,105 +1,136 @@
 """Compiled search for the parts of a sparse matrix that are kept apart from its triangles, in a new order of rows.
 
-The matrix is compressed sparse rows in natural order: indptr int64 [n + 1], columns int32 (owned below n, external from
-n on), values float64. new_number: int32 [n], natural row to new row. Two passes each: count, fill.
+Triangles are `sparse_runs.Runs`. The matrix itself is compressed sparse rows in natural order: indptr int64 [n + 1],
+columns int32 (owned below n, external from n on), values float64. Row and point numbers are int32.
 """
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from ridgeline.kernels.sparse_runs import WIDTH, Runs
 from ridgeline.kernels.sparse_transfer import BLOCK_ROWS, SparseBlocks, SparseRows
 
-
-@njit(cache=True)
-def _wanted(column, new_row, new_number, external):
-    if column >= new_number.size:
-        return external
-    return not external and new_number[column] < new_row
+Indices = NDArray[np.int32]
 
 
 @njit(cache=True)
-def _select(natural_rows, labels, indptr, columns, values, new_number, external, keep_empty):
-    n = natural_rows.size
-    rows = np.empty(n, np.int32)
-    starts = np.empty(n + 1, np.int64)
+def _lower(rows, run_of_row, runs):
+    starts = np.empty(rows.size + 1, np.int64)
     starts[0] = 0
-    kept, total = 0, np.int64(0)
-    for k in range(n):
-        natural = natural_rows[k]
-        before = total
-        for p in range(indptr[natural], indptr[natural + 1]):
-            total += _wanted(columns[p], new_number[natural], new_number, external)
-        if keep_empty or total > before:
-            rows[kept] = k
-            kept += 1
-            starts[kept] = total
-    out_columns = np.empty(total, np.int32)
-    out_values = np.empty(total, np.float64)
-    at = 0
-    for j in range(kept):
-        k = rows[j]
-        natural = natural_rows[k]
-        for p in range(indptr[natural], indptr[natural + 1]):
-            column = columns[p]
-            if _wanted(column, new_number[natural], new_number, external):
-                out_columns[at] = column - new_number.size if external else new_number[column]
-                out_values[at] = values[p]
-                at += 1
-        rows[j] = labels[k]
-    return rows[:kept].copy(), starts[: kept + 1].copy(), out_columns, out_values
+    for k in range(rows.size):
+        run = run_of_row[k]
+        starts[k + 1] = starts[k] + runs.run_slots[run + 1] - runs.run_slots[run]
+    columns = np.empty(starts[-1], np.int32)
+    values = np.empty(starts[-1], np.float64)
+    for k in range(rows.size):
+        run = run_of_row[k]
+        first, end = runs.run_rows[run], runs.run_rows[run + 1]
+        slot, slots = runs.run_slots[run], runs.run_slots[run + 1] - runs.run_slots[run]
+        shift = rows[k] - first
+        chunk = shift // WIDTH * WIDTH
+        width = min(WIDTH, end - first - chunk)
+        place = runs.run_values[run] + np.int64(chunk) * slots + (shift - chunk)
+        for s in range(slots):
+            columns[starts[k] + s] = runs.slot_columns[slot + s] + shift
+            values[starts[k] + s] = runs.values[place + np.int64(s) * width]
+    return starts, columns, values
 
 
-def lower_rows(natural_rows, indptr, columns, values, new_number) -> SparseRows:
-    """Return the strictly lower part, in the new order, of the chosen rows; empty rows stay. natural_rows: int32."""
-    labels = new_number[natural_rows]
-    return SparseRows(*_select(natural_rows, labels, indptr, columns, values, new_number, False, True))
-
-
-def external_rows(natural_rows, labels, indptr, columns, values, new_number) -> SparseRows:
-    """Return the part over external columns, counted from 0, of the chosen rows that have one.
-
-    natural_rows, labels: int32 [m]; labels[k] is what row k is called in the result.
-    """
-    return SparseRows(*_select(natural_rows, labels, indptr, columns, values, new_number, True, False))
+def lower_rows(rows: Indices, lower: Runs) -> SparseRows:
+    """Return the chosen rows [m] of a triangle, in the order given; empty ones stay."""
+    run_of_row = np.searchsorted(lower.run_rows, rows, side="right") - 1
+    return SparseRows(rows, *_lower(rows, run_of_row, lower))
 
 
 @njit(cache=True)
-def _upper_blocks(order, indptr, columns, values, new_number, coarse_number):
-    n = order.size
+def _upper_blocks(runs, coarse_number):
+    n = coarse_number.size
     counts = np.zeros(n, np.int32)
-    n_blocks = -(-n // BLOCK_ROWS)
-    starts = np.zeros(n_blocks + 1, np.int64)
+    for run in range(runs.run_rows.size - 1):
+        first, end = runs.run_rows[run], runs.run_rows[run + 1]
+        for slot in range(runs.run_slots[run], runs.run_slots[run + 1]):
+            column = runs.slot_columns[slot]
+            for lane in range(end - first):
+                counts[first + lane] += coarse_number[column + lane] >= 0
+    starts = np.zeros(-(-n // BLOCK_ROWS) + 1, np.int64)
+    place = np.empty(WIDTH, np.int64)
     total = np.int64(0)
     for row in range(n):
-        natural = order[row]
-        count = 0
-        for p in range(indptr[natural], indptr[natural + 1]):
-            column = columns[p]
-            if column < n and coarse_number[column] >= 0 and new_number[column] > row:
-                count += 1
-        counts[row] = count
-        total += count
-        if (row + 1) % BLOCK_ROWS == 0 or row + 1 == n:
-            starts[row // BLOCK_ROWS + 1] = total
-    out_columns = np.empty(total, np.int32)
-    out_values = np.empty(total, np.float64)
-    at = 0
+        if row % BLOCK_ROWS == 0:
+            starts[row // BLOCK_ROWS] = total
+        total += counts[row]
+    starts[-1] = total
+    columns = np.empty(total, np.int32)
+    values = np.empty(total, np.float64)
+    at = np.int64(0)
+    for run in range(runs.run_rows.size - 1):
+        first, end = runs.run_rows[run], runs.run_rows[run + 1]
+        source = runs.run_values[run]
+        for chunk in range(first, end, WIDTH):
+            width = min(WIDTH, end - chunk)
+            for lane in range(width):
+                place[lane] = at
+                at += counts[chunk + lane]
+            for slot in range(runs.run_slots[run], runs.run_slots[run + 1]):
+                column = runs.slot_columns[slot] + (chunk - first)
+                for lane in range(width):
+                    point = coarse_number[column + lane]
+                    if point >= 0:
+                        columns[place[lane]] = point
+                        values[place[lane]] = runs.values[source + lane]
+                        place[lane] += 1
+                source += width
+    return counts, starts, columns, values
+
+
+def upper_blocks(upper: Runs, coarse_number: Indices) -> SparseBlocks:
+    """Return U P: all rows of a triangle over the columns that a coarse grid has.
+
+    coarse_number [n]: the coarse point of each fine row, -1 for none.
+    """
+    return SparseBlocks(*_upper_blocks(upper, coarse_number))
+
+
+@njit(cache=True)
+def has_external(indptr, columns):
+    """Return which rows have an external column, bool [n], in the order of the rows."""
+    n = indptr.size - 1
+    result = np.empty(n, np.bool_)
     for row in range(n):
-        if counts[row] == 0:
-            continue
-        natural = order[row]
-        for p in range(indptr[natural], indptr[natural + 1]):
-            column = columns[p]
-            if column < n and coarse_number[column] >= 0 and new_number[column] > row:
-                out_columns[at] = coarse_number[column]
+        external = False
+        for p in range(indptr[row], indptr[row + 1]):
+            external |= columns[p] >= n
+        result[row] = external
+    return result
+
+
+@njit(cache=True)
+def _external(natural_rows, indptr, columns, values):
+    n = indptr.size - 1
+    starts = np.empty(natural_rows.size + 1, np.int64)
+    starts[0] = 0
+    for k in range(natural_rows.size):
+        count = 0
+        for p in range(indptr[natural_rows[k]], indptr[natural_rows[k] + 1]):
+            count += columns[p] >= n
+        starts[k + 1] = starts[k] + count
+    out_columns = np.empty(starts[-1], np.int32)
+    out_values = np.empty(starts[-1], np.float64)
+    at = 0
+    for k in range(natural_rows.size):
+        for p in range(indptr[natural_rows[k]], indptr[natural_rows[k] + 1]):
+            if columns[p] >= n:
+                out_columns[at] = columns[p] - n
                 out_values[at] = values[p]
                 at += 1
-    return counts, starts, out_columns, out_values
+    return starts, out_columns, out_values
 
 
-def upper_blocks(order, indptr, columns, values, new_number, coarse_number) -> SparseBlocks:
-    """Return U P: the strictly upper part, in the new order, of all rows over the columns that a coarse grid has.
+def external_rows(natural_rows: Indices, external: NDArray[np.bool_], csr: tuple[NDArray, ...]) -> SparseRows:
+    """Return H, its columns counted from the first external one, at the chosen rows [m] that have any.
 
-    order: int32 [n], new row to natural row. coarse_number: int32 [n], natural row to coarse point, -1 for none.
+    external: of `has_external`; csr: (indptr, columns, values). Rows are called by their place k among the chosen.
     """
-    return SparseBlocks(*_upper_blocks(order, indptr, columns, values, new_number, coarse_number))
+    labels = np.flatnonzero(external[natural_rows]).astype(np.int32)
+    return SparseRows(labels, *_external(natural_rows[labels], *csr))

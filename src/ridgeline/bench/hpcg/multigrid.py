@@ -57,7 +57,8 @@ class MultigridLevel:
         self._backward_dot = level.upper, half, inverse, values, r
         if level.transfer is None or self.coarse is None:
             return
-        assert self.coarse._r is not None and self.coarse._x is not None  # bound when made
+        assert self.coarse._r is not None  # bound when made
+        assert self.coarse._x is not None
         transfer, external = level.transfer, values[level.n_rows :]
         coarse_r, correction = self.coarse._r, self.coarse._x.values
         self._coarse_residual = transfer.lower, r, half, values, coarse_r

@@ -1,10 +1,10 @@
 """What the optimised path makes of a matrix before it runs: HPCG's optimisation phase.
 
-Rows are put into the order of their dependency level in natural-order Gauss-Seidel: a row's level is one more than the
-highest level of the lower-numbered rows it needs. A sweep in the new order computes what the sweep in natural order
-does, to rounding, and rows of one level do not need each other. The matrix is then split by position: strictly lower
-and strictly upper triangle, each as runs of rows that share one list of columns (kernels/sparse_runs.py), the diagonal,
-and the columns of other ranks; rows and columns that the transfers between grids need are stored a second time, apart.
+Rows are put into the order of their dependency level in natural-order Gauss-Seidel: a row's level is one more than
+the highest level of the lower-numbered rows it needs. A sweep in the new order computes what the sweep in natural
+order does, to rounding, and rows of one level do not need each other. The matrix is then split by position: strictly
+lower and strictly upper triangle, each as runs of rows that share one list of columns (kernels/sparse_runs.py), the
+diagonal, and the columns of other ranks; what the transfers between grids need is stored a second time, apart.
 
 Everything is found from the matrix, the halo plan and the list of coarse points; nothing of the problem is known.
 """
@@ -21,7 +21,7 @@ from ridgeline.bench.hpcg.problem import Level
 from ridgeline.comm.sparse_halo import SparseHaloPlan
 from ridgeline.kernels.sparse_levels import dependency_levels, level_order
 from ridgeline.kernels.sparse_runs import Runs, make_halves
-from ridgeline.kernels.sparse_select import external_rows, lower_rows, upper_blocks
+from ridgeline.kernels.sparse_select import external_rows, has_external, lower_rows, upper_blocks
 from ridgeline.kernels.sparse_transfer import SparseBlocks, SparseRows
 
 Array = NDArray[np.float64]
@@ -83,31 +83,25 @@ def optimise(level: Level) -> OptimisedLevel:
     coarse = None if level.coarse is None else optimise(level.coarse)
     matrix = level.matrix
     order, new_number, level_rows = level_order(dependency_levels(matrix.indptr, matrix.columns))
-    rows = matrix.indptr, matrix.columns, matrix.values
-    lower, upper = make_halves(*rows, order, new_number, level_rows)
+    lower, upper = make_halves(*matrix.csr, order, new_number, level_rows)
     diagonal = matrix.values[matrix.diagonal[order]]
-    boundary = external_rows(order, np.arange(order.size, dtype=np.int32), *rows, new_number)
+    external = has_external(matrix.indptr, matrix.columns)
+    boundary = external_rows(order, external, matrix.csr)
     transfer = None
     if coarse is not None and level.fine_of_coarse is not None:
-        transfer = _transfer(level.fine_of_coarse, coarse.order, rows, order, new_number)
+        natural_fine = level.fine_of_coarse[coarse.order]
+        fine = new_number[natural_fine]
+        coarse_number = np.full(order.size, -1, np.int32)
+        coarse_number[fine] = np.arange(fine.size, dtype=np.int32)
+        transfer = Transfer(
+            fine,
+            lower_rows(fine, lower),
+            external_rows(natural_fine, external, matrix.csr),
+            upper_blocks(upper, coarse_number),
+        )
     plan = matrix.plan.renumbered(new_number)
     return OptimisedLevel(
         order, new_number, lower, upper, diagonal, 1.0 / diagonal, boundary, plan, transfer, coarse
-    )
-
-
-def _transfer(
-    fine_of_coarse: Indices, coarse_order: Indices, rows: tuple[Any, ...], order: Indices, new_number: Indices
-) -> Transfer:
-    natural_fine = fine_of_coarse[coarse_order]
-    points = np.arange(natural_fine.size, dtype=np.int32)
-    coarse_number = np.full(order.size, -1, np.int32)
-    coarse_number[natural_fine] = points
-    return Transfer(
-        fine=new_number[natural_fine],
-        lower=lower_rows(natural_fine, *rows, new_number),
-        boundary=external_rows(natural_fine, points, *rows, new_number),
-        upper=upper_blocks(order, *rows, new_number, coarse_number),
     )
 
 

@@ -21,8 +21,8 @@ class OptimisedPath:
     """The optimised implementation: see bench.hpcg.path.Path. Building it is HPCG's optimisation phase.
 
     comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank; the results
-    have the same bits with any number. `level` (a bench.hpcg.optimise.OptimisedLevel) holds the structures. Vectors are
-    in its order; they are tied to its halo plan. Raises ConfigError if Numba has fewer threads.
+    have the same bits with any number. The structures are in `level` (a bench.hpcg.optimise.OptimisedLevel); vectors
+    are in its order and exchange by its halo plan. Raises ConfigError if Numba has fewer threads.
     """
 
     def __init__(self, comm: MPI.Comm, level: Level, n_threads: int = 1) -> None:
