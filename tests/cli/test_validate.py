@@ -56,3 +56,12 @@ def test_a_prolog_measures_this_node_alone(ridgeline):
     done_stages = {stage["name"] for stage in report["stages"] if stage["outcome"] == "done"}
     assert {"memory", "compute", "peak", "stream"} <= done_stages
     assert {stage["level"] for stage in report["stages"]} == {"node"}
+
+
+def test_an_epilog_looks_at_what_a_job_may_have_left(ridgeline):
+    done = ridgeline("validate", "--epilog", "--thresholds", thresholds(ridgeline), "--report", "epilog")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((ridgeline.path / "epilog" / "report.json").read_text())
+    assert [stage["name"] for stage in report["stages"]] == ["prepare", "memory", "compute"]
+    assert {stage["outcome"] for stage in report["stages"]} == {"done"}
+    assert report["settings"]["phase"] == "epilog"

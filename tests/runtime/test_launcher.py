@@ -3,7 +3,13 @@
 import pytest
 
 from ridgeline.runtime.errors import LauncherError
-from ridgeline.runtime.launcher import check_launch, detect_launch, find_mpiexec, launch_ranks
+from ridgeline.runtime.launcher import (
+    check_launch,
+    detect_launch,
+    find_mpiexec,
+    launch_ranks,
+    ranks_that_died,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +52,50 @@ def test_launcher_that_cannot_start_is_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("RIDGELINE_MPIEXEC", str(tmp_path / "nowhere"))
     with pytest.raises(LauncherError, match=r"cannot start .*nowhere.*RIDGELINE_MPIEXEC"):
         launch_ranks(2, [])
+
+
+def launcher(tmp_path, monkeypatch, body):
+    """Make a script the launcher."""
+    path = tmp_path / "mpiexec"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("RIDGELINE_MPIEXEC", str(path))
+
+
+def test_a_job_that_is_over_is_killed_with_all_it_started(tmp_path, monkeypatch):
+    launcher(tmp_path, monkeypatch, "sleep 600 & wait")
+    assert launch_ranks(2, [], over=lambda: True, grace=0.0) == 128 + 9
+
+
+def test_a_job_that_ends_is_not_waited_for(tmp_path, monkeypatch):
+    launcher(tmp_path, monkeypatch, "exit 7")
+    assert launch_ranks(2, [], over=lambda: False, grace=600.0) == 7
+
+
+def test_what_a_job_prints_is_heard_and_still_appears(tmp_path, monkeypatch, capfd):
+    launcher(tmp_path, monkeypatch, "echo told; echo wrong >&2")
+    heard = []
+    assert launch_ranks(2, [], heard=heard.append) == 0
+    assert sorted(b"".join(heard).split()) == [b"told", b"wrong"]
+    assert capfd.readouterr() == ("told\n", "wrong\n")
+
+
+PROCESSES = [("n1", 50), ("n1", 51), ("n2", 50), ("n2", 77)]
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("=   PID 50 RUNNING AT n2\n=   EXIT CODE: 9\n", [2]),
+        ("=   PID 77 RUNNING AT 10.0.0.2\n", [3]),
+        ("=   PID 50 RUNNING AT 10.0.0.2\n", [0, 2]),
+        ("x1000c0s0b0n0.hsn: rank 3 died from signal 9\n", [3]),
+        ("mpiexec noticed that process rank 1 with PID 51 on node n1 exited on signal 9 (Killed).\n", [1]),
+        ("srun: error: n2: task 2: Killed\n", [2]),
+        ("srun: error: n2: tasks 0,2-3: Killed\n", [0, 2, 3]),
+        ("rank 1: error: nothing died\nPID 999 RUNNING AT n1\nsrun: error: n9: task 12: Killed\n", []),
+        ("", []),
+    ],
+)
+def test_killed_ranks_are_read_from_the_words_of_launchers(text, ranks):
+    assert ranks_that_died(text, PROCESSES) == ranks

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks
+from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks, ranks_that_died
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.threads import configure_threads
 
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from ridgeline.validate.thresholds import Thresholds
     from ridgeline.validate.verdict import Verdict
 
+_BY_SIGNAL = 128  # added to the number of the signal that ended the launcher
 _PROGRESS = "RIDGELINE_VALIDATE_PROGRESS"
 _SLURM = ("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN")
 _OVERTIME = 20.0  # seconds over a stage's limit after which the starting process stops waiting for rank 0
 _GRACE = 5.0  # seconds for the launcher to end after the verdict
+_KEPT_WORDS = 65536  # bytes of the launcher's messages
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> 
         path = str(Path(folder, "progress.json"))
         watch = _LaunchWatch(path)
         environ = dict(os.environ) | {_PROGRESS: path}
-        code = launch_ranks(ranks, sys.argv[1:], environ, watch.over, _GRACE)
+        code = launch_ranks(ranks, sys.argv[1:], environ, watch.over, _GRACE, watch.hear)
         return watch.judge(inputs, code)
 
 
@@ -75,7 +78,14 @@ class _LaunchWatch:
         self._path = path
         self._seen = (0, 0.0)
         self._deadline: float | None = None
+        self._words = b""
+        self._lock = threading.Lock()
         self.late = False
+
+    def hear(self, words: bytes) -> None:
+        """Keep the last of what the launcher says."""
+        with self._lock:
+            self._words = (self._words + words)[-_KEPT_WORDS:]
 
     def over(self) -> bool:
         """Say whether rank 0 has told its verdict, or should have told it long ago."""
@@ -106,16 +116,23 @@ class _LaunchWatch:
         if not progress.measurements:
             return code  # it ended with a message before the first stage
         measurements = Measurements.from_dict(progress.measurements)
-        why = (
-            "rank 0 was killed after it exceeded every limit"
-            if self.late
-            else f"the job ended with code {code}"
-        )
-        detail = (
-            f"{why} before rank 0 could tell the verdict; the launcher's messages above may name the rank"
-        )
+        died = ranks_that_died(self._words.decode(errors="replace"), progress.processes)
+        if self.late:
+            why = "rank 0 was killed after it exceeded every limit"
+        elif died:
+            names = (
+                f"rank {rank} on {measurements.nodes[measurements.node_of_rank[rank]]}" for rank in died[:8]
+            )
+            why = f"{', '.join(names)} was killed, and the launcher ended the job (code {code})"
+        elif code > _BY_SIGNAL:
+            why = f"the launcher itself was killed by signal {code - _BY_SIGNAL}"
+        else:
+            why = f"the job ended with code {code}"
         outcome = "hung" if self.late else "failed"
-        measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail))
+        detail = f"{why}, before rank 0 could tell the verdict"
+        if not died:
+            detail += "; the launcher's messages above may name the rank"
+        measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail, died=died))
         thresholds, baseline = _load(inputs)
         return Outcome(measurements, thresholds, baseline, inputs.report, _show).finish() or 2
 
@@ -150,6 +167,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
 
     chosen_steps(plan)
     facts = comm.allgather((describe_machine().to_dict(), tuple(os.environ.get(name, "") for name in _SLURM)))
+    processes = comm.gather((layout.hosts[layout.node_of_rank[comm.rank]], os.getpid()))
     measurements = Measurements(
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
@@ -172,7 +190,13 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
             if inputs.save_baseline is not None:
                 check_folder(Path(inputs.save_baseline).parent)
             outcome = Outcome(
-                measurements, thresholds, baseline, inputs.report, _show, os.environ.get(_PROGRESS)
+                measurements,
+                thresholds,
+                baseline,
+                inputs.report,
+                _show,
+                os.environ.get(_PROGRESS),
+                processes or [],
             )
     groups = comm.bcast(measurements.groups)
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)

@@ -2,16 +2,19 @@
 
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from ridgeline.runtime.errors import LauncherError
 
@@ -112,6 +115,7 @@ def launch_ranks(
     environ: Mapping[str, str] | None = None,
     over: Callable[[], bool] | None = None,
     grace: float = 5.0,
+    heard: Callable[[bytes], None] | None = None,
 ) -> int:
     """Run `python -m ridgeline ARGUMENTS` on n_ranks ranks and return the job's exit code.
 
@@ -120,6 +124,9 @@ def launch_ranks(
 
     over: asked several times a second; once it says yes, the job has `grace` seconds to end before it is killed, for
     a launcher that waits for a host that is gone.
+
+    heard: given, in threads, every piece of what the launcher and the ranks print, which still appears where it
+    belongs: launchers name the rank that was killed.
     """
     command = [find_mpiexec(), "-n", str(n_ranks), sys.executable, "-m", "ridgeline", *arguments]
     try:
@@ -127,6 +134,8 @@ def launch_ranks(
             command,
             env=dict(os.environ if environ is None else environ) | {_LAUNCHED: "1"},
             start_new_session=True,
+            stdout=None if heard is None else subprocess.PIPE,
+            stderr=None if heard is None else subprocess.PIPE,
             preexec_fn=_die_with_parent,
         )
     except OSError as error:
@@ -136,12 +145,21 @@ def launch_ranks(
         # Hydra kills the job on SIGINT; the ranks treat SIGTERM the same way but get to write a checkpoint.
         job.send_signal(signal.SIGTERM if number == signal.SIGINT else number)
 
+    listeners = [
+        threading.Thread(target=_pass_on, args=(pipe, number, heard), daemon=True)
+        for number, pipe in ((1, job.stdout), (2, job.stderr))
+        if pipe is not None
+    ]
+    for listener in listeners:
+        listener.start()
     previous = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
         code = job.wait() if over is None else _wait_bounded(job, over, grace)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+    for listener in listeners:
+        listener.join(grace)  # a process that was left behind may hold the other end
     return 128 - code if code < 0 else code
 
 
@@ -158,3 +176,39 @@ def _wait_bounded(job: subprocess.Popen[bytes], over: Callable[[], bool], grace:
             with suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)
             return job.wait()
+
+
+def _pass_on(pipe: IO[bytes], output: int, heard: Callable[[bytes], None] | None) -> None:
+    """Write to a file descriptor what comes out of a pipe, and tell it."""
+    with pipe, open(output, "wb", buffering=0, closefd=False) as target:
+        while piece := os.read(pipe.fileno(), 65536):
+            if heard is not None:
+                heard(piece)
+            with suppress(OSError):  # nobody reads any more; the job must not wait for that
+                target.write(piece)
+
+
+# Hydra names a process and its host, the others a rank: PALS ("rank 3 died from signal 9"), Open MPI ("process rank
+# 3 with PID ... exited on signal 9"), srun ("task 3: Killed", "tasks 3-5: Killed").
+_DEAD_PROCESS = re.compile(r"PID (\d+) RUNNING AT (\S+)")
+_DEAD_RANK = re.compile(
+    r"\brank (\d+)\b[^\n]*\b(?:died|exited) (?:from|on) signal|\btasks? ([\d,-]+): Killed"
+)
+
+
+def ranks_that_died(text: str, processes: Sequence[Sequence[str | int]]) -> list[int]:
+    """Return the ranks that a launcher's messages name as killed, in order.
+
+    processes: host name and process id of every rank.
+    """
+    found: set[int] = set()
+    for pid, host in _DEAD_PROCESS.findall(text):
+        alike = [rank for rank, process in enumerate(processes) if process[1] == int(pid)]
+        there = [rank for rank in alike if processes[rank][0] == host]
+        found.update(there or alike)  # the launcher may know the host by an address
+    for rank, tasks in _DEAD_RANK.findall(text):
+        for part in (rank or tasks).split(","):
+            first, _, last = part.partition("-")
+            if first.isdigit():
+                found.update(range(int(first), int(last or first) + 1))
+    return sorted(rank for rank in found if rank < len(processes))

@@ -43,7 +43,8 @@ class PairQuantity:
 class Stage:
     """One step of a validation. outcome: "done", "skipped", "hung" or "failed"; detail: why, in one sentence.
 
-    silent: ranks that did not answer when the time limit was over; waiting: rank -> rank that it waited for.
+    silent: ranks that did not answer when the time limit was over; waiting: rank -> rank that it waited for; died:
+    ranks whose processes ended in the middle.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Stage:
     detail: str = ""
     silent: list[int] = field(default_factory=list)
     waiting: dict[int, int] = field(default_factory=dict)
+    died: list[int] = field(default_factory=list)
 
 
 @dataclass

@@ -23,12 +23,15 @@ from ridgeline.validate.watchdog import Trouble
 
 @dataclass
 class Progress:
-    """What rank 0 leaves for the process that started the job. code: None before the end."""
+    """What rank 0 leaves for the process that started the job. code: None before the end; processes: host name and
+    process id of every rank.
+    """
 
     stage: str = ""
     limit: float = 0.0
     code: int | None = None
     measurements: dict[str, Any] = field(default_factory=dict)
+    processes: list[tuple[str, int]] = field(default_factory=list)
 
 
 def write_progress(path: str | None, progress: Progress) -> None:
@@ -61,12 +64,15 @@ class Outcome:
     report: str | None
     show: Callable[[Measurements, Verdict], None]
     progress: str | None = None
+    processes: list[tuple[str, int]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _code: int | None = None
 
     def stage_begins(self, name: str, limit: float) -> None:
         """Leave word of how far the validation came."""
-        write_progress(self.progress, Progress(name, limit, None, self.measurements.to_dict()))
+        write_progress(
+            self.progress, Progress(name, limit, None, self.measurements.to_dict(), self.processes)
+        )
 
     def suspects(self, measurements: Measurements) -> dict[str, list[int]]:
         """Return quantity -> numbers of the nodes that it makes suspect, themselves or at an end of a link."""
@@ -103,6 +109,7 @@ class Outcome:
             trouble.detail,
             trouble.silent,
             trouble.waiting,
+            trouble.died,
         )
         self.measurements.stages.append(stage)
         for rank, text in trouble.failures.items():

@@ -50,6 +50,7 @@ def screen(
     found.acquit_links()
     verdict.suspects = found.result()
     verdict.nodes = _judge_nodes(measurements, verdict.suspects)
+    _leave_out_dead(measurements, verdict)
     _note_missing(measurements, thresholds, verdict)
     return verdict
 
@@ -191,6 +192,15 @@ def _leave_out_links(links: list[tuple[int, int]], nodes: list[NodeVerdict]) -> 
             others[end].discard(worst)
             if not others[end]:
                 del others[end]
+
+
+def _leave_out_dead(measurements: Measurements, verdict: Verdict) -> None:
+    """Leave nodes of ranks that ended in the middle out of the next run, suspect or not: nobody knows why."""
+    for stage in measurements.stages:
+        for rank in stage.died:
+            node = verdict.nodes[measurements.node_of_rank[rank]]
+            node.use = False
+            node.reasons.append(f"left out because rank {rank} ended in the middle of stage {stage.name}")
 
 
 def _note_missing(measurements: Measurements, thresholds: Thresholds, verdict: Verdict) -> None:

@@ -200,9 +200,9 @@ def better(
     """Return the better of two measurements of one part, float64 [repeats]: a disturbance can only slow it down.
 
     That is the one with the larger geometric mean of rates, or the smaller one of times; a new one without figures is
-    a failure and counts.
+    a failure and counts, and one after a failure too.
     """
-    if not np.isfinite(now).any():
+    if not np.isfinite(now).any() or not np.isfinite(before).any():
         return now
     with np.errstate(divide="ignore"):
         gain = np.nanmean(np.log(now)) - np.nanmean(np.log(before))

@@ -42,7 +42,8 @@ _ENDS = 2  # exit code of a rank that ends itself
 @dataclass(frozen=True)
 class Trouble:
     """Why a stage cannot end. outcome: "hung" or "failed"; silent: ranks that gave no sign of life, or whose
-    connection broke; waiting: rank -> rank that it waited for; failures: rank -> what it said of its failure.
+    connection broke; waiting: rank -> rank that it waited for; failures: rank -> what it said of its failure; died:
+    ranks whose processes ended without a word, while their hosts still closed the connection.
     """
 
     outcome: str
@@ -53,6 +54,7 @@ class Trouble:
     silent: list[int] = field(default_factory=list)
     waiting: dict[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
+    died: list[int] = field(default_factory=list)
 
 
 def own_addresses() -> list[str]:
@@ -186,7 +188,8 @@ class _Listener(Watch):
         self._rank_of: dict[socket.socket, int] = {}
         self._heard: dict[int, float] = {}
         self._states: dict[int, dict[str, Any]] = {}
-        self._lost: dict[int, float] = {}
+        self._lost: set[int] = set()
+        self._died: set[int] = set()
         self._stage = ("", "", 0.0, 0.0)  # name, level, begin, limit; limit 0: none
         self._troubled = math.inf
         server.setblocking(False)
@@ -232,21 +235,25 @@ class _Listener(Watch):
             self._buffers[peer] = b""
             self._selector.register(peer, selectors.EVENT_READ)
 
-    def _drop(self, peer: socket.socket) -> None:
+    def _drop(self, peer: socket.socket, closed: bool = True) -> None:
+        """Forget a connection. closed: by the other end, as the system does for a process that was killed."""
         self._selector.unregister(peer)
         del self._buffers[peer]
         peer.close()
         rank = self._rank_of.pop(peer, None)
-        if rank is not None:
-            self._lost[rank] = time.monotonic()
+        if rank is not None and rank >= 0:
+            (self._died if closed else self._lost).add(rank)
 
     def _read(self, peer: socket.socket) -> None:
         try:
             data = peer.recv(65536)
         except BlockingIOError:
             return
-        except OSError:
+        except ConnectionResetError:
             data = b""
+        except OSError:
+            self._drop(peer, closed=False)
+            return
         if not data:
             self._drop(peer)
             return
@@ -278,9 +285,11 @@ class _Listener(Watch):
         stage, level, begin, limit = self._stage
         states = {0: self._said} | self._states
         failures = {rank: str(state["failure"]) for rank, state in states.items() if state["failure"]}
-        lost = sorted(rank for rank in self._lost if rank >= 0)
         over = limit > 0 and now > begin + limit
-        if not over and not failures and not lost:
+        # A rank that heard nothing for long ends itself too; then it is the silence that counts.
+        died = [] if over else sorted(self._died - set(failures))
+        lost = sorted((self._lost | self._died) - set(died))
+        if not over and not failures and not lost and not died:
             return None
         self._troubled = min(self._troubled, now)
         if not over and now < self._troubled + _GRACE:
@@ -293,9 +302,9 @@ class _Listener(Watch):
             for rank, state in states.items()
             if state["partner"] is not None and state["stage"] == stage
         }
-        detail = _describe(limit if over else now - begin, over, silent, lost, failures, self.size)
+        detail = _describe(limit if over else now - begin, over, silent, lost, failures, died, self.size)
         return Trouble(
-            "failed" if failures and not over else "hung",
+            "failed" if (failures or died) and not over else "hung",
             stage or "between stages",
             level,
             now - begin,
@@ -303,17 +312,21 @@ class _Listener(Watch):
             silent,
             waiting,
             failures,
+            died,
         )
 
 
 def _describe(
-    seconds: float, over: bool, silent: list[int], lost: list[int], failures: dict[int, str], size: int
-) -> str:
+    seconds: float, over: bool, silent: list[int], lost: list[int], failures: dict[int, str], died: list[int],
+    size: int,
+) -> str:  # fmt: skip
     """Return in a sentence what stopped a stage."""
     parts = [f"not over after {seconds:.1f} s, its time limit" if over else f"ended after {seconds:.1f} s"]
     if failures:
         rank, text = min(failures.items())
         parts.append(f"rank {rank} failed: {text}")
+    if died:
+        parts.append(f"the process of rank {_some(died)} ended without a word")
     if lost:
         parts.append(f"the connection of rank {_some(lost)} broke")
     quiet = [rank for rank in silent if rank not in lost]
