@@ -9,6 +9,7 @@ import typer
 from ridgeline.cli import (
     bench_collectives,
     bench_congestion,
+    bench_hpcg,
     bench_hpcg_scaling,
     bench_language,
     bench_node,
@@ -124,6 +125,7 @@ def acceptance(
 
 bench_collectives.register(bench)
 bench_congestion.register(bench)
+bench_hpcg.register(bench)
 bench_hpcg_scaling.register(bench)
 bench_language.register(bench)
 bench_node.register(bench)

@@ -26,6 +26,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.geometry import Geometry
+from ridgeline.bench.hpcg.optimised import OptimisedPath
 from ridgeline.bench.hpcg.path import CGResult, Path, Times
 from ridgeline.bench.hpcg.problem import Level, generate_problem
 from ridgeline.bench.hpcg.rating import Charges, LevelSize, number_of_sets
@@ -44,11 +45,6 @@ MOST_ITERATIONS = 10 * REFERENCE_ITERATIONS
 _CALLS = 10  # of the reference's kernels
 
 MakePath = Callable[[MPI.Comm, Level, int], Path]
-
-
-def reference_path(comm: MPI.Comm, level: Level, n_threads: int) -> Path:
-    """Return the reference path, for a run of the reference in place of the optimised version."""
-    return ReferencePath(comm, level)
 
 
 class Benchmark:
@@ -74,7 +70,7 @@ class Benchmark:
         seconds: float = 60.0,
         n_threads: int = 1,
         levels: int = 4,
-        make_path: MakePath = reference_path,
+        make_path: MakePath = OptimisedPath,
     ) -> None:
         self.comm, self.geometry, self.seconds = comm, geometry, seconds
         self.n_threads, self.levels, self.make_path = n_threads, levels, make_path
@@ -149,8 +145,13 @@ class Benchmark:
     def record(self) -> Record:
         """Return all figures, the same on all ranks."""
         matrices = levels_of(self.level)
-        vectors = sum(self.path.vector().values.nbytes for _ in range(6))  # b, x, r, z, p, Ap
-        memory = [*(matrix.nbytes for matrix in matrices), vectors, self.path.memory()]
+        levels = [matrix.nbytes for matrix in matrices]
+        optimised = not isinstance(self.path, ReferencePath)
+        memory = [
+            *levels,
+            self.b.nbytes + self.exact.nbytes + self._x.values.nbytes,
+            self.path.memory() - (0 if optimised else sum(levels)),
+        ]
         totals = self.comm.allreduce(np.array(memory, dtype=np.int64))
         charges = Charges(
             sets=self.sets,
@@ -185,7 +186,7 @@ class Benchmark:
             optimised_residual=self.optimised_residual,
             residuals=tuple(self.residuals),
             quick=self.quick,
-            optimised=not isinstance(self.path, ReferencePath),
+            optimised=optimised,
         )
 
     def _solve(self, most: int, tolerance: float, times: Times) -> CGResult:

@@ -1,0 +1,181 @@
+"""`ridgeline bench hpcg`: one run of HPCG, its table, and its report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpi4py import MPI
+
+from ridgeline.bench.hpcg.geometry import Geometry, make_geometry
+from ridgeline.bench.hpcg.optimised import OptimisedPath
+from ridgeline.bench.hpcg.phases import Benchmark
+from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS
+from ridgeline.bench.hpcg.record import Record
+from ridgeline.bench.hpcg.report import make_report, report_text, to_dict
+from ridgeline.bench.hpcg.traffic import bytes_per_iteration
+from ridgeline.bench.layout import find_layout
+from ridgeline.bench.numba_threads import check_threads
+from ridgeline.bench.result import Column, Result
+from ridgeline.bench.stream import measure_stream
+from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.threads import cores_available, oversubscription
+
+_BYTES_PER_ROW = (
+    1400  # of a rank's finest grid: the matrix twice, coarser grids, vectors, what the set-up needs
+)
+_SMALL = (16, 16, 16)  # the box that compiles everything
+
+_COLUMNS = (
+    Column("part", "part"),
+    Column("seconds", "s", form=".4f"),
+    Column("share", "%", 0.01, ".1f"),
+    Column("flops_per_second", "GFLOP/s", 1e9),
+)
+
+
+def measure_hpcg(
+    comm: MPI.Comm,
+    box: tuple[int, int, int] = (104, 104, 104),
+    process_grid: tuple[int, int, int] = (0, 0, 0),
+    seconds: float = 60.0,
+    threads: int = 1,
+    stream: bool = True,
+    source: str | None = None,
+) -> Result:
+    """Run HPCG 3.1 and return its figures; extra holds the official report. Collective over comm.
+
+    box: nx, ny, nz of each rank; process_grid: npx, npy, npz, 0 for the best; seconds: that the timed sets shall
+    take, 0 for one set; threads: of each rank; stream: measure the memory's bandwidth too; source: the file that box
+    and seconds come from. Not valid: `verified` is False and extra["failures"] names the tests.
+    Raises ConfigError for sizes, process grid, threads, seconds or too little memory, on all ranks.
+    """
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{seconds} seconds: 0 (one set of iterations) or more is needed")
+    check_threads(threads, f"HPCG on {threads} threads")
+    geometry = make_geometry(comm.size, comm.rank, *box, *process_grid)
+    _require_memory(comm, geometry)
+    compile_everything(comm, threads)
+    benchmark = Benchmark(comm, geometry, seconds, threads)
+    record = benchmark.run()
+    assert isinstance(benchmark.path, OptimisedPath)  # it was not told otherwise
+    moved = int(comm.allreduce(bytes_per_iteration(benchmark.path.level)))
+    del benchmark
+    limit = measure_stream(comm, threads).read if stream else None
+    settings = {"box": box, "process_grid": record.process_grid, "seconds": seconds, "threads": threads}
+    layout = find_layout(comm)
+    return _result(record, moved, limit, settings, source, layout.n_nodes, _crowded(comm, threads))
+
+
+def compile_everything(comm: MPI.Comm, threads: int) -> None:
+    """Run all phases on small problems, on each rank alone and then on all: compiles, times nothing. Collective."""
+    alone = make_geometry(1, 0, *_SMALL)
+    in_turn_per_node(comm, lambda: Benchmark(MPI.COMM_SELF, alone, 0, threads).run())
+    if comm.size > 1:  # once more with neighbours, and the process grid of so many ranks whatever its shape
+        Benchmark(comm, make_geometry(comm.size, comm.rank, *_SMALL), 0, threads).run()
+
+
+def _crowded(comm: MPI.Comm, threads: int) -> str | None:
+    node = node_communicator(comm)
+    text = oversubscription(node.size, threads, cores_available())
+    node.Free()
+    return text
+
+
+def _require_memory(comm: MPI.Comm, geometry: Geometry) -> None:
+    node = node_communicator(comm)
+    needed = node.size * geometry.n_rows * _BYTES_PER_ROW
+    node.Free()
+    short = max(comm.allgather(needed if needed > memory_available() else 0))
+    if short:
+        raise ConfigError(
+            f"this box needs {short / 2**30:.1f} GiB on a node, more than is free; use a smaller one or fewer ranks"
+        )
+
+
+def _result(
+    record: Record,
+    moved: int,
+    limit: float | None,
+    settings: dict[str, Any],
+    source: str | None,
+    nodes: int,
+    crowded: str | None,
+) -> Result:
+    times, flops, charges = record.times, record.flops, record.charges
+    parts = [
+        ("MG", times.multigrid, flops.multigrid),
+        ("SpMV", times.spmv, flops.spmv),
+        ("DDOT", times.dot, flops.ddot),
+        ("WAXPBY", times.waxpby, flops.waxpby),
+        ("all sets", times.total, flops.total),
+    ]
+    rows = [
+        {
+            "part": name,
+            "seconds": seconds,
+            "share": seconds / times.total,
+            "flops_per_second": work / seconds if seconds > 0 else None,
+        }
+        for name, seconds, work in parts
+    ]
+    iteration = times.total / (charges.sets * charges.optimised_iterations)
+    bandwidth = moved / iteration
+    report = make_report(record)
+    sizes = " x ".join(map(str, record.local))
+    grid = " x ".join(map(str, record.process_grid))
+    notes = [
+        *_verdict(record),
+        f"per iteration {iteration * 1e3:.4g} ms and {moved / record.sizes[0].rows:.0f} B a row: "
+        f"{bandwidth / 1e9:.2f} GB/s"
+        + ("" if limit is None else f", {bandwidth / limit:.2f} of STREAM's dot"),
+        f"reference {record.reference_gflops:.3f} GFLOP/s, scaled residual {record.reference_residual:.6g} after "
+        f"{charges.reference_iterations} iterations; here {charges.optimised_iterations} iterations",
+    ]
+    if source is not None:
+        notes.append(f"box and seconds from {source}")
+    if record.times.total < OFFICIAL_SECONDS:
+        notes.append(f"not an official run: those take at least {OFFICIAL_SECONDS} s (--rt)")
+    if crowded is not None:
+        notes.append(crowded)
+    return Result(
+        benchmark="HPCG 3.1",
+        pattern=f"{sizes} points a rank on {grid} ranks, {record.threads} thread{'s' * (record.threads != 1)} each; "
+        f"{charges.sets} set{'s' * (charges.sets != 1)} of {charges.optimised_iterations} iterations",
+        formula="rating = operations of the reference's iterations / (time of sets + sets x (set-up + optimisation) "
+        "/ 10)",
+        statistic="each time is that of its slowest rank; passes that do two things count as the larger",
+        ranks=record.ranks,
+        columns=_COLUMNS,
+        rows=rows,
+        nodes=nodes,
+        verified=record.valid,
+        settings=settings,
+        extra={
+            "valid": record.valid,
+            "failures": record.failures,
+            "rating": record.rating * 1e9,
+            "reference": record.reference_gflops * 1e9,
+            "set_up_seconds": charges.set_up,
+            "optimisation_seconds": charges.optimisation,
+            "seconds_per_iteration": iteration,
+            "bytes_per_iteration": moved,
+            "bandwidth": bandwidth,
+            "stream_dot": limit,
+            "report": to_dict(report),
+            "text": report_text(report),
+        },
+        notes=notes,
+    )
+
+
+def _verdict(record: Record) -> list[str]:
+    charges = record.charges
+    if not record.valid:
+        return [f"HPCG result is INVALID: {', '.join(record.failures)}"]
+    return [
+        f"HPCG result is VALID with a rating of {record.rating:.4f} GFLOP/s "
+        f"({record.flops.total / record.times.total / 1e9:.4f} without charges)",
+        f"charged: {charges.sets} x (set-up {charges.set_up:.3f} s + optimisation {charges.optimisation:.3f} s) / 10",
+    ]
