@@ -43,7 +43,7 @@ _COMPARED = 1e-6  # residuals above this, scaled, must agree: below, rounding ha
 _AGREEMENT = 1e-6  # relative
 
 COLUMNS = (
-    Column("edge", "edge"),
+    Column("local", "local box"),
     Column("ranks", "ranks"),
     Column("process_grid", "process grid"),
     Column("box", "box of a rank"),
@@ -76,14 +76,14 @@ def measure_scaling(
     _check_options(comm, mode, counts, paths, iterations, repeats)
     plan = [(edge, *division) for edge in local for division in divisions(edge, mode, counts)]
     layout = find_layout(comm)
-    in_turn_per_node(comm, lambda: _compile(paths))
+    in_turn_per_node(comm, lambda: compile_paths(paths))
     rows: list[dict[str, Any]] = []
     for edge, n_ranks, box, grid in plan:
         part = comm.Split(comm.rank < n_ranks, comm.rank)
         if comm.rank < n_ranks:
             geometry = make_geometry(n_ranks, part.rank, *box, *grid)
             for name, figures in _measure(part, geometry, paths, iterations, repeats).items():
-                rows.append({"edge": edge, "ranks": n_ranks, **figures, "path": name})
+                rows.append({"local": f"{edge}^3", "ranks": n_ranks, **figures, "path": name})
         patient_barrier(comm)
         part.Free()
     add_ratios(rows, mode)
@@ -137,7 +137,7 @@ def divide_box(whole: Triple, n_ranks: int) -> tuple[Triple, Triple]:
 def add_ratios(rows: list[dict[str, Any]], mode: Mode) -> None:
     """Add efficiency (to the fewest ranks of the same box and path) and speedup (over the reference path)."""
     for row in rows:
-        same_box = [other for other in rows if other["edge"] == row["edge"]]
+        same_box = [other for other in rows if other["local"] == row["local"]]
         first = min((o for o in same_box if o["path"] == row["path"]), key=lambda other: other["ranks"])
         gain = 1.0 if mode == "weak" else first["ranks"] / row["ranks"]
         row["efficiency"] = gain * first["seconds"] / row["seconds"]
@@ -183,8 +183,8 @@ def _check_options(
             )
 
 
-def _compile(paths: Sequence[str]) -> None:
-    """Compile every kernel, or load it, on a small problem of this rank alone."""
+def compile_paths(paths: Sequence[str] = PATHS) -> None:
+    """Compile the kernels of these paths, or load them, on a small problem of this rank alone."""
     level, right_side, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, *(LEAST_SIZE,) * 3))
     for name in paths:
         path = _MAKERS[name](MPI.COMM_SELF, level)
@@ -272,7 +272,7 @@ def _make_result(
         plot=Plot(
             "ranks",
             ("seconds",),
-            ("path", "edge"),
+            ("path", "local"),
             x_label="ranks",
             y_label="ms per CG iteration",
             y_scale=1e-3,
