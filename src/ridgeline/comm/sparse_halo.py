@@ -50,7 +50,7 @@ def plan_sparse_halo(
     """Return the plan and the local number of every column, int32 [non-zeros]. Collective over comm.
 
     rows_global: int64 [n], the number of each owned row, in any order; indptr [n + 1], columns_global [non-zeros]:
-    the owned rows. Raises ValueError on all ranks if a row has two owners, or a column none.
+    the owned rows. Raises ValueError on all ranks if a row has two owners, a column none, or a number is negative.
     Communication: 16 bytes per stretch of consecutive row numbers, 24 bytes per external column.
     """
     n = rows_global.size
@@ -69,6 +69,10 @@ def plan_sparse_halo(
         columns, columns_global, number_table.empty_table(n_missing), missing, found, which
     )
     external = found[:count]
+    with together(comm):
+        least = min(rows_global.min(initial=0), external.min(initial=0))
+        if least < 0:
+            raise ValueError(f"row or column number {least} on rank {comm.rank}; numbers are >= 0")
     owner = _owners(comm, rows_global, external)
     order = np.lexsort((external, owner))
     local = np.empty(count, np.int32)

@@ -85,7 +85,8 @@ class Path(Protocol):
     ) -> CGResult:
         """Solve A x = b by conjugate gradients from the x given.
 
-        Ends at max_iterations, or once ||r|| / ||r0|| <= tolerance (1 + SLACK). times: added to if given.
+        Ends at max_iterations, or once ||r|| / ||r0|| <= tolerance (1 + SLACK), or where r.z or p.Ap has become 0, so
+        that no step follows. times: added to if given.
         """
 
     def replace_diagonal(self, natural: Array) -> None:

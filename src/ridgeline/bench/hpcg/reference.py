@@ -170,7 +170,10 @@ class ReferencePath:
             self._multiply(matrix, p, ap)
             times.waxpby += middle - start
             times.spmv += now() - middle
-            alpha = rz / self._dot(p.owned, ap, times)
+            curvature = self._dot(p.owned, ap, times)
+            if rz == 0.0 or curvature == 0.0:
+                break
+            alpha = rz / curvature
             start = now()
             sparse.waxpby(1.0, x.owned, alpha, p.owned, x.owned)
             sparse.waxpby(1.0, r, -alpha, ap, r)
