@@ -124,9 +124,10 @@ class Benchmark:
     def validate(self) -> None:
         """Run the tests; their results decide at the end."""
         matrix = self.level.matrix
-        self.spectral = spectral_test(self.path, matrix, self.b)
-        self.symmetry = symmetry_test(self.path, matrix)
+        # First, because the spectral test writes the diagonal anew, which would hide that it was wrong.
         self.agreement = agreement_test(self.comm, self.reference, self.path, self.level, self.b, self.exact)
+        self.symmetry = symmetry_test(self.path, matrix)
+        self.spectral = spectral_test(self.path, matrix, self.b)
 
     def optimised_cg(self) -> None:
         """Count the iterations of a set, and time it to know how many sets fill the time."""
