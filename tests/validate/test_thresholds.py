@@ -1,9 +1,12 @@
 """The file of thresholds: what it holds, and the sentence for everything wrong in it."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.validate.thresholds import load_thresholds
+from ridgeline.validate.thresholds import ThresholdSection, load_thresholds
 
 
 def load(tmp_path, text):
@@ -38,3 +41,13 @@ def test_what_is_wrong_is_said_in_a_sentence(tmp_path, text, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match="no such file"):
         load_thresholds(tmp_path / "none.toml")
+
+
+def test_the_documented_file_holds_every_setting_with_its_default(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text()
+    thresholds = load(tmp_path, re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1])
+    assert {name: getattr(thresholds, name) for name in ThresholdSection.model_fields} == dict(
+        ThresholdSection()
+    )
+    assert all(name in page for name in ThresholdSection.model_fields)
+    assert thresholds.limits["alltoall bandwidth"] == 2e12

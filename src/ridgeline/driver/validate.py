@@ -283,6 +283,8 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
         console.print(f"{suspect.kind} {suspect.name}", highlight=False, markup=False)
         for text in (*suspect.reasons, *(f"-> {advice}" for advice in suspect.advice)):
             console.print(f"    {text}", highlight=False, markup=False)
+    for warning in verdict.warnings:
+        console.print(f"warning: node {warning.name}: {warning.text}", highlight=False, markup=False)
     for text in verdict.notes:
         console.print(text, highlight=False, markup=False)
     console.print(verdict.sentence, highlight=False, markup=False)

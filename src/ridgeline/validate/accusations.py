@@ -30,6 +30,11 @@ LINK = "look at the cable and the switch ports between them and at their error c
 GROUP = "look at what its nodes share: switch, uplinks, rack power and cooling; leave the group out until repaired"
 SYSTEM = "all of it is at fault, or the limit is wrong: compare settings, libraries and clocks before blaming parts"
 
+WHOLE = (
+    "look for what no pair of nodes shows: routing, switches and links that all share, settings of the MPI library, "
+    "other jobs; if all of that is as it should be, correct the limit"
+)
+
 
 @dataclass
 class Accusations:

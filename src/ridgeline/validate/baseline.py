@@ -13,6 +13,7 @@ from ridgeline.validate.accusations import NODE_SLOW, SYSTEM, Accusations, numbe
 from ridgeline.validate.measurements import Measurements, NodeQuantity, PairQuantity
 from ridgeline.validate.pair_screening import link_costs
 from ridgeline.validate.statistics import costs, figure, steady
+from ridgeline.validate.system_screening import column_direction, column_unit
 from ridgeline.validate.verdict import Drift
 
 Floats = NDArray[np.float64]
@@ -88,26 +89,19 @@ def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance
         if old is None or len(old["rows"]) != len(result["rows"]) or "unit" in result["columns"]:
             continue  # another sweep, or rows of several kinds of figures
         for key in result["columns"]:
-            higher = _direction(key)
+            higher = column_direction(key)
             pairs = [(then.get(key), now.get(key)) for then, now in zip(old["rows"], result["rows"])]
             pairs = [(a, b) for a, b in pairs if isinstance(a, float) and isinstance(b, float) and a > 0 < b]
             if higher is None or not pairs:
                 continue
             before, now = np.array(pairs).T
             change = float(np.median(costs(now, higher) - costs(before, higher)))
-            unit = "B/s" if "bandwidth" in key else "1/s" if higher else "s"
+            unit = column_unit(key)
             medians = float(np.median(before)), float(np.median(now))
             slow = change >= math.log1p(2 * tolerance)
             name = f"{result['benchmark']} {key}"
             drifts.append(Drift(name, unit, None, "", *medians, math.expm1(change), slow))
     return drifts
-
-
-def _direction(key: str) -> bool | None:
-    """Return whether more is better in a column of a benchmark, None if it is no speed."""
-    if any(word in key for word in ("bandwidth", "rate")):
-        return True
-    return False if any(word in key for word in ("seconds", "latency", "mean")) else None
 
 
 def accuse_drifts(drifts: list[Drift], found: Accusations) -> None:

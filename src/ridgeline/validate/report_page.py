@@ -48,6 +48,7 @@ def make_page(measurements: Measurements, verdict: Verdict) -> str:
     parts = [
         _header(measurements, verdict),
         _suspects(verdict),
+        _warnings(verdict),
         _unmeasured(verdict),
         _drifts(verdict),
         _quantities(measurements, verdict),
@@ -154,6 +155,18 @@ def _advice(verdict: Verdict) -> str:
         more = f" and {len(names) - ADVISED} more" if len(names) > ADVISED else ""
         rows.append([escape(", ".join(names[:ADVISED]) + more), escape(advice[0].upper() + advice[1:]) + "."])
     return table(["For", "Advice"], rows)
+
+
+def _warnings(verdict: Verdict) -> str:
+    if not verdict.warnings:
+        return ""
+    rows = [[f'<span class="name">{escape(w.name)}</span>', escape(w.text)] for w in verdict.warnings[:ROWS]]
+    advice = (
+        '<p class="soft">These nodes are not blamed, and stay in nodes.good; watch whether the counters go on '
+        "growing.</p>"
+    )
+    content = table(["Node", "What was seen"], rows) + _limited(len(verdict.warnings), "warnings") + advice
+    return _section("Warnings", content, "warnings")
 
 
 def _unmeasured(verdict: Verdict) -> str:

@@ -18,9 +18,11 @@ from ridgeline.validate.accusations import (
     percent,
 )
 from ridgeline.validate.baseline import accuse_drifts, compare_with_baseline
+from ridgeline.validate.counter_screening import screen_counters
 from ridgeline.validate.measurements import Measurements, NodeQuantity
 from ridgeline.validate.pair_screening import screen_pairs
 from ridgeline.validate.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
+from ridgeline.validate.system_screening import screen_system
 from ridgeline.validate.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.verdict import NodeVerdict, Suspect, Verdict
 
@@ -43,6 +45,8 @@ def screen(
         _screen_nodes(quantity, thresholds, found, verdict)
     for pairs in measurements.pair_quantities:
         screen_pairs(pairs, thresholds, found, verdict)
+    systemwide = screen_system(measurements, thresholds, found)
+    verdict.warnings = screen_counters(measurements, thresholds, found)
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
         accuse_drifts(verdict.drifts, found)
@@ -51,7 +55,9 @@ def screen(
     verdict.suspects = found.result()
     verdict.nodes = _judge_nodes(measurements, verdict.suspects)
     _leave_out_dead(measurements, verdict)
-    _note_missing(measurements, thresholds, verdict)
+    for warning in verdict.warnings:
+        verdict.nodes[warning.node].reasons.append(f"warning: {warning.text}")
+    _note_missing(measurements, thresholds, systemwide, verdict)
     return verdict
 
 
@@ -203,16 +209,19 @@ def _leave_out_dead(measurements: Measurements, verdict: Verdict) -> None:
             node.reasons.append(f"left out because rank {rank} ended in the middle of stage {stage.name}")
 
 
-def _note_missing(measurements: Measurements, thresholds: Thresholds, verdict: Verdict) -> None:
+def _note_missing(
+    measurements: Measurements, thresholds: Thresholds, systemwide: list[str], verdict: Verdict
+) -> None:
     """Say what was not measured, and which limits met no quantity."""
     quantities = [q.name for q in measurements.node_quantities]
     quantities += [q.name for q in measurements.pair_quantities]
-    if not verdict.summaries and not verdict.suspects:
+    if not verdict.summaries and not verdict.suspects and not systemwide:
         verdict.unmeasured.append("no quantity was measured")
     missing = [node.name for node in verdict.nodes if node.verdict == "not measured"]
     if missing and verdict.summaries:
         more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
         verdict.unmeasured.append(f"nothing was measured on {', '.join(missing[:8])}{more}")
+    quantities += systemwide
     for name in thresholds.limits:
         if name not in quantities:
             known = ", ".join(quantities) or "none"

@@ -42,6 +42,21 @@ class ThresholdSection(Checked):
         gt=0,
         le=1,
     )
+    counter_uncorrected: Number = setting(
+        1, "Uncorrected memory or fatal PCI Express errors from which a node is blamed.", gt=0
+    )
+    counter_timeouts: Number = setting(
+        1, "Time-outs of Cassini or Cray MPICH from which a node is blamed.", gt=0
+    )
+    counter_corrected: Number = setting(1, "Corrected memory errors from which a node gets a warning.", gt=0)
+    counter_errors: Number = setting(1, "Interface errors from which a node gets a warning.", gt=0)
+    counter_drops: Number = setting(100, "Dropped packets from which a node gets a warning.", gt=0)
+    counter_retransmissions: Number = setting(
+        1000, "TCP segments or Slingshot packets sent again from which a node gets a warning.", gt=0
+    )
+    counter_throttles: Number = setting(
+        100, "Events of heat throttling from which a node gets a warning.", gt=0
+    )
 
 
 class _File(Checked):

@@ -41,6 +41,15 @@ class NodeVerdict:
 
 
 @dataclass
+class Warned:
+    """A finding that blames nobody yet. node: its number; name: its host; text: what was seen."""
+
+    node: int
+    name: str
+    text: str
+
+
+@dataclass
 class Summary:
     """Robust statistics of a quantity over nodes or links, in its unit.
 
@@ -78,7 +87,9 @@ class Drift:
 
 @dataclass
 class Verdict:
-    """All conclusions of one validation. unmeasured: sentences on what could not be measured; notes: remarks."""
+    """All conclusions of one validation. unmeasured: sentences on what could not be measured; notes: remarks;
+    warnings: of nodes, which change neither the exit code nor the list of nodes to use.
+    """
 
     suspects: list[Suspect] = field(default_factory=list)
     nodes: list[NodeVerdict] = field(default_factory=list)
@@ -86,6 +97,7 @@ class Verdict:
     summaries: list[Summary] = field(default_factory=list)
     drifts: list[Drift] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    warnings: list[Warned] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -97,13 +109,15 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The conclusion in one sentence."""
+        warned = len({warning.node for warning in self.warnings})
+        warnings = f"; {warned} node{'s' * (warned != 1)} with warnings" if warned else ""
         if self.suspects:
             named = ", ".join(f"{s.kind} {s.name}" if s.name else s.kind for s in self.suspects[:6])
             more = f" and {len(self.suspects) - 6} more" if len(self.suspects) > 6 else ""
-            return f"{len(self.suspects)} suspect{'s' * (len(self.suspects) != 1)}: {named}{more}"
+            return f"{len(self.suspects)} suspect{'s' * (len(self.suspects) != 1)}: {named}{more}{warnings}"
         if self.unmeasured:
             return f"could not measure: {self.unmeasured[0]}"
-        return f"healthy: {len(self.nodes)} node{'s' * (len(self.nodes) != 1)}, no suspects"
+        return f"healthy: {len(self.nodes)} node{'s' * (len(self.nodes) != 1)}, no suspects{warnings}"
 
     def good_nodes(self) -> list[str]:
         """Return the names of the nodes that the next run should use."""
