@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hpcg_dense import numbers
 
+from hpcg_dense import numbers
 from ridgeline.bench.hpcg.geometry import Geometry, coarsen, make_geometry, place, process_grid, surface
 from ridgeline.runtime.errors import ConfigError
 

@@ -1,10 +1,10 @@
 """HPCG's matrices against dense ones made from the equations, on every rank of a process grid, without MPI."""
 
-import hpcg_dense
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+import hpcg_dense
 from ridgeline.bench.hpcg.geometry import coarsen, place
 from ridgeline.bench.hpcg.problem import diagonal_of, generate_problem, replace_diagonal
 from ridgeline.kernels import hpcg_problem

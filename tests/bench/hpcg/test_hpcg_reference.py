@@ -1,10 +1,10 @@
 """The reference path on one rank against dense NumPy, and where conjugate gradients ends."""
 
-import hpcg_dense
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+import hpcg_dense
 from ridgeline.bench.hpcg.geometry import place
 from ridgeline.bench.hpcg.path import Times
 from ridgeline.bench.hpcg.problem import diagonal_of, generate_problem
