@@ -34,7 +34,8 @@ def pingpong(
     in one process with one MPI library; the languages take turns in every trial. Latency = round trip / 2, mean over
     trials without outliers (Tukey's rule, 1.5 interquartile ranges); throughput = harmonic mean of size / latency.
     Sizes from 1 B to 1 MiB unless told. As Fig. 9 of Rizvi and Hale. C is compiled on the spot; numba-mpi (GPL-3.0)
-    is used where it is installed. A language that is missing has a row that says why.
+    is used where it is installed. A language that is missing has a row that says why. Messages lie in host memory only:
+    what a GPU adds is in the MPI library, alike for all three; `ridgeline bench latency --device cuda` measures it.
     """
     options = {
         "sizes": sizes,
@@ -80,7 +81,8 @@ def bsp(
     MPI_Recv, MPI_Wait). The work of a rank does not depend on their number: weak scaling, with --sweep. Time of an
     iteration = reads + writes + flops + communications, each a mean over ranks, then over iterations without outliers
     (Tukey's rule). mpi4py computes in compiled kernels and communicates from Python; numba-mpi does all in one
-    compiled loop. As Figs. 6-8 of Rizvi and Hale. A language that is missing has a row that says why.
+    compiled loop. As Figs. 6-8 of Rizvi and Hale. A language that is missing has a row that says why. Arrays and
+    messages lie in host memory only.
     """
     options = {
         "iterations": iterations,
