@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ridgeline.kernels import sparse_transfer as transfer
 from ridgeline.kernels.sparse_levels import dependency_levels, level_order
 from ridgeline.kernels.sparse_runs import Runs, make_halves
-from ridgeline.kernels.sparse_select import external_rows, has_external, lower_rows, upper_blocks
+from ridgeline.kernels.sparse_select import chosen_rows, external_rows, has_external, upper_blocks
 
 EXTERNAL = 40
 
@@ -56,38 +56,43 @@ def close(a: NDArray, b: NDArray) -> bool:
 def test_residual_at_coarse_points(case: Case) -> None:
     n, rng = case.n, np.random.default_rng(4)
     fine = rng.choice(n, n // 4, replace=False).astype(np.int32)
-    rows = lower_rows(fine, case.lower)
+    rows, columns = chosen_rows(fine, case.lower), case.lower.slot_columns
     r, half, x = rng.uniform(-1, 1, (3, n))
     expected = (r - half - np.tril(case.dense[:, :n], -1) @ x)[fine]
     for n_threads in (None, 1, 3):
         out = np.full(fine.size, np.nan)
         if n_threads is None:
-            transfer.coarse_residual(rows, r, half, x, out)
+            transfer.coarse_residual(rows, columns, r, half, x, out)
         else:
-            transfer.coarse_residual_threaded(n_threads, rows, r, half, x, out)
+            transfer.coarse_residual_threaded(n_threads, rows, columns, r, half, x, out)
         assert close(out, expected)
 
 
-def test_correction_reaches_x_and_the_half_products(case: Case) -> None:
+def test_correction_reaches_the_half_products(case: Case) -> None:
     n, rng = case.n, np.random.default_rng(5)
-    fine = np.sort(rng.choice(n, n // 4, replace=False)).astype(np.int32)
+    fine = rng.choice(n, n // 4, replace=False).astype(np.int32)
     coarse_number = np.full(n, -1, np.int32)
     coarse_number[fine] = np.arange(fine.size)
     blocks = upper_blocks(case.upper, coarse_number)
-    diagonal, square = np.diag(case.dense).copy(), case.dense[:, :n]
-    x, e = rng.uniform(-1, 1, n), rng.uniform(-1, 1, fine.size)
+    before, e = rng.uniform(-1, 1, n), rng.uniform(-1, 1, fine.size)
     correction = np.zeros(n)
     correction[fine] = e
     for n_threads in (None, 1, 3):
-        new_x, half = x.copy(), np.triu(square) @ x
+        half = before.copy()
         if n_threads is None:
-            transfer.correct(fine, diagonal, e, new_x, half)
             transfer.add_product(blocks, e, half)
         else:
-            transfer.correct_threaded(n_threads, fine, diagonal, e, new_x, half)
             transfer.add_product_threaded(n_threads, blocks, e, half)
-        assert close(new_x, x + correction)
-        assert close(half, np.triu(square) @ new_x)
+        assert close(half, before + np.triu(case.dense[:, :n], 1) @ correction)
+
+
+def test_correction_of_some_rows_and_back() -> None:
+    x, e, saved = np.array([0.1, 0.2, 0.3]), np.array([5.0, 1e20]), np.zeros(2)
+    rows, points = np.array([2, 0], np.int32), np.array([0, 1], np.int32)
+    transfer.correct(rows, points, e, x, saved)
+    assert (x == [1e20, 0.2, 5.3]).all()
+    transfer.restore(rows, saved, x)
+    assert (x == [0.1, 0.2, 0.3]).all()
 
 
 def test_rows_with_external_columns(case: Case) -> None:
@@ -104,7 +109,7 @@ def test_rows_with_external_columns(case: Case) -> None:
     new, saved = r.copy(), np.zeros(boundary.rows.size)
     transfer.move_boundary(boundary, values, new, saved)
     assert close(new, r - product)
-    transfer.restore_boundary(boundary, saved, new)
+    transfer.restore(boundary.rows, saved, new)
     assert (new == r).all()
     chosen = rng.choice(n, n // 3, replace=False).astype(np.int32)  # of a coarse grid: called by their place
     some = external_rows(case.order[chosen], external, case.csr)

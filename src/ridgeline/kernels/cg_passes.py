@@ -17,10 +17,12 @@ def blocks(n):
 
 
 @njit(cache=True)
-def _dot_block(x, y, first, end):
+def _dot_block(x, y):
+    """Return x . y of two slices: their indices from 0 need no check for wrap-around, and the loop is vector code."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-    whole = first + (end - first) // 8 * 8
-    for i in range(first, whole, 8):
+    whole = x.size // 8
+    for line in range(whole):
+        i = 8 * line
         s0 += x[i] * y[i]
         s1 += x[i + 1] * y[i + 1]
         s2 += x[i + 2] * y[i + 2]
@@ -30,7 +32,7 @@ def _dot_block(x, y, first, end):
         s6 += x[i + 6] * y[i + 6]
         s7 += x[i + 7] * y[i + 7]
     total = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
-    for i in range(whole, end):
+    for i in range(8 * whole, x.size):
         total += x[i] * y[i]
     return total
 
@@ -46,7 +48,8 @@ def _total(sums):
 @njit(cache=True)
 def _dot_blocks(first_block, end_block, x, y, sums):
     for block in range(first_block, end_block):
-        sums[block] = _dot_block(x, y, block * BLOCK, min((block + 1) * BLOCK, y.size))
+        first, end = block * BLOCK, min((block + 1) * BLOCK, y.size)
+        sums[block] = _dot_block(x[first:end], y[first:end])
 
 
 @njit(cache=True)
@@ -69,9 +72,10 @@ def dot_threaded(n_threads, x, y, sums):
 def _residual_blocks(first_block, end_block, alpha, b, ap, r, sums):
     for block in range(first_block, end_block):
         first, end = block * BLOCK, min((block + 1) * BLOCK, r.size)
-        for i in range(first, end):
-            r[i] = b[i] - alpha * ap[i]
-        sums[block] = _dot_block(r, r, first, end)
+        out, right, product = r[first:end], b[first:end], ap[first:end]
+        for i in range(end - first):
+            out[i] = right[i] - alpha * product[i]
+        sums[block] = _dot_block(out, out)
 
 
 @njit(cache=True)
@@ -92,10 +96,11 @@ def residual_threaded(n_threads, alpha, b, ap, r, sums):
 
 @njit(cache=True)
 def _direction_range(first, end, alpha, beta, z, p, x):
-    for i in range(first, end):
-        old = p[i]
-        x[i] += alpha * old
-        p[i] = z[i] + beta * old
+    solution, conjugate, gradient = x[first:end], p[first:end], z[first:end]
+    for i in range(end - first):
+        old = conjugate[i]
+        solution[i] += alpha * old
+        conjugate[i] = gradient[i] + beta * old
 
 
 @njit(cache=True)

@@ -9,38 +9,37 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ridgeline.kernels.sparse_runs import WIDTH, Runs
-from ridgeline.kernels.sparse_transfer import BLOCK_ROWS, SparseBlocks, SparseRows
+from ridgeline.kernels.sparse_transfer import BLOCK_ROWS, RunRows, SparseBlocks, SparseRows
 
 Indices = NDArray[np.int32]
 
 
 @njit(cache=True)
-def _lower(rows, run_of_row, runs):
+def _chosen(rows, run_of_row, runs):
     starts = np.empty(rows.size + 1, np.int64)
+    slots_of, shifts = np.empty(rows.size, np.int32), np.empty(rows.size, np.int32)
     starts[0] = 0
     for k in range(rows.size):
         run = run_of_row[k]
+        slots_of[k] = runs.run_slots[run]
+        shifts[k] = rows[k] - runs.run_rows[run]
         starts[k + 1] = starts[k] + runs.run_slots[run + 1] - runs.run_slots[run]
-    columns = np.empty(starts[-1], np.int32)
     values = np.empty(starts[-1], np.float64)
     for k in range(rows.size):
         run = run_of_row[k]
-        first, end = runs.run_rows[run], runs.run_rows[run + 1]
-        slot, slots = runs.run_slots[run], runs.run_slots[run + 1] - runs.run_slots[run]
-        shift = rows[k] - first
-        chunk = shift // WIDTH * WIDTH
-        width = min(WIDTH, end - first - chunk)
-        place = runs.run_values[run] + np.int64(chunk) * slots + (shift - chunk)
+        slots = starts[k + 1] - starts[k]
+        chunk = np.int64(shifts[k]) // WIDTH * WIDTH
+        width = min(np.int64(WIDTH), runs.run_rows[run + 1] - runs.run_rows[run] - chunk)
+        place = runs.run_values[run] + chunk * slots + (shifts[k] - chunk)
         for s in range(slots):
-            columns[starts[k] + s] = runs.slot_columns[slot + s] + shift
-            values[starts[k] + s] = runs.values[place + np.int64(s) * width]
-    return starts, columns, values
+            values[starts[k] + s] = runs.values[place + s * width]
+    return starts, values, slots_of, shifts
 
 
-def lower_rows(rows: Indices, lower: Runs) -> SparseRows:
+def chosen_rows(rows: Indices, triangle: Runs) -> RunRows:
     """Return the chosen rows [m] of a triangle, in the order given; empty ones stay."""
-    run_of_row = np.searchsorted(lower.run_rows, rows, side="right") - 1
-    return SparseRows(rows, *_lower(rows, run_of_row, lower))
+    run_of_row = np.searchsorted(triangle.run_rows, rows, side="right") - 1
+    return RunRows(rows, *_chosen(rows, run_of_row, triangle))
 
 
 @njit(cache=True)

@@ -2,7 +2,9 @@
 
 A matrix A = L + D + U + H: strictly lower, diagonal and strictly upper part over the rows of this rank, and H over
 columns of other ranks. A backward Gauss-Seidel sweep from zero leaves half = D x + U x, so that the residual needs L
-alone, and only where the coarse grid looks; a correction P e of few points changes half by (D + U) P e.
+alone, and only where the coarse grid looks. A correction x + P e of few points enters the next forward sweep,
+x_i += (r - H x - L x - half)_i / D_i, by half += U P e alone: a row's own correction would change x_i and
+half_i / D_i alike. So x itself is corrected only in what is sent to other ranks.
 
 Values are float64, row and column numbers int32, places int64; vectors are 1-D; the columns of H count from the first
 external value. Twins named `..._threaded` share the rows among `n_threads` threads, with the same bits.
@@ -26,6 +28,20 @@ class SparseRows(NamedTuple):
     values: NDArray[np.float64]
 
 
+class RunRows(NamedTuple):
+    """Some rows of a triangle by runs, with the column lists of their runs.
+
+    rows: int32 [m]; starts: int64 [m + 1]; values: float64; slots: int32 [m], the first slot of the row's run;
+    shifts: int32 [m], how many rows before it are in the run.
+    """
+
+    rows: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    values: NDArray[np.float64]
+    slots: NDArray[np.int32]
+    shifts: NDArray[np.int32]
+
+
 class SparseBlocks(NamedTuple):
     """All rows of a matrix with few entries each: counts int32 [n]; starts int64: first entry of every 1024 rows."""
 
@@ -36,52 +52,49 @@ class SparseBlocks(NamedTuple):
 
 
 @njit(cache=True)
-def _coarse_residual(first, end, lower, r, half, x, out):
+def _coarse_residual(first, end, lower, slot_columns, r, half, x, out):
     for k in range(first, end):
         row = lower.rows[k]
+        start, slot, shift = lower.starts[k], lower.slots[k], lower.shifts[k]
         total = r[row] - half[row]
-        for p in range(lower.starts[k], lower.starts[k + 1]):
-            total -= lower.values[p] * x[lower.columns[p]]
+        for s in range(lower.starts[k + 1] - start):
+            total -= lower.values[start + s] * x[slot_columns[slot + s] + shift]
         out[k] = total
 
 
 @njit(cache=True)
-def coarse_residual(lower, r, half, x, out):
+def coarse_residual(lower, slot_columns, r, half, x, out):
     """Set out[k] = (r - half - L x)[rows[k]]: the residual at the points of the coarse grid, less H x.
 
-    lower: SparseRows of L, row k the fine row of coarse point k. r, half, x: [fine rows]; out: [coarse rows].
+    lower: RunRows of L, row k the fine row of coarse point k; slot_columns: of L's Runs. r, half, x: [fine rows];
+    out: [coarse rows].
     """
-    _coarse_residual(0, lower.rows.size, lower, r, half, x, out)
+    _coarse_residual(0, lower.rows.size, lower, slot_columns, r, half, x, out)
 
 
 @njit(cache=True, parallel=True)
-def coarse_residual_threaded(n_threads, lower, r, half, x, out):
+def coarse_residual_threaded(n_threads, lower, slot_columns, r, half, x, out):
     """Do as `coarse_residual`, by n_threads threads."""
     n = lower.rows.size
     for thread in prange(n_threads):
-        _coarse_residual(n * thread // n_threads, n * (thread + 1) // n_threads, lower, r, half, x, out)
+        _coarse_residual(
+            n * thread // n_threads, n * (thread + 1) // n_threads, lower, slot_columns, r, half, x, out
+        )
 
 
 @njit(cache=True)
-def _correct(first, end, rows, diagonal, e, x, half):
-    for k in range(first, end):
-        row = rows[k]
-        x[row] += e[k]
-        half[row] += diagonal[row] * e[k]
+def correct(rows, points, e, x, saved):
+    """Set saved = x at some rows, then x += P e there. points[k]: the coarse point of rows[k]."""
+    for k in range(rows.size):
+        saved[k] = x[rows[k]]
+        x[rows[k]] += e[points[k]]
 
 
 @njit(cache=True)
-def correct(rows, diagonal, e, x, half):
-    """Add the correction of the coarse grid: x += P e, half += D P e. rows[k]: the fine row of coarse point k."""
-    _correct(0, rows.size, rows, diagonal, e, x, half)
-
-
-@njit(cache=True, parallel=True)
-def correct_threaded(n_threads, rows, diagonal, e, x, half):
-    """Do as `correct`, by n_threads threads."""
-    n = rows.size
-    for thread in prange(n_threads):
-        _correct(n * thread // n_threads, n * (thread + 1) // n_threads, rows, diagonal, e, x, half)
+def restore(rows, saved, x):
+    """Set x = saved at some rows: the bits from before `correct` or `move_boundary`."""
+    for k in range(rows.size):
+        x[rows[k]] = saved[k]
 
 
 @njit(cache=True)
@@ -141,15 +154,8 @@ def subtract_boundary(boundary, external, r):
 
 @njit(cache=True)
 def move_boundary(boundary, external, r, saved):
-    """Set saved = r at the rows of `boundary`, then r -= H external: `restore_boundary` puts the same bits back."""
+    """Set saved = r at the rows of `boundary`, then r -= H external: `restore` puts the same bits back."""
     for k in range(boundary.rows.size):
         row = boundary.rows[k]
         saved[k] = r[row]
         r[row] -= _product(boundary, k, external)
-
-
-@njit(cache=True)
-def restore_boundary(boundary, saved, r):
-    """Set r = saved at the rows of `boundary`."""
-    for k in range(boundary.rows.size):
-        r[boundary.rows[k]] = saved[k]

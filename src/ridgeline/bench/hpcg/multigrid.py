@@ -6,8 +6,11 @@ hands on half = D x + U x, and so
 
 1. forward (D + L) x = r reads L, keeps half = r - L x; backward (D + U) x = half reads U;
 2. residual at the coarse points = r - half - L x - H x: L at those rows;
-3. after the correction x += P e: half += (D + U) P e: U at those columns;
+3. for the correction x += P e: half += U P e: U at those columns;
 4. forward: x += (r - H x - L x - half) / D reads L, keeps half = r - H x - L x; backward reads U.
+
+In 3 x itself stays: in 4 a row's own correction would cancel, D_i e_i of half_i / D_i against e_i of x_i, and no
+other row of this rank reads x before the sweep has renewed it. Only what other ranks get is corrected.
 
 The arithmetic is that of the reference path to rounding. Halo exchanges: x before 2 and before 4, as there, without
 those of zeros.
@@ -22,7 +25,7 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpcg.optimise import OptimisedLevel
 from ridgeline.bench.hpcg.passes import Passes
 from ridgeline.comm.sparse_halo import HaloVector
-from ridgeline.kernels.sparse_transfer import move_boundary, restore_boundary, subtract_boundary
+from ridgeline.kernels.sparse_transfer import correct, move_boundary, restore, subtract_boundary
 
 Array = NDArray[np.float64]
 
@@ -39,6 +42,7 @@ class MultigridLevel:
         self.coarse = None if level.coarse is None else MultigridLevel(comm, level.coarse, n_threads)
         self._half = np.zeros(level.n_rows)
         self._saved = np.zeros(level.boundary.rows.size)
+        self._sent = np.zeros(0 if level.transfer is None else level.transfer.sent.size)
         self._r: Array | None = None
         self._x: HaloVector | None = None
         if self.coarse is not None:
@@ -61,12 +65,14 @@ class MultigridLevel:
         assert self.coarse._x is not None
         transfer, external = level.transfer, values[level.n_rows :]
         coarse_r, correction = self.coarse._r, self.coarse._x.values
-        self._coarse_residual = transfer.lower, r, half, values, coarse_r
+        columns = level.lower.slot_columns
+        self._coarse_residual = transfer.lower, columns, r, half, values, coarse_r
         self._coarse_boundary = transfer.boundary, external, coarse_r
-        self._correct = transfer.fine, level.diagonal, correction, values, half
+        self._correct = transfer.sent, transfer.sent_points, correction, values, self._sent
+        self._uncorrect = transfer.sent, self._sent, values
         self._add_product = transfer.upper, correction, half
         self._move = level.boundary, external, r, self._saved
-        self._restore = level.boundary, self._saved, r
+        self._restore = level.boundary.rows, self._saved, r
 
     def cycle(self) -> None:
         """Set x to the cycle's approximation of A^-1 r, from x = 0. Collective: two halo exchanges a level."""
@@ -88,19 +94,27 @@ class MultigridLevel:
         x.start()
         passes.coarse_residual(*self._coarse_residual)
         x.finish()
-        subtract_boundary(*self._coarse_boundary)
+        if self._saved.size:
+            subtract_boundary(*self._coarse_boundary)
         coarse.cycle()
-        passes.correct(*self._correct)
-        x.start()
+        if self._sent.size:
+            correct(*self._correct)
+            x.start()
+            restore(*self._uncorrect)
+        else:
+            x.start()
         passes.add_product(*self._add_product)
         x.finish()
-        move_boundary(*self._move)
-        passes.forward(*self._forward)
-        restore_boundary(*self._restore)
+        if self._saved.size:
+            move_boundary(*self._move)
+            passes.forward(*self._forward)
+            restore(*self._restore)
+        else:
+            passes.forward(*self._forward)
 
     def memory(self) -> int:
         """Bytes of the vectors of this level and the coarser ones, without r and x of the finest."""
-        total = self._half.nbytes + self._saved.nbytes
+        total = self._half.nbytes + self._saved.nbytes + self._sent.nbytes
         if self.coarse is not None and self.coarse._r is not None and self.coarse._x is not None:
             total += self.coarse._r.nbytes + self.coarse._x.values.nbytes + self.coarse.memory()
         return total

@@ -21,8 +21,8 @@ from ridgeline.bench.hpcg.problem import Level
 from ridgeline.comm.sparse_halo import SparseHaloPlan
 from ridgeline.kernels.sparse_levels import dependency_levels, level_order
 from ridgeline.kernels.sparse_runs import Runs, make_halves
-from ridgeline.kernels.sparse_select import external_rows, has_external, lower_rows, upper_blocks
-from ridgeline.kernels.sparse_transfer import SparseBlocks, SparseRows
+from ridgeline.kernels.sparse_select import chosen_rows, external_rows, has_external, upper_blocks
+from ridgeline.kernels.sparse_transfer import RunRows, SparseBlocks, SparseRows
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int32]
@@ -32,14 +32,16 @@ Indices = NDArray[np.int32]
 class Transfer:
     """What joins a level to the next coarser grid of m points, all in the new orders of both.
 
-    fine: int32 [m], the fine row of each coarse point. lower: L at those rows. boundary: their external columns,
-    rows called by coarse point. upper: U P, the columns of U that are coarse points.
+    lower: L at the fine row of each coarse point. boundary: the external columns there, rows called by coarse point.
+    upper: U P, the columns of U that are coarse points. sent, sent_points: int32, the fine rows of coarse points that
+    other ranks have as external columns, and those points.
     """
 
-    fine: Indices
-    lower: SparseRows
+    lower: RunRows
     boundary: SparseRows
     upper: SparseBlocks
+    sent: Indices
+    sent_points: Indices
 
 
 @dataclass
@@ -87,19 +89,22 @@ def optimise(level: Level) -> OptimisedLevel:
     diagonal = matrix.values[matrix.diagonal[order]]
     external = has_external(matrix.indptr, matrix.columns)
     boundary = external_rows(order, external, matrix.csr)
+    plan = matrix.plan.renumbered(new_number)
     transfer = None
     if coarse is not None and level.fine_of_coarse is not None:
         natural_fine = level.fine_of_coarse[coarse.order]
         fine = new_number[natural_fine]
         coarse_number = np.full(order.size, -1, np.int32)
         coarse_number[fine] = np.arange(fine.size, dtype=np.int32)
+        sent = np.unique(plan.send_index)
+        sent = sent[coarse_number[sent] >= 0]
         transfer = Transfer(
-            fine,
-            lower_rows(fine, lower),
-            external_rows(natural_fine, external, matrix.csr),
-            upper_blocks(upper, coarse_number),
+            lower=chosen_rows(fine, lower),
+            boundary=external_rows(natural_fine, external, matrix.csr),
+            upper=upper_blocks(upper, coarse_number),
+            sent=sent,
+            sent_points=coarse_number[sent],
         )
-    plan = matrix.plan.renumbered(new_number)
     return OptimisedLevel(
         order, new_number, lower, upper, diagonal, 1.0 / diagonal, boundary, plan, transfer, coarse
     )

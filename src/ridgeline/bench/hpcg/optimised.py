@@ -83,4 +83,6 @@ class OptimisedPath:
         x.start()
         total = self.multigrid.passes.multiply_dot(level.lower, level.upper, level.diagonal, values, y)
         x.finish()
+        if not level.boundary.rows.size:
+            return float(total)
         return float(total + add_boundary(level.boundary, values[self.n_rows :], values, y))

@@ -25,14 +25,12 @@ class Passes:
         self.backward_dot: Pass = sparse_sweeps.backward_dot
         self.multiply_dot: Pass = sparse_sweeps.multiply_dot
         self.coarse_residual: Pass = sparse_transfer.coarse_residual
-        self.correct: Pass = sparse_transfer.correct
         self.add_product: Pass = sparse_transfer.add_product
         self.dot: Pass = cg_passes.dot
         self.residual: Pass = cg_passes.residual
         self.direction: Pass = cg_passes.direction
         if n_threads > 1:
             self.coarse_residual = partial(sparse_transfer.coarse_residual_threaded, n_threads)
-            self.correct = partial(sparse_transfer.correct_threaded, n_threads)
             self.add_product = partial(sparse_transfer.add_product_threaded, n_threads)
             self.dot = partial(cg_passes.dot_threaded, n_threads)
             self.residual = partial(cg_passes.residual_threaded, n_threads)
