@@ -55,7 +55,7 @@ def measure_hpcg(
         raise ConfigError(f"{seconds} seconds: 0 (one set of iterations) or more is needed")
     check_threads(threads, f"HPCG on {threads} threads")
     geometry = make_geometry(comm.size, comm.rank, *box, *process_grid)
-    _require_memory(comm, geometry)
+    require_memory(comm, geometry)
     compile_everything(comm, threads)
     benchmark = Benchmark(comm, geometry, seconds, threads)
     record = benchmark.run()
@@ -83,7 +83,8 @@ def _crowded(comm: MPI.Comm, threads: int) -> str | None:
     return text
 
 
-def _require_memory(comm: MPI.Comm, geometry: Geometry) -> None:
+def require_memory(comm: MPI.Comm, geometry: Geometry) -> None:
+    """Raise ConfigError on all ranks if a node has too little free memory for both paths. Collective over comm."""
     node = node_communicator(comm)
     needed = node.size * geometry.n_rows * _BYTES_PER_ROW
     node.Free()

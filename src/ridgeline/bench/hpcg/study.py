@@ -20,6 +20,7 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Geometry, Triple, make_geometry, process_grid
+from ridgeline.bench.hpcg.measure import require_memory
 from ridgeline.bench.hpcg.optimised import OptimisedPath
 from ridgeline.bench.hpcg.path import CGResult, Path
 from ridgeline.bench.hpcg.problem import Level, generate_problem
@@ -69,8 +70,9 @@ def measure_scaling(
 
     local: edges of cubes, the box of a rank (strong scaling: at the largest number of ranks); sweep: numbers of
     ranks, each the first of comm (default: powers of two and all); iterations: of one solve; repeats: timed solves
-    of a path, after one to warm up. Raises ConfigError for what HPCG's rules or the job do not allow, on all ranks
-    before anything is timed, and VerificationError if the paths' residuals differ by more than rounding.
+    of a path, after one to warm up. Raises ConfigError, on all ranks, for what HPCG's rules or the job do not allow
+    before anything is timed, and for a box that memory has no room for when it is its turn; VerificationError if the
+    paths' residuals differ by more than rounding.
     """
     counts = sorted(set(sweep)) if sweep else default_sweep(comm.size)
     _check_options(comm, mode, counts, paths, iterations, repeats)
@@ -195,6 +197,7 @@ def _measure(
     comm: MPI.Comm, geometry: Geometry, paths: Sequence[str], iterations: int, repeats: int
 ) -> dict[str, dict[str, Any]]:
     """Return figures by path: seconds of an iteration (best solve, slowest rank), flops, residual. Collective."""
+    require_memory(comm, geometry)
     grid = geometry.npx, geometry.npy, geometry.npz
     level, right_side, _ = generate_problem(comm, geometry)
     work = count_flops(level_sizes(level), 1, iterations).total
