@@ -12,13 +12,15 @@ A suspect node goes offline with the reason and the job is requeued; a check tha
 """
 
 import os
+import re
 import subprocess
 
 import pbs
 
 SETTINGS = "/etc/ridgeline/site.env"
-SECONDS = 30  # of the whole check
+SECONDS = "30"  # of the whole check, unless RIDGELINE_SECONDS says otherwise
 LAUNCHER = ("PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
+VERDICT = re.compile(rb"^\d+ suspects?: ", re.MULTILINE)
 
 
 def settings():
@@ -41,18 +43,23 @@ def check(phase, job):
     environment = settings()
     report = os.path.join(environment.get("RIDGELINE_REPORTS", "/var/log/ridgeline"), phase + "-" + job)
     command = [environment.get("RIDGELINE", "ridgeline"), "validate", "--" + phase, "--report", report]
-    if environment.get("RIDGELINE_BASELINE"):
-        command += ["--baseline", environment["RIDGELINE_BASELINE"]]
+    for option in ("baseline", "thresholds"):
+        if environment.get("RIDGELINE_" + option.upper()):
+            command += ["--" + option, environment["RIDGELINE_" + option.upper()]]
+    seconds = float(environment.get("RIDGELINE_SECONDS", SECONDS))
     try:
         done = subprocess.run(
-            command, env=environment, timeout=SECONDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command, env=environment, timeout=seconds, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         pbs.logmsg(pbs.LOG_WARNING, f"ridgeline {phase} could not measure: {error}")
         return 2, report
-    if done.returncode not in (0, 1):
+    # Python ends with 1 too, when the environment is broken; that must not take every node offline.
+    suspect = done.returncode == 1 and VERDICT.search(done.stdout)
+    if done.returncode != 0 and not suspect:
         words = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
         pbs.logmsg(pbs.LOG_WARNING, "ridgeline {} could not measure: {}".format(phase, " ".join(words)))
+        return 2, report
     return done.returncode, report
 
 

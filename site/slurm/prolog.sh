@@ -1,6 +1,7 @@
 #!/bin/sh
 # Slurm Prolog (root, on every node of a job, before it starts). A non-zero exit drains this node and requeues the
-# job, so only a suspect node (1) ends so; a check that could not measure (2, or 124 after 30 s) is logged.
+# job, so only a suspect node (1, and the verdict says so) ends so; a check that could not measure (2, or 124 after
+# 30 s) or could not even start is logged.
 settings=${RIDGELINE_SETTINGS:-/etc/ridgeline/site.env}
 if [ -r "$settings" ]; then
     set -a
@@ -12,11 +13,14 @@ reports=${RIDGELINE_REPORTS:-/var/log/ridgeline}
 report="$reports/$phase-${SLURM_JOB_ID:-none}"
 set -- validate "--$phase" --report "$report"
 [ -n "${RIDGELINE_BASELINE:-}" ] && set -- "$@" --baseline "$RIDGELINE_BASELINE"
+[ -n "${RIDGELINE_THRESHOLDS:-}" ] && set -- "$@" --thresholds "$RIDGELINE_THRESHOLDS"
 
 # Inside the job's environment the check must not take itself for a task of it.
-unset SLURM_STEP_NUM_TASKS SLURM_PROCID PMI_SIZE PMI_RANK
-said=$(timeout 30 "${RIDGELINE:-ridgeline}" "$@" 2>&1)
+unset SLURM_STEP_NUM_TASKS SLURM_PROCID PMI_SIZE PMI_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK
+said=$(timeout "${RIDGELINE_SECONDS:-30}" "${RIDGELINE:-ridgeline}" "$@" 2>&1)
 code=$?
+# Python ends with 1 too, when the environment is broken; that must not drain every node there is.
+[ $code = 1 ] && ! printf '%s\n' "$said" | grep -Eq '^[0-9]+ suspects?: ' && code=2
 case $code in
 0) exit 0 ;;
 1)

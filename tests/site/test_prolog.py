@@ -1,5 +1,9 @@
-"""The centre's scripts against stand-ins: which exit code of the check drains a node, which lets the job start."""
+"""The centre's scripts: which end of the check drains a node, which lets the job start.
 
+Against stand-ins for the check, the scheduler and the log, then with the real check.
+"""
+
+import json
 import os
 import runpy
 import subprocess
@@ -22,7 +26,12 @@ def stand_in(folder: Path, name: str, body: str) -> Path:
 @pytest.fixture
 def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the site's settings, a `ridgeline` that notes its arguments, `scontrol` and `logger`."""
-    stand_in(tmp_path, "ridgeline", f'echo "$@" ">" "$PMI_SIZE" >> {tmp_path}/called; exit $RIDGELINE_CODE')
+    verdict = '[ "$RIDGELINE_CODE" = 1 ] && echo "1 suspect: node n1"'
+    stand_in(
+        tmp_path,
+        "ridgeline",
+        f'echo "$@" ">" "$PMI_SIZE" >> {tmp_path}/called; {verdict}; exit $RIDGELINE_CODE',
+    )
     stand_in(tmp_path, "scontrol", f'echo "$@" >> {tmp_path}/drained')
     stand_in(tmp_path, "logger", f'echo "$@" >> {tmp_path}/logged')
     (tmp_path / "site.env").write_text(
@@ -102,3 +111,72 @@ def test_pbs_lets_the_job_start_where_the_command_is_missing(centre, pbs):
     runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
     assert pbs.verdict == "accept"
     assert "could not measure" in pbs.log[0]
+
+
+BROKEN = "echo /opt/ridgeline/bin/python: No module named ridgeline >&2; exit 1"
+
+
+def test_a_broken_environment_drains_no_node(centre, pbs):
+    stand_in(centre, "ridgeline", BROKEN)
+    done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stdout
+    assert not (centre / "drained").exists()
+    assert "No module named" in (centre / "logged").read_text()
+    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    assert pbs.verdict == "accept"
+    assert "No module named" in pbs.log[0]
+
+
+@pytest.fixture
+def real(centre, monkeypatch):
+    """The centre with the real check, whose thresholds the test writes: what is judged is not this machine."""
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    (centre / "site.env").write_text(
+        f"RIDGELINE={Path(sys.executable).parent}/ridgeline\nRIDGELINE_REPORTS={centre}/reports\n"
+        f"RIDGELINE_THRESHOLDS={centre}/limits.toml\nRIDGELINE_SECONDS=120\n"
+    )
+
+    def write(limits):
+        (centre / "limits.toml").write_text(f"[thresholds]\ncpu_share = 0.01\n{limits}")
+        return centre
+
+    return write
+
+
+TOO_MUCH = "[thresholds.limits]\ncompute = 1e30\n"
+
+
+def stages(report: Path) -> set[str]:
+    return {stage["name"] for stage in json.loads((report / "report.json").read_text())["stages"]}
+
+
+def test_slurm_with_the_real_check_of_a_healthy_node(real):
+    centre = real("")
+    done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
+    logged = centre / "logged"
+    assert (done.returncode, logged.exists()) == (0, False), logged.read_text() if logged.exists() else done
+    assert {"memory", "compute", "peak", "stream"} <= stages(centre / "reports" / "prolog-77")
+    assert not (centre / "drained").exists()
+
+
+def test_slurm_with_the_real_check_of_a_node_that_is_too_slow(real):
+    centre = real(TOO_MUCH)
+    done = subprocess.run([SITE / "slurm" / "epilog.sh"], capture_output=True, text=True, timeout=150)
+    assert done.returncode == 1, done.stderr
+    assert "1 suspect: node" in done.stdout
+    assert "Reason=ridgeline epilog" in (centre / "drained").read_text()
+    assert stages(centre / "reports" / "epilog-77") == {"prepare", "memory", "compute", "compute again"}
+
+
+def test_pbs_with_the_real_check_of_a_node_that_is_too_slow(real, pbs):
+    centre = real(TOO_MUCH)
+    pbs.event.type = 2
+    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    assert (pbs.node.state, pbs.log) == (7, [])
+    assert stages(centre / "reports" / "epilog-88.server") == {
+        "prepare",
+        "memory",
+        "compute",
+        "compute again",
+    }
