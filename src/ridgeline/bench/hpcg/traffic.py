@@ -20,7 +20,7 @@ _BACKWARD = 3  # half, inverse diagonal, x
 _COARSE_RESIDUAL = 1  # x
 _ADD_PRODUCT = 2  # half, read and written
 _FORWARD = 6  # r, inverse diagonal, half and x, read and written
-_COARSE_POINTS = 6  # of the coarse rows: r, half, coarse r; correction, x read and written
+_COARSE_POINTS = 4  # of the coarse rows: r, half, coarse r; correction
 _PRODUCT = 3  # diagonal, p, Ap
 _VECTORS = 3 + 5  # r -= alpha Ap: r twice, Ap; x += alpha p, p = z + beta p: x and p twice, z
 
@@ -40,7 +40,7 @@ def bytes_per_cycle(level: OptimisedLevel) -> int:
     if level.coarse is None or level.transfer is None:
         return sweep
     transfer = level.transfer
-    between = _bytes(transfer.fine, transfer.lower, transfer.boundary, transfer.upper)
+    between = _bytes(transfer.lower, transfer.boundary, transfer.upper)
     between += (_COARSE_RESIDUAL + _ADD_PRODUCT) * row + _COARSE_POINTS * _VALUE * level.coarse.n_rows
     second = halves + _bytes(level.boundary) + (_FORWARD + _BACKWARD) * row
     return sweep + between + second + bytes_per_cycle(level.coarse)
