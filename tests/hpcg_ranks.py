@@ -52,8 +52,8 @@ def check_against_one_rank(comm, local=(6, 4, 8)):
     alone.spmv(alone.vector(noise), whole_y)
     np.testing.assert_array_equal(gathered(comm, rows, y.owned), whole_y.owned)
     x, whole_x = path.vector(), alone.vector()
-    ours = path.cg(path.vector(b), x, 10, 0.0, preconditioned=False)
-    theirs = alone.cg(alone.vector(whole_b), whole_x, 10, 0.0, preconditioned=False)
+    ours = path.cg(path.vector(b), x, 6, 0.0, preconditioned=False)
+    theirs = alone.cg(alone.vector(whole_b), whole_x, 6, 0.0, preconditioned=False)
     np.testing.assert_allclose(ours.history, theirs.history, rtol=1e-9, atol=1e-16)
     np.testing.assert_allclose(x.owned, whole_x.owned[rows], rtol=0, atol=1e-12)
     assert len(set(comm.allgather(tuple(ours.history)))) == 1

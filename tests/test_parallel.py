@@ -4,6 +4,7 @@ A file may narrow that, or ask for more time, by module-level literals, which ar
 
     RANKS = (2, 4)
     TIMEOUT = 300  # seconds of one launch
+    SLOW_RANKS = (1, 2)  # where its tests marked slow are run, if slow ones are asked for
 """
 
 import ast
@@ -46,15 +47,18 @@ def kill(process: subprocess.Popen[str], reports: Path) -> None:
             os.killpg(os.getpgid(pid), signal.SIGKILL)
 
 
-def launch(file: Path, n_ranks: int, timeout: float, reports: Path) -> tuple[int, str]:
-    """Run one file on n_ranks; return the exit code and what was printed. A job past `timeout` is killed."""
+def launch(file: Path, n_ranks: int, timeout: float, reports: Path, *options: str) -> tuple[int, str]:
+    """Run one file on n_ranks; return the exit code and what was printed. A job past `timeout` is killed.
+
+    options: more of them, for pytest.
+    """
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PMI", "OMPI_"))}
     environment |= dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     environment |= {"RIDGELINE_TEST_REPORTS": str(reports)}
     environment |= {"RIDGELINE_TEST_STACKS_AT": str(time.time() + 0.8 * timeout)}
     command = [mpiexec(), "-n", str(n_ranks), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     with subprocess.Popen(
-        [*command, str(file)],
+        [*command, *options, str(file)],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -75,9 +79,9 @@ def launch(file: Path, n_ranks: int, timeout: float, reports: Path) -> tuple[int
     return process.returncode, output
 
 
-def check(file: Path, n_ranks: int, timeout: float, reports: Path) -> None:
+def check(file: Path, n_ranks: int, timeout: float, reports: Path, *options: str) -> None:
     """Launch a file and fail with all that its ranks said unless each of them passed."""
-    code, output = launch(file, n_ranks, timeout, reports)
+    code, output = launch(file, n_ranks, timeout, reports, *options)
     words = [f"{file.name} on {n_ranks} ranks: exit code {code}", output]
     words += [path.read_text() for path in sorted(reports.glob("*.failure"))]
     if code < 0:
@@ -100,6 +104,15 @@ def check(file: Path, n_ranks: int, timeout: float, reports: Path) -> None:
 )
 def test_file_on_ranks(name: str, n_ranks: int, tmp_path: Path) -> None:
     check(FOLDER / name, n_ranks, constant(FOLDER / name, "TIMEOUT", TIMEOUT), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "n_ranks"),
+    [(f.name, n) for f in sorted(FOLDER.glob("test_*.py")) for n in constant(f, "SLOW_RANKS", ())],
+)
+def test_slow_tests_of_file_on_ranks(name: str, n_ranks: int, tmp_path: Path) -> None:
+    check(FOLDER / name, n_ranks, constant(FOLDER / name, "TIMEOUT", TIMEOUT), tmp_path, "-m", "slow")
 
 
 def inner(tmp_path: Path, body: str) -> Path:

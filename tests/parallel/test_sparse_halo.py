@@ -7,12 +7,15 @@ from ridgeline.comm.sparse_halo import HaloVector, plan_sparse_halo
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 120
+NAMES = ("blocks", "uneven blocks", "scattered", "all on the last", "no rows", "gaps")
 
 
 def owners(name, comm, rng):
     """The owner of each number; -1: nobody has such a row."""
     if name == "blocks":
         return np.arange(200) * comm.size // 200
+    if name == "uneven blocks":
+        return np.minimum(np.arange(200) // 30, comm.size - 1)
     if name == "scattered":
         return rng.integers(0, comm.size, 157)
     if name == "all on the last":
@@ -32,14 +35,14 @@ def matrix(name, comm):
     lengths = rng.integers(0, 6, owner.size)  # rows without columns, columns twice, no symmetry
     columns = [rng.choice(existing, length) if existing.size else existing for length in lengths]
     rows = [rng.permutation(np.flatnonzero(owner == rank)) for rank in range(comm.size)]
-    if name == "blocks":
+    if "blocks" in name:
         rows = [np.sort(numbers) for numbers in rows]
     wanted = [np.concatenate([np.zeros(0, int), *(columns[row] for row in mine)]) for mine in rows]
     indptr = np.append(0, np.cumsum(lengths[rows[comm.rank]]))
     return owner, rows, wanted, indptr
 
 
-CASES = pytest.mark.parametrize("name", ["blocks", "scattered", "all on the last", "no rows", "gaps"])
+CASES = pytest.mark.parametrize("name", list(NAMES))
 
 
 @CASES
@@ -96,6 +99,7 @@ def test_values_are_one_array(comm):
     ("rows", "column", "words"),
     [
         ([[0, 1], [2, 3]], 77, "column 77 has no owner"),
+        ([[0, 1], [2, 3]], 4, "column 4 has no owner"),
         ([[0, 1], [2, 1]], 0, "row 1 has two owners"),
         ([[0, 1], [2, 3, 2]], 0, "row 2 is there twice on rank"),
         ([[0, 1], [2, 3]], -4, "number -4 on rank"),
