@@ -1,0 +1,106 @@
+"""HPCG's flow: what is run how often, from what start, to what residual, and what is charged."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.bench.hpcg import phases
+from ridgeline.bench.hpcg.geometry import make_geometry
+from ridgeline.bench.hpcg.measure import measure_hpcg
+from ridgeline.bench.hpcg.phases import Benchmark
+from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.traffic import bytes_per_iteration
+from ridgeline.runtime.errors import ConfigError
+
+COMM = MPI.COMM_SELF
+GEOMETRY = make_geometry(1, 0, 16, 16, 16)
+
+
+class Watched(ReferencePath):
+    """The reference, which writes down its solves: (most iterations, tolerance, preconditioned, largest |x|)."""
+
+    def __init__(self, comm, level, n_threads=1) -> None:
+        super().__init__(comm, level)
+        self.solves: list[tuple] = []
+
+    def cg(self, b, x, max_iterations, tolerance, preconditioned=True, times=None):
+        self.solves.append((max_iterations, tolerance, preconditioned, float(np.abs(x.values).max())))
+        return super().cg(b, x, max_iterations, tolerance, preconditioned, times)
+
+
+def test_flow_of_a_quick_run() -> None:
+    benchmark = Benchmark(COMM, GEOMETRY, 0, make_path=Watched)
+    record = benchmark.run()
+    goal = record.reference_residual
+    assert goal == pytest.approx(3.66234e-41, rel=1e-5)  # as the official code prints it
+    tests = [(50, 1e-12, False, 0.0)] * 2 + [(50, 1e-12, True, 0.0)] * 2
+    assert benchmark.path.solves == [*tests, (500, goal, True, 0.0), (50, 0.0, True, 0.0)]
+    assert record.valid
+    assert not record.optimised
+    assert (record.charges.sets, record.charges.optimised_iterations) == (1, 50)
+    assert record.residuals == (goal,)
+    assert [size.rows for size in record.sizes] == [4096, 512, 64, 8]
+    assert [size.nonzeros for size in record.sizes] == [97336, 10648, 1000, 64]
+    assert record.reference_gflops > 0
+
+
+def test_sets_fill_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    benchmark = Benchmark(COMM, GEOMETRY, 2.5)
+    asked = []
+    monkeypatch.setattr(phases, "number_of_sets", lambda seconds, worst: asked.append((seconds, worst)) or 3)
+    record = benchmark.run()
+    assert asked[0][0] == 2.5
+    assert asked[0][1] > 0
+    assert len(record.residuals) == record.charges.sets == 3
+    assert len(set(record.residuals)) == 1
+    assert record.valid
+    parts = record.times.dot + record.times.waxpby + record.times.spmv + record.times.multigrid
+    assert 0 < parts <= record.charges.seconds == record.times.total
+    assert record.charges.set_up > 0 < record.charges.optimisation
+    assert record.path_bytes > 8 * record.sizes[0].nonzeros
+
+
+def test_a_version_that_does_not_converge_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "MOST_ITERATIONS", 20)
+    record = Benchmark(COMM, GEOMETRY, 0).run()
+    assert record.failures == ["residual of the reference"]
+    assert record.charges.optimised_iterations == 20
+
+
+def test_bytes_that_are_moved() -> None:
+    benchmark = Benchmark(COMM, GEOMETRY, 0)
+    benchmark.set_up()
+    benchmark.optimise()
+    nonzeros = [(3 * n - 2) ** 3 for n in (16, 8, 4, 2)]
+    moved = bytes_per_iteration(benchmark.path.level)
+    # Both halves twice on the finer levels, once on the coarsest, once for A p; then vectors and the transfers.
+    matrices = 8 * (3 * nonzeros[0] + 2 * sum(nonzeros[1:3]) + nonzeros[3])
+    vectors = 8 * 4096 * 31
+    assert matrices < moved < 1.35 * (matrices + vectors)
+
+
+def test_figures() -> None:
+    result = measure_hpcg(COMM, (16, 16, 16), seconds=0, stream=False, source="hpcg.dat")
+    assert result.verified
+    assert [row["part"] for row in result.rows] == ["MG", "SpMV", "DDOT", "WAXPBY", "all sets"]
+    assert result.rows[-1]["share"] == 1.0
+    assert result.extra["failures"] == []
+    assert result.extra["stream_dot"] is None
+    assert "VALID with a GFLOP/s rating" in result.extra["text"]
+    assert any("VALID with a rating of" in note for note in result.notes)
+    assert "box and seconds from hpcg.dat" in result.notes
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seconds": -1.0}, "0 .one set of iterations. or more"),
+        ({"seconds": float("nan")}, "or more is needed"),
+        ({"box": (16, 16, 12)}, "12"),
+        ({"threads": 999}, "999 threads"),
+        ({"box": (4096, 4096, 4096)}, "GiB on a node"),
+    ],
+)
+def test_refusals(options, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        measure_hpcg(COMM, **({"box": (16, 16, 16)} | options))

@@ -1,0 +1,76 @@
+"""HPCG on several ranks: every phase with both paths, and one wrong halo index on one rank, seen by all."""
+
+import numpy as np
+import pytest
+
+from ridgeline.bench.hpcg import phases
+from ridgeline.bench.hpcg.geometry import make_geometry
+from ridgeline.bench.hpcg.phases import Benchmark
+from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.report import make_report, report_text
+
+RANKS = (2, 3)
+TIMEOUT = 120
+
+
+def prepared(comm, **options) -> Benchmark:
+    box = (16, 24, 16) if comm.size == 3 else (16, 16, 16)
+    benchmark = Benchmark(comm, make_geometry(comm.size, comm.rank, *box), 0, **options)
+    benchmark.set_up()
+    benchmark.reference_timing()
+    benchmark.reference_cg()
+    benchmark.optimise()
+    return benchmark
+
+
+def finish(benchmark: Benchmark):
+    benchmark.validate()
+    benchmark.optimised_cg()
+    benchmark.timed_sets()
+    record = benchmark.record()
+    assert len(set(benchmark.comm.allgather(repr(record)))) == 1  # the same on all ranks
+    return record
+
+
+@pytest.mark.parametrize("optimised", [True, False])
+def test_valid(comm, optimised):
+    options = {} if optimised else {"make_path": lambda comm, level, n_threads: ReferencePath(comm, level)}
+    record = finish(prepared(comm, **options))
+    assert record.failures == []
+    assert record.optimised == optimised
+    assert record.sizes[0].rows == comm.size * np.prod(record.local)
+    if comm.size == 2:
+        assert record.reference_residual == pytest.approx(
+            7.45e-32, rel=0.1
+        )  # as the official code's, near rounding
+        assert (record.spectral.plain, record.spectral.preconditioned) == (11, 2)
+
+
+def wrong_send(plan):
+    """Send the row after the one that the neighbour wants."""
+    middle = plan.send_index.size // 2
+    plan.send_index[middle] = (plan.send_index[middle] + 1) % plan.n_owned
+
+
+FAULTS = {
+    "halo of the problem": lambda run: wrong_send(run.level.matrix.plan),
+    "halo of a coarse level": lambda run: wrong_send(run.level.coarse.coarse.matrix.plan),
+    "halo of the optimised version": lambda run: wrong_send(run.path.level.plan),
+    "halo of its coarse level": lambda run: wrong_send(run.path.level.coarse.plan),
+    "external column": lambda run: run.path.level.boundary.columns.__setitem__(0, 1),
+    "external value": lambda run: run.path.level.boundary.values.__setitem__(0, -1.001),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_on_one_rank_makes_the_result_invalid(comm, fault, monkeypatch):
+    monkeypatch.setattr(
+        phases, "MOST_ITERATIONS", 60
+    )  # enough, and quick where the fault keeps CG from converging
+    benchmark = prepared(comm)
+    if comm.rank == 1:
+        FAULTS[fault](benchmark)
+    record = finish(benchmark)
+    assert not record.valid
+    assert "agreement with the reference" in record.failures
+    assert "Final Summary::HPCG result is=INVALID." in report_text(make_report(record))
