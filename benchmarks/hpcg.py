@@ -48,6 +48,9 @@ def bandwidth_rows(where: str, job: dict[str, Any], samples: Samples) -> Iterato
             f"{rates[name] / rates['triad']:.2f} of triad"
         )
         yield Row(f"{name}, share of STREAM dot: {where}", best, ">= 0.85", median, note)
+    rate = job["moved"] / samples["optimised"].min() / 1e9
+    note = f"{rate:.1f} GB/s read and written, {rate / rates['triad']:.2f} of triad"
+    yield Row(f"whole iteration, share of STREAM dot: {where}", rate / rates["dot"], note=note)
 
 
 def gflops(job: dict[str, Any], samples: Samples, name: str, charge: float = 0.0) -> float:

@@ -22,6 +22,7 @@ from ridgeline.bench.hpcg.problem import generate_problem
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.study import compile_paths, level_sizes
+from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.stream import StreamArrays, measure_stream
 from ridgeline.kernels.sparse_runs import Runs
 from ridgeline.runtime.communicator import in_turn_per_node
@@ -153,6 +154,7 @@ def add_sets(job: Job, settings: dict[str, Any]) -> tuple[OptimisedPath, dict[st
     level, right_side, _ = timed("problem", lambda: generate_problem(comm, geometry))
     flops = count_flops(level_sizes(level), 1, iterations).total
     optimised = timed("optimised", lambda: OptimisedPath(comm, level, 1))
+    job.result["moved"] = iterations * comm.allreduce(bytes_per_iteration(optimised.level))
     for name, path in (("optimised", optimised), ("reference", ReferencePath(comm, level))):
         histories[name] = []
         job.add_set(name, solve(path, right_side, iterations, histories[name]), flops)
