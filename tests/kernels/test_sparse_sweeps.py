@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ridgeline.kernels import sparse_sweeps as sweeps
-from ridgeline.kernels.sparse_levels import dependency_levels, level_order
+from ridgeline.kernels.sparse_levels import WHOLE, block_rows, dependency_levels, level_order
 from ridgeline.kernels.sparse_runs import Runs, make_halves
 
 
@@ -18,6 +18,7 @@ class System(NamedTuple):
     columns: NDArray
     values: NDArray
     dense: NDArray  # [n, n], owned columns only
+    block: int
     levels: NDArray
     order: NDArray
     new_number: NDArray
@@ -26,7 +27,7 @@ class System(NamedTuple):
     upper: Runs
 
 
-def system(rows: list[list[int]], seed: int = 3) -> System:
+def system(rows: list[list[int]], seed: int = 3, block: int = WHOLE) -> System:
     """Make a matrix of random values with a dominant diagonal; columns of len(rows) and more are external."""
     rng = np.random.default_rng(seed)
     n = len(rows)
@@ -40,14 +41,21 @@ def system(rows: list[list[int]], seed: int = 3) -> System:
                 values[place] = 30 + rng.random()
             if columns[place] < n:
                 dense[i, columns[place]] = values[place]
-    levels = dependency_levels(indptr, columns)
+    levels = dependency_levels(indptr, columns, block)
     by_level = level_order(levels)
     return System(
-        indptr, columns, values, dense, levels, *by_level, *make_halves(indptr, columns, values, *by_level)
+        indptr,
+        columns,
+        values,
+        dense,
+        block,
+        levels,
+        *by_level,
+        *make_halves(indptr, columns, values, *by_level),
     )
 
 
-def box(nx: int, ny: int, nz: int, external: bool = False) -> System:
+def box(nx: int, ny: int, nz: int, external: bool = False, block: int = WHOLE) -> System:
     """Make the 27-point pattern of a box, x fastest; with external columns behind its right face."""
     n = nx * ny * nz
     rows: list[list[int]] = []
@@ -59,17 +67,17 @@ def box(nx: int, ny: int, nz: int, external: bool = False) -> System:
             for a in range(max(i - 1, 0), min(i + 2, nx + external))
         ]
         rows.append(row)
-    return system(rows)
+    return system(rows, block=block)
 
 
-def scattered(n: int, per_row: int, seed: int = 5) -> System:
+def scattered(n: int, per_row: int, seed: int = 5, block: int = WHOLE) -> System:
     """Make a random pattern, unsymmetric, unsorted; some rows hold nothing but the diagonal."""
     rng = np.random.default_rng(seed)
     rows = []
     for i in range(n):
         others = rng.choice(2 * n, rng.integers(0, per_row + 1), replace=False)
         rows.append([int(c) for c in rng.permutation(np.unique([*others, i]))] if i % 7 else [i])
-    return system(rows, seed)
+    return system(rows, seed, block)
 
 
 CASES = {
@@ -79,7 +87,10 @@ CASES = {
     "plane": lambda: box(39, 21, 1),
     "box": lambda: box(7, 21, 5),
     "box with external columns": lambda: box(5, 18, 3, external=True),
+    "box by planes": lambda: box(17, 15, 3, block=255),
+    "box by blocks that cut planes": lambda: box(9, 11, 4, external=True, block=70),
     "random": lambda: scattered(150, 12),
+    "random by blocks": lambda: scattered(150, 12, block=40),
     "dense": lambda: system([list(range(20))] * 20),
 }
 
@@ -99,13 +110,30 @@ def natural_sweep(a: NDArray, r: NDArray, x: NDArray, rows: range) -> NDArray:
 
 def test_levels_order_rows_that_share_an_entry(matrix: System) -> None:
     linked = (matrix.dense != 0) | (matrix.dense != 0).T
-    levels = matrix.levels
+    levels, block = matrix.levels, matrix.block
     for i in range(levels.size):
-        before = levels[:i][linked[i, :i]]
-        assert levels[i] == (before.max() + 1 if before.size else 0)
+        first = i // block * block
+        lowest = levels[:first].max(initial=-1) + 1
+        before = levels[first:i][linked[i, first:i]]
+        assert levels[i] == max(lowest, before.max(initial=-1) + 1)
     np.testing.assert_array_equal(matrix.order, np.argsort(levels, kind="stable"))
     np.testing.assert_array_equal(matrix.new_number[matrix.order], np.arange(levels.size))
     np.testing.assert_array_equal(np.diff(matrix.level_rows), np.bincount(levels))
+
+
+@pytest.mark.parametrize(
+    ("shape", "block"), [((20, 20, 30), 8400), ((100, 90, 3), 9000), ((3000, 4, 1), 9000)]
+)
+def test_blocks_are_whole_planes(shape: tuple[int, int, int], block: int) -> None:
+    nx, ny, nz = shape
+    k, j, i = np.indices((nz, ny, nx))
+    columns = []
+    for c, b, a in np.ndindex(3, 3, 3):
+        z, y, x = k + c - 1, j + b - 1, i + a - 1
+        inside = (np.clip(z, 0, nz - 1) == z) & (np.clip(y, 0, ny - 1) == y) & (np.clip(x, 0, nx - 1) == x)
+        columns.append(np.where(inside, x + nx * (y + ny * z), nx * ny * nz).ravel())
+    found = block_rows(27 * np.arange(k.size + 1), np.stack(columns, 1).ravel().astype(np.int32))
+    assert found == block
 
 
 def unpacked(runs: Runs, n: int) -> NDArray:

@@ -7,7 +7,8 @@ comparing column lists, and a matrix without any has runs of one row, slower, an
 
 Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower), within a chunk slot by slot:
 value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a non-zero
-costs the 8 bytes of its value; its column is shared.
+costs the 8 bytes of its value; its column is shared. The runs of an upper triangle lie last run first, so that a
+backward sweep reads on in memory as a forward sweep does in a lower triangle.
 
 Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 2010), with columns implied as in
 storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 3.4).
@@ -66,7 +67,7 @@ def _find_runs(indptr, columns, order, new_number, level_rows, run_rows, level_r
 @njit(cache=True)
 def _place_runs(indptr, columns, order, new_number, run_rows, upper, run_slots, run_values):
     """Set run_slots and run_values of one triangle; return the length of its values."""
-    n, line = order.size, WIDTH
+    n = order.size
     n_values = np.int64(0)
     run_slots[0] = 0
     for run in range(run_rows.size - 1):
@@ -78,8 +79,12 @@ def _place_runs(indptr, columns, order, new_number, run_rows, upper, run_slots, 
                 shift = new_number[column] - row
                 slots += shift > 0 if upper else shift < 0
         run_slots[run + 1] = run_slots[run] + slots
+    n_runs = run_rows.size - 1
+    for place in range(n_runs):
+        run = n_runs - 1 - place if upper else place
         run_values[run] = n_values
-        n_values += (np.int64(slots) * (run_rows[run + 1] - row) + line - 1) // line * line
+        size = np.int64(run_slots[run + 1] - run_slots[run]) * (run_rows[run + 1] - run_rows[run])
+        n_values += (size + WIDTH - 1) // WIDTH * WIDTH
     return n_values
 
 
@@ -109,6 +114,13 @@ def _fill_runs(indptr, columns, values, order, new_number, upper, runs, places):
             start += width * slots
 
 
+def _whole_lines(n: int) -> NDArray:
+    """Return float64 [n] that begins at a cache line."""
+    room = np.empty(n + WIDTH)
+    skipped = -room.ctypes.data % (8 * WIDTH) // 8
+    return room[skipped : skipped + n]
+
+
 def _triangle(csr, order, new_number, run_rows, level_runs, upper: bool, scratch) -> Runs:
     indptr, columns, values = csr
     run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
@@ -118,7 +130,7 @@ def _triangle(csr, order, new_number, run_rows, level_runs, upper: bool, scratch
         run_slots,
         np.empty(run_slots[-1], np.int32),
         run_values,
-        np.empty(n_values),
+        _whole_lines(n_values),
         level_runs,
     )
     _fill_runs(indptr, columns, values, order, new_number, upper, runs, scratch)

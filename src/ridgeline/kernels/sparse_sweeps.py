@@ -8,35 +8,116 @@ Symmetric Gauss-Seidel on A x = r is `forward_zero` (from x = 0) or `forward` (f
 hands on half = D x + U x as it left them: so the forward sweep need not read U, nor the backward sweep L.
 """
 
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
+
+from ridgeline.kernels.sparse_run_loop import RunLoop
+
+
+@intrinsic
+def _forward_zero_run(typing, lower, run, r, inverse_diagonal, x, half):
+    def codegen(context, builder, signature, args):
+        loop = RunLoop(context, builder, signature, args, ("lower", "run", "r", "inverse", "x", "half"))
+
+        def body():
+            new = loop.sum(loop.load("r"), "lower", subtract=True)
+            loop.store(new, "half")
+            loop.store(new * loop.load("inverse"), "x")
+
+        loop.run(body)
+        return context.get_dummy_value()
+
+    return types.void(lower, types.int64, r, inverse_diagonal, x, half), codegen
+
+
+@intrinsic
+def _forward_run(typing, lower, run, r, half, inverse_diagonal, x):
+    def codegen(context, builder, signature, args):
+        loop = RunLoop(context, builder, signature, args, ("lower", "run", "r", "half", "inverse", "x"))
+
+        def body():
+            new = loop.sum(loop.load("r"), "lower", subtract=True)
+            change = new - loop.load("half")
+            loop.store(new, "half")
+            loop.store(loop.lanes.fma(change, loop.load("inverse"), loop.load("x")), "x")
+
+        loop.run(body)
+        return context.get_dummy_value()
+
+    return types.void(lower, types.int64, r, half, inverse_diagonal, x), codegen
+
+
+@intrinsic
+def _backward_run(typing, upper, run, half, inverse_diagonal, x):
+    def codegen(context, builder, signature, args):
+        loop = RunLoop(context, builder, signature, args, ("upper", "run", "half", "inverse", "x"), True)
+
+        def body():
+            rest = loop.sum(loop.load("half"), "upper", subtract=True)
+            loop.store(rest * loop.load("inverse"), "x")
+
+        loop.run(body)
+        return context.get_dummy_value()
+
+    return types.void(upper, types.int64, half, inverse_diagonal, x), codegen
+
+
+@intrinsic
+def _backward_dot_run(typing, upper, run, half, inverse_diagonal, x, r):
+    def codegen(context, builder, signature, args):
+        loop = RunLoop(context, builder, signature, args, ("upper", "run", "half", "inverse", "x", "r"), True)
+
+        def body():
+            new = loop.sum(loop.load("half"), "upper", subtract=True) * loop.load("inverse")
+            loop.store(new, "x")
+            loop.add_product(new, loop.load("r"))
+
+        return loop.run(body)
+
+    return types.float64(upper, types.int64, half, inverse_diagonal, x, r), codegen
+
+
+@intrinsic
+def _multiply_run(typing, lower, upper, run, diagonal, x, y):
+    def codegen(context, builder, signature, args):
+        loop = RunLoop(context, builder, signature, args, ("lower", "upper", "run", "diagonal", "x", "y"))
+
+        def body():
+            x = loop.load("x")
+            new = loop.sum(loop.load("diagonal") * x, "lower", "upper")
+            loop.store(new, "y")
+            loop.add_product(x, new)
+
+        return loop.run(body)
+
+    return types.float64(lower, upper, types.int64, diagonal, x, y), codegen
+
+
+@njit(cache=True)
+def forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half):
+    """Do runs first to end - 1 of `forward_zero`."""
+    for run in range(first, end):
+        _forward_zero_run(lower, run, r, inverse_diagonal, x, half)
+
+
+@njit(cache=True)
+def forward_runs(lower, first, end, r, half, inverse_diagonal, x):
+    """Do runs first to end - 1 of `forward`."""
+    for run in range(first, end):
+        _forward_run(lower, run, r, half, inverse_diagonal, x)
+
+
+@njit(cache=True)
+def backward_runs(upper, first, end, half, inverse_diagonal, x):
+    """Do runs first to end - 1 of `backward`, all of one level."""
+    for run in range(end - 1, first - 1, -1):
+        _backward_run(upper, run, half, inverse_diagonal, x)
 
 
 @njit(cache=True)
 def forward_zero(lower, r, inverse_diagonal, x, half):
     """Solve (D + L) x = r and keep half = r - L x = D x: a forward sweep from x = 0."""
-    for run in range(lower.run_rows.size - 1):
-        _forward_zero_run(lower, run, r, inverse_diagonal, x, half)
-
-
-@njit(cache=True)
-def _row_sum(runs, run, row, x):
-    """Return row `row` of run `run` times x."""
-    first, end = runs.run_rows[run], runs.run_rows[run + 1]
-    slot, slots = runs.run_slots[run], runs.run_slots[run + 1] - runs.run_slots[run]
-    chunk = (row - first) // 8 * 8
-    width = min(8, end - first - chunk)
-    start = runs.run_values[run] + chunk * slots + (row - first - chunk)
-    total = 0.0
-    for s in range(slots):
-        total += runs.values[start + s * width] * x[runs.slot_columns[slot + s] + row - first]
-    return total
-
-
-@njit(cache=True)
-def _forward_zero_run(lower, run, r, inverse_diagonal, x, half):
-    for row in range(lower.run_rows[run], lower.run_rows[run + 1]):
-        half[row] = r[row] - _row_sum(lower, run, row, x)
-        x[row] = half[row] * inverse_diagonal[row]
+    forward_zero_runs(lower, 0, lower.run_rows.size - 1, r, inverse_diagonal, x, half)
 
 
 @njit(cache=True)
@@ -45,33 +126,21 @@ def forward(lower, r, half, inverse_diagonal, x):
 
     half must hold D x + U x on entry.
     """
-    for row_run in range(lower.run_rows.size - 1):
-        for row in range(lower.run_rows[row_run], lower.run_rows[row_run + 1]):
-            new = r[row] - _row_sum(lower, row_run, row, x)
-            x[row] += (new - half[row]) * inverse_diagonal[row]
-            half[row] = new
+    forward_runs(lower, 0, lower.run_rows.size - 1, r, half, inverse_diagonal, x)
 
 
 @njit(cache=True)
 def backward(upper, half, inverse_diagonal, x):
     """Solve (D + U) x = half: a backward sweep after `forward_zero` or `forward`."""
-    for level in range(upper.level_runs.size - 2, -1, -1):
-        for run in range(upper.level_runs[level], upper.level_runs[level + 1]):
-            for row in range(upper.run_rows[run], upper.run_rows[run + 1]):
-                x[row] = (half[row] - _row_sum(upper, run, row, x)) * inverse_diagonal[row]
+    backward_runs(upper, 0, upper.run_rows.size - 1, half, inverse_diagonal, x)
 
 
 @njit(cache=True)
 def backward_dot(upper, half, inverse_diagonal, x, r):
     """Do `backward` and return the sum of r x over the rows."""
     total = 0.0
-    for level in range(upper.level_runs.size - 2, -1, -1):
-        for run in range(upper.level_runs[level], upper.level_runs[level + 1]):
-            part = 0.0
-            for row in range(upper.run_rows[run], upper.run_rows[run + 1]):
-                x[row] = (half[row] - _row_sum(upper, run, row, x)) * inverse_diagonal[row]
-                part += x[row] * r[row]
-            total += part
+    for run in range(upper.run_rows.size - 2, -1, -1):
+        total += _backward_dot_run(upper, run, half, inverse_diagonal, x, r)
     return total
 
 
@@ -79,8 +148,7 @@ def backward_dot(upper, half, inverse_diagonal, x, r):
 def multiply(lower, upper, diagonal, x, y):
     """Set y = (L + D + U) x."""
     for run in range(lower.run_rows.size - 1):
-        for row in range(lower.run_rows[run], lower.run_rows[run + 1]):
-            y[row] = diagonal[row] * x[row] + _row_sum(lower, run, row, x) + _row_sum(upper, run, row, x)
+        _multiply_run(lower, upper, run, diagonal, x, y)
 
 
 @njit(cache=True)
@@ -88,9 +156,5 @@ def multiply_dot(lower, upper, diagonal, x, y):
     """Set y = (L + D + U) x and return the sum of x y over the rows."""
     total = 0.0
     for run in range(lower.run_rows.size - 1):
-        part = 0.0
-        for row in range(lower.run_rows[run], lower.run_rows[run + 1]):
-            y[row] = diagonal[row] * x[row] + _row_sum(lower, run, row, x) + _row_sum(upper, run, row, x)
-            part += x[row] * y[row]
-        total += part
+        total += _multiply_run(lower, upper, run, diagonal, x, y)
     return total
