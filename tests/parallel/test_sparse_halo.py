@@ -102,7 +102,7 @@ def test_values_are_one_array(comm):
         ([[0, 1], [2, 3]], 4, "column 4 has no owner"),
         ([[0, 1], [2, 1]], 0, "row 1 has two owners"),
         ([[0, 1], [2, 3, 2]], 0, "row 2 is there twice on rank"),
-        ([[0, 1], [2, 3]], -4, "number -4 on rank"),
+        ([[0, 1], [2, 3]], -4, "has the number -4"),
     ],
 )
 def test_errors_are_raised_on_all_ranks(comm, rows, column, words):

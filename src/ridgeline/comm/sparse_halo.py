@@ -7,7 +7,6 @@ tells the ranks of the blocks which stretches of numbers it owns, then asks them
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,10 +68,6 @@ def plan_sparse_halo(
         columns, columns_global, number_table.empty_table(n_missing), missing, found, which
     )
     external = found[:count]
-    with together(comm):
-        least = min(rows_global.min(initial=0), external.min(initial=0))
-        if least < 0:
-            raise ValueError(f"row or column number {least} on rank {comm.rank}; numbers are >= 0")
     owner = _owners(comm, rows_global, external)
     order = np.lexsort((external, owner))
     local = np.empty(count, np.int32)
@@ -95,22 +90,23 @@ def _starts(counts: NDArray[np.integer]) -> Numbers:
 
 def _owners(comm: MPI.Comm, rows_global: Numbers, external: Numbers) -> Numbers:
     """Return the rank that owns each number of `external` (distinct). Collective."""
-    extent = np.array([max(rows_global.max(initial=-1), external.max(initial=-1)) + 1])
-    comm.Allreduce(MPI.IN_PLACE, extent, MPI.MAX)
-    block = max(1, -(-int(extent[0]) // comm.size))
+    numbers = np.concatenate([rows_global, external])
+    most = np.array([numbers.max(initial=0), -numbers.min(initial=0)])
+    comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+    if most[1] > 0:
+        raise ValueError(f"a row or column has the number {-most[1]}; numbers are >= 0")
+    block = int(most[0]) // comm.size + 1
     first, count = _stretches(rows_global, block)
     home = first // block
     by_home = np.argsort(home, kind="stable")
-    sizes = np.bincount(home, minlength=comm.size)
-    starts, come = exchange_counted(comm, first[by_home], sizes)
-    lengths, _ = exchange_counted(comm, count[by_home], sizes)
-    ranks = np.repeat(np.arange(comm.size), come)
-    order = np.argsort(starts, kind="stable")
-    starts, ends, ranks = starts[order], (starts + lengths)[order], ranks[order]
+    stretches = np.stack([first, first + count], axis=1)[by_home].reshape(-1)
+    known, come = exchange_counted(comm, stretches, 2 * np.bincount(home, minlength=comm.size))
+    order = np.argsort(known[::2], kind="stable")
+    starts, ends = known[::2][order], known[1::2][order]
+    ranks = np.repeat(np.arange(comm.size), come // 2)[order]
     by_number = np.argsort(external, kind="stable")
-    queries, asked = exchange_counted(
-        comm, external[by_number], np.bincount(external // block, minlength=comm.size)
-    )
+    sent = np.bincount(external // block, minlength=comm.size)
+    queries, asked = exchange_counted(comm, external[by_number], sent)
     place = np.searchsorted(starts, queries, side="right") - 1
     inside = place >= 0
     inside[inside] = queries[inside] < ends[place[inside]]
@@ -123,7 +119,8 @@ def _owners(comm: MPI.Comm, rows_global: Numbers, external: Numbers) -> Numbers:
             raise ValueError(
                 f"column {queries[~inside][0]} has no owner; every column must be a row of a rank"
             )
-    answers, _ = exchange_counted(comm, ranks[place], asked)
+    answers = np.empty(external.size, np.int64)
+    comm.Alltoallv([ranks[place], asked], [answers, sent])
     owner = np.empty(external.size, np.int64)
     owner[by_number] = answers
     return owner
@@ -142,8 +139,9 @@ def _stretches(rows_global: Numbers, block: int) -> tuple[Numbers, Numbers]:
 
 
 def _free_all(requests: list[MPI.Prequest]) -> None:
-    for request in requests:
-        request.Free()
+    if not MPI.Is_finalized():
+        for request in requests:
+            request.Free()
 
 
 class HaloVector:
@@ -161,7 +159,7 @@ class HaloVector:
         self._sends: list[MPI.Prequest] = []
         self._receives: list[MPI.Prequest] = []
         self._all: list[MPI.Prequest] | None = None
-        self._release: Callable[[], object] = list
+        self._release: weakref.finalize[..., HaloVector] | None = None
 
     def _make_requests(self) -> list[MPI.Prequest]:
         external = self.values[self.plan.n_owned :]
@@ -209,7 +207,8 @@ class HaloVector:
 
     def free(self) -> None:
         """Free the requests, as the end of the vector does. Values stay; another exchange makes requests anew."""
-        self._release()
+        if self._release is not None:
+            self._release()
         self._sends, self._receives, self._all = [], [], None
 
     close = free
