@@ -98,8 +98,8 @@ def test_a_wrong_level_makes_the_result_invalid(monkeypatch: pytest.MonkeyPatch)
     """One row swept too early: still symmetric, still convergent, but not Gauss-Seidel in natural order."""
     correct = optimise.dependency_levels
 
-    def one_wrong(indptr, columns):
-        levels = correct(indptr, columns)
+    def one_wrong(*matrix):
+        levels = correct(*matrix)
         levels[levels.size // 2] = 0
         return levels
 
