@@ -38,7 +38,7 @@ def band(n: int, seed: int) -> Case:
     i, j = np.nonzero(natural)
     indptr = np.searchsorted(i, np.arange(n + 1)).astype(np.int64)
     csr = indptr, j.astype(np.int32), natural[i, j]
-    order, new_number, level_rows = level_order(dependency_levels(*csr[:2]))
+    order, new_number, level_rows = level_order(dependency_levels(*csr[:2], n))
     lower, upper = make_halves(*csr, order, new_number, level_rows)
     dense = natural[order][:, np.concatenate([order, np.arange(n, n + EXTERNAL)])]
     return Case(dense, csr, order, lower, upper, n)

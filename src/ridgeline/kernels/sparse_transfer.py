@@ -7,16 +7,18 @@ x_i += (r - H x - L x - half)_i / D_i, by half += U P e alone: a row's own corre
 half_i / D_i alike. So x itself is corrected only in what is sent to other ranks.
 
 Values are float64, row and column numbers int32, places int64; vectors are 1-D; the columns of H count from the first
-external value. Twins named `..._threaded` share the rows among `n_threads` threads, with the same bits.
+external value. Indices are made unsigned before use: tests for negative ones would take as long as the arithmetic.
+Twins named `..._threaded` share the rows among `n_threads` threads, with the same bits.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import njit, prange, uint32, uint64
 from numpy.typing import NDArray
 
 BLOCK_ROWS = 1024
+ONE = uint64(1)
 
 
 class SparseRows(NamedTuple):
@@ -54,11 +56,11 @@ class SparseBlocks(NamedTuple):
 @njit(cache=True)
 def _coarse_residual(first, end, lower, slot_columns, r, half, x, out):
     for k in range(first, end):
-        row = lower.rows[k]
-        start, slot, shift = lower.starts[k], lower.slots[k], lower.shifts[k]
+        row = uint32(lower.rows[k])
+        start, slot, shift = uint64(lower.starts[k]), uint64(lower.slots[k]), lower.shifts[k]
         total = r[row] - half[row]
-        for s in range(lower.starts[k + 1] - start):
-            total -= lower.values[start + s] * x[slot_columns[slot + s] + shift]
+        for s in range(uint64(lower.starts[k + 1]) - start):
+            total -= lower.values[start + s] * x[uint32(slot_columns[slot + s] + shift)]
         out[k] = total
 
 
@@ -100,15 +102,17 @@ def restore(rows, saved, x):
 @njit(cache=True)
 def _add_product(first_block, end_block, blocks, e, half):
     for block in range(first_block, end_block):
-        p = blocks.starts[block]
-        for row in range(block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, half.size)):
-            count = blocks.counts[row]
+        p = uint64(blocks.starts[block])
+        first, end = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, half.size)
+        counts, sums = blocks.counts[first:end], half[first:end]
+        for i in range(end - first):
+            count = counts[i]
             if count:
-                total = half[row]
-                for q in range(p, p + count):
-                    total += blocks.values[q] * e[blocks.columns[q]]
-                half[row] = total
-                p += count
+                total = sums[i]
+                for _ in range(count):
+                    total += blocks.values[p] * e[uint32(blocks.columns[p])]
+                    p += ONE
+                sums[i] = total
 
 
 @njit(cache=True)
@@ -129,7 +133,7 @@ def add_product_threaded(n_threads, blocks, e, half):
 def _product(boundary, k, external):
     total = 0.0
     for p in range(boundary.starts[k], boundary.starts[k + 1]):
-        total += boundary.values[p] * external[boundary.columns[p]]
+        total += boundary.values[p] * external[uint32(boundary.columns[p])]
     return total
 
 

@@ -86,14 +86,15 @@ class ConjugateGradients:
                 before, rz = rz, residual * residual
             start = now()
             if history:
-                beta = rz / before
+                beta = rz / before if before else 0.0  # sums that have underflowed: x stays as it is
             passes.direction(alpha, beta, correction, p.values, x)
             middle = now()
             pap = product(p, ap)
             end = now()
             times.waxpby += middle - start
             times.spmv += end - middle
-            alpha = rz / self._timed_sum(pap, times)
+            pap = self._timed_sum(pap, times)
+            alpha = rz / pap if pap else 0.0
             start = now()
             rr = passes.residual(alpha, r, ap, r, sums)
             times.waxpby += now() - start

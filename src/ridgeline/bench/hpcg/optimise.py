@@ -1,7 +1,7 @@
 """What the optimised path makes of a matrix before it runs: HPCG's optimisation phase.
 
-Rows are put into the order of their dependency level in natural-order Gauss-Seidel: a row's level is one more than
-the highest level of the lower-numbered rows it needs. A sweep in the new order computes what the sweep in natural
+Rows are put into the order of their dependency level in natural-order Gauss-Seidel (kernels/sparse_levels.py): a row's
+level is above those of the lower-numbered rows it needs. A sweep in the new order computes what the sweep in natural
 order does, to rounding, and rows of one level do not need each other. The matrix is then split by position: strictly
 lower and strictly upper triangle, each as runs of rows that share one list of columns (kernels/sparse_runs.py), the
 diagonal, and the columns of other ranks; what the transfers between grids need is stored a second time, apart.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.problem import Level
 from ridgeline.comm.sparse_halo import SparseHaloPlan
-from ridgeline.kernels.sparse_levels import dependency_levels, level_order
+from ridgeline.kernels.sparse_levels import block_rows, dependency_levels, level_order
 from ridgeline.kernels.sparse_runs import Runs, make_halves
 from ridgeline.kernels.sparse_select import chosen_rows, external_rows, has_external, upper_blocks
 from ridgeline.kernels.sparse_transfer import RunRows, SparseBlocks, SparseRows
@@ -77,14 +77,16 @@ class OptimisedLevel:
         return _bytes(self) + (0 if self.coarse is None else self.coarse.memory())
 
 
-def optimise(level: Level) -> OptimisedLevel:
+def optimise(level: Level, n_threads: int = 1) -> OptimisedLevel:
     """Return the new form of a level and of all coarser ones. Compiled work, no communication.
 
-    level: as `generate_problem` makes it; it is read, never changed.
+    level: as `generate_problem` makes it; it is read, never changed. n_threads: one thread gets its rows by blocks
+    that caches hold, several get the fewest and widest levels.
     """
-    coarse = None if level.coarse is None else optimise(level.coarse)
+    coarse = None if level.coarse is None else optimise(level.coarse, n_threads)
     matrix = level.matrix
-    order, new_number, level_rows = level_order(dependency_levels(matrix.indptr, matrix.columns))
+    block = block_rows(matrix.indptr, matrix.columns) if n_threads == 1 else max(1, matrix.n_rows)
+    order, new_number, level_rows = level_order(dependency_levels(matrix.indptr, matrix.columns, block))
     lower, upper = make_halves(*matrix.csr, order, new_number, level_rows)
     diagonal = matrix.values[matrix.diagonal[order]]
     external = has_external(matrix.indptr, matrix.columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from ridgeline.bench.hpcg.multigrid import MultigridLevel
 from ridgeline.bench.hpcg.optimise import optimise
 from ridgeline.bench.hpcg.path import CGResult, Times
 from ridgeline.bench.hpcg.problem import Level
+from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.comm.sparse_halo import HaloVector
 from ridgeline.kernels.sparse_transfer import add_boundary
 
@@ -20,14 +23,15 @@ Array = NDArray[np.float64]
 class OptimisedPath:
     """The optimised implementation: see bench.hpcg.path.Path. Building it is HPCG's optimisation phase.
 
-    comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank; the results
-    have the same bits with any number. The structures are in `level` (a bench.hpcg.optimise.OptimisedLevel); vectors
+    comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank; results
+    agree to rounding. The structures are in `level` (a bench.hpcg.optimise.OptimisedLevel); vectors
     are in its order and exchange by its halo plan. Raises ConfigError if Numba has fewer threads.
     """
 
     def __init__(self, comm: MPI.Comm, level: Level, n_threads: int = 1) -> None:
+        check_threads(n_threads, f"{n_threads} threads per rank")
         self.comm, self.n_threads = comm, n_threads
-        self.level = optimise(level)
+        self.level = optimise(level, n_threads)
         self.n_rows = self.level.n_rows
         self.multigrid = MultigridLevel(comm, self.level, n_threads)
         self._solver = ConjugateGradients(comm, self.multigrid, self._product)
@@ -45,16 +49,19 @@ class OptimisedPath:
 
     def spmv(self, x: HaloVector, y: HaloVector) -> None:
         """y := A x. Collective: exchanges the halo of x while the product over own columns is made."""
-        self._product(x, y.owned)
+        with self._threads():
+            self._product(x, y.owned)
 
     def precondition(self, r: HaloVector, z: HaloVector) -> None:
         """z := M^-1 r; r comes back bit for bit. Collective: two halo exchanges a level."""
         self.multigrid.bind(r.owned, z)
-        self.multigrid.cycle()
+        with self._threads():
+            self.multigrid.cycle()
 
     def dot(self, x: HaloVector, y: HaloVector) -> float:
         """Return x.y. Collective: one Allreduce."""
-        return self._solver.dot(x.owned, y.owned)
+        with self._threads():
+            return self._solver.dot(x.owned, y.owned)
 
     def cg(
         self,
@@ -67,7 +74,8 @@ class OptimisedPath:
     ) -> CGResult:
         """Solve A x = b from the x given: see bench.hpcg.path.Path; times as `ConjugateGradients.solve` says."""
         times = Times() if times is None else times
-        return self._solver.solve(b.owned, x.owned, max_iterations, tolerance, preconditioned, times)
+        with self._threads():
+            return self._solver.solve(b.owned, x.owned, max_iterations, tolerance, preconditioned, times)
 
     def replace_diagonal(self, natural: Array) -> None:
         """Put natural [n] on the diagonal of the finest matrix. No communication."""
@@ -76,6 +84,10 @@ class OptimisedPath:
     def memory(self) -> int:
         """Bytes of the new matrices and of this path's vectors on this rank."""
         return self.level.memory() + self.multigrid.memory() + self._solver.memory()
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """Give each index of a parallel loop over threads a thread of its own; without more threads nothing."""
+        return nullcontext() if self.n_threads == 1 else numba_threads(self.n_threads)
 
     def _product(self, x: HaloVector, y: Array) -> float:
         """Set y = A x and return x.y of this rank. Collective: exchanges the halo of x."""
