@@ -87,17 +87,10 @@ def dot(x, y):
 
 
 @njit(cache=True)
-def waxpby(alpha, x, beta, y, out):
-    """out = alpha x + beta y; out may be x or y."""
-    if alpha == 1.0:
-        for i in range(out.size):
-            out[i] = x[i] + beta * y[i]
-    elif beta == 1.0:
-        for i in range(out.size):
-            out[i] = alpha * x[i] + y[i]
-    else:
-        for i in range(out.size):
-            out[i] = alpha * x[i] + beta * y[i]
+def add_scaled(x, beta, y, out):
+    """out = x + beta y; out may be x or y."""
+    for i in range(out.size):
+        out[i] = x[i] + beta * y[i]
 
 
 @njit(cache=True)

@@ -14,26 +14,31 @@ GRIDS = {
     2: (2, 1, 1),
     3: (3, 1, 1),
     4: (2, 2, 1),
-    6: (3, 2, 1),
+    6: (2, 3, 1),
     8: (2, 2, 2),
-    12: (3, 2, 2),
+    12: (2, 3, 2),
+    15: (3, 5, 1),
     16: (4, 2, 2),
     64: (4, 4, 4),
-    72: (6, 4, 3),
+    18: (2, 3, 3),
+    24: (2, 4, 3),
+    30: (2, 3, 5),
+    72: (4, 3, 6),
+    1000: (10, 10, 10),
 }
 
 
 @pytest.mark.parametrize("size", list(GRIDS))
 def test_process_grid(size: int) -> None:
     assert process_grid(size) == GRIDS[size]
-    every = [g for g in product(range(1, size + 1), repeat=3) if np.prod(g) == size] if size <= 16 else []
+    every = [g for g in product(range(1, size + 1), repeat=3) if np.prod(g) == size] if size <= 30 else []
     assert all(surface(process_grid(size)) <= surface(grid) for grid in every)
 
 
 def test_numbers_given_are_kept() -> None:
     assert process_grid(12, npz=3) == (2, 2, 3)
     assert process_grid(12, 1, 12, 1) == (1, 12, 1)
-    assert process_grid(12, npx=1) == (1, 4, 3)
+    assert process_grid(12, npx=1) == (1, 3, 4)
 
 
 @pytest.mark.parametrize("given", [(5, 0, 0), (2, 2, 2), (12, 12, 0), (-1, 0, 0), (1, 1, 1)])
@@ -53,7 +58,7 @@ def test_boxes_tile_the_whole(size: int) -> None:
 
 def test_ranks_count_in_x_first() -> None:
     places = [make_geometry(12, rank, 16, 16, 16) for rank in (0, 1, 3, 6, 11)]
-    assert [(g.ipx, g.ipy, g.ipz) for g in places] == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 1, 1)]
+    assert [(g.ipx, g.ipy, g.ipz) for g in places] == [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 2, 1)]
 
 
 @pytest.mark.parametrize(

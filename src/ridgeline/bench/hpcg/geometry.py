@@ -87,9 +87,11 @@ def _grids(size: int, fixed: Triple) -> Iterator[Triple]:
 
 
 def process_grid(size: int, npx: int = 0, npy: int = 0, npz: int = 0) -> Triple:
-    """Return the grid (npx, npy, npz) of `size` ranks with the least surface, the largest factors in x, then y.
+    """Return the grid (npx, npy, npz) of `size` ranks with the least surface.
 
-    Numbers that are not 0 are kept. Raises ConfigError if no such grid has `size` ranks.
+    Among grids of one surface that which the official code takes, so that both cut a box alike: 2 x 1 x 1, 2 x 2 x 1,
+    2 x 3 x 1, 2 x 2 x 2, 2 x 3 x 2, 4 x 2 x 2. Numbers that are not 0 are kept. Raises ConfigError if no such grid
+    has `size` ranks.
     """
     fixed = npx, npy, npz
     grids = list(_grids(size, fixed)) if min(fixed) >= 0 else []
@@ -98,7 +100,35 @@ def process_grid(size: int, npx: int = 0, npy: int = 0, npz: int = 0) -> Triple:
             f"process grid npx x npy x npz = {npx} x {npy} x {npz} (0: free) does not make {size} ranks; the product "
             f"must be {size}, so leave out --npx, --npy and --npz or choose factors of {size}"
         )
-    return min(grids, key=lambda grid: (surface(grid), -grid[0], -grid[1]))
+    primes = _prime_factors(size)
+    return min(grids, key=lambda grid: (surface(grid), _place_in_search(primes, grid)))
+
+
+def _prime_factors(number: int) -> dict[int, int]:
+    """Return the powers of the prime factors, ascending."""
+    powers: dict[int, int] = {}
+    prime = 2
+    while number > 1:
+        while number % prime == 0:
+            powers[prime] = powers.get(prime, 0) + 1
+            number //= prime
+        prime += 1
+    return powers
+
+
+def _place_in_search(primes: dict[int, int], grid: Triple) -> tuple[object, ...]:
+    """Return what orders grids as the official code comes across them.
+
+    Powers of one prime: the largest number first. Three factors, one of them twice: p, q and what is there twice.
+    Else: npx, then npy counts up the powers of the primes, the smallest prime fastest, from 2 on.
+    """
+    if len(primes) <= 1:
+        return tuple(-number for number in grid)
+    if sorted(primes.values()) == [1, 2]:
+        twice = max(primes, key=lambda prime: primes[prime])
+        return (grid != (*primes, twice), grid)
+    powers = [[_prime_factors(number).get(prime, 0) for prime in reversed(primes)] for number in grid]
+    return (1 in grid[:2], powers)
 
 
 def surface(grid: Triple) -> int:

@@ -146,7 +146,7 @@ class ReferencePath:
         middle = now()
         self._multiply(matrix, p, ap)
         end = now()
-        sparse.waxpby(1.0, b.owned, -1.0, ap, r)
+        sparse.add_scaled(b.owned, -1.0, ap, r)
         times.spmv += end - middle
         times.waxpby += middle - start + now() - end
         first = residual = math.sqrt(self._dot(r, r, times))
@@ -163,7 +163,7 @@ class ReferencePath:
             before, rz = rz, self._dot(r, z.owned, times)
             start = now()
             if history:
-                sparse.waxpby(1.0, z.owned, rz / before, p.owned, p.owned)
+                sparse.add_scaled(z.owned, rz / before, p.owned, p.owned)
             else:
                 p.owned[:] = z.owned
             middle = now()
@@ -175,8 +175,8 @@ class ReferencePath:
                 break
             alpha = rz / curvature
             start = now()
-            sparse.waxpby(1.0, x.owned, alpha, p.owned, x.owned)
-            sparse.waxpby(1.0, r, -alpha, ap, r)
+            sparse.add_scaled(x.owned, alpha, p.owned, x.owned)
+            sparse.add_scaled(r, -alpha, ap, r)
             times.waxpby += now() - start
             residual = math.sqrt(self._dot(r, r, times))
             history.append(residual / first)
