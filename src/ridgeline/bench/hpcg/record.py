@@ -8,9 +8,8 @@ from ridgeline.bench.hpcg.path import SLACK, Times
 from ridgeline.bench.hpcg.rating import Charges, LevelSize, Norms, Work, count_flops, norms
 
 EXPECTED_PLAIN, EXPECTED_PRECONDITIONED = 12, 2  # iterations that the rules allow on the spectral problem
-AGREEMENT = (
-    1e-11  # relative to the largest value: rounding of other orders of summation is a hundred times less
-)
+# Relative to the largest value; rounding in other orders of summation is a hundred times less.
+AGREEMENT = 1e-12
 
 
 def reaches(residual: float, goal: float) -> bool:
