@@ -114,7 +114,7 @@ class MultigridLevel:
 
     def memory(self) -> int:
         """Bytes of the vectors of this level and the coarser ones, without r and x of the finest."""
-        total = self._half.nbytes + self._saved.nbytes + self._sent.nbytes
+        total = self._half.nbytes + self._saved.nbytes + self._sent.nbytes + self.passes.memory()
         if self.coarse is not None and self.coarse._r is not None and self.coarse._x is not None:
             total += self.coarse._r.nbytes + self.coarse._x.values.nbytes + self.coarse.memory()
         return total

@@ -1,7 +1,7 @@
 """What the optimised path makes of a matrix before it runs: HPCG's optimisation phase.
 
-Rows are put into the order of their dependency level in natural-order Gauss-Seidel (kernels/sparse_levels.py): a row's
-level is above those of the lower-numbered rows it needs. A sweep in the new order computes what the sweep in natural
+Rows are put into the order of their dependency level in natural-order Gauss-Seidel (kernels/sparse_levels.py): above
+the levels of the lower-numbered rows that a row needs. A sweep in the new order computes what the sweep in natural
 order does, to rounding, and rows of one level do not need each other. The matrix is then split by position: strictly
 lower and strictly upper triangle, each as runs of rows that share one list of columns (kernels/sparse_runs.py), the
 diagonal, and the columns of other ranks; what the transfers between grids need is stored a second time, apart.
@@ -19,13 +19,21 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.problem import Level
 from ridgeline.comm.sparse_halo import SparseHaloPlan
-from ridgeline.kernels.sparse_levels import block_rows, dependency_levels, level_order
+from ridgeline.kernels.sparse_levels import WHOLE, block_rows, dependency_levels, level_order
 from ridgeline.kernels.sparse_runs import Runs, make_halves
 from ridgeline.kernels.sparse_select import chosen_rows, external_rows, has_external, upper_blocks
 from ridgeline.kernels.sparse_transfer import RunRows, SparseBlocks, SparseRows
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int32]
+
+
+LEAST_ROWS = 16384  # of a level that threads share: below, waiting for each other takes longer than the rows
+
+
+def threads_for(n_rows: int, n_threads: int) -> int:
+    """Return how many of n_threads work on a level of n_rows rows."""
+    return n_threads if n_rows >= LEAST_ROWS else 1
 
 
 @dataclass
@@ -85,7 +93,8 @@ def optimise(level: Level, n_threads: int = 1) -> OptimisedLevel:
     """
     coarse = None if level.coarse is None else optimise(level.coarse, n_threads)
     matrix = level.matrix
-    block = block_rows(matrix.indptr, matrix.columns) if n_threads == 1 else max(1, matrix.n_rows)
+    several = threads_for(matrix.n_rows, n_threads) > 1
+    block = WHOLE if several else block_rows(matrix.indptr, matrix.columns)
     order, new_number, level_rows = level_order(dependency_levels(matrix.indptr, matrix.columns, block))
     lower, upper = make_halves(*matrix.csr, order, new_number, level_rows)
     diagonal = matrix.values[matrix.diagonal[order]]

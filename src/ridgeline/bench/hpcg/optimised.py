@@ -33,7 +33,8 @@ class OptimisedPath:
         self.comm, self.n_threads = comm, n_threads
         self.level = optimise(level, n_threads)
         self.n_rows = self.level.n_rows
-        self.multigrid = MultigridLevel(comm, self.level, n_threads)
+        with self._threads():
+            self.multigrid = MultigridLevel(comm, self.level, n_threads)
         self._solver = ConjugateGradients(comm, self.multigrid, self._product)
 
     def vector(self, natural: Array | None = None) -> HaloVector:
