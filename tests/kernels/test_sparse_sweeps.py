@@ -1,98 +1,13 @@
 """Level order, storage by runs and sweeps against plain loops on boxes and on random matrices."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from ridgeline.kernels import sparse_sweeps as sweeps
-from ridgeline.kernels.sparse_levels import WHOLE, block_rows, dependency_levels, level_order
-from ridgeline.kernels.sparse_runs import Runs, make_halves
-
-
-class System(NamedTuple):
-    """A matrix by rows in its own order, dense too, and what is made of it."""
-
-    indptr: NDArray
-    columns: NDArray
-    values: NDArray
-    dense: NDArray  # [n, n], owned columns only
-    block: int
-    levels: NDArray
-    order: NDArray
-    new_number: NDArray
-    level_rows: NDArray
-    lower: Runs
-    upper: Runs
-
-
-def system(rows: list[list[int]], seed: int = 3, block: int = WHOLE) -> System:
-    """Make a matrix of random values with a dominant diagonal; columns of len(rows) and more are external."""
-    rng = np.random.default_rng(seed)
-    n = len(rows)
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    columns = np.array([column for row in rows for column in row], np.int32)
-    values = rng.uniform(-1, 1, columns.size)
-    dense = np.zeros((n, n))
-    for i in range(n):
-        for place in range(indptr[i], indptr[i + 1]):
-            if columns[place] == i:
-                values[place] = 30 + rng.random()
-            if columns[place] < n:
-                dense[i, columns[place]] = values[place]
-    levels = dependency_levels(indptr, columns, block)
-    by_level = level_order(levels)
-    return System(
-        indptr,
-        columns,
-        values,
-        dense,
-        block,
-        levels,
-        *by_level,
-        *make_halves(indptr, columns, values, *by_level),
-    )
-
-
-def box(nx: int, ny: int, nz: int, external: bool = False, block: int = WHOLE) -> System:
-    """Make the 27-point pattern of a box, x fastest; with external columns behind its right face."""
-    n = nx * ny * nz
-    rows: list[list[int]] = []
-    for k, j, i in np.ndindex(nz, ny, nx):
-        row = [
-            a + nx * (b + ny * c) if a < nx else n + b + ny * c
-            for c in range(max(k - 1, 0), min(k + 2, nz))
-            for b in range(max(j - 1, 0), min(j + 2, ny))
-            for a in range(max(i - 1, 0), min(i + 2, nx + external))
-        ]
-        rows.append(row)
-    return system(rows, block=block)
-
-
-def scattered(n: int, per_row: int, seed: int = 5, block: int = WHOLE) -> System:
-    """Make a random pattern, unsymmetric, unsorted; some rows hold nothing but the diagonal."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for i in range(n):
-        others = rng.choice(2 * n, rng.integers(0, per_row + 1), replace=False)
-        rows.append([int(c) for c in rng.permutation(np.unique([*others, i]))] if i % 7 else [i])
-    return system(rows, seed, block)
-
-
-CASES = {
-    "one row": lambda: system([[0]]),
-    "diagonal": lambda: system([[i] for i in range(19)]),
-    "line": lambda: box(23, 1, 1),
-    "plane": lambda: box(39, 21, 1),
-    "box": lambda: box(7, 21, 5),
-    "box with external columns": lambda: box(5, 18, 3, external=True),
-    "box by planes": lambda: box(17, 15, 3, block=255),
-    "box by blocks that cut planes": lambda: box(9, 11, 4, external=True, block=70),
-    "random": lambda: scattered(150, 12),
-    "random by blocks": lambda: scattered(150, 12, block=40),
-    "dense": lambda: system([list(range(20))] * 20),
-}
+from ridgeline.kernels.sparse_levels import block_rows
+from ridgeline.kernels.sparse_runs import Runs
+from sparse_systems import CASES, System, box
 
 
 @pytest.fixture(params=list(CASES))

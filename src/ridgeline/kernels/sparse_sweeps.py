@@ -109,9 +109,23 @@ def forward_runs(lower, first, end, r, half, inverse_diagonal, x):
 
 @njit(cache=True)
 def backward_runs(upper, first, end, half, inverse_diagonal, x):
-    """Do runs first to end - 1 of `backward`, all of one level."""
+    """Do runs end - 1 down to first of `backward`."""
     for run in range(end - 1, first - 1, -1):
         _backward_run(upper, run, half, inverse_diagonal, x)
+
+
+@njit(cache=True)
+def backward_dot_runs(upper, first, end, half, inverse_diagonal, x, r, sums):
+    """Do `backward_runs` and set sums[run] to the sum of r x over the rows of each run."""
+    for run in range(end - 1, first - 1, -1):
+        sums[run] = _backward_dot_run(upper, run, half, inverse_diagonal, x, r)
+
+
+@njit(cache=True)
+def multiply_runs(lower, upper, first, end, diagonal, x, y, sums):
+    """Do runs first to end - 1 of `multiply` and set sums[run] to the sum of x y over the rows of each."""
+    for run in range(first, end):
+        sums[run] = _multiply_run(lower, upper, run, diagonal, x, y)
 
 
 @njit(cache=True)
