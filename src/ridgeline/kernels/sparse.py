@@ -124,7 +124,7 @@ def prolong_add(index, coarse, x):
 
 
 def compile_for(dtype: DTypeLike) -> None:
-    """Compile the loops of preconditioners, down to `add`, for values of a dtype, or load them, by calls on one row."""
+    """Compile the loops of preconditioners, down to `add`, for values of a dtype, or load them, by tiny calls."""
     matrix = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, dtype))
     index = np.zeros(1, np.int64)
     one, two = np.ones(1, dtype), np.ones(2, dtype)
