@@ -1,4 +1,4 @@
-"""HPCG on several ranks: every phase with both paths, and one wrong halo index on one rank, seen by all."""
+"""HPCG on two ranks: every phase with both paths, and one wrong halo index on one rank, seen by all."""
 
 import numpy as np
 import pytest
@@ -9,13 +9,12 @@ from ridgeline.bench.hpcg.phases import Benchmark
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.report import make_report, report_text
 
-RANKS = (2, 3)
+RANKS = (2,)
 TIMEOUT = 120
 
 
 def prepared(comm, **options) -> Benchmark:
-    box = (16, 24, 16) if comm.size == 3 else (16, 16, 16)
-    benchmark = Benchmark(comm, make_geometry(comm.size, comm.rank, *box), 0, **options)
+    benchmark = Benchmark(comm, make_geometry(comm.size, comm.rank, 16, 16, 16), 0, **options)
     benchmark.set_up()
     benchmark.reference_timing()
     benchmark.reference_cg()
