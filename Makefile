@@ -20,7 +20,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest --durations=15
+	$(BIN)/python tools/run_tests.py --durations=15
 
 # ADIOS2 with MPI, from its source distribution, against this environment's MPI (docs/adios2-mpi.md).
 adios2-mpi: $(VENV)/.dev

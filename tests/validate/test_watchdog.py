@@ -30,7 +30,7 @@ class OneRank:
 @pytest.fixture
 def job(monkeypatch):
     """Start rank 0 of `size` ranks; return its watch and the queue of troubles. Everything is quick here."""
-    for name, value in {"_INTERVAL": 0.05, "_SILENT_SECONDS": 0.2, "_GRACE": 0.1}.items():
+    for name, value in {"_INTERVAL": 0.05, "_SILENT_SECONDS": 1.0, "_GRACE": 0.1}.items():
         monkeypatch.setattr(watchdog, name, value)
     started = []
 
@@ -85,9 +85,9 @@ def test_a_process_that_ends_is_told_as_dead_not_as_silent(job):
 def test_a_silent_rank_and_who_waits_for_it_are_told_when_the_time_is_over(job):
     watch, troubles = job(4)
     peers = [rank(1, 4), bare(2), rank(3, 4)]
-    watch.begin("pairs", "system", 1.0)
+    watch.begin("pairs", "system", 2.0)
     for peer in (peers[0], peers[2]):
-        peer.begin("pairs", "system", 1.0)
+        peer.begin("pairs", "system", 2.0)
     peers[0].note("latency", partner=2)
     trouble = troubles.get(timeout=TIMEOUT)
     for peer in peers:
