@@ -23,9 +23,10 @@ from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.study import compile_paths, level_sizes
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
+from ridgeline.bench.numba_threads import numba_threads
 from ridgeline.bench.stream import StreamArrays, measure_stream
 from ridgeline.kernels.sparse_runs import Runs
-from ridgeline.runtime.communicator import in_turn_per_node
+from ridgeline.runtime.communicator import ends_job_on_error, in_turn_per_node
 
 Action = Callable[[], object]
 WORD = 8
@@ -182,13 +183,13 @@ def add_threads(job: Job, settings: dict[str, Any]) -> None:
     if comm.rank == 0:
         level, right_side, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, *whole))
         flops = count_flops(level_sizes(level), 1, iterations).total
-        path = OptimisedPath(MPI.COMM_SELF, level, threads)
+        with numba_threads(threads):
+            path = OptimisedPath(MPI.COMM_SELF, level, threads)
         solved = solve(path, right_side, iterations, [])
 
         def action() -> None:
-            numba.set_num_threads(threads)
-            solved()
-            numba.set_num_threads(1)
+            with numba_threads(threads):
+                solved()
 
     wait_asleep(comm)
     job.add_set(name, action, comm.bcast(flops), alone=True)
@@ -208,17 +209,18 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     numba.set_num_threads(1)
     comm = MPI.COMM_WORLD.Dup()
-    job = Job(comm)
-    in_turn_per_node(comm, lambda: compile_paths(("reference", "optimised")))
-    optimised, histories = add_sets(job, settings)
-    if settings["kernels"]:
-        add_kernels(job, optimised)
-    if settings["threads"]:
-        add_threads(job, settings)
-    samples = job.run(settings["rounds"])
-    if comm.rank == 0:
-        agreement = differences(histories)
-        print(json.dumps(job.result | job.counts | {"samples": samples, "agreement": agreement}))
+    with ends_job_on_error(comm):  # ranks that wait for one that has failed would wait for ever
+        job = Job(comm)
+        in_turn_per_node(comm, lambda: compile_paths(("reference", "optimised")))
+        optimised, histories = add_sets(job, settings)
+        if settings["kernels"]:
+            add_kernels(job, optimised)
+        if settings["threads"]:
+            add_threads(job, settings)
+        samples = job.run(settings["rounds"])
+        if comm.rank == 0:
+            agreement = differences(histories)
+            print(json.dumps(job.result | job.counts | {"samples": samples, "agreement": agreement}))
 
 
 if __name__ == "__main__":
