@@ -54,33 +54,41 @@ class SparseBlocks(NamedTuple):
 
 
 @njit(cache=True)
-def _coarse_residual(first, end, lower, slot_columns, r, half, x, out):
+def _coarse_residual(first, end, lower, points, slot_columns, r, half, x, out):
     for k in range(first, end):
         row = uint32(lower.rows[k])
         start, slot, shift = uint64(lower.starts[k]), uint64(lower.slots[k]), lower.shifts[k]
         total = r[row] - half[row]
         for s in range(uint64(lower.starts[k + 1]) - start):
             total -= lower.values[start + s] * x[uint32(slot_columns[slot + s] + shift)]
-        out[k] = total
+        out[points[k]] = total
 
 
 @njit(cache=True)
-def coarse_residual(lower, slot_columns, r, half, x, out):
-    """Set out[k] = (r - half - L x)[rows[k]]: the residual at the points of the coarse grid, less H x.
+def coarse_residual(lower, points, slot_columns, r, half, x, out):
+    """Set out[points[k]] = (r - half - L x)[rows[k]]: the residual at the points of the coarse grid, less H x.
 
-    lower: RunRows of L, row k the fine row of coarse point k; slot_columns: of L's Runs. r, half, x: [fine rows];
-    out: [coarse rows].
+    lower: RunRows of L, best by ascending rows, as r, half and x [fine rows] are then read from first to last;
+    points: int32, the coarse point of each of these rows; slot_columns: of L's Runs; out: [coarse rows].
     """
-    _coarse_residual(0, lower.rows.size, lower, slot_columns, r, half, x, out)
+    _coarse_residual(0, lower.rows.size, lower, points, slot_columns, r, half, x, out)
 
 
 @njit(cache=True, parallel=True)
-def coarse_residual_threaded(n_threads, lower, slot_columns, r, half, x, out):
+def coarse_residual_threaded(n_threads, lower, points, slot_columns, r, half, x, out):
     """Do as `coarse_residual`, by n_threads threads."""
     n = lower.rows.size
     for thread in prange(n_threads):
         _coarse_residual(
-            n * thread // n_threads, n * (thread + 1) // n_threads, lower, slot_columns, r, half, x, out
+            n * thread // n_threads,
+            n * (thread + 1) // n_threads,
+            lower,
+            points,
+            slot_columns,
+            r,
+            half,
+            x,
+            out,
         )
 
 

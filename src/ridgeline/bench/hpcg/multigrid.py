@@ -66,7 +66,7 @@ class MultigridLevel:
         transfer, external = level.transfer, values[level.n_rows :]
         coarse_r, correction = self.coarse._r, self.coarse._x.values
         columns = level.lower.slot_columns
-        self._coarse_residual = transfer.lower, columns, r, half, values, coarse_r
+        self._coarse_residual = transfer.lower, transfer.points, columns, r, half, values, coarse_r
         self._coarse_boundary = transfer.boundary, external, coarse_r
         self._correct = transfer.sent, transfer.sent_points, correction, values, self._sent
         self._uncorrect = transfer.sent, self._sent, values

@@ -40,12 +40,14 @@ def threads_for(n_rows: int, n_threads: int) -> int:
 class Transfer:
     """What joins a level to the next coarser grid of m points, all in the new orders of both.
 
-    lower: L at the fine row of each coarse point. boundary: the external columns there, rows called by coarse point.
+    lower: L at the fine rows of the coarse points, ascending; points: int32 [m], their coarse points. boundary: the
+    external columns there, rows called by coarse point.
     upper: U P, the columns of U that are coarse points. sent, sent_points: int32, the fine rows of coarse points that
     other ranks have as external columns, and those points.
     """
 
     lower: RunRows
+    points: Indices
     boundary: SparseRows
     upper: SparseBlocks
     sent: Indices
@@ -109,8 +111,10 @@ def optimise(level: Level, n_threads: int = 1) -> OptimisedLevel:
         coarse_number[fine] = np.arange(fine.size, dtype=np.int32)
         sent = np.unique(plan.send_index)
         sent = sent[coarse_number[sent] >= 0]
+        rows = np.flatnonzero(coarse_number >= 0).astype(np.int32)
         transfer = Transfer(
-            lower=chosen_rows(fine, lower),
+            lower=chosen_rows(rows, lower),
+            points=coarse_number[rows],
             boundary=external_rows(natural_fine, external, matrix.csr),
             upper=upper_blocks(upper, coarse_number),
             sent=sent,

@@ -40,7 +40,7 @@ def bytes_per_cycle(level: OptimisedLevel) -> int:
     if level.coarse is None or level.transfer is None:
         return sweep
     transfer = level.transfer
-    between = _bytes(transfer.lower, transfer.boundary, transfer.upper)
+    between = _bytes(transfer.lower, transfer.points, transfer.boundary, transfer.upper)
     between += (_COARSE_RESIDUAL + _ADD_PRODUCT) * row + _COARSE_POINTS * _VALUE * level.coarse.n_rows
     second = halves + _bytes(level.boundary) + (_FORWARD + _BACKWARD) * row
     return sweep + between + second + bytes_per_cycle(level.coarse)
