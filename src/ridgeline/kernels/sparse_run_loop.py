@@ -9,7 +9,7 @@ from ridgeline.kernels.sparse_runs import WIDTH, Runs
 
 UNROLL = 4  # slots of one trip of the loop over slots
 SUMS = 2  # independent sums that slots go to in turn, so that additions overlap
-AHEAD = 1024  # values from the one in use to the one that is fetched into L2: beyond the page, where hardware stops
+AHEAD = 4096  # values from the one in use to the one that is fetched into L2: beyond the page, where hardware stops
 
 
 class RunLoop:
