@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from ridgeline.bench.hpcg.optimise import threads_for
+
 SCRIPT = """
 import json
 import numpy as np
@@ -44,6 +46,11 @@ def results() -> list[list[str]]:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def test_the_smallest_box_has_threads_and_compiles_what_larger_ones_need() -> None:
+    assert threads_for(16**3, 3) == 3
+    assert threads_for(8**3, 3) == 1
 
 
 def test_one_thread_and_several_agree_to_rounding(results: list[list[str]]) -> None:

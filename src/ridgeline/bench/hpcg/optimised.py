@@ -23,9 +23,9 @@ Array = NDArray[np.float64]
 class OptimisedPath:
     """The optimised implementation: see bench.hpcg.path.Path. Building it is HPCG's optimisation phase.
 
-    comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank; results
-    agree to rounding. The structures are in `level` (a bench.hpcg.optimise.OptimisedLevel); vectors
-    are in its order and exchange by its halo plan. Raises ConfigError if Numba has fewer threads.
+    comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank; any number of
+    several gives the same bits, one (other order of rows) agrees to rounding. `level`, an OptimisedLevel, holds the
+    structures; vectors are in its order and exchange by its halo plan. Raises ConfigError if Numba has fewer threads.
     """
 
     def __init__(self, comm: MPI.Comm, level: Level, n_threads: int = 1) -> None:
