@@ -162,3 +162,11 @@ def test_memory_counts_every_value_and_vector(problem: Problem) -> None:
     top = path.level
     one = sum(array.nbytes for array in (*top.lower, *top.upper, top.diagonal, top.order))
     assert path.memory() > one
+
+
+def test_a_right_side_whose_sums_underflow_ends_quietly(problem: Problem, paths: tuple[Path, Path]) -> None:
+    path = paths[1]
+    x = path.vector()
+    result = path.cg(path.vector(1e-155 * problem[1]), x, 40, 0.0)
+    assert np.isfinite(x.owned).all()
+    assert np.isfinite(result.history).all()
