@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from ridgeline.kernels import sparse_sweeps as sweeps
 from ridgeline.kernels.sparse_levels import block_rows
-from ridgeline.kernels.sparse_runs import Runs
+from ridgeline.kernels.sparse_runs import SPARE, Runs
 from sparse_systems import CASES, System, box
 
 
@@ -79,10 +79,31 @@ def test_runs_hold_the_triangles(matrix: System) -> None:
 
 def test_runs_of_a_box_are_long() -> None:
     runs = box(41, 21, 2).lower
-    assert (
-        np.diff(runs.run_rows).max() == 19
-    )  # levels go along a line of j, i falling by 2 as j rises; less the ends
-    assert runs.run_rows.size - 1 < 41 * 21 * 2 // 4
+    # Levels go along a line of j, i falling by 2 as j rises.
+    assert np.diff(runs.run_rows).max() == 20
+    assert runs.run_rows.size - 1 < 41 * 21 * 2 // 5
+
+
+def test_rows_at_the_sides_stay_in_the_runs_of_a_plane() -> None:
+    runs = box(40, 30, 3, block=1200).lower
+    middle = runs.run_rows[(runs.run_rows >= 1200) & (runs.run_rows < 2400)]
+    levels = 40 + 2 * 29
+    assert middle.size <= levels * 6 // 5  # three times as many without
+
+
+def test_zeros_in_runs_are_few(matrix: System) -> None:
+    runs, n = matrix.lower, matrix.levels.size
+    width = np.diff(matrix.lower.run_slots) + np.diff(matrix.upper.run_slots)
+    entries = np.array(
+        [np.sum((row >= 0) & (row < n)) for row in np.split(matrix.columns, matrix.indptr[1:-1])]
+    )
+    entries -= np.diag(matrix.dense) != 0
+    in_run = np.add.reduceat(entries[matrix.order], runs.run_rows[:-1])
+    rows = np.diff(runs.run_rows)
+    zeros = rows * width - in_run
+    assert np.all(zeros >= 0)
+    assert np.all(zeros <= np.maximum(rows * width // SPARE, width // 2))
+    assert np.all(zeros[rows == 1] == 0)
 
 
 @pytest.fixture
@@ -105,7 +126,7 @@ def close(actual: NDArray, expected: NDArray) -> None:
 def test_symmetric_sweep_from_zero(matrix: System, vectors) -> None:
     n, a = matrix.levels.size, matrix.dense
     r, x, half, inverse = (vectors[name] for name in ("r", "x", "half", "inverse"))
-    x[:n] = np.nan  # nothing of it may be read
+    x[:n] = 1e9  # must not matter
     sweeps.forward_zero(matrix.lower, r, inverse, x, half)
     expected = natural_sweep(a, in_old_order(matrix, r), np.zeros(n), range(n))
     close(in_old_order(matrix, x), expected)

@@ -9,6 +9,7 @@ from ridgeline.kernels.sparse_runs import WIDTH, Runs
 
 UNROLL = 4  # slots of one trip of the loop over slots
 SUMS = 2  # independent sums that slots go to in turn, so that additions overlap
+BEHIND = 256  # rows of vectors fetched ahead of a backward sweep: hardware follows runs that go up, not their order
 AHEAD = 4096  # values from the one in use to the one that is fetched into L2: beyond the page, where hardware stops
 
 
@@ -51,7 +52,13 @@ class RunLoop:
 
     def load(self, name: str) -> Vector:
         """Load the rows of the chunk from a vector."""
+        self._fetch(name)
         return self._load(self._vectors[name], self._row)
+
+    def _fetch(self, name: str) -> None:
+        if self._backward:
+            place = self.builder.sub(self._row, ir.Constant(I64, BEHIND))
+            prefetch(self.builder, self._vectors[name], place, locality=2)
 
     def _load(self, pointer, index) -> Vector:
         if self._mask is None:
@@ -60,6 +67,7 @@ class RunLoop:
 
     def store(self, value: Vector, name: str) -> None:
         """Store the rows of the chunk to a vector."""
+        self._fetch(name)
         if self._mask is None:
             value.store(self._vectors[name], self._row)
         else:

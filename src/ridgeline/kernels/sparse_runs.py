@@ -3,7 +3,9 @@
 Rows are in an order by dependency level (`sparse_levels`). Where a discretisation on a grid is behind the matrix, the
 neighbours of successive rows of a level are mostly successive too. Such rows form a run: one column list serves all
 of them, and a product loads vectors of x where compressed rows gather. Nothing is assumed: runs are found by
-comparing column lists, and a matrix without any has runs of one row, slower, and correct.
+comparing column lists, and a matrix without any has runs of one row, slower, and correct. A row that lacks a few of
+the run's columns, as at the sides of a box, stays in the run with zeros in their place; so what such a place reads
+of x must be finite. It always lies inside the rank's own rows.
 
 Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower), within a chunk slot by slot:
 value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a non-zero
@@ -21,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 WIDTH = 8  # rows of a chunk: one vector of 64 bytes
-EXTERNAL = np.iinfo(np.int32).min  # stands for a column of another rank where shifts are compared
+SPARE = 8  # a run may hold one zero in so many values: a break costs as much as some dozen of them
 
 
 class Runs(NamedTuple):
@@ -36,50 +38,69 @@ class Runs(NamedTuple):
 
 
 @njit(cache=True)
-def _find_runs(indptr, columns, order, new_number, level_rows, run_rows, level_runs, shifts):
-    """Set run_rows and level_runs; return the number of runs. shifts: int32 scratch, as long as the longest row."""
+def _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, marks):
+    """Set run_rows and level_runs, and the shifts (column - row) of each run, ascending; return the number of runs.
+
+    run_shifts: int32 [n + 1], first shift of each run; shifts: int32 [nnz]; marks: int32 [2 n], zeros, scratch.
+    """
+    indptr, columns, _ = csr
     n = order.size
     n_runs = 0
+    run_shifts[0] = 0
     for level in range(level_rows.size - 1):
         level_runs[level] = n_runs
-        count = -1
-        for row in range(level_rows[level], level_rows[level + 1]):
-            first = indptr[order[row]]
-            same = indptr[order[row] + 1] - first == count
-            if same:
-                for s in range(count):
-                    column = columns[first + s]
-                    if (new_number[column] - row if column < n else EXTERNAL) != shifts[s]:
-                        same = False
+        row, end = level_rows[level], level_rows[level + 1]
+        while row < end:
+            begin, first = row, run_shifts[n_runs]
+            size, zeros, lowest, highest = 0, 0, 0, 0
+            run_rows[n_runs] = begin
+            while row < end:
+                known, fresh, low, high = 0, 0, lowest, highest
+                for place in range(indptr[order[row]], indptr[order[row] + 1]):
+                    column = columns[place]
+                    if column < n:
+                        shift = new_number[column] - row
+                        if shift != 0:
+                            if marks[shift + n] == n_runs + 1:
+                                known += 1
+                            else:
+                                fresh += 1
+                                low, high = min(low, shift), max(high, shift)
+                if row > begin:
+                    rows, wider = row - begin + 1, size + fresh
+                    zeros += size - known + fresh * (rows - 1)
+                    if zeros > max(rows * wider // SPARE, wider // 2) or begin + low < 0 or row + high >= n:
                         break
-            if not same:
-                run_rows[n_runs] = row
-                n_runs += 1
-                count = indptr[order[row] + 1] - first
-                for s in range(count):
-                    column = columns[first + s]
-                    shifts[s] = new_number[column] - row if column < n else EXTERNAL
+                if fresh > 0:
+                    for place in range(indptr[order[row]], indptr[order[row] + 1]):
+                        column = columns[place]
+                        if column < n:
+                            shift = new_number[column] - row
+                            if shift != 0 and marks[shift + n] != n_runs + 1:
+                                marks[shift + n] = n_runs + 1
+                                shifts[first + size] = shift
+                                size += 1
+                lowest, highest = low, high
+                row += 1
+            shifts[first : first + size].sort()
+            n_runs += 1
+            run_shifts[n_runs] = first + size
     run_rows[n_runs] = n
     level_runs[level_rows.size - 1] = n_runs
     return n_runs
 
 
 @njit(cache=True)
-def _place_runs(indptr, columns, order, new_number, run_rows, upper, run_slots, run_values):
+def _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values):
     """Set run_slots and run_values of one triangle; return the length of its values."""
-    n = order.size
-    n_values = np.int64(0)
-    run_slots[0] = 0
-    for run in range(run_rows.size - 1):
-        row = run_rows[run]
-        slots = 0
-        for place in range(indptr[order[row]], indptr[order[row] + 1]):
-            column = columns[place]
-            if column < n:
-                shift = new_number[column] - row
-                slots += shift > 0 if upper else shift < 0
-        run_slots[run + 1] = run_slots[run] + slots
     n_runs = run_rows.size - 1
+    run_slots[0] = 0
+    for run in range(n_runs):
+        slots = 0
+        for place in range(run_shifts[run], run_shifts[run + 1]):
+            slots += shifts[place] > 0 if upper else shifts[place] < 0
+        run_slots[run + 1] = run_slots[run] + slots
+    n_values = np.int64(0)
     for place in range(n_runs):
         run = n_runs - 1 - place if upper else place
         run_values[run] = n_values
@@ -89,28 +110,33 @@ def _place_runs(indptr, columns, order, new_number, run_rows, upper, run_slots, 
 
 
 @njit(cache=True)
-def _fill_runs(indptr, columns, values, order, new_number, upper, runs, places):
-    """Set slot_columns and values of one triangle. places: int32 scratch, as long as the longest row."""
+def _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, slot_of):
+    """Set slot_columns and values of one triangle. slot_of: int32 [2 n], scratch: slot by shift."""
+    indptr, columns, values = csr
     n = order.size
     for run in range(runs.run_rows.size - 1):
         row, end = runs.run_rows[run], runs.run_rows[run + 1]
-        first = indptr[order[row]]
-        slots = 0
-        for s in range(indptr[order[row] + 1] - first):
-            column = columns[first + s]
-            if column < n:
-                shift = new_number[column] - row
-                if shift > 0 if upper else shift < 0:
-                    runs.slot_columns[runs.run_slots[run] + slots] = new_number[column]
-                    places[slots] = s
-                    slots += 1
+        first, slots = runs.run_slots[run], runs.run_slots[run + 1] - runs.run_slots[run]
+        start_shift = (
+            run_shifts[run + 1] - slots if upper else run_shifts[run]
+        )  # shifts ascend: lower ones first
+        for s in range(slots):
+            shift = shifts[start_shift + s]
+            runs.slot_columns[first + s] = row + shift
+            slot_of[shift + n] = s
         start = runs.run_values[run]
         for chunk in range(row, end, WIDTH):
             width = min(WIDTH, end - chunk)
+            for place in range(start, start + width * slots):
+                runs.values[place] = 0.0
             for lane in range(width):
-                base = indptr[order[chunk + lane]]
-                for s in range(slots):
-                    runs.values[start + s * width + lane] = values[base + places[s]]
+                old = order[chunk + lane]
+                for place in range(indptr[old], indptr[old + 1]):
+                    column = columns[place]
+                    if column < n:
+                        shift = new_number[column] - (chunk + lane)
+                        if shift > 0 if upper else shift < 0:
+                            runs.values[start + slot_of[shift + n] * width + lane] = values[place]
             start += width * slots
 
 
@@ -121,10 +147,9 @@ def _whole_lines(n: int) -> NDArray:
     return room[skipped : skipped + n]
 
 
-def _triangle(csr, order, new_number, run_rows, level_runs, upper: bool, scratch) -> Runs:
-    indptr, columns, values = csr
+def _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, upper, scratch) -> Runs:
     run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
-    n_values = _place_runs(indptr, columns, order, new_number, run_rows, upper, run_slots, run_values)
+    n_values = _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values)
     runs = Runs(
         run_rows,
         run_slots,
@@ -133,7 +158,7 @@ def _triangle(csr, order, new_number, run_rows, level_runs, upper: bool, scratch
         _whole_lines(n_values),
         level_runs,
     )
-    _fill_runs(indptr, columns, values, order, new_number, upper, runs, scratch)
+    _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, scratch)
     return runs
 
 
@@ -151,13 +176,15 @@ def make_halves(
     values: float64 [nnz]; rows and columns in the old order. order, new_number, level_rows: of `level_order`.
     """
     n = order.size
-    scratch = np.empty(int(np.diff(indptr).max(initial=0)), np.int32)
-    run_rows, level_runs = np.empty(n + 1, np.int32), np.empty(level_rows.size, np.int32)
-    n_runs = _find_runs(indptr, columns, order, new_number, level_rows, run_rows, level_runs, scratch)
-    run_rows = run_rows[: n_runs + 1].copy()
     csr = (indptr, columns, values)
+    run_rows, level_runs = np.empty(n + 1, np.int32), np.empty(level_rows.size, np.int32)
+    run_shifts, shifts = np.empty(n + 1, np.int64), np.empty(columns.size, np.int32)
+    scratch = np.zeros(2 * n, np.int32)
+    n_runs = _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, scratch)
+    run_rows = run_rows[: n_runs + 1].copy()
     lower, upper = (
-        _triangle(csr, order, new_number, run_rows, level_runs, half, scratch) for half in (False, True)
+        _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, half, scratch)
+        for half in (False, True)
     )
     return lower, upper
 

@@ -2,7 +2,8 @@
 
 Rows are in an order by dependency level (`sparse_levels.level_order`); L and U are `sparse_runs.Runs` that share
 their runs (`sparse_runs.make_halves`). Vectors are float64, in that order, at least [n] (external columns behind it
-are neither read nor written). Each function is one pass: every value of a triangle is read once. Serial.
+are neither read nor written); x must be finite, for runs multiply some of it by stored zeros. Each function is one
+pass: every value of a triangle is read once. Serial.
 
 Symmetric Gauss-Seidel on A x = r is `forward_zero` (from x = 0) or `forward` (from any x), then `backward`. A sweep
 hands on half = D x + U x as it left them: so the forward sweep need not read U, nor the backward sweep L.
@@ -130,7 +131,7 @@ def multiply_runs(lower, upper, first, end, diagonal, x, y, sums):
 
 @njit(cache=True)
 def forward_zero(lower, r, inverse_diagonal, x, half):
-    """Solve (D + L) x = r and keep half = r - L x = D x: a forward sweep from x = 0."""
+    """Solve (D + L) x = r and keep half = r - L x = D x: a forward sweep from x = 0, whatever (finite) x holds."""
     forward_zero_runs(lower, 0, lower.run_rows.size - 1, r, inverse_diagonal, x, half)
 
 

@@ -170,3 +170,18 @@ def test_a_right_side_whose_sums_underflow_ends_quietly(problem: Problem, paths:
     result = path.cg(path.vector(1e-155 * problem[1]), x, 40, 0.0)
     assert np.isfinite(x.owned).all()
     assert np.isfinite(result.history).all()
+
+
+def test_a_solve_that_was_spoilt_leaves_nothing_behind(problem: Problem) -> None:
+    level, b = problem
+    path = OptimisedPath(COMM, level)
+    right, z, x = path.vector(b), path.vector(), path.vector()
+    path.precondition(right, z)
+    clean = z.owned.copy()
+    spoilt = path.vector(np.full(b.size, np.nan))
+    path.cg(spoilt, x, 2, 0.0)
+    path.precondition(spoilt, z)
+    path.precondition(right, z)
+    np.testing.assert_array_equal(z.owned, clean)
+    x.values.fill(0.0)
+    assert np.isfinite(path.cg(right, x, 2, 0.0).residual)

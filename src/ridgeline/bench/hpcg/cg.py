@@ -65,6 +65,7 @@ class ConjugateGradients:
         passes, multigrid, product = self._multigrid.passes, self._multigrid, self._product
         begin = now()
         multigrid.bind(r, z)
+        multigrid.clear()
         correction = z.owned if preconditioned else r
         p.owned[:] = x
         middle = now()

@@ -74,6 +74,13 @@ class MultigridLevel:
         self._move = level.boundary, external, r, self._saved
         self._restore = level.boundary.rows, self._saved, r
 
+    def clear(self) -> None:
+        """Set x to zero on this level and below: sweeps multiply what it holds by zeros, a NaN would stay."""
+        assert self._x is not None  # bound
+        self._x.values.fill(0.0)
+        if self.coarse is not None:
+            self.coarse.clear()
+
     def cycle(self) -> None:
         """Set x to the cycle's approximation of A^-1 r, from x = 0. Collective: two halo exchanges a level."""
         self._to_last_sweep()

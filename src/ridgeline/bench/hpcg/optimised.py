@@ -56,6 +56,7 @@ class OptimisedPath:
     def precondition(self, r: HaloVector, z: HaloVector) -> None:
         """z := M^-1 r; r comes back bit for bit. Collective: two halo exchanges a level."""
         self.multigrid.bind(r.owned, z)
+        self.multigrid.clear()
         with self._threads():
             self.multigrid.cycle()
 
