@@ -3,32 +3,13 @@
 import numpy as np
 import pytest
 
+from hpcg_quick import finish, prepared
 from ridgeline.bench.hpcg import phases
-from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.phases import Benchmark
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.report import make_report, report_text
 
 RANKS = (2,)
 TIMEOUT = 120
-
-
-def prepared(comm, **options) -> Benchmark:
-    benchmark = Benchmark(comm, make_geometry(comm.size, comm.rank, 16, 16, 16), 0, **options)
-    benchmark.set_up()
-    benchmark.reference_timing()
-    benchmark.reference_cg()
-    benchmark.optimise()
-    return benchmark
-
-
-def finish(benchmark: Benchmark):
-    benchmark.validate()
-    benchmark.optimised_cg()
-    benchmark.timed_sets()
-    record = benchmark.record()
-    assert len(set(benchmark.comm.allgather(repr(record)))) == 1  # the same on all ranks
-    return record
 
 
 @pytest.mark.parametrize("optimised", [True, False])

@@ -6,30 +6,12 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from hpcg_quick import finish, prepared
 from ridgeline.bench.hpcg import optimise, validity
-from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.phases import Benchmark
 from ridgeline.bench.hpcg.report import make_report, report_text
 
 COMM = MPI.COMM_SELF
-GEOMETRY = make_geometry(1, 0, 16, 16, 16)
-
-
-def prepared() -> Benchmark:
-    """A quick run up to the optimisation."""
-    benchmark = Benchmark(COMM, GEOMETRY, 0)
-    benchmark.set_up()
-    benchmark.reference_timing()
-    benchmark.reference_cg()
-    benchmark.optimise()
-    return benchmark
-
-
-def finish(benchmark: Benchmark):
-    benchmark.validate()
-    benchmark.optimised_cg()
-    benchmark.timed_sets()
-    return benchmark.record()
 
 
 def scale_one(values: np.ndarray) -> None:
@@ -87,7 +69,7 @@ FAULTS: dict[str, Callable[[Benchmark], None]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_makes_the_result_invalid(fault: str) -> None:
-    benchmark = prepared()
+    benchmark = prepared(COMM)
     FAULTS[fault](benchmark)
     record = finish(benchmark)
     assert not record.valid
@@ -104,22 +86,22 @@ def test_a_wrong_level_makes_the_result_invalid(monkeypatch: pytest.MonkeyPatch)
         return levels
 
     monkeypatch.setattr(optimise, "dependency_levels", one_wrong)
-    record = finish(prepared())
+    record = finish(prepared(COMM))
     assert not record.valid
     assert "agreement with the reference" in record.failures
 
 
 def test_a_wrong_diagonal_is_seen_before_it_is_restored() -> None:
     """Symmetric, convergent, and replaced by the spectral test: only the comparison with the reference sees it."""
-    benchmark = prepared()
-    diagonal = np.full(GEOMETRY.n_rows, 26.0)
+    benchmark = prepared(COMM)
+    diagonal = np.full(benchmark.geometry.n_rows, 26.0)
     diagonal[100] *= 1 + 1e-9
     benchmark.path.replace_diagonal(diagonal)
     assert finish(benchmark).failures == ["agreement with the reference"]
 
 
 def test_a_run_without_faults_is_valid() -> None:
-    benchmark = prepared()
+    benchmark = prepared(COMM)
     before = benchmark.path.natural(benchmark.path.vector(benchmark.b))
     record = finish(benchmark)
     assert record.failures == []
@@ -146,7 +128,7 @@ class Stuck:
 
 @pytest.mark.parametrize("residual", [1.0, np.nan])
 def test_few_iterations_count_only_if_they_converge(residual: float) -> None:
-    benchmark = prepared()
+    benchmark = prepared(COMM)
     matrix = benchmark.level.matrix
     result = validity.spectral_test(Stuck(benchmark.path, residual), matrix, benchmark.b)
     assert not result.passed
