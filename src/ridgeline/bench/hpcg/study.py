@@ -40,6 +40,7 @@ _MAKERS: dict[str, Callable[[MPI.Comm, Level], Path]] = {
     "optimised": OptimisedPath,
 }
 PATHS = tuple(_MAKERS)
+_REST = 0.05  # seconds that ranks of no part sleep: looking more often takes cores from those who measure
 _COMPARED = 1e-6  # residuals above this, scaled, must agree: below, rounding has its say on thin boxes
 _AGREEMENT = 1e-6  # relative
 
@@ -86,7 +87,7 @@ def measure_scaling(
             geometry = make_geometry(n_ranks, part.rank, *box, *grid)
             for name, figures in _measure(part, geometry, paths, iterations, repeats).items():
                 rows.append({"local": f"{edge}^3", "ranks": n_ranks, **figures, "path": name})
-        patient_barrier(comm)
+        patient_barrier(comm, _REST)
         part.Free()
     add_ratios(rows, mode)
     return _make_result(comm, rows, layout.n_nodes, mode, iterations, repeats)
