@@ -46,6 +46,8 @@ def test_refusals(ridgeline):
         (("--nx", 20), "20"),
         (("--dat", "none.dat"), "cannot read none.dat"),
         (("--nx", 16, "--rt", -1), "or more is needed"),
+        (("--output", "/proc/here"), "cannot write the report into /proc/here"),
+        (("--json", "nowhere/x.json"), "cannot write nowhere/x.json"),
     ):
         done = ridgeline("bench", "hpcg", *options)
         assert done.returncode in (2, 6), done.stderr

@@ -1,7 +1,6 @@
 """The report: one page that a browser opens without a network and that names the suspects, JSON, and nodes.good."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -10,9 +9,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from ridgeline.runtime.errors import OutputError
 from ridgeline.validate.measurements import Measurements, NodeQuantity, Stage
-from ridgeline.validate.report import check_folder, write_report
+from ridgeline.validate.report import write_report
 from ridgeline.validate.screening import screen
 from simulated_system import all_pairs, simulate
 
@@ -147,14 +145,3 @@ def test_a_report_of_ten_thousand_nodes_stays_small(tmp_path):
     system = simulate(rounds=4, repeats=3)
     path = write_report(system.measurements, screen(system.measurements), tmp_path)
     assert path.stat().st_size < 1_000_000
-
-
-def test_a_folder_that_cannot_be_written_is_said_before_measuring(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="choose another --report"):
-        check_folder(tmp_path / "file" / "report")
-    if os.geteuid() != 0:
-        tmp_path.chmod(0o500)
-        with pytest.raises(OutputError, match="Permission denied"):
-            check_folder(tmp_path / "report")
-        tmp_path.chmod(0o700)

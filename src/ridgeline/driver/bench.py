@@ -15,6 +15,7 @@ from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.launcher import end_with_launcher
 from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.output_paths import check_file
 from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def run_transposes(
 
     comm = world()
     with ends_job_on_error(comm, debug):
+        _check_outputs(comm, json_path)
         asked = Pattern(**pattern)
         figures = measure_transposes(comm, asked, process_grids, batches)
         result = to_dict(asked, comm.size, figures)
@@ -69,6 +71,7 @@ def run_nekbone(
 
     comm = world()
     with ends_job_on_error(comm, debug):
+        _check_outputs(comm, json_path)
         figures = [measure_nekbone(comm, n, elements, iterations) for n in points]
         limits = measure_stream(comm, 1) if stream else None
         result = to_dict(figures, limits)
@@ -91,6 +94,7 @@ def run_acceptance(
 
     comm = world()
     with ends_job_on_error(comm, debug):
+        _check_outputs(comm, json_path)
         figures = measure_acceptance(comm, points, elements)
         result = figures.to_dict()
         _report(comm, result, lambda: make_table(figures), json_path)
@@ -125,6 +129,7 @@ def run_benchmark(
     module, _, name = function.rpartition(".")
     comm = world()
     with ends_job_on_error(comm, debug):
+        _check_outputs(comm, json_path, csv_path, plot_path)
         if device is not None:
             options = options | {"memory": memory_for(comm, device)}
         figures = getattr(import_module(f"ridgeline.bench.{module}"), name)(comm, **options)
@@ -140,6 +145,19 @@ def run_benchmark(
                 if comm.rank == 0:
                     save_plot(result, plot_path)
     return result
+
+
+def _check_outputs(
+    comm: MPI.Comm, json_path: str | None, csv_path: str | None = None, plot_path: str | None = None
+) -> None:
+    """Raise OutputError on all ranks, before anything is measured, if rank 0 cannot write its files. Collective."""
+    from ridgeline.comm.reduce import together
+
+    with together(comm):
+        if comm.rank == 0:
+            check_file(json_path, "--json")
+            check_file(csv_path, "--csv")
+            check_file(plot_path, "--plot")
 
 
 def _report(

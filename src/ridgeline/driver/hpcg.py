@@ -10,6 +10,7 @@ from ridgeline.driver.bench import run_benchmark
 from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.errors import OutputError, VerificationError
 from ridgeline.runtime.launcher import end_with_launcher
+from ridgeline.runtime.output_paths import check_folder
 from ridgeline.runtime.threads import configure_threads
 
 DEFAULT_BOX = (104, 104, 104)
@@ -45,6 +46,9 @@ def run_hpcg(
     comm = world()
     with ends_job_on_error(comm, debug):
         options = decide(comm, lambda: choose_settings(sizes, seconds, dat))
+        with together(comm):
+            if comm.rank == 0:
+                check_folder(output, "the report", "--output")
     options |= {"process_grid": process_grid, "threads": threads, "stream": stream}
     result = run_benchmark(
         "hpcg.measure.measure_hpcg", options, threads=threads, json_path=json_path, debug=debug
@@ -89,12 +93,11 @@ def choose_settings(sizes: Sizes, seconds: float | None, dat: str | None) -> dic
 
 
 def write_report(folder: Path, text: str) -> Path:
-    """Write the report under its official name into `folder`, which is made; return its path."""
+    """Write the report under its official name into `folder`, which is there; return its path."""
     from ridgeline.bench.hpcg.report import report_name
 
     path = folder / report_name(datetime.now())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}; choose another --output") from None

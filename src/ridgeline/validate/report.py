@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 
 from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.output_paths import check_folder
 from ridgeline.validate.measurements import Measurements
 from ridgeline.validate.report_page import make_page
 from ridgeline.validate.verdict import Verdict, write_hostfile
-
-
-def check_folder(folder: str | Path) -> Path:
-    """Make the report's folder, and raise OutputError if nothing can be written there: before measuring."""
-    path = Path(folder)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except OSError as error:
-        raise OutputError(
-            f"cannot write the report into {path}: {error.strerror}; choose another --report"
-        ) from None
-    return path
 
 
 def write_report(measurements: Measurements, verdict: Verdict, folder: str | Path) -> Path:
@@ -31,7 +17,7 @@ def write_report(measurements: Measurements, verdict: Verdict, folder: str | Pat
 
     Raises OutputError if they cannot be written.
     """
-    path = check_folder(folder)
+    path = check_folder(folder, "the report", "--report")
     content = measurements.to_dict() | {"verdict": verdict.to_dict()}
     page = make_page(measurements, verdict)
     try:
