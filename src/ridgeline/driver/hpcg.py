@@ -93,11 +93,12 @@ def choose_settings(sizes: Sizes, seconds: float | None, dat: str | None) -> dic
 
 
 def write_report(folder: Path, text: str) -> Path:
-    """Write the report under its official name into `folder`, which is there; return its path."""
+    """Write the report under its official name into `folder`, which is made; return its path."""
     from ridgeline.bench.hpcg.report import report_name
 
     path = folder / report_name(datetime.now())
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
