@@ -18,10 +18,10 @@ from hpcg_twin import Twin, TwinUnavailable
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.optimised import OptimisedPath
 from ridgeline.bench.hpcg.path import Path
-from ridgeline.bench.hpcg.problem import generate_problem
+from ridgeline.bench.hpcg.problem import generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferencePath
-from ridgeline.bench.hpcg.study import compile_paths, level_sizes
+from ridgeline.bench.hpcg.study import compile_paths
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.numba_threads import numba_threads
 from ridgeline.bench.stream import StreamArrays, measure_stream

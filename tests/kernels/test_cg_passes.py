@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline.kernels import cg_passes as passes
+from ridgeline.kernels.sparse import add_scaled
 
 LENGTHS = [0, 1, 7, 8, 1023, 1024, 1025, 5003]
 
@@ -59,5 +60,5 @@ def test_direction_takes_the_step_before_along(n: int) -> None:
 def test_last_step() -> None:
     p, x = vectors(1000, 2)
     expected = x + 0.3 * p
-    passes.step(0.3, np.concatenate([p, [np.nan]]), x)
+    add_scaled(x, 0.3, np.concatenate([p, [np.nan]]), x)
     assert (x == expected).all()

@@ -159,7 +159,7 @@ def test_symmetric_sweep_from_any_start(matrix: System, vectors) -> None:
 def test_product(matrix: System, vectors) -> None:
     n = matrix.levels.size
     x, y, diagonal = (vectors[name] for name in ("x", "y", "diagonal"))
-    sweeps.multiply(matrix.lower, matrix.upper, diagonal, x, y)
+    sweeps.multiply_dot(matrix.lower, matrix.upper, diagonal, x, y)
     close(in_old_order(matrix, y), matrix.dense @ in_old_order(matrix, x))
     again = np.empty(n)
     total = sweeps.multiply_dot(matrix.lower, matrix.upper, diagonal, x, again)

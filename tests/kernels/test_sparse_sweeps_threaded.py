@@ -39,7 +39,7 @@ def passes(functions, first: tuple, matrix: System) -> list:
     left.append(x.copy())
     left.append(functions.multiply_dot(*first, lower, upper, v["diagonal"], x, y))
     left.append(y.copy())
-    functions.multiply(*first, lower, upper, v["diagonal"], r, y)
+    functions.multiply_dot(*first, lower, upper, v["diagonal"], r, y)
     left.append(y)
     return left
 

@@ -92,7 +92,7 @@ def test_values_are_one_array(comm):
     assert vector.values.size == plan.n_owned + plan.n_external
     assert not vector.values.any()
     assert np.shares_memory(vector.owned, vector.values)
-    vector.close()  # before any exchange
+    vector.free()  # before any exchange
 
 
 @pytest.mark.parametrize(

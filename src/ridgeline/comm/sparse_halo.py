@@ -210,5 +210,3 @@ class HaloVector:
         if self._release is not None:
             self._release()
         self._sends, self._receives, self._all = [], [], None
-
-    close = free

@@ -119,10 +119,3 @@ def direction_threaded(n_threads, alpha, beta, z, p, x):
     for thread in prange(n_threads):
         first = n * thread // n_threads * BLOCK
         _direction_range(first, min(n * (thread + 1) // n_threads * BLOCK, z.size), alpha, beta, z, p, x)
-
-
-@njit(cache=True)
-def step(alpha, p, x):
-    """Set x += alpha p, over the length of x: the last step, which no further direction takes along."""
-    for i in range(x.size):
-        x[i] += alpha * p[i]

@@ -124,7 +124,7 @@ def backward_dot_runs(upper, first, end, half, inverse_diagonal, x, r, sums):
 
 @njit(cache=True)
 def multiply_runs(lower, upper, first, end, diagonal, x, y, sums):
-    """Do runs first to end - 1 of `multiply` and set sums[run] to the sum of x y over the rows of each."""
+    """Do runs first to end - 1 of `multiply_dot` and set sums[run] to the sum of x y over the rows of each."""
     for run in range(first, end):
         sums[run] = _multiply_run(lower, upper, run, diagonal, x, y)
 
@@ -157,13 +157,6 @@ def backward_dot(upper, half, inverse_diagonal, x, r):
     for run in range(upper.run_rows.size - 2, -1, -1):
         total += _backward_dot_run(upper, run, half, inverse_diagonal, x, r)
     return total
-
-
-@njit(cache=True)
-def multiply(lower, upper, diagonal, x, y):
-    """Set y = (L + D + U) x."""
-    for run in range(lower.run_rows.size - 1):
-        _multiply_run(lower, upper, run, diagonal, x, y)
 
 
 @njit(cache=True)

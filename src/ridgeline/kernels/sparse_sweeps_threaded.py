@@ -155,14 +155,6 @@ def backward_dot(team, upper, half, inverse_diagonal, x, r):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def multiply(team, lower, upper, diagonal, x, y):
-    """Do as `sparse_sweeps.multiply`."""
-    for thread in prange(team.counts.shape[0]):
-        first, end = team.shares[thread], team.shares[thread + 1]
-        multiply_runs(lower, upper, first, end, diagonal, x, y, team.sums)
-
-
-@njit(cache=True, parallel=True, nogil=True)
 def multiply_dot(team, lower, upper, diagonal, x, y):
     """Do as `sparse_sweeps.multiply_dot`."""
     for thread in prange(team.counts.shape[0]):

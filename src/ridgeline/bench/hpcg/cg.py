@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpcg.multigrid import MultigridLevel
 from ridgeline.bench.hpcg.path import SLACK, CGResult, Times
 from ridgeline.comm.sparse_halo import HaloVector
-from ridgeline.kernels.cg_passes import blocks, step
+from ridgeline.kernels.cg_passes import blocks
+from ridgeline.kernels.sparse import add_scaled
 
 Array = NDArray[np.float64]
 Product = Callable[[HaloVector, Array], float]
@@ -102,7 +103,7 @@ class ConjugateGradients:
             residual = math.sqrt(self._timed_sum(rr, times))
             history.append(residual / first)
         start = now()
-        step(alpha, p.values, x)
+        add_scaled(x, alpha, p.values, x)
         end = now()
         times.waxpby += end - start
         times.total += end - begin

@@ -28,13 +28,12 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpcg.geometry import Geometry
 from ridgeline.bench.hpcg.optimised import OptimisedPath
 from ridgeline.bench.hpcg.path import CGResult, Path, Times
-from ridgeline.bench.hpcg.problem import Level, generate_problem
-from ridgeline.bench.hpcg.rating import Charges, LevelSize, number_of_sets
+from ridgeline.bench.hpcg.problem import Level, generate_problem, level_sizes, levels_of
+from ridgeline.bench.hpcg.rating import Charges, number_of_sets
 from ridgeline.bench.hpcg.record import AgreementTest, Record, SpectralTest, SymmetryTest
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.validity import (
     agreement_test,
-    levels_of,
     random_values,
     spectral_test,
     symmetry_test,
@@ -169,9 +168,7 @@ class Benchmark:
             threads=self.n_threads,
             local=(geometry.nx, geometry.ny, geometry.nz),
             process_grid=(geometry.npx, geometry.npy, geometry.npz),
-            sizes=tuple(
-                LevelSize(int(matrix.geometry.total_rows), int(matrix.total_nonzeros)) for matrix in matrices
-            ),
+            sizes=level_sizes(self.level),
             level_bytes=tuple(int(n) for n in totals[: len(matrices)]),
             vector_bytes=int(totals[-2]),
             path_bytes=int(totals[-1]),

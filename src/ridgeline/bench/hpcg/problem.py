@@ -14,6 +14,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.geometry import Geometry, coarsen
+from ridgeline.bench.hpcg.rating import LevelSize
 from ridgeline.comm.sparse_halo import SparseHaloPlan, plan_sparse_halo
 from ridgeline.kernels import hpcg_problem, sparse
 
@@ -117,3 +118,20 @@ def diagonal_of(matrix: SparseMatrix) -> Array:
     result = np.empty(matrix.n_rows)
     sparse.gather(matrix.diagonal, matrix.values, result)
     return result
+
+
+def levels_of(level: Level) -> list[SparseMatrix]:
+    """Return the matrices of a level and all below, finest first."""
+    matrices = []
+    each: Level | None = level
+    while each is not None:
+        matrices.append(each.matrix)
+        each = each.coarse
+    return matrices
+
+
+def level_sizes(level: Level) -> tuple[LevelSize, ...]:
+    """Return rows and non-zeros, on all ranks, of a level and all below, finest first."""
+    return tuple(
+        LevelSize(int(matrix.geometry.total_rows), int(matrix.total_nonzeros)) for matrix in levels_of(level)
+    )

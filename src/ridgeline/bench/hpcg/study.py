@@ -23,8 +23,8 @@ from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Geometry, Triple
 from ridgeline.bench.hpcg.measure import require_memory
 from ridgeline.bench.hpcg.optimised import OptimisedPath
 from ridgeline.bench.hpcg.path import CGResult, Path
-from ridgeline.bench.hpcg.problem import Level, generate_problem
-from ridgeline.bench.hpcg.rating import LevelSize, count_flops
+from ridgeline.bench.hpcg.problem import Level, generate_problem, level_sizes
+from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.layout import find_layout
 from ridgeline.bench.patience import patient_barrier
@@ -233,15 +233,6 @@ def _measure(
         }
         for name, times in seconds.items()
     }
-
-
-def level_sizes(level: Level | None) -> list[LevelSize]:
-    """Return rows and non-zeros of a level and all below, finest first."""
-    sizes = []
-    while level is not None:
-        sizes.append(LevelSize(level.matrix.geometry.total_rows, level.matrix.total_nonzeros))
-        level = level.coarse
-    return sizes
 
 
 def _by(numbers: Sequence[int]) -> str:

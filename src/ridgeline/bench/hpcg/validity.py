@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.problem import Level, SparseMatrix, diagonal_of
+from ridgeline.bench.hpcg.problem import Level, SparseMatrix, diagonal_of, levels_of
 from ridgeline.bench.hpcg.record import AgreementTest, SpectralTest, SymmetryTest, reaches
 from ridgeline.comm.reduce import global_max
 from ridgeline.comm.sparse_halo import HaloVector
@@ -135,13 +135,3 @@ def misplaced_columns(comm: MPI.Comm, level: Level) -> int:
             found = numbers.values[np.where(inside, columns, 0)]
             wrong += int(np.count_nonzero(~inside | (found != matrix.columns_global[part])))
     return int(comm.allreduce(wrong))
-
-
-def levels_of(level: Level) -> list[SparseMatrix]:
-    """Return the matrices of all levels, finest first."""
-    matrices = []
-    each: Level | None = level
-    while each is not None:
-        matrices.append(each.matrix)
-        each = each.coarse
-    return matrices
