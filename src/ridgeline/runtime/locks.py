@@ -1,0 +1,196 @@
+"""One run at a time on a path: a lock file that says who holds it, so that one of a dead run can be told apart.
+
+The file `.NAME.lock` lies beside an output called NAME. Its holder keeps it locked (flock), which ends with the
+process, however that ends. Some file systems do not carry such locks from node to node, and a node that fails
+releases nothing there. So the file also says host, process, start of the process and job, and the holder touches
+it every BEAT seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import tempfile
+import threading
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from ridgeline.runtime.errors import OutputError
+
+BEAT = 20.0  # seconds between two touches of a lock file by its holder
+SILENCE = 300.0  # seconds without a touch after which a holder on another node counts as dead
+_NO_FLOCK = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
+_JOBS = (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "PBS_RUNCOUNT"))
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock. started: of the process, in clock ticks since the boot; job: of the batch system, or ""."""
+
+    host: str
+    boot: str
+    process: int
+    started: int
+    job: str
+    attempt: str
+    since: str  # date and time, UTC
+
+    def __str__(self) -> str:
+        job = f" of job {self.job}" if self.job else ""
+        return f"process {self.process}{job} on {self.host}, which began at {self.since}"
+
+
+def this_process() -> Holder:
+    """Return what this process writes into its locks."""
+    job, attempt = next(
+        ((os.environ[name], os.environ.get(count, "0")) for name, count in _JOBS if name in os.environ),
+        ("", "0"),
+    )
+    return Holder(
+        socket.gethostname(),
+        _boot(),
+        os.getpid(),
+        _start_of(os.getpid()) or 0,
+        job,
+        attempt,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _start_of(process: int) -> int | None:
+    """Return when a process of this node began, in clock ticks since the boot; None if there is none."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+        return int(stat.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+class PathLock:
+    """The lock of one output path, held from `acquire` to `release`. For one process of a run, its rank 0.
+
+    file: the lock file; what: what it guards, for errors ("the data set results/gs.bp").
+    """
+
+    def __init__(self, file: Path, what: str) -> None:
+        self.file, self._what = file, what
+        self._descriptor: int | None = None
+        self._ended = threading.Event()
+        self._beats: threading.Thread | None = None
+
+    @classmethod
+    def beside(cls, path: Path, what: str) -> Self:
+        """Return the lock of an output whose folder exists; a link counts as what it points to."""
+        real = Path(os.path.realpath(path))
+        return cls(real.with_name(f".{real.name}.lock"), what)
+
+    @classmethod
+    def inside(cls, folder: Path, what: str) -> Self:
+        """Return the lock of a folder that exists and stays where it is."""
+        return cls(Path(os.path.realpath(folder)) / ".lock", what)
+
+    def acquire(self) -> Holder | None:
+        """Take the lock; return the dead holder that it was taken from, if there was one.
+
+        Raises OutputError if another run holds it, naming that run, or if no file can be made there.
+        """
+        try:
+            while True:
+                descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
+                if self._locked_by_us(descriptor):
+                    break
+                os.close(descriptor)  # its holder ended while we looked: the file is another one now
+        except OSError as error:
+            raise OutputError(
+                f"cannot lock {self._what}: {error.strerror} ({self.file}); choose a place where you may write"
+            ) from None
+        before = _read(descriptor)
+        if before is not None and not self._is_over(before, descriptor):
+            os.close(descriptor)
+            raise self._in_use(before)
+        self._descriptor = descriptor
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, (json.dumps(asdict(this_process())) + "\n").encode(), 0)
+        self._beats = threading.Thread(target=self._beat, daemon=True, name=f"lock {self.file.name}")
+        self._beats.start()
+        return before
+
+    def _locked_by_us(self, descriptor: int) -> bool:
+        """Lock the open file; say whether it still is the file of that name. Raises OutputError if it is held."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _NO_FLOCK:
+                holder = _read(descriptor)
+                os.close(descriptor)
+                raise self._in_use(holder) from None
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.file.stat())
+        except FileNotFoundError:
+            return False
+
+    def _is_over(self, holder: Holder, descriptor: int) -> bool:
+        """Say whether a holder that does not keep the file locked (as far as this node sees) has ended."""
+        here = this_process()
+        if (holder.host, holder.boot) == (here.host, here.boot):
+            return holder.process == here.process or _start_of(holder.process) != holder.started
+        if holder.job and holder.job == here.job and holder.attempt != here.attempt:
+            return True  # the batch system began this job again
+        return self._silence(descriptor) > SILENCE
+
+    def _silence(self, descriptor: int) -> float:
+        """Return the seconds since the file was touched, by the clock of its file system."""
+        with tempfile.NamedTemporaryFile(dir=self.file.parent, prefix=".lock") as probe:
+            return os.stat(probe.name).st_mtime - os.fstat(descriptor).st_mtime
+
+    def _in_use(self, holder: Holder | None) -> OutputError:
+        whom = str(holder) if holder is not None else "another run"
+        return OutputError(
+            f"{self._what} is in use by {whom}; wait for that run or choose another path (if it is dead, "
+            f"delete {self.file})"
+        )
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT):
+            if self._descriptor is not None:
+                with contextlib.suppress(OSError):
+                    os.utime(self._descriptor)
+
+    def release(self) -> None:
+        """Give the lock back; does nothing if it is not held."""
+        self._ended.set()
+        if self._beats is not None:
+            self._beats.join()
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                self.file.unlink()
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _read(descriptor: int) -> Holder | None:
+    """Return who a lock file names; None where it names nobody, as one that was cut off."""
+    try:
+        return Holder(**json.loads(os.pread(descriptor, 4096, 0)))
+    except (OSError, ValueError, TypeError):
+        return None

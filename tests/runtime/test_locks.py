@@ -1,0 +1,127 @@
+"""Locks of output paths: one holder, dead ones told apart, links and vanished files."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+
+from ridgeline.runtime import locks
+from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.locks import PathLock, this_process
+
+HOLD = """
+import sys
+from pathlib import Path
+from ridgeline.runtime.locks import PathLock
+lock = PathLock.beside(Path(sys.argv[1]), "it")
+lock.acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "gs.bp"
+
+
+def lock_of(path):
+    return PathLock.beside(path, f"the data set {path}")
+
+
+def leave(path, **changes):
+    """Leave a lock file behind, as a holder did that released nothing."""
+    lock_of(path).file.write_text(json.dumps(asdict(replace(this_process(), **changes))))
+
+
+def test_second_holder_is_refused_and_told_of_the_first(path):
+    with lock_of(path):
+        with pytest.raises(
+            OutputError, match=rf"gs\.bp is in use by process {os.getpid()} .*delete .*\.gs\.bp\.lock"
+        ):
+            lock_of(path).acquire()
+    with lock_of(path) as again:
+        assert again.file.exists()
+    assert not again.file.exists()
+
+
+def test_killed_holder_leaves_a_lock_that_is_taken_over(path):
+    command = [sys.executable, "-c", HOLD, str(path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    with pytest.raises(OutputError, match=f"process {process.pid} on"):
+        lock_of(path).acquire()
+    process.kill()
+    process.communicate()
+    assert lock_of(path).file.exists()
+    lock = lock_of(path)
+    dead = lock.acquire()
+    assert dead.process == process.pid
+    lock.release()
+
+
+def test_process_number_used_again_does_not_keep_a_lock(path):
+    leave(path, process=os.getppid(), started=1)
+    with lock_of(path):
+        pass
+
+
+def test_living_process_keeps_a_lock_where_files_cannot_be_locked(path, monkeypatch):
+    def refuse(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    leave(path, process=os.getppid(), started=locks._start_of(os.getppid()))
+    with pytest.raises(OutputError, match="in use"):
+        lock_of(path).acquire()
+
+
+def test_holder_on_another_node_counts_as_dead_after_silence(path):
+    leave(path, host="elsewhere", boot="another")
+    with pytest.raises(OutputError, match="on elsewhere"):
+        lock_of(path).acquire()
+    ago = os.stat(lock_of(path).file).st_mtime - locks.SILENCE - 5
+    os.utime(lock_of(path).file, (ago, ago))
+    with lock_of(path):
+        pass
+
+
+def test_job_that_was_requeued_takes_its_own_lock_over(path, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    leave(path, host="elsewhere", boot="another", attempt="0")
+    with lock_of(path):
+        pass
+    leave(path, host="elsewhere", boot="another")
+    with pytest.raises(OutputError, match="of job 77"):
+        lock_of(path).acquire()
+
+
+def test_holder_touches_its_lock(path, monkeypatch):
+    monkeypatch.setattr(locks, "BEAT", 0.001)
+    touched = locks.threading.Event()
+    monkeypatch.setattr(locks.os, "utime", lambda descriptor: touched.set())
+    with lock_of(path):
+        assert touched.wait(30)
+
+
+def test_garbage_in_a_lock_file_is_nobody(path):
+    lock_of(path).file.write_text("{cut off")
+    with lock_of(path):
+        pass
+
+
+def test_a_link_has_the_lock_of_what_it_points_to(path, tmp_path):
+    link = tmp_path / "deep" / "link.bp"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    with lock_of(path), pytest.raises(OutputError, match="in use"):
+        lock_of(link).acquire()
+
+
+def test_folder_that_does_not_exist_is_a_sentence(tmp_path):
+    with pytest.raises(OutputError, match="cannot lock the data set .* No such file"):
+        lock_of(tmp_path / "none" / "gs.bp").acquire()
