@@ -112,9 +112,9 @@ def test_starting_anew_sets_old_checkpoints_aside(ridgeline):
     assert ridgeline("run", case).returncode == 0
     again = ridgeline("run", case, "--set", "run.steps=4")
     assert again.returncode == 0
-    assert "checkpoints.previous" in again.stderr
+    assert "checkpoints/previous" in again.stderr
     assert [m.parent.name for m in manifests(ridgeline)] == ["checkpoint_00000004"]
-    assert (ridgeline.path / "checkpoints.previous" / "checkpoint_00000008").is_dir()
+    assert (ridgeline.path / "checkpoints" / "previous" / "checkpoint_00000008").is_dir()
 
 
 def test_finished_run_resumes_to_nothing_and_to_more(ridgeline):

@@ -95,5 +95,5 @@ def test_spectra_that_cannot_be_written_name_their_own_setting(ridgeline, case):
     (ridgeline.path / "taken").write_text("a file, not a data set")
     done = ridgeline("run", case, "--set", "output.spectra=taken")
     assert done.returncode == 6
-    assert "set output.spectra to another name" in done.stderr, done.stderr
+    assert "choose another output.spectra" in done.stderr, done.stderr
     assert (ridgeline.path / "taken").read_text() == "a file, not a data set"

@@ -133,9 +133,9 @@ def test_what_is_not_a_data_set_is_never_deleted(path):
     for name in ("notes.txt", "md.idx", "data.0"):
         path.mkdir(parents=True, exist_ok=True)
         (path / name).write_text("precious")
-    with pytest.raises(OutputError, match=r"not a data set.*notes\.txt.*output\.path"):
+    with pytest.raises(OutputError, match=r"did not write it.*notes\.txt.*output\.path"):
         writer(path)
-    with pytest.raises(OutputError, match="not a data set"):
+    with pytest.raises(OutputError, match="did not write it"):
         writer(path, keep_steps=0)
     assert sorted(os.listdir(path)) == ["data.0", "md.idx", "notes.txt"]
     assert (path / "data.0").read_text() == "precious"
@@ -144,7 +144,7 @@ def test_what_is_not_a_data_set_is_never_deleted(path):
 def test_a_file_in_the_way_is_refused(path):
     path.parent.mkdir()
     path.write_text("precious")
-    with pytest.raises(OutputError, match=r"not a data set \(a file\)"):
+    with pytest.raises(OutputError, match=r"did not write it \(a file\)"):
         writer(path)
     assert path.read_text() == "precious"
 

@@ -253,7 +253,7 @@ def test_old_checkpoints_that_cannot_be_deleted_do_not_stop_the_run(store, monke
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("shutil.rmtree", refuse)
+    monkeypatch.setattr("ridgeline.io.checkpoint.delete", refuse)
     save(store, 3)
     assert "cannot delete old checkpoints" in caplog.text
     assert read(store).step == 3

@@ -165,7 +165,18 @@ def test_names(tmp_path):
     assert step_of(tmp_path / "checkpoint_00000700_2") == 700
     assert step_of(tmp_path / "checkpoint_1234567890") == 1234567890
     assert step_of(tmp_path / "checkpoint_00000700.partial") is None
-    assert is_leftover(tmp_path / "checkpoint_00000700_2.partial")
-    assert is_leftover(tmp_path / "checkpoint_00000700.removed")
-    assert not is_leftover(tmp_path / "precious.partial")
-    assert not is_leftover(tmp_path / "checkpoint_00000700")
+
+
+def test_a_leftover_has_the_name_and_the_files_of_a_checkpoint(tmp_path):
+    names = (
+        "checkpoint_00000700_2.partial",
+        "checkpoint_00000700.removed",
+        "precious.partial",
+        "checkpoint_00000700",
+    )
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data_0000.bin").touch()
+    assert [name for name in names if is_leftover(tmp_path / name)] == [*names[:2]]
+    (tmp_path / names[0] / "notes.txt").touch()
+    assert not is_leftover(tmp_path / names[0])

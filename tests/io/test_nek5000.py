@@ -117,7 +117,7 @@ def test_a_run_goes_on_after_its_kept_files(tmp_path):
 
 def test_what_is_no_field_file_is_not_deleted(tmp_path):
     (tmp_path / "duct0.f00004").write_text("my notes")
-    with pytest.raises(OutputError, match="would be overwritten"):
+    with pytest.raises(OutputError, match="would be replaced"):
         write(tmp_path)
     assert (tmp_path / "duct0.f00004").read_text() == "my notes"
 

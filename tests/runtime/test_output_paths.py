@@ -6,20 +6,11 @@ from pathlib import Path
 import pytest
 
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.output_paths import check_file, check_folder
+from ridgeline.runtime.output_paths import check_folder
 
 
 def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
     assert list(check_folder(tmp_path / "new" / "deep", "the report", "--report").iterdir()) == []
-
-
-def test_a_file_may_be_new_or_there_and_keeps_its_content(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("old.json").write_text("kept")
-    for file in ("old.json", "new.json", tmp_path / "new.json", "-", None):
-        check_file(file, "--json")
-    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
-    assert Path("old.json").read_text() == "kept"
 
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -28,9 +19,6 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
         OutputError, match=r"cannot write the report into .*file/report: .*choose another --report"
     ):
         check_folder(tmp_path / "file" / "report", "the report", "--report")
-    for file in (tmp_path / "no" / "x.json", tmp_path, tmp_path / "file" / "x.json"):
-        with pytest.raises(OutputError, match=r"cannot write .*: .*choose another --json"):
-            check_file(file, "--json")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -39,7 +27,5 @@ def test_a_protected_folder_is_said(tmp_path: Path) -> None:
     try:
         with pytest.raises(OutputError, match="Permission denied"):
             check_folder(tmp_path / "report", "the report", "--report")
-        with pytest.raises(OutputError, match="Permission denied"):
-            check_file(tmp_path / "x.json", "--json")
     finally:
         tmp_path.chmod(0o700)

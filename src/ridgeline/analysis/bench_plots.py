@@ -12,7 +12,8 @@ matplotlib.use("Agg")
 import numpy as np
 from matplotlib.figure import Figure
 
-from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.analysis.plot import save_figure
+from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,13 +24,7 @@ def save_plot(result: Mapping[str, Any], path: str) -> None:
 
     Raises ConfigError if the benchmark has no picture or the format is unknown, OutputError if it cannot be written.
     """
-    figure = draw(result)
-    try:
-        figure.savefig(path, dpi=150)
-    except ValueError as error:
-        raise ConfigError(f"cannot draw {path}: {error}; use .png, .svg or .pdf") from None
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; choose another --plot") from None
+    save_figure(draw(result), path, "--plot")
 
 
 def draw(result: Mapping[str, Any]) -> Figure:

@@ -34,11 +34,13 @@ def draw(
     slice_spec, step : as for `take_slice` and `select_step`; of fields, and step of spectra.
     pdf : draw the probability density: of the plane and the field, or beside the spectra those recorded.
     movie : path of a GIF to write, of fields; then a picture is written only if `output` names one.
-    output : path of the picture; None writes NAME.png, or NAME_pdf.png, beside the data set NAME.bp.
+    output : path of the picture; None writes NAME.png, or NAME_pdf.png, beside the data set NAME.bp, and
+        NAME_series.png beside the time series NAME.csv.
     Raises ConfigError for an impossible wish, OutputError for what cannot be read or written.
     """
     base = Path(data)
-    picture = Path(output) if output else base.with_name(f"{base.stem}{'_pdf' if pdf else ''}.png")
+    kind = "_series" if base.suffix == ".csv" else "_pdf" if pdf else ""
+    picture = Path(output) if output else base.with_name(f"{base.stem}{kind}.png")
     if base.suffix == ".csv":
         if pdf or movie is not None:
             raise ConfigError(

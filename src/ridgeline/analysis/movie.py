@@ -13,7 +13,8 @@ from PIL import Image
 
 from ridgeline.analysis.plot import colour_map, draw_plane, load_plane, title
 from ridgeline.analysis.slices import get_field, step_numbers, take_slice, value_range
-from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.io.previous import GENERATOR, written
+from ridgeline.runtime.errors import ConfigError
 
 DOTS_PER_INCH = 100
 
@@ -42,15 +43,11 @@ def save_movie(
         raise ConfigError("the data set holds no output step yet; wait for the run's first output")
     limits = value_range(take_slice(get_field(dataset, variable), slice_spec), skip_nonfinite=True)
     frames = _frames(dataset, variable, slice_spec, limits if limits[0] <= limits[1] else (0.0, 1.0))
-    try:
+    duration = round(1000 / frames_per_second)
+    with written(path, "--movie") as new:
         next(frames).save(
-            path, save_all=True, append_images=frames, duration=round(1000 / frames_per_second), loop=0
+            new, save_all=True, append_images=frames, duration=duration, loop=0, comment=GENERATOR.encode()
         )
-    except OSError as error:
-        raise OutputError(
-            f"cannot write the movie '{path}': {error.strerror or error}; name a file in a folder that exists, "
-            f"is writable and has space left"
-        ) from error
     return len(steps)
 
 

@@ -18,7 +18,8 @@ from matplotlib.image import AxesImage
 
 from ridgeline.analysis.pdf import bin_range, compute_pdf
 from ridgeline.analysis.slices import STEP, field_names, get_field, select_step, take_slice
-from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.io.previous import GENERATOR, written
+from ridgeline.runtime.errors import ConfigError
 
 DOTS_PER_INCH = 150
 # Perceptually uniform maps, a different one for each field so that nobody mistakes U for V.
@@ -98,9 +99,10 @@ def plot_series(series: xr.Dataset) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, path: str | PathLike[str]) -> None:
-    """Write `figure` to `path`.
+def save_figure(figure: Figure, path: str | PathLike[str], option: str = "--output") -> None:
+    """Write `figure` to `path`, where an earlier picture of ours is set aside (io/previous.py).
 
+    option: what errors tell the user to change.
     Raises ConfigError for a suffix that names no format, OutputError if the file cannot be written.
     """
     suffix = Path(path).suffix.removeprefix(".")
@@ -109,13 +111,10 @@ def save_figure(figure: Figure, path: str | PathLike[str]) -> None:
         raise ConfigError(
             f"cannot write a picture to '{path}': its suffix must be one of {', '.join(formats)}; try .png"
         )
-    try:
-        figure.savefig(path, dpi=DOTS_PER_INCH)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write the picture '{path}': {error.strerror or error}; name a file in a folder that "
-            f"exists, is writable and has space left"
-        ) from error
+    key = "Software" if suffix == "png" else "Creator"
+    with written(path, option) as new:
+        metadata = {key: GENERATOR} if suffix in ("png", "svg", "svgz", "pdf", "ps", "eps") else None
+        figure.savefig(new, dpi=DOTS_PER_INCH, metadata=metadata)
 
 
 def load_plane(dataset: xr.Dataset, variable: str, slice_spec: str, step: int) -> xr.DataArray:

@@ -96,14 +96,19 @@ class Result:
 
 
 def to_csv(result: Result) -> str:
-    """Return the rows as comma-separated values in SI units: a line of keys, then a line a row; None is empty."""
+    """Return the rows as comma-separated values in SI units: a line of keys, then a line a row; None is empty.
+
+    The first column names the benchmark, by which the file is known as ours (io/previous.py).
+    """
     keys = dict.fromkeys(
-        [column.key for column in result.columns] + [key for row in result.rows for key in row]
+        ["benchmark"]
+        + [column.key for column in result.columns]
+        + [key for row in result.rows for key in row]
     )
     text = io.StringIO()
     writer = csv.DictWriter(text, list(keys), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(result.rows)
+    writer.writerows({"benchmark": result.benchmark} | row for row in result.rows)
     return text.getvalue()
 
 

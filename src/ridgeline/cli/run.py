@@ -24,6 +24,12 @@ def run(
             "or from the one given.",
         ),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite", help="Delete outputs of earlier runs at the same paths; else they are set aside."
+        ),
+    ] = False,
     json: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the run report here too; - for stdout.")
     ] = None,
@@ -40,4 +46,12 @@ def run(
     if code is not None:
         raise typer.Exit(code)
 
-    run_on_this_rank(loaded, resume=resume, json_path=json, verbose=verbose, debug=debug, started=started)
+    run_on_this_rank(
+        loaded,
+        resume=resume,
+        json_path=json,
+        verbose=verbose,
+        debug=debug,
+        overwrite=overwrite,
+        started=started,
+    )

@@ -1,11 +1,13 @@
 """A case: all settings of one run, checked, frozen, and able to say what it is in plain values."""
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ridgeline.config.fields import Checked
+from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 
 Plain = str | int | float | bool | list[Any]
@@ -29,6 +31,19 @@ class Case(Checked):
     output: OutputSection = Field(default_factory=OutputSection)
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
 
+    def written(self) -> dict[str, str]:
+        """Return the paths that a run of this case may write to, by their keys; checkpoints are among them."""
+        return self.output.written() | {"checkpoint.path": self.checkpoint.path}
+
+    def report_path(self) -> str:
+        """Return the path of the run report: beside the data set."""
+        return f"{self.output.path.rstrip('/')}.run.json"
+
+    def all_problems(self) -> Iterator[Problem]:
+        """Yield the rules between sections that these values break, of the model and of all models."""
+        yield from self.problems()
+        yield from overlaps(self.written() | {"output.path (its report)": self.report_path()})
+
     def flatten(self) -> dict[str, Plain]:
         """Return every setting as "section.key" -> number, text, truth value or list; "none" where unset.
 
@@ -46,6 +61,19 @@ class Case(Checked):
             for key, value in self.flatten().items()
             if _within(key, self.PHYSICS) and not _within(key, self.NOT_PHYSICS)
         }
+
+
+def overlaps(paths: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each path that is another one or lies in it. paths: by their keys; links are followed."""
+    real = {key: os.path.realpath(path) for key, path in paths.items()}
+    for (first, a), (second, b) in combinations(real.items(), 2):
+        common = os.path.commonpath([a, b])
+        if a == b:
+            yield Problem(second.split()[0], f"another path than {first}")
+        elif common == a:
+            yield Problem(second.split()[0], f"a path outside {first} = {toml(paths[first])}")
+        elif common == b:
+            yield Problem(first.split()[0], f"a path outside {second} = {toml(paths[second])}")
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Plain]]:

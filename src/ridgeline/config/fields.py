@@ -29,9 +29,13 @@ class Checked(BaseModel):
         """Yield the rules between settings that these values break."""
         yield from ()
 
+    def all_problems(self) -> Iterator[Problem]:
+        """Yield `problems` and, in groups that know more, what holds for every kind of them."""
+        yield from self.problems()
+
     @model_validator(mode="after")
     def _no_problems(self) -> Self:
-        problems = tuple(self.problems())
+        problems = tuple(self.all_problems())
         if problems:
             text = "; ".join(f"{key}: need {rule}" for key, rule in problems)
             raise PydanticCustomError(CROSS_FIELD, "{text}", {"text": text, "problems": problems})

@@ -133,6 +133,11 @@ class OutputSection(Checked):
         0, "Steps between rows of the time series, step 0 included; 0 writes none.", unit="steps", ge=0
     )
 
+    def written(self) -> dict[str, str]:
+        """Return the paths that a run writes to, by their keys; a model with more outputs adds its own."""
+        paths = {"output.path": self.path} if self.every else {}
+        return paths | ({"output.series": self.series} if self.series_every else {})
+
 
 class CheckpointSection(Checked):
     """Restart files. A signal and the wall-clock limit write one in any case."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.launcher import end_with_launcher
 from ridgeline.runtime.machine import describe_machine
-from ridgeline.runtime.output_paths import check_file
 from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
@@ -137,7 +134,7 @@ def run_benchmark(
         _report(comm, result, lambda: make_table(figures), json_path)
         with together(comm):
             if comm.rank == 0 and csv_path is not None:
-                _write(csv_path, to_csv(figures), "--csv")
+                write_text(csv_path, to_csv(figures), "--csv")
         if plot_path is not None:
             from ridgeline.analysis.bench_plots import save_plot
 
@@ -169,18 +166,8 @@ def _report(
     with together(comm):
         if comm.rank == 0:
             if json_path is not None:
-                _write(json_path, json.dumps(result, indent=2) + "\n")
+                write_text(json_path, to_json(result), "--json")
             if json_path != "-":
                 # A table cut at 80 columns would be of no use in a file.
                 console = Console(width=None if sys.stdout.isatty() else 200)
                 console.print(table(), highlight=False, markup=False)
-
-
-def _write(path: str, text: str, option: str = "--json") -> None:
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        Path(path).write_text(text)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; choose another {option}") from None

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.driver.bench import run_benchmark
+from ridgeline.io.previous import write_text
 from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.errors import OutputError, VerificationError
+from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.launcher import end_with_launcher
 from ridgeline.runtime.output_paths import check_folder
 from ridgeline.runtime.threads import configure_threads
@@ -93,13 +94,9 @@ def choose_settings(sizes: Sizes, seconds: float | None, dat: str | None) -> dic
 
 
 def write_report(folder: Path, text: str) -> Path:
-    """Write the report under its official name into `folder`, which is made; return its path."""
+    """Write the report under its official name into `folder`; return its path."""
     from ridgeline.bench.hpcg.report import report_name
 
     path = folder / report_name(datetime.now())
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
+    write_text(path, text, "--output")
     return path

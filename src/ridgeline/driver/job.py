@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.driver.claim import Claim
 from ridgeline.driver.loop import TimeLoop
 from ridgeline.driver.outputs import Outputs, make_schedule
 from ridgeline.driver.report import Measured, make_facts, make_provenance, make_report, write_report
@@ -37,11 +38,13 @@ class Options:
 
     started: time.monotonic() when the job began, so that the wall-clock limit includes imports.
     caught: the stop signals received so far; the caller has entered it.
+    overwrite: whether outputs of earlier runs are deleted rather than set aside, if the run starts anew.
     show: called on rank 0 with the header's facts once the grid is decomposed.
     """
 
     resume: str = "never"
     json_path: str | None = None
+    overwrite: bool = False
     progress: bool = True
     started: float = field(default_factory=time.monotonic)
     caught: SignalCatcher = field(default_factory=SignalCatcher)
@@ -53,6 +56,13 @@ def run_case(case: Case, model: Model, context: Context, options: Options) -> di
 
     Raises ConfigError, OutputError, CheckpointError, DivergedError, DecompositionError; all ranks raise together.
     """
+    overwrite = options.overwrite and options.resume == "never"
+    with Claim(case, context.comm, options.json_path, overwrite):
+        return _run_claimed(case, model, context, options)
+
+
+def _run_claimed(case: Case, model: Model, context: Context, options: Options) -> dict[str, Any]:
+    """Run a case whose paths are this run's."""
     comm = context.comm
     started_at, memory_before = start_time(), peak_memory()
     begin = time.perf_counter()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.comm.reduce import raise_together
+from ridgeline.comm.reduce import together
 from ridgeline.driver.limits import measure_limits
 from ridgeline.driver.loop import StepClock
+from ridgeline.io.previous import to_json, write_text
 from ridgeline.models.contract import Model, Region, StepTimes
 from ridgeline.perf.regions import report_regions
 from ridgeline.perf.report import PhaseTimes, Timing, performance
 from ridgeline.runtime.communicator import mpi_versions, node_communicator
 from ridgeline.runtime.context import Context
-from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.provenance import git_commit, package_versions
 
@@ -169,16 +168,14 @@ def _slowest(steps: Sequence[StepTimes | None]) -> StepTimes | None:
 
 def write_report(report: dict[str, Any], case: Case, json_path: str | None, comm: MPI.Comm) -> None:
     """Write the report beside the data set and where asked. Rank 0 writes; all ranks learn of a failure."""
-    error: OutputError | None = None
-    beside = Path(f"{case.output.path.rstrip('/')}.run.json")
-    report["files"]["report"] = str(beside)
-    if comm.rank == 0:
-        for path in (beside, json_path):
-            if path is None or str(path) == "-":
-                continue
-            try:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                Path(path).write_text(json.dumps(report, indent=2, default=str) + "\n")
-            except OSError as problem:
-                error = OutputError(f"cannot write the run report {path}: {problem.strerror}")
-    raise_together(comm, error)
+    beside = case.report_path()
+    report["files"]["report"] = beside
+    with together(comm):
+        if comm.rank == 0:
+            write_text(beside, to_json(report), "output.path")
+            if (
+                json_path is not None
+                and json_path != "-"
+                and os.path.realpath(json_path) != os.path.realpath(beside)
+            ):
+                write_text(json_path, to_json(report), "--json")

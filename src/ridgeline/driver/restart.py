@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.comm.reduce import raise_together
 from ridgeline.io.checkpoint import CheckpointStore, Saved
 from ridgeline.models.contract import Model
 from ridgeline.runtime.errors import CheckpointError
@@ -37,19 +35,20 @@ class Restart:
         )
         self._saved: list[Saved] = []
         self._started_from: Path | None = None
+        self._others_there = False  # whether checkpoint.path may hold checkpoints that are not of this run
 
     def begin(self, resume: str) -> tuple[int, Mapping[str, Any] | None]:
         """Bring the model to its first state; return its step and the position of the outputs.
 
-        resume: "never" starts anew (checkpoints of an earlier run are set aside, not deleted), "auto"
+        resume: "never" starts anew, "auto"
         continues from the newest usable checkpoint or starts anew if there is none, anything else is the
         path of a checkpoint. The position (see `driver.outputs`) is None for a run that starts anew. Collective.
 
         Raises CheckpointError if the checkpoint asked for is missing, damaged or of another run.
         """
         if resume == "never":
-            self._set_aside()
             self._model.initialize()
+            self._leave_to_this_run()
             return 0, None
         loaded = self._store.load(self._model.state(), self._case.identity(), resume)
         if loaded is not None:
@@ -66,6 +65,8 @@ class Restart:
             )
         self._model.restored(loaded.step, loaded.time)
         self._started_from = loaded.path
+        if loaded.path.resolve().parent != self._store.path.resolve():
+            self._leave_to_this_run()
         self._say(logging.INFO, f"continuing from {loaded.path} at step {loaded.step}")
         return loaded.step, loaded.state
 
@@ -74,6 +75,8 @@ class Restart:
 
         position: of the outputs (see `driver.outputs`).
         """
+        if self._others_there:
+            self._set_aside()
         saved = self._store.save(
             self._model.state(),
             step=step,
@@ -102,24 +105,24 @@ class Restart:
             "bytes_per_second": raw / seconds,
         }
 
+    def _leave_to_this_run(self) -> None:
+        """Keep checkpoints of earlier runs from being resumed, or deleted as old ones of this run. Collective.
+
+        They are set aside now, or before the first checkpoint of a run that writes one only if it is stopped.
+        """
+        self._others_there = True
+        if self._case.checkpoint.every:
+            self._set_aside()
+
     def _set_aside(self) -> None:
-        """Rename checkpoints of an earlier run to `<path>.previous`: a fresh run must not resume into them."""
-        path = Path(self._case.checkpoint.path)
-        error = None
-        if self._comm.rank == 0 and path.is_dir() and any(path.glob("checkpoint_*")):
-            previous = path.with_name(path.name + ".previous")
-            try:
-                if previous.exists():
-                    shutil.rmtree(previous)
-                path.rename(previous)
-                self._say(
-                    logging.WARNING,
-                    f"starting anew: the checkpoints of an earlier run are now in {previous} "
-                    f"(--resume auto would have continued it)",
-                )
-            except OSError as problem:
-                error = CheckpointError(f"cannot set the old checkpoints in {path} aside: {problem.strerror}")
-        raise_together(self._comm, error)
+        self._others_there = False
+        aside = self._store.set_aside()
+        if aside is not None:
+            self._say(
+                logging.WARNING,
+                f"the checkpoints of an earlier run are now in {aside}; to continue that run, set checkpoint.path to it "
+                f"and resume",
+            )
 
     def _say(self, level: int, text: str) -> None:
         if self._comm.rank == 0:

@@ -40,6 +40,7 @@ def run_on_this_rank(
     json_path: str | None = None,
     verbose: bool = False,
     debug: bool = False,
+    overwrite: bool = False,
     started: float | None = None,
 ) -> dict[str, Any]:
     """Run a loaded case on this rank of however many there are, print the report on rank 0, return it.
@@ -70,6 +71,7 @@ def run_on_this_rank(
             options = Options(
                 resume=resume or str(loaded.resume or "never"),
                 json_path=json_path,
+                overwrite=overwrite,
                 started=started,
                 caught=caught,
                 show=_print_header,

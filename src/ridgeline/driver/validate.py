@@ -157,11 +157,13 @@ def run_validation(inputs: Inputs, debug: bool = False) -> int:
 
 def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     from ridgeline.comm.reduce import together
+    from ridgeline.io.previous import check_file
     from ridgeline.runtime.output_paths import check_folder
     from ridgeline.validate.counters import by_name, read_counters
     from ridgeline.validate.levels import chosen_steps, run_levels
     from ridgeline.validate.measurements import Measurements, save_measurements
     from ridgeline.validate.outcome import Outcome
+    from ridgeline.validate.report import check_report
     from ridgeline.validate.session import Session
     from ridgeline.validate.watchdog import start_watch
 
@@ -186,9 +188,10 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
 
                 check_baseline(measurements, baseline)
             if inputs.report is not None:
-                check_folder(inputs.report, "the report", "--report")
+                check_report(inputs.report)
             if inputs.save_baseline is not None:
                 check_folder(Path(inputs.save_baseline).parent, "the baseline", "--save-baseline")
+                check_file(inputs.save_baseline, "--save-baseline")
             outcome = Outcome(
                 measurements,
                 thresholds,

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io import bp_files
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
+from ridgeline.io.previous import make_way
 from ridgeline.io.viewer_schemas import image_schemas
 from ridgeline.runtime.errors import OutputError
 
@@ -98,7 +99,7 @@ class BPWriter:
     ranks; the blocks tile each array once. attributes: of rank 0, written once: str, bool, int, float, or
     lists of one of them; None and empty lists are left out. compression: "none" or a lossless operator.
 
-    keep_steps: None starts anew: an old data set at `path` is deleted, anything else there is an error. A
+    keep_steps: None starts anew: what is at `path` is set aside or an error (io/previous.py). A
     number continues the data set after its first keep_steps steps; later ones, written after the checkpoint
     that the run continues from, are cut off, and so is what a killed writer left half done.
 
@@ -166,7 +167,8 @@ class BPWriter:
         Returns how many subfiles to append to, 0 for a new data set, and the dtypes of the attributes in it.
         """
         if not keep_steps:
-            bp_files.clear(self.path, self._setting)
+            make_way(self.path, self._setting)
+            bp_files.create(self.path, self._setting)
             return 0, {}
         index = bp_files.repair(self.path, least=keep_steps)
         from ridgeline.io.bp_reader import BPReader

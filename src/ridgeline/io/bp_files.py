@@ -13,6 +13,7 @@ each flush and the position of the rest in its subfile).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
@@ -69,30 +70,41 @@ def is_data_set(path: Path) -> bool:
     return INDEX in names and all(BP_FILE.fullmatch(name) for name in names)
 
 
-def clear(path: Path, setting: str = "output.path") -> None:
-    """Make `path` an empty folder: create it, or delete the files of the data set in it and nothing else.
+def is_ours(path: Path) -> bool:
+    """Say whether `path` is a data set that Ridgeline wrote, or had begun to write when it was killed."""
+    return is_data_set(path)
 
-    setting: what errors tell the user to change.
 
-    Raises OutputError if something else is there or if it cannot be done.
+def holds_nothing(path: Path) -> bool:
+    """Say whether a folder is empty, or a data set of ours without a block of data. Raises OSError."""
+    if not any(path.iterdir()):
+        return True
+    try:
+        # A data set that is closed without a step has one in its index, of no data.
+        steps = _read_index(path)[0].steps if is_data_set(path) and is_ours(path) else None
+        return steps is not None and not any(end > 0 for step in steps for end in step.data_ends.values())
+    except OutputError:
+        return False  # of another format, or damaged: there may be something in it
+
+
+def empty(path: Path) -> None:
+    """Delete the files of the data set at `path`; the folder stays. Raises OSError if something else is in it."""
+    for entry in list(path.iterdir()):
+        if BP_FILE.fullmatch(entry.name):
+            entry.unlink()
+    if names := sorted(entry.name for entry in path.iterdir()):
+        raise OSError(errno.ENOTEMPTY, f"it also holds {', '.join(names[:3])}")
+
+
+def create(path: Path, setting: str = "output.path") -> None:
+    """Make the folder of a new data set, empty or not there (`previous.make_way`), and mark it as ours.
+
+    setting: what errors tell the user to change. Raises OutputError if it cannot be done.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        entries = list(path.iterdir())
-        if entries and not is_data_set(path):
-            raise OutputError(
-                f"{path} exists and is not a data set ({describe(path)}), so it is not overwritten; move it "
-                f"away or set {setting} to another name"
-            )
-        for entry in entries:
-            entry.unlink()
+        Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
         (path / INDEX).touch()  # the folder is ours from here on, whenever we are killed
     except OSError as error:
-        if path.exists() and not path.is_dir():
-            raise OutputError(
-                f"{path} exists and is not a data set (a file), so it is not overwritten; move it away or set "
-                f"{setting} to another name"
-            ) from error
         raise OutputError(
             f"cannot create the data set {path}: {error.strerror}; set {setting} to a place where you may write"
         ) from error

@@ -11,9 +11,8 @@ from __future__ import annotations
 import logging
 import math
 import os
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -30,8 +29,10 @@ from ridgeline.io.checkpoint_format import (
     REMOVED,
     Manifest,
     data_name,
+    delete,
     find_checkpoints,
     is_leftover,
+    is_ours,
     normalized,
     read_manifest,
     step_of,
@@ -174,7 +175,8 @@ class CheckpointStore:
             decide(self._comm, in_words()(finish))
         except CheckpointError:
             if self._comm.rank == 0:
-                shutil.rmtree(unfinished, ignore_errors=True)
+                with suppress(OSError):
+                    delete(unfinished)
             raise
         if self._comm.rank == 0:
             try:
@@ -213,7 +215,8 @@ class CheckpointStore:
         sync_directory(self.path.parent)
         for directory in self.path.iterdir():
             if is_leftover(directory):
-                shutil.rmtree(directory, ignore_errors=True)
+                with suppress(OSError):
+                    delete(directory)
         numbers = [manifest.sequence for _, manifest in self._readable()]
         name = f"checkpoint_{step:08d}"
         final, attempt = self.path / name, 1
@@ -240,6 +243,32 @@ class CheckpointStore:
         replaced = [d for d in others if step_of(d) == step or d in self._refused]
         kept = [d for d in others if d not in replaced]
         for directory in {*replaced, *self._refused, *kept[self.keep - 1 :]}:
-            removed = directory.with_name(directory.name + REMOVED)
-            directory.rename(removed)  # at once, so that no half-deleted checkpoint is ever found
-            shutil.rmtree(removed)
+            if is_ours(directory):
+                removed = directory.with_name(directory.name + REMOVED)
+                directory.rename(removed)  # at once, so that no half-deleted checkpoint is ever found
+                delete(removed)
+            else:
+                log.warning("%s is kept: it holds files that are not of a checkpoint", directory)
+
+    def set_aside(self) -> Path | None:
+        """Move the checkpoints of earlier runs into a folder `previous` of the directory; None if there are none.
+
+        The folder is a new one: `previous-2` where there is one already. What is not a checkpoint of ours stays.
+        Collective. Raises CheckpointError on all ranks.
+        """
+        what = f"cannot set the old checkpoints in {self.path} aside"
+
+        def move() -> Path | None:
+            found = [directory for directory in find_checkpoints(self.path) if is_ours(directory)]
+            if not found:
+                return None
+            aside, number = self.path / "previous", 1
+            while aside.exists() or aside.is_symlink():
+                number += 1
+                aside = self.path / f"previous-{number}"
+            aside.mkdir()
+            for directory in found:
+                directory.rename(aside / directory.name)
+            return aside
+
+        return decide(self._comm, explained(what, self._comm)(move))

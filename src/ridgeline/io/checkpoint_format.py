@@ -37,6 +37,7 @@ PARTIAL = ".partial"  # suffix of a checkpoint that is being written
 REMOVED = ".removed"  # suffix of a checkpoint that is being deleted
 
 _NAME = re.compile(r"checkpoint_(\d{8,})(?:_\d+)?")
+_FILE = re.compile(r"manifest\.json|data_\d{4,}\.bin")
 
 Index = tuple[int, ...]
 
@@ -56,9 +57,23 @@ def step_of(directory: Path) -> int | None:
     return int(match[1]) if match else None
 
 
+def is_ours(directory: Path) -> bool:
+    """Say whether a directory holds files of a checkpoint and nothing else. Raises OSError."""
+    return directory.is_dir() and all(_FILE.fullmatch(entry.name) for entry in directory.iterdir())
+
+
 def is_leftover(directory: Path) -> bool:
-    """Say whether this is what an interrupted write or delete left behind."""
-    return directory.suffix in (PARTIAL, REMOVED) and step_of(directory.with_suffix("")) is not None
+    """Say whether this is what an interrupted write or delete left behind. Raises OSError."""
+    name_fits = directory.suffix in (PARTIAL, REMOVED) and step_of(directory.with_suffix("")) is not None
+    return name_fits and is_ours(directory)
+
+
+def delete(directory: Path) -> None:
+    """Delete a checkpoint's files, then their directory, which stays if something else is in it. Raises OSError."""
+    for entry in list(directory.iterdir()):
+        if _FILE.fullmatch(entry.name):
+            entry.unlink()
+    directory.rmdir()
 
 
 def digest(data: bytes | bytearray | memoryview) -> str:

@@ -7,6 +7,8 @@ a file holds, nek5000_read.py reads it. Tags: velocity U, pressure P, the first 
 
 from __future__ import annotations
 
+import glob
+import logging
 import os
 import re
 import shutil
@@ -27,6 +29,8 @@ from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+log = logging.getLogger(__name__)
+
 WORDS = {"float32": 4, "float64": 8}
 ROUND_BYTES = 32 << 20  # what a rank converts and hands to one collective write
 PARTIAL = ".partial"
@@ -40,8 +44,8 @@ class Nek5000Writer:
     [3, n_elements, n, n, n], kept by reference; precision: "float32" or "float64", of the numbers in the files;
     mesh: "first" writes the coordinates into the first file alone, as Nek5000 does, "always" into every one.
 
-    keep_files: None starts anew: field files of this prefix are deleted. A number continues after so many
-    files, and deletes later ones. setting: the key that errors tell the user to change.
+    keep_files: None starts anew: field files of this prefix get another one, which ends in `_previous`. A number
+    continues after so many files, and deletes later ones. setting: the key that errors tell the user to change.
 
     Raises ConfigError for a prefix that readers cannot take, OutputError if nothing may be written there, or
     something else than field files is there.
@@ -95,7 +99,7 @@ class Nek5000Writer:
         )
 
     def _prepare(self) -> None:
-        """Delete files beyond those kept, and check that those are there."""
+        """Check that the files kept are there, and clear the way for those that follow."""
         self.prefix.parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, self.files + 1):
             if not self.name(number).is_file():
@@ -103,33 +107,59 @@ class Nek5000Writer:
                     f"there is no {self.name(number)}, which the run had written when its checkpoint was taken; "
                     f"restore it, or start anew with --resume never"
                 )
+        later = self._later()
+        if self.files:
+            for path in later:
+                path.unlink()
+            self._write_index()
+        elif later or self._index.exists():
+            self._set_aside(later)
+
+    def _later(self) -> list[Path]:
+        """Return the field files beyond those kept, after deleting half-written ones."""
         pattern = re.compile(re.escape(self.prefix.name) + r"0\.f(\d{5,})(" + re.escape(PARTIAL) + ")?")
-        for path in self.prefix.parent.iterdir():
+        later = []
+        for path in sorted(self.prefix.parent.iterdir()):
             match = pattern.fullmatch(path.name)
             if match is None or (int(match[1]) <= self.files and not match[2]):
                 continue
-            with path.open("rb") as file:
-                if not match[2] and file.read(4) not in (b"", b"#std"):
-                    raise OutputError(
-                        f"{path} is not a Nek5000 field file and would be overwritten; move it away, or set "
-                        f"{self._setting} to another name"
-                    )
-            path.unlink()
-        if self.files:
-            self._write_index()
-        else:
-            self._index.unlink(missing_ok=True)
+            self._refuse_foreign(path, b"#std")
+            if match[2]:
+                path.unlink()
+            else:
+                later.append(path)
+        if self._index.exists():
+            self._refuse_foreign(self._index, b"filetemplate")
+        return later
+
+    def _refuse_foreign(self, path: Path, start: bytes) -> None:
+        with path.open("rb") as file:
+            if file.read(len(start)) not in (b"", start):
+                raise OutputError(
+                    f"{path} is no file of Nek5000 and would be replaced; move it away, or set {self._setting} to "
+                    f"another name"
+                )
+
+    def _set_aside(self, files: list[Path]) -> None:
+        """Give the files of an earlier run the first prefix ending in `_previous` that has no index."""
+        number, prefix = 1, self.prefix
+        while prefix == self.prefix or next(prefix.parent.glob(f"{glob.escape(prefix.name)}[0.]*"), None):
+            count = str(number) if number > 1 else ""
+            prefix = self.prefix.with_name(f"{self.prefix.name}_previous{count}")
+            number += 1
+        for path in files:
+            path.rename(prefix.with_name(prefix.name + path.name.removeprefix(self.prefix.name)))
+        self._index.unlink(missing_ok=True)
+        if files:
+            _write_index(prefix, len(files))
+            log.warning("the Nek5000 files of an earlier run at %s are now %s0.f*", self.prefix, prefix)
 
     @property
     def _index(self) -> Path:
-        return self.prefix.with_name(self.prefix.name + ".nek5000")
+        return _index_of(self.prefix)
 
     def _write_index(self) -> None:
-        """Write the file that names the others; readers see the old or the new one whole."""
-        text = f"filetemplate: {self.prefix.name}%01d.f%05d\nfirsttimestep: 1\nnumtimesteps: {self.files}\n"
-        unfinished = self._index.with_name(self._index.name + PARTIAL)
-        unfinished.write_text(text)
-        unfinished.replace(self._index)
+        _write_index(self.prefix, self.files)
 
     def write(
         self, step: int, time: float, velocity: Array, pressure: Array, scalars: Array | None = None
@@ -230,3 +260,17 @@ class Nek5000Writer:
             here = slice(min(low, grid.n_elements), min(low + at_once, grid.n_elements))
             block = np.ascontiguousarray(field[:, here].swapaxes(0, 1), f"<f{self._word}")
             yield section.start + (grid.first + here.start) * per_element, block
+
+
+def _index_of(prefix: Path) -> Path:
+    return prefix.with_name(prefix.name + ".nek5000")
+
+
+def _write_index(prefix: Path, n_files: int) -> None:
+    """Write the file that names the others; readers see the old or the new one whole."""
+    index = _index_of(prefix)
+    unfinished = index.with_name(index.name + PARTIAL)
+    unfinished.write_text(
+        f"filetemplate: {prefix.name}%01d.f%05d\nfirsttimestep: 1\nnumtimesteps: {n_files}\n"
+    )
+    unfinished.replace(index)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.io.previous import make_way
 from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class SeriesWriter:
 
     path: the CSV file. columns: names after step and time, equal on all ranks, without commas and quotes.
 
-    keep_rows: None starts anew: an old series at `path` is replaced, any other file there is an error. A number
+    keep_rows: None starts anew: what is at `path` is set aside or an error (io/previous.py). A number
     continues the series after its first keep_rows rows; later ones, written after the checkpoint that the run
     continues from, are cut off, and so is a row that a killed writer left half done.
 
@@ -65,8 +66,8 @@ class SeriesWriter:
                 os.truncate(self.path, end)
                 self._file = FileIO(self.path, "a")
             else:
-                self._refuse_foreign()
                 self.path.parent.mkdir(parents=True, exist_ok=True)
+                make_way(self.path, "output.series")
                 self._file = FileIO(self.path, "w")
                 self._put(header)
         except OSError as problem:
@@ -74,19 +75,6 @@ class SeriesWriter:
                 f"cannot write the time series {self.path}: {problem.strerror}; set output.series to a place "
                 f"where you may write"
             ) from problem
-
-    def _refuse_foreign(self) -> None:
-        """Raise OutputError unless the file may be replaced: it is not there, empty, or a time series."""
-        begin = ",".join(FIRST).encode()
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            found = file.read(len(begin))
-        if found not in (b"", begin):
-            raise OutputError(
-                f"{self.path} is not a time series and would be overwritten; move it away, or set output.series "
-                f"to another name"
-            )
 
     def write(self, step: int, time: float, values: Mapping[str, float]) -> None:
         """Append a row. values: a number for each column, of rank 0."""

@@ -1,4 +1,4 @@
-"""Can a result be written where the user wants it? Asked before it is measured, not after."""
+"""Can results be written into the folder that the user wants? Asked before they are measured, not after."""
 
 import tempfile
 from pathlib import Path
@@ -18,18 +18,3 @@ def check_folder(folder: str | Path, what: str, option: str) -> Path:
             f"cannot write {what} into {path}: {error.strerror}; choose another {option}"
         ) from None
     return path
-
-
-def check_file(file: str | Path | None, option: str) -> None:
-    """Raise OutputError if a file cannot be written, or made in its folder; None and "-" can. Changes nothing."""
-    if file is None or str(file) == "-":
-        return
-    path = Path(file)
-    try:
-        if path.exists():
-            with path.open("r+b"):
-                return
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; choose another {option}") from None

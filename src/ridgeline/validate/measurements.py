@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.io.previous import to_json, write_text
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 SCHEMA = 1  # of the stored file; raised when a reader of the last one could not read it
@@ -138,10 +139,7 @@ def _floats(values: Any) -> NDArray[np.float64]:
 
 def save_measurements(measurements: Measurements, path: str | Path) -> None:
     """Write the JSON file. Raises OutputError if it cannot be written."""
-    try:
-        Path(path).write_text(json.dumps(measurements.to_dict(), indent=1) + "\n")
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; choose another folder") from None
+    write_text(path, to_json(measurements.to_dict(), indent=1), "--save-baseline")
 
 
 def load_measurements(path: str | Path) -> Measurements:

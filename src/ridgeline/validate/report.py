@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from ridgeline.runtime.errors import OutputError
+from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.runtime.output_paths import check_folder
 from ridgeline.validate.measurements import Measurements
 from ridgeline.validate.report_page import make_page
 from ridgeline.validate.verdict import Verdict, write_hostfile
+
+
+def check_report(folder: str | Path) -> Path:
+    """Make the folder; raise OutputError if the files of a report cannot be written into it. Returns its path."""
+    path = check_folder(folder, "the report", "--report")
+    for name in ("report.json", "report.html", "nodes.good"):
+        check_file(path / name, "--report")
+    return path
 
 
 def write_report(measurements: Measurements, verdict: Verdict, folder: str | Path) -> Path:
@@ -17,13 +24,9 @@ def write_report(measurements: Measurements, verdict: Verdict, folder: str | Pat
 
     Raises OutputError if they cannot be written.
     """
-    path = check_folder(folder, "the report", "--report")
+    path = check_report(folder)
     content = measurements.to_dict() | {"verdict": verdict.to_dict()}
-    page = make_page(measurements, verdict)
-    try:
-        (path / "report.json").write_text(json.dumps(content) + "\n")
-        (path / "report.html").write_text(page)
-    except OSError as error:
-        raise OutputError(f"cannot write into {path}: {error.strerror}; choose another --report") from None
+    write_text(path / "report.json", to_json(content, indent=None), "--report")
+    write_text(path / "report.html", make_page(measurements, verdict), "--report")
     write_hostfile(verdict.good_nodes(), path / "nodes.good")
     return path / "report.html"

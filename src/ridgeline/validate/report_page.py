@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from ridgeline.io.previous import GENERATOR
 from ridgeline.validate.accusations import number, percent
 from ridgeline.validate.charts import quantity_charts
 from ridgeline.validate.measurements import Measurements
@@ -61,7 +62,7 @@ def make_page(measurements: Measurements, verdict: Verdict) -> str:
     title = f"Validation: {escape(_word(verdict))}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="generator" content="{GENERATOR}"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head>\n'
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ridgeline.runtime.errors import OutputError
+from ridgeline.io.previous import write_text
 
 HEALTHY, SUSPECTS, UNMEASURED = 0, 1, 2  # exit codes
 
@@ -134,7 +134,4 @@ class Verdict:
 
 def write_hostfile(nodes: Sequence[str], path: str | Path) -> None:
     """Write one host name a line, as mpiexec -f, srun -w and PBS read them. Raises OutputError."""
-    try:
-        Path(path).write_text("".join(f"{name}\n" for name in nodes))
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; choose another folder") from None
+    write_text(path, "".join(f"{name}\n" for name in nodes), "--report")

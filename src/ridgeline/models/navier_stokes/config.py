@@ -314,12 +314,19 @@ class OutputSection(sections.OutputSection):
         known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
         if not known or len(set(self.variables)) < len(self.variables):
             yield Problem("variables", VARIABLES_RULE)
-        if self.statistics == self.path:
-            yield Problem("statistics", "another path than output.path")
         if self.nek5000_every and not self.nek5000:
             yield Problem("nek5000", "a prefix with output.nek5000_every > 0")
         if len(set(self.homogeneous)) < len(self.homogeneous):
             yield Problem("homogeneous", 'a list of "x", "y" and "z", each at most once')
+
+    def written(self) -> dict[str, str]:
+        """Return the paths that a run writes to, by their keys."""
+        paths = super().written()
+        if self.nek5000_every and self.nek5000:
+            paths["output.nek5000"] = self.nek5000
+        if self.statistics_every:
+            paths["output.statistics"] = self.statistics
+        return paths
 
 
 class NavierStokesCase(Case):

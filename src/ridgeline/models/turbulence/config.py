@@ -256,8 +256,10 @@ class OutputSection(sections.OutputSection):
         known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
         if not known or len(set(self.variables)) < len(self.variables):
             yield Problem("variables", VARIABLES_RULE)
-        if self.spectra == self.path:
-            yield Problem("spectra", "another path than output.path")
+
+    def written(self) -> dict[str, str]:
+        """Return the paths that a run writes to, by their keys."""
+        return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
 
 
 class TurbulenceCase(Case):
@@ -300,14 +302,15 @@ class TurbulenceCase(Case):
                 "model.inviscid", "false in a case with [[scalar]]: diffusivity is viscosity/schmidt"
             )
         if self.initial.kind == "file":
-            # A run that begins anew moves or deletes what is at these paths.
-            cleared = {"checkpoint.path": self.checkpoint.path}
-            cleared |= {"output.path": self.output.path} if self.output.every else {}
-            cleared |= {"output.spectra": self.output.spectra} if self.output.spectra_every else {}
-            start = Path(os.path.abspath(self.initial.path))
-            for key, path in cleared.items():
-                if start.is_relative_to(os.path.abspath(path)):
-                    yield Problem(key, "another path than initial.path: a run that begins anew clears it")
+            # A run that begins anew sets aside what is at these paths, also before a resume reads it again.
+            moved = self.written()
+            if not self.checkpoint.every:
+                del moved["checkpoint.path"]
+            start = Path(os.path.realpath(self.initial.path))
+            for key, path in moved.items():
+                if start.is_relative_to(os.path.realpath(path)):
+                    rule = "another path than initial.path: a run that begins anew sets aside what is there"
+                    yield Problem(key, rule)
 
 
 CASE = TurbulenceCase
