@@ -24,7 +24,8 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "GRACE", 0.0)
     return tmp_path / "gs.bp"
 
 
@@ -61,6 +62,16 @@ def test_killed_holder_leaves_a_lock_that_is_taken_over(path):
     dead = lock.acquire()
     assert dead.process == process.pid
     lock.release()
+
+
+def test_holder_that_is_about_to_end_is_waited_for(path, monkeypatch):
+    monkeypatch.setattr(locks, "GRACE", 60.0)
+    holder = lock_of(path)
+    holder.acquire()
+    looks = iter([None, holder.release])
+    monkeypatch.setattr(locks.time, "sleep", lambda _: (next(looks) or (lambda: None))())
+    with lock_of(path):
+        assert holder._descriptor is None
 
 
 def test_process_number_used_again_does_not_keep_a_lock(path):

@@ -60,7 +60,7 @@ class Claim:
         outputs = [(key, Path(path)) for key, path in self._paths.items() if key != "checkpoint.path"]
         # The report is written beside the data set, whether that is written or not.
         for key, path in [*outputs, ("output.path", self._report)]:
-            _make_folder(path.parent, key)
+            _make_folder_of(path, key)
             self._lock(PathLock.beside(path, f"{key} = {path}"))
         for key, path in outputs:
             if key != "output.nek5000":  # a prefix of many files, at which its writer looks
@@ -100,12 +100,12 @@ class Claim:
                 raise OutputError(f"--json {self._copy} is {key} or lies in it; choose another --json")
 
 
-def _make_folder(folder: Path, key: str) -> None:
+def _make_folder_of(path: Path, key: str) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
-            f"cannot make the folder {folder}: {error.strerror}; set {key} to a place where you may write"
+            f"cannot make the folder of {path}: {error.strerror}; set {key} to a place where you may write"
         ) from None
 
 

@@ -138,7 +138,7 @@ def check_file(file: str | os.PathLike[str] | None, option: str) -> None:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; choose another {option}") from None
+        raise OutputError(f"cannot write {file}: {error.strerror}; choose another {option}") from None
 
 
 @contextlib.contextmanager
@@ -159,7 +159,7 @@ def written(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
         new.rename(path)
     except OSError as error:
         raise OutputError(
-            f"cannot write {path}: {error.strerror or error}; free space there or choose another {option}"
+            f"cannot write {file}: {error.strerror or error}; free space there or choose another {option}"
         ) from None
     finally:
         new.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Self
 from ridgeline.runtime.errors import OutputError
 
 BEAT = 20.0  # seconds between two touches of a lock file by its holder
+GRACE = 5.0  # seconds that a holder has to end: ranks end a moment after a launcher that was killed
 SILENCE = 300.0  # seconds without a touch after which a holder on another node counts as dead
 _NO_FLOCK = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 _JOBS = (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "PBS_RUNCOUNT"))
@@ -107,12 +109,18 @@ class PathLock:
 
         Raises OutputError if another run holds it, naming that run, or if no file can be made there.
         """
+        deadline = time.monotonic() + GRACE
         try:
             while True:
                 descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
-                if self._locked_by_us(descriptor):
-                    break
-                os.close(descriptor)  # its holder ended while we looked: the file is another one now
+                if self._lock(descriptor):
+                    if self._is_this(descriptor):
+                        break  # else its holder ended while we looked: the file is another one now
+                elif time.monotonic() > deadline:
+                    raise self._in_use(_read(descriptor))
+                else:
+                    time.sleep(0.05)
+                os.close(descriptor)
         except OSError as error:
             raise OutputError(
                 f"cannot lock {self._what}: {error.strerror} ({self.file}); choose a place where you may write"
@@ -128,15 +136,16 @@ class PathLock:
         self._beats.start()
         return before
 
-    def _locked_by_us(self, descriptor: int) -> bool:
-        """Lock the open file; say whether it still is the file of that name. Raises OutputError if it is held."""
+    def _lock(self, descriptor: int) -> bool:
+        """Lock the open file; say whether nobody else keeps it locked, as far as this node sees."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno not in _NO_FLOCK:
-                holder = _read(descriptor)
-                os.close(descriptor)
-                raise self._in_use(holder) from None
+            return error.errno in _NO_FLOCK
+        return True
+
+    def _is_this(self, descriptor: int) -> bool:
+        """Say whether the open file still has the name of the lock file."""
         try:
             return os.path.samestat(os.fstat(descriptor), self.file.stat())
         except FileNotFoundError:
