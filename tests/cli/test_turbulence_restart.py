@@ -203,7 +203,11 @@ def test_checkpoints_of_something_else(ridgeline):
     error = refused(ridgeline("run", case, *anew("12, 14, 16", "nowhere")), 2)
     assert "nowhere is nothing" in error
     error = refused(
-        ridgeline("run", case, *anew("12, 14, 16", "checkpoints", "checkpoint.path=checkpoints", "checkpoint.every=2")),
+        ridgeline(
+            "run",
+            case,
+            *anew("12, 14, 16", "checkpoints", "checkpoint.path=checkpoints", "checkpoint.every=2"),
+        ),
         2,
     )
     assert "another path than initial.path" in error

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import socket
 import tempfile
@@ -24,8 +25,10 @@ from typing import Self
 
 from ridgeline.runtime.errors import OutputError
 
+log = logging.getLogger(__name__)
+
 BEAT = 20.0  # seconds between two touches of a lock file by its holder
-GRACE = 5.0  # seconds that a holder has to end: ranks end a moment after a launcher that was killed
+GRACE = 20.0  # seconds that a holder has to end: ranks outlive a launcher that was killed by some of them
 SILENCE = 300.0  # seconds without a touch after which a holder on another node counts as dead
 _NO_FLOCK = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 _JOBS = (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "PBS_RUNCOUNT"))
@@ -109,16 +112,20 @@ class PathLock:
 
         Raises OutputError if another run holds it, naming that run, or if no file can be made there.
         """
-        deadline = time.monotonic() + GRACE
+        begin = time.monotonic()
+        told = False
         try:
             while True:
                 descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
                 if self._lock(descriptor):
                     if self._is_this(descriptor):
                         break  # else its holder ended while we looked: the file is another one now
-                elif time.monotonic() > deadline:
+                elif time.monotonic() - begin > GRACE:
                     raise self._in_use(_read(descriptor))
                 else:
+                    if not told and time.monotonic() - begin > 2.0:
+                        log.info("%s is in use: waiting %g s for its holder to end", self._what, GRACE)
+                        told = True
                     time.sleep(0.05)
                 os.close(descriptor)
         except OSError as error:
