@@ -119,9 +119,9 @@ def test_movie_is_a_gif_at_a_possible_rate(dataset, tmp_path):
 
 
 def test_unwritable_picture_and_movie(dataset, tmp_path):
-    with pytest.raises(OutputError, match=r"nowhere/u\.png': No such file"):
+    with pytest.raises(OutputError, match=r"nowhere/u\.png: No such file"):
         plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / "nowhere" / "u.png")
-    with pytest.raises(OutputError, match=r"nowhere/u\.gif': No such file"):
+    with pytest.raises(OutputError, match=r"nowhere/u\.gif: No such file"):
         movie.save_movie(dataset, "U", "z=mid", tmp_path / "nowhere" / "u.gif")
 
 

@@ -129,7 +129,7 @@ def test_time_series_over_time():
 def test_command_draws_time_series(tmp_path):
     path = tmp_path / "series.csv"
     path.write_text(SERIES)
-    assert draw(str(path)) == [tmp_path / "series.png"]
+    assert draw(str(path)) == [tmp_path / "series.csv.png"]
     assert draw(str(path), ["energy"], output=str(tmp_path / "e.svg")) == [tmp_path / "e.svg"]
     assert (tmp_path / "e.svg").stat().st_size > 1000
     with pytest.raises(ConfigError, match=r"'enstropy' is not in .*; try enstrophy"):

@@ -202,12 +202,14 @@ def test_pictures_have_names_of_their_own_and_are_set_aside(ridgeline, case):
             done = ridgeline("plot", name)
             assert done.returncode == 0, done.stderr
     pictures = [name for name in names(ridgeline.path) if name.endswith(".png")]
-    assert pictures == [
-        "gray_scott.png",
-        "gray_scott.previous.png",
-        "gray_scott_series.png",
-        "gray_scott_series.previous.png",
-    ]
+    assert pictures == sorted(
+        [
+            "gray_scott.csv.png",
+            "gray_scott.csv.previous.png",
+            "gray_scott.png",
+            "gray_scott.previous.png",
+        ]
+    )
     (ridgeline.path / "mine.png").write_bytes(b"\x89PNG")
     refused = ridgeline("plot", "gray_scott.bp", "-o", "mine.png")
     assert refused.returncode == 6

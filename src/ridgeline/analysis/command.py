@@ -35,12 +35,13 @@ def draw(
     pdf : draw the probability density: of the plane and the field, or beside the spectra those recorded.
     movie : path of a GIF to write, of fields; then a picture is written only if `output` names one.
     output : path of the picture; None writes NAME.png, or NAME_pdf.png, beside the data set NAME.bp, and
-        NAME_series.png beside the time series NAME.csv.
+        NAME.csv.png beside the time series NAME.csv.
     Raises ConfigError for an impossible wish, OutputError for what cannot be read or written.
     """
     base = Path(data)
-    kind = "_series" if base.suffix == ".csv" else "_pdf" if pdf else ""
-    picture = Path(output) if output else base.with_name(f"{base.stem}{kind}.png")
+    # A series may be called like its data set: each has a picture of its own.
+    name = base.name if base.suffix == ".csv" else f"{base.stem}{'_pdf' if pdf else ''}"
+    picture = Path(output) if output else base.with_name(f"{name}.png")
     if base.suffix == ".csv":
         if pdf or movie is not None:
             raise ConfigError(
