@@ -154,6 +154,23 @@ def test_the_index_counts_steps_and_subfiles(whole):
     assert bp_files.is_data_set(whole)
 
 
+def test_a_data_set_is_known_as_ours_from_the_moment_of_opening(tmp_path, whole):
+    path = tmp_path / "new.bp"
+    assert not bp_files.is_ours(path)
+    bp_files.clear(path)
+    assert bp_files.is_ours(path)
+    assert bp_files.is_data_set(path)
+    assert bp_files.is_ours(whole)
+    (path / "ridgeline.sums").write_bytes(b"")  # killed between making the file and writing its header
+    assert bp_files.is_ours(path)
+    (path / "ridgeline.sums").unlink()  # killed where ADIOS2 had emptied the folder
+    assert bp_files.is_ours(path)
+    (path / "data.0").write_bytes(b"values")
+    assert not bp_files.is_ours(path)
+    (path / "ridgeline.sums").write_bytes(b"something else\n")
+    assert not bp_files.is_ours(path)
+
+
 def test_repair_leaves_whole_data_sets_alone(path, whole):
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     assert len(bp_files.repair(path, least=3).steps) == 3

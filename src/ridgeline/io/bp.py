@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.io import bp_files
+from ridgeline.io import bp_files, bp_sums
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.viewer_schemas import image_schemas
 from ridgeline.runtime.errors import OutputError
@@ -230,6 +230,8 @@ class BPWriter:
                     io.DefineAttribute(key, value)
             mode = bindings.Mode.Append if subfiles else bindings.Mode.Write
             self._engine = io.Open(str(self.path), mode)
+            if self._comm.rank == 0 and not subfiles:
+                bp_sums.begin(self.path)  # again: ADIOS2 has emptied the folder
 
     def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Append one output step.

@@ -19,10 +19,11 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from ridgeline.io import bp_sums
 from ridgeline.runtime.errors import OutputError
 
 INDEX, METADATA, FORMATS = "md.idx", "md.0", "mmd.0"
-BP_FILE = re.compile(r"md\.idx|m?md\.\d+|data\.\d+|profiling\.json")
+BP_FILE = re.compile(r"md\.idx|m?md\.\d+|data\.\d+|profiling\.json|ridgeline\.sums")
 
 _HEADER_SIZE = 64
 _ENDIAN_AT, _VERSION_AT = 36, 37
@@ -66,7 +67,17 @@ def is_data_set(path: Path) -> bool:
     if not path.is_dir():
         return False
     names = [entry.name for entry in path.iterdir()]
-    return INDEX in names and all(BP_FILE.fullmatch(name) for name in names)
+    return (INDEX in names or bp_sums.is_begun(path)) and all(BP_FILE.fullmatch(name) for name in names)
+
+
+def is_ours(path: Path) -> bool:
+    """Say whether `path` is a data set that Ridgeline wrote or had begun, or one that holds nothing at all.
+
+    Holding nothing: ADIOS2 empties the folder while it opens a new data set, and may be killed there.
+    """
+    return bp_sums.is_begun(path) or (
+        is_data_set(path) and all(file.stat().st_size == 0 for file in path.iterdir())
+    )
 
 
 def clear(path: Path, setting: str = "output.path") -> None:
@@ -84,9 +95,11 @@ def clear(path: Path, setting: str = "output.path") -> None:
                 f"{path} exists and is not a data set ({describe(path)}), so it is not overwritten; move it "
                 f"away or set {setting} to another name"
             )
+        bp_sums.begin(path)  # the folder is ours from here on, whenever we are killed
         for entry in entries:
-            entry.unlink()
-        (path / INDEX).touch()  # the folder is ours from here on, whenever we are killed
+            if entry.name != bp_sums.SUMS:
+                entry.unlink()
+        (path / INDEX).touch()
     except OSError as error:
         if path.exists() and not path.is_dir():
             raise OutputError(
