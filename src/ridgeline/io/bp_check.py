@@ -16,16 +16,40 @@ from ridgeline.runtime.errors import OutputError
 class Verdict:
     """What was compared, and what is damaged, a line for each file, and for each array at a step.
 
-    steps: whole output steps. unknown: those of them whose arrays have no checksums, which an older Ridgeline
-    wrote. unfinished: whether there is one more, being written or half written when its run was killed.
-    bytes_compared: of arrays.
+    path: of the data set. steps: whole output steps. unknown: those of them whose arrays have no checksums, which
+    an older Ridgeline wrote. unfinished: whether there is one more, being written or half written when its run
+    was killed. bytes_compared: of arrays.
     """
 
+    path: Path
     steps: int
     unknown: int
     unfinished: bool
     bytes_compared: int
     damages: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Say it in words, a line each."""
+        yield from self.damages
+        if self.unknown:
+            yield f"{_steps(self.unknown)} of an older Ridgeline, without checksums of the values"
+        if self.unfinished:
+            yield "one more output step is being written, or was when the run was killed"
+        if not self.damages:
+            size = f"{self.bytes_compared / 2**20:.1f} MiB of values"
+            yield f"{_steps(self.steps)}, metadata and {size}, as they were written"
+
+    def raise_if_damaged(self) -> None:
+        """Raise OutputError if something is damaged."""
+        if self.damages:
+            raise OutputError(
+                f"the data set {self.path} is damaged in {len(self.damages)} "
+                f"place{'s' if len(self.damages) > 1 else ''}; restore it from a copy, or run again"
+            )
+
+
+def _steps(number: int) -> str:
+    return f"{number} output step{'s' if number != 1 else ''}"
 
 
 def check_data_set(path: Path) -> Verdict:
@@ -33,8 +57,8 @@ def check_data_set(path: Path) -> Verdict:
 
     Raises OutputError if there is no data set, or one without checksums.
     """
-    index, _ = bp_files.intact_index(path)
     if not (path / bp_sums.SUMS).exists():
+        bp_files.read_index(path)  # says what is there instead
         raise OutputError(
             f"the data set {path} cannot be checked: it holds no {bp_sums.SUMS}, so another program or an older "
             f"Ridgeline wrote it"
@@ -42,8 +66,9 @@ def check_data_set(path: Path) -> Verdict:
     records, wrong = bp_files.checked_records(path)
     damages = [f"{damage.what} from output step {damage.step} on" for damage in wrong]
     known = records[: wrong[0].step] if wrong else records
+    steps = bp_files.intact_index(path)[0].steps if known or not wrong else ()
     lost: set[str] = set()
-    for number, step in enumerate(index.steps[: len(known)]):
+    for number, step in enumerate(steps[: len(known)]):
         for what in bp_files.problems(path, step):
             known = known[:number]
             if (name := what.split()[0]) not in lost:
@@ -59,9 +84,10 @@ def check_data_set(path: Path) -> Verdict:
             except OutputError as error:  # ADIOS2 crashed
                 damages.append(str(error))
     return Verdict(
+        path,
         len(records),
         sum(record.blocks is None for record in records),
-        len(index.steps) > len(records),
+        not wrong and len(steps) > len(records),
         compared,
         tuple(damages),
     )

@@ -234,7 +234,7 @@ def readable(path: Path, steps: int | None = None) -> Readable:
             records, damages = records[:steps], [damage for damage in damages if damage.step < steps]
         if damages:
             raise _damaged_from(path, damages, steps is None)
-        index = Index(read_index(path).steps[: len(records)], 0)
+        index = Index(intact_index(path)[0].steps[: len(records)], 0)
     else:
         index = read_index(path)
     check(path, index)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from ridgeline.io import bp_files
 from ridgeline.io.bp_engine import Block, Engine, Piece, StoredArray
 from ridgeline.io.bp_isolated import IsolatedEngine
+from ridgeline.runtime.errors import OutputError
+
+_MOST_COMPRESSED = 100_000  # to one, of a field that is the same everywhere
 
 __all__ = ["BPReader", "Piece", "StoredArray"]
 
@@ -42,10 +46,23 @@ class BPReader:
         self.arrays, self.scalars = found.arrays, found.scalars
         self.attributes, self.array_attributes = found.attributes, found.array_attributes
         self.attribute_types = found.attribute_types
+        if not files.verified:
+            self._refuse_the_impossible()
         for name in found.left_out:
             warnings.warn(
                 f"{self.path}: {name} is left out, it is not a number or array of every step", stacklevel=3
             )
+
+    def _refuse_the_impossible(self) -> None:
+        """Raise OutputError for an array so large that the files cannot hold it, before memory is asked for it."""
+        held = sum(file.stat().st_size for file in self.path.glob("data.*"))
+        for array in self.arrays.values():
+            size = prod(array.shape) * array.dtype.itemsize
+            if size > _MOST_COMPRESSED * max(held, 1):
+                raise OutputError(
+                    f"the data set {self.path} is damaged: {array.name} has the shape {list(array.shape)}, but all "
+                    f"data files together hold {held} bytes; restore it from a copy, or run again"
+                )
 
     def read(self, name: str, pieces: Iterable[Piece]) -> None:
         """Fill the pieces of array `name`.
