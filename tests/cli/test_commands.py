@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import ridgeline as package
+from bp_toy import put, writer
 
 
 def test_help_imports_nothing_heavy():
@@ -49,6 +50,33 @@ def test_check_refuses_what_run_would_refuse(ridgeline):
     done = ridgeline("check", ridgeline.write(shape="3, 2, 2"), "-n", 64, "--set", "initial.half_width=1")
     assert done.returncode == 3
     assert done.stderr.startswith("error: cannot cut grid.shape = [3, 2, 2] into 64 blocks")
+
+
+def test_check_compares_a_data_set_with_its_checksums(ridgeline):
+    path = ridgeline.path / "toy.bp"
+    with writer(path) as out:
+        put(out, 0, 1, 2)
+    done = ridgeline("check", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{path}: 3 output steps, metadata and 0.0 MiB of values, as they were written\n"
+    content = bytearray((path / "data.0").read_bytes())
+    content[5000] ^= 1
+    (path / "data.0").write_bytes(content)
+    done = ridgeline("check", path)
+    assert done.returncode == 6
+    where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks, "
+    where += "the first V[0:5, 0:3, 0:7]"
+    assert done.stdout == f"{path}: {where}\n"
+    sentence = f"the data set {path} is damaged in 1 place; restore it from a copy, or run again"
+    assert done.stderr == f"error: {sentence}\n"
+    (path / "md.0").write_bytes(b"")
+    done = ridgeline("check", path)
+    assert (done.returncode, done.stdout) == (6, f"{path}: md.0 is cut off from output step 0 on\n")
+    assert ridgeline("check", path, "--set", "run.steps=1").returncode == 2
+    (path / "ridgeline.sums").unlink()
+    done = ridgeline("check", path)
+    assert (done.returncode, done.stdout) == (6, "")
+    assert "cannot be checked: it holds no ridgeline.sums" in done.stderr
 
 
 def test_explain_lists_every_key_and_a_schema_that_is_json(ridgeline):

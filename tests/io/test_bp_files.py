@@ -58,8 +58,7 @@ def test_a_missing_or_empty_file_is_named(path, name, emptied):
     (path / name).unlink()
     if emptied:
         (path / name).touch()
-    message = "no whole output step" if name == "md.idx" and emptied else name.replace(".", r"\.")
-    with pytest.raises(OutputError, match=message) as caught:
+    with pytest.raises(OutputError, match=name.replace(".", r"\.")) as caught:
         BPReader(path)
     assert "\n" not in str(caught.value)
 
@@ -73,7 +72,7 @@ CUT = """
     from ridgeline.io.bp_reader import BPReader, Piece
     from ridgeline.runtime.errors import OutputError
 
-    whole, work = Path(sys.argv[3]), Path(sys.argv[4])
+    whole, work, summed = Path(sys.argv[3]), Path(sys.argv[4]), sys.argv[5] == "summed"
     outcomes = []
     for name in ("md.idx", "md.0", "mmd.0", "data.0"):
         content = (whole / name).read_bytes()
@@ -86,7 +85,9 @@ CUT = """
                 with (work / name).open("r+b") as file:
                     file.truncate(size)
                 try:
-                    with BPReader(work) as reader:
+                    if not summed:
+                        (work / "ridgeline.sums").unlink()
+                    with BPReader(work, isolated=False) as reader:
                         steps = reader.steps
                         for step in range(steps):
                             out = np.empty(SHAPE)
@@ -101,21 +102,22 @@ CUT = """
 """
 
 
+@pytest.mark.parametrize("sums", ["summed", "unsummed"])
 @pytest.mark.parametrize("engine", [lambda real: real, Unflushed], ids=["flushed", "unflushed"])
-def test_files_cut_off_anywhere_are_refused_or_read_right(tmp_path, engine):
-    """A cut index reads as fewer steps, like one that is being written; all else is refused."""
+def test_files_cut_off_anywhere_are_refused_or_read_right(tmp_path, engine, sums):
+    """Without checksums a cut index reads as fewer steps, like one that is being written; all else is refused."""
     whole = write(tmp_path / "whole.bp", engine)
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(CUT)]
     folders = [str(Path(__file__).parent), str(Path(bp_files.__file__).parents[2])]
     done = subprocess.run(
-        [*command, *folders, str(whole), str(tmp_path / "cut.bp")],
+        [*command, *folders, str(whole), str(tmp_path / "cut.bp"), sums],
         timeout=100,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
     read, refused = (int(n) for n in done.stdout.split())
-    assert read > 4
+    assert (read > 4) if sums == "unsummed" else (read == 0)
     assert refused > 60
 
 
@@ -152,6 +154,23 @@ def test_the_index_counts_steps_and_subfiles(whole):
     assert [step.metadata_end for step in index.steps][-1] == (whole / "md.0").stat().st_size
     assert [step.data_ends for step in index.steps][-1] == {0: (whole / "data.0").stat().st_size}
     assert bp_files.is_data_set(whole)
+
+
+def test_a_data_set_is_known_as_ours_from_the_moment_of_opening(tmp_path, whole):
+    path = tmp_path / "new.bp"
+    assert not bp_files.is_ours(path)
+    bp_files.create(path)
+    assert bp_files.is_ours(path)
+    assert bp_files.is_data_set(path)
+    assert bp_files.is_ours(whole)
+    (path / "ridgeline.sums").write_bytes(b"")  # killed between making the file and writing its header
+    assert bp_files.is_ours(path)
+    (path / "ridgeline.sums").unlink()  # killed where ADIOS2 had emptied the folder
+    assert bp_files.is_ours(path)
+    (path / "data.0").write_bytes(b"values")
+    assert not bp_files.is_ours(path)
+    (path / "ridgeline.sums").write_bytes(b"something else\n")
+    assert not bp_files.is_ours(path)
 
 
 def test_repair_leaves_whole_data_sets_alone(path, whole):

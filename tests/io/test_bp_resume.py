@@ -112,9 +112,9 @@ KILLED = """
     [
         ("BeginStep", 0, 0),
         ("PerformDataWrite", 0, 0),
-        ("EndStep", 0, 1),
+        ("EndStep", 0, 0),
         ("PerformDataWrite", 3, 3),
-        ("EndStep", 3, 4),
+        ("EndStep", 3, 3),
     ],
 )
 def test_a_killed_writer_leaves_its_whole_steps_and_is_continued(path, method, step, whole):

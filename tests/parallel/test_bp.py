@@ -9,6 +9,7 @@ import pytest
 from ridgeline.grid.block import Block, BlockArray, choose_process_grid
 from ridgeline.io import bp, bp_blocks
 from ridgeline.io.bp import BPWriter, Variable, adios2_facts, image_schemas
+from ridgeline.io.bp_check import check_data_set
 from ridgeline.io.bp_reader import BPReader, Piece
 from ridgeline.runtime.errors import OutputError
 
@@ -90,6 +91,9 @@ def assert_holds(comm, path, *steps, dtype="float64"):
             for name in "UV"
         }
         assert {key: value for key, value in found.items() if isinstance(key, tuple)} == arrays
+        verdict = check_data_set(path)
+        values = 2 * len(steps) * np.prod(SHAPE) * np.dtype(dtype).itemsize
+        assert (verdict.damages, verdict.unfinished, verdict.bytes_compared) == ((), False, values)
     comm.Barrier()
 
 

@@ -1,22 +1,45 @@
-"""`ridgeline check`: what would run, without running it."""
+"""`ridgeline check`: what would run, without running it; or whether a data set is as it was written."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ridgeline.cli.options import CasePath, Device, Settings, Threads
+from ridgeline.cli.options import Device, Settings, Threads
+from ridgeline.runtime.errors import ConfigError
 
 
 def check(
-    case: CasePath,
+    case: Annotated[
+        str,
+        typer.Argument(
+            metavar="CASE|DATA",
+            help="Settings file: TOML, or JSON of GrayScott.jl. Or a BP5 data set of a run.",
+        ),
+    ],
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="MPI ranks to plan for.")] = 1,
     threads: Threads = None,
     device: Device = None,
     settings: Settings = None,
 ) -> None:
-    """Check a settings file and print the decomposition, memory, output size and predicted time."""
+    """Check a settings file and print the decomposition, memory, output size and predicted time.
+
+    Or compare a data set, metadata and every value, with the checksums that its run wrote; exit code 6 if it differs.
+    """
+    if Path(case).is_dir() or case.endswith(".bp"):
+        if threads is not None or device is not None or settings:
+            raise ConfigError(
+                f"--threads, --device and --set are for a settings file, and {case} is a data set"
+            )
+        from ridgeline.io.bp_check import check_data_set
+
+        verdict = check_data_set(Path(case))
+        for line in verdict.lines():
+            typer.echo(f"{case}: {line}")
+        verdict.raise_if_damaged()
+        return
     from rich.console import Console
 
     from ridgeline.cli.options import load

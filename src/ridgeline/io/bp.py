@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.io import bp_files
+from ridgeline.io import bp_files, bp_sums
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.previous import make_way
 from ridgeline.io.viewer_schemas import image_schemas
@@ -232,6 +232,10 @@ class BPWriter:
                     io.DefineAttribute(key, value)
             mode = bindings.Mode.Append if subfiles else bindings.Mode.Write
             self._engine = io.Open(str(self.path), mode)
+            if self._comm.rank == 0:
+                if not subfiles:
+                    bp_sums.begin(self.path)  # again: ADIOS2 has emptied the folder
+                self._sums = bp_sums.SumsWriter(self.path, self.steps)
 
     def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Append one output step.
@@ -303,22 +307,29 @@ class BPWriter:
         with self._together(), self._errors(step):
             # ADIOS2 reads the blocks in EndStep; it takes them contiguous and does not check that they are.
             blocks = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array.size}
+            sums = {name: bp_sums.digest(block) for name, block in blocks.items()}
             self._begin_step(step, time)
             for name, block in blocks.items():
                 self._engine.Put(self._defined[name], block, self._bindings.Mode.Deferred)
+        of_ranks = self._comm.gather(sums)
         with self._errors(step):
             self._engine.EndStep()
+        with self._together():
+            if of_ranks:  # rank 0: ADIOS2 counts the blocks of an array in the order of the ranks
+                self._sums.add({name: [own[name] for own in of_ranks if name in own] for name in arrays})
 
     def _write_for_all(
         self, step: int, time: float, slabs: Iterator[tuple[str, Shape, NDArray[Any]]]
     ) -> None:
         """Put the slabs of all ranks as they come; ADIOS2 holds some, not the whole arrays."""
         failed: OutputError | None = None
+        sums: dict[str, list[str]] = {}
         held = 0
         try:
             with self._errors(step):
                 self._begin_step(step, time)
                 for name, offset, slab in slabs:
+                    sums.setdefault(name, []).append(bp_sums.digest(slab))
                     self._defined[name].SetSelection((list(offset), list(slab.shape)))
                     self._engine.Put(self._defined[name], slab, self._bindings.Mode.Sync)
                     held += slab.nbytes
@@ -327,6 +338,7 @@ class BPWriter:
                         held = 0
                 self._engine.PerformDataWrite()  # so that the index knows how long the data are
                 self._engine.EndStep()
+            self._sums.add(sums)
         except OutputError as error:
             failed = error
         for _ in slabs:

@@ -17,13 +17,16 @@ import errno
 import os
 import re
 import struct
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ridgeline.io import bp_sums
 from ridgeline.runtime.errors import OutputError
 
 INDEX, METADATA, FORMATS = "md.idx", "md.0", "mmd.0"
-BP_FILE = re.compile(r"md\.idx|m?md\.\d+|data\.\d+|profiling\.json")
+BP_FILE = re.compile(r"md\.idx|m?md\.\d+|data\.\d+|profiling\.json|ridgeline\.sums")
 
 _HEADER_SIZE = 64
 _ENDIAN_AT, _VERSION_AT = 36, 37
@@ -67,12 +70,17 @@ def is_data_set(path: Path) -> bool:
     if not path.is_dir():
         return False
     names = [entry.name for entry in path.iterdir()]
-    return INDEX in names and all(BP_FILE.fullmatch(name) for name in names)
+    return (INDEX in names or bp_sums.is_begun(path)) and all(BP_FILE.fullmatch(name) for name in names)
 
 
 def is_ours(path: Path) -> bool:
-    """Say whether `path` is a data set that Ridgeline wrote, or had begun to write when it was killed."""
-    return is_data_set(path)
+    """Say whether `path` is a data set that Ridgeline wrote or had begun, or one that holds nothing at all.
+
+    Holding nothing: ADIOS2 empties the folder while it opens a new data set, and may be killed there.
+    """
+    return is_data_set(path) and (
+        bp_sums.is_begun(path) or all(file.stat().st_size == 0 for file in path.iterdir())
+    )
 
 
 def holds_nothing(path: Path) -> bool:
@@ -81,7 +89,7 @@ def holds_nothing(path: Path) -> bool:
         return True
     try:
         # A data set that is closed without a step has one in its index, of no data.
-        steps = _read_index(path)[0].steps if is_data_set(path) and is_ours(path) else None
+        steps = intact_index(path)[0].steps if is_ours(path) else None
         return steps is not None and not any(end > 0 for step in steps for end in step.data_ends.values())
     except OutputError:
         return False  # of another format, or damaged: there may be something in it
@@ -103,7 +111,8 @@ def create(path: Path, setting: str = "output.path") -> None:
     """
     try:
         Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
-        (path / INDEX).touch()  # the folder is ours from here on, whenever we are killed
+        bp_sums.begin(path)  # the folder is ours from here on, whenever we are killed
+        (path / INDEX).touch()
     except OSError as error:
         raise OutputError(
             f"cannot create the data set {path}: {error.strerror}; set {setting} to a place where you may write"
@@ -115,13 +124,13 @@ def read_index(path: Path) -> Index:
 
     Raises OutputError if `path` is not a BP5 data set or its index is damaged.
     """
-    index, wrong = _read_index(path)
+    index, wrong = intact_index(path)
     if wrong:
         raise _damaged(path, wrong)
     return index
 
 
-def _read_index(path: Path) -> tuple[Index, str | None]:
+def intact_index(path: Path) -> tuple[Index, str | None]:
     """Return the index up to its first record that is wrong, and what is wrong there."""
     if not (path / INDEX).is_file():
         near = sorted(p.name for p in path.parent.glob("*.bp")) if path.parent.is_dir() else []
@@ -177,15 +186,19 @@ def _step(record_end: int, body: tuple[int, ...], writer_to_subfile: tuple[int, 
 
 def problem(path: Path, step: Step) -> str | None:
     """Return what is wrong if the files at `path` cannot hold `step`, None if they may."""
+    return next(problems(path, step), None)
+
+
+def problems(path: Path, step: Step) -> Iterator[str]:
+    """Yield what is wrong with each file at `path` that cannot hold its part of `step`."""
     wanted = {METADATA: step.metadata_end}
     wanted |= {f"data.{subfile}": end for subfile, end in step.data_ends.items()}
     for name, least in wanted.items():
         size = _size_of(path / name)
         if size is None:
-            return f"{name} is missing"
-        if size < least:
-            return f"{name} is {size} bytes long where the index refers to {least}"
-    return None
+            yield f"{name} is missing"
+        elif size < least:
+            yield f"{name} is {size} bytes long where the index refers to {least}"
 
 
 def check(path: Path, index: Index) -> None:
@@ -202,38 +215,128 @@ def check(path: Path, index: Index) -> None:
             raise _damaged(path, f"{FORMATS} is cut off in a record")
 
 
+@dataclass(frozen=True)
+class Readable:
+    """The output steps of a data set that may be read: how many, and the folder where ADIOS2 finds their files.
+
+    verified: whether their metadata are as they were written; without checksums nobody knows.
+    """
+
+    steps: int
+    folder: Path
+    verified: bool
+    kept: tempfile.TemporaryDirectory[str] | None = None  # is deleted with this object
+
+
+def readable(path: Path, steps: int | None = None) -> Readable:
+    """Look at the data set at `path`, and return its whole output steps, or the first so many.
+
+    Raises OutputError if it is none, holds no whole step or fewer than `steps`, or if these are damaged.
+    """
+    verified = (path / bp_sums.SUMS).exists()
+    if verified:
+        records, damages = checked_records(path)  # before the index: a writer writes them after it
+        if steps is not None:
+            records, damages = records[:steps], [damage for damage in damages if damage.step < steps]
+        if damages:
+            raise _damaged_from(path, damages, steps is None)
+        index = Index(intact_index(path)[0].steps[: len(records)], 0)
+    else:
+        index = read_index(path)
+    check(path, index)
+    found = len(index.steps)
+    if not found:
+        raise OutputError(f"the data set {path} holds no whole output step yet; wait for the first")
+    if steps is None:
+        return Readable(found, path, verified)
+    if not 1 <= steps <= found:
+        raise OutputError(f"the data set {path} holds {found} whole output steps, so it has no first {steps}")
+    if not verified:
+        return Readable(steps, path, verified)
+    return _cut_copy(path, records[-1])
+
+
+def checked_records(path: Path) -> tuple[tuple[bp_sums.Record, ...], list[bp_sums.Damage]]:
+    """Return the checksums of the whole output steps, and where the metadata do not agree with them."""
+    records, wrong = bp_sums.read(path)
+    damages = bp_sums.verify(path, records)
+    if wrong:
+        damages.append(wrong)
+    elif not damages and len(intact_index(path)[0].steps) > len(records) + 1:  # one may be being written
+        damages.append(bp_sums.Damage(len(records), f"{bp_sums.SUMS} is cut off"))
+    return records, sorted(damages, key=lambda damage: damage.step)
+
+
+def _damaged_from(path: Path, damages: list[bp_sums.Damage], advise: bool) -> OutputError:
+    first = damages[0]
+    rest = f"; {path.name} can be read up to there: ridgeline.open({str(path)!r}, steps={first.step})"
+    return _damaged(
+        path, f"{first.what} from output step {first.step} on", rest if first.step and advise else ""
+    )
+
+
+def _cut_copy(path: Path, record: bp_sums.Record) -> Readable:
+    """Return a copy of the data set that ends with the step of `record`: of the metadata, with links to the data."""
+    kept = tempfile.TemporaryDirectory(prefix="ridgeline_")
+    folder = Path(kept.name)
+    for name, (end, _) in record.parts.items():
+        (folder / name).write_bytes(_bytes_of(path / name)[:end])
+    for file in path.glob("data.*"):
+        (folder / file.name).symlink_to(file.absolute())
+    return Readable(len(read_index(folder).steps), folder, True, kept)
+
+
 def repair(path: Path, least: int) -> Index:
     """Cut off what a killed writer left half written, and return the index of the steps that are whole.
 
     Readers take `md.0` and `mmd.0` without gaps, so these are cut after the last whole step like the index.
-    What lies in a subfile beyond it does no harm: ADIOS2 appends after it.
+    What lies in a subfile beyond it does no harm: ADIOS2 appends after it. A data set of an older Ridgeline gets
+    checksums of the metadata that it has.
 
     Raises OutputError, and changes nothing, if fewer than `least` steps are whole.
     """
-    index, _ = _read_index(path)
+    index, _ = intact_index(path)
+    summed = (path / bp_sums.SUMS).exists()
+    records, damages = checked_records(path) if summed else ((), [])
+    most = min([len(records)] + [damage.step for damage in damages]) if summed else len(index.steps)
     whole = 0
-    for step in index.steps:
+    for step in index.steps[:most]:
         if problem(path, step):
             break
         whole += 1
     if whole < least:
+        why = f" ({damages[0].what} from output step {damages[0].step} on)" if damages else ""
         raise OutputError(
-            f"the data set {path} holds {whole} whole output steps, but the run had written {least} when its "
+            f"the data set {path} holds {whole} whole output steps{why}, but the run had written {least} when its "
             f"checkpoint was taken; restore it, or start anew with --resume never"
         )
     steps = index.steps[:whole]
     sizes = {INDEX: _HEADER_SIZE, METADATA: 0, FORMATS: _complete_formats(path)}
     if steps:
         sizes |= {INDEX: steps[-1].record_end, METADATA: steps[-1].metadata_end}
+    if steps and summed:
+        sizes[FORMATS] = records[whole - 1].parts[FORMATS][0]
     try:
         for name, size in sizes.items():
             if (_size_of(path / name) or 0) > size:
                 os.truncate(path / name, size)
+        if summed:
+            bp_sums.SumsWriter(path, whole)
+        else:
+            _adopt(path, steps, sizes[FORMATS])
     except OSError as error:
         raise OutputError(
             f"cannot continue the data set {path}: {error.strerror}; may you write there?"
         ) from error
     return Index(steps, index.subfiles)
+
+
+def _adopt(path: Path, steps: tuple[Step, ...], formats_end: int) -> None:
+    """Write checksums of the metadata that are there."""
+    bp_sums.begin(path)
+    sums = bp_sums.SumsWriter(path, 0)
+    for step in steps:
+        sums.add(None, {INDEX: step.record_end, METADATA: step.metadata_end, FORMATS: formats_end})
 
 
 def _complete_formats(path: Path) -> int:
@@ -260,5 +363,5 @@ def _bytes_of(file: Path) -> bytes:
         raise OutputError(f"cannot read {file}: {error.strerror}; may you read it?") from error
 
 
-def _damaged(path: Path, what: str) -> OutputError:
-    return OutputError(f"the data set {path} is damaged: {what}; restore it from a copy, or run again")
+def _damaged(path: Path, what: str, more: str = "") -> OutputError:
+    return OutputError(f"the data set {path} is damaged: {what}; restore it from a copy, or run again{more}")

@@ -19,7 +19,7 @@ from ridgeline.io.bp_reader import BPReader, Piece, StoredArray
 AXES = ("z", "y", "x")
 
 
-def open(path: str | os.PathLike[str]) -> xr.Dataset:
+def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
     """Open the data set of a run, lazily.
 
     Dims: step, z, y, x. Coordinates: `step` (numbers of the time steps), `time` (step), and z, y, x: places of
@@ -29,10 +29,15 @@ def open(path: str | os.PathLike[str]) -> xr.Dataset:
     plane.
     A data set that a run is still writing shows the output steps that were whole when it was opened.
 
+    steps: open the first so many output steps alone, such as those before a damage.
+
+    The metadata are compared with their checksums, the values are not: `ridgeline check` does that. A data set
+    without checksums, of another program or an older Ridgeline, is read as it is, in a child process.
+
     Raises OutputError if `path` is not a BP5 data set, holds no whole step, or is damaged; and, when values
     are read, if they are not in the files.
     """
-    reader = BPReader(Path(path))
+    reader = BPReader(Path(path), steps)
     attributes = {name: dict(reader.array_attributes.get(name, {})) for name in reader.arrays}
     named = {name: tuple(np.atleast_1d(own.pop("dims"))) for name, own in attributes.items() if "dims" in own}
     once = {name: bool(own.pop("once", False)) for name, own in attributes.items()}

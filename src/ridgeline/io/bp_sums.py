@@ -1,0 +1,188 @@
+"""Checksums of a data set, in the file `ridgeline.sums` of its folder: what ADIOS2 itself does not check.
+
+The file is the line `ridgeline sums 1` and a line for each output step, written when the step is whole:
+
+    {"metadata": {"md.idx": [162, "9f..."], "md.0": ..., "mmd.0": ...}, "blocks": {"U": ["77...", ...], ...}} e1...
+
+For each file of metadata it holds where the part ends that the step added, which begins where the step before
+ended, and the checksum of that part; for each array the checksum of each block, in the order of ADIOS2's
+`BlocksInfo`, over the values as they were handed to ADIOS2: so it says nothing of where they lie, nor how they
+are compressed. The last word is the checksum of the line and of the last word before it. Every checksum is a
+64-bit XXH3 hash in hexadecimal digits.
+
+A killed run leaves whole lines and at most a part of one; a step without a line is not whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from ridgeline.runtime.errors import OutputError
+
+SUMS = "ridgeline.sums"
+HEADER = b"ridgeline sums 1\n"
+METADATA_FILES = ("md.idx", "md.0", "mmd.0")
+
+_ACTIVE_AT = 39  # of md.idx: ADIOS2 sets this byte while a writer has the data set open
+
+Blocks = Mapping[str, Sequence[str]]  # checksums of the blocks of each array
+
+
+@dataclass(frozen=True)
+class Record:
+    """The checksums of one output step.
+
+    parts: for each file of metadata, where the part of the step ends, and its checksum. blocks: None for a step
+    that an older Ridgeline wrote. end: where the line ends. seal: its own checksum.
+    """
+
+    parts: Mapping[str, tuple[int, str]]
+    blocks: Blocks | None
+    end: int
+    seal: str
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The first output step that a file no longer holds as it was written, counted from 0, and why."""
+
+    step: int
+    what: str
+
+
+_BEGIN = Record(dict.fromkeys(METADATA_FILES, (0, "")), {}, len(HEADER), "")
+
+
+def digest(values: Any) -> str:
+    """Return the checksum of bytes or of a contiguous array."""
+    return str(xxhash.xxh3_64_hexdigest(values))
+
+
+def begin(path: Path) -> None:
+    """Begin the checksums of a new data set in the folder `path`: from here on it is known as Ridgeline's."""
+    (path / SUMS).write_bytes(HEADER)
+
+
+def is_begun(path: Path) -> bool:
+    """Say whether the folder `path` holds checksums, if only the first bytes of them."""
+    try:
+        with (path / SUMS).open("rb") as file:
+            return HEADER.startswith(file.read(len(HEADER)))
+    except OSError:
+        return False
+
+
+def read(path: Path) -> tuple[tuple[Record, ...], Damage | None]:
+    """Return the records of the data set at `path` up to the first that is wrong, and what is wrong there."""
+    raw = _bytes_of(path / SUMS)
+    if not HEADER.startswith(raw[: len(HEADER)]):
+        return (), Damage(0, f"{SUMS} does not begin with {HEADER.decode().strip()!r}")
+    records: list[Record] = []
+    last = _BEGIN
+    for line in raw[len(HEADER) :].split(b"\n")[
+        :-1
+    ]:  # the last is being written, or was when its writer died
+        text, _, seal = line.rpartition(b" ")
+        if seal.decode("ascii", "replace") != _seal(text, last):
+            return tuple(records), Damage(len(records), f"{SUMS} is not as it was written")
+        content = json.loads(text)
+        parts = {name: (end, part) for name, (end, part) in content["metadata"].items()}
+        last = Record(parts, content["blocks"], last.end + len(line) + 1, seal.decode())
+        records.append(last)
+    return tuple(records), None
+
+
+def verify(path: Path, records: Sequence[Record]) -> list[Damage]:
+    """Compare the metadata at `path` with its records: return the first damage of each file that has one."""
+    found = []
+    for name in METADATA_FILES:
+        content = _metadata(path, name)
+        start = 0
+        for step, record in enumerate(records):
+            end, written = record.parts[name]
+            if content is None or len(content) < end:
+                found.append(Damage(step, f"{name} is {'missing' if content is None else 'cut off'}"))
+                break
+            if digest(content[start:end]) != written:
+                found.append(Damage(step, f"{name} is not as it was written"))
+                break
+            start = end
+    return found
+
+
+class SumsWriter:
+    """Appends the checksums of one output step after another.
+
+    path: folder of the data set. steps: how many records are kept; those after them are cut off.
+    """
+
+    def __init__(self, path: Path, steps: int) -> None:
+        self._path = path
+        self._last = read(path)[0][steps - 1] if steps else _BEGIN
+        with _told(path):
+            os.truncate(path / SUMS, self._last.end)
+
+    def add(self, blocks: Blocks | None, ends: Mapping[str, int] | None = None) -> None:
+        """Append the record of an output step.
+
+        ends: where its part of each file of metadata ends; without, at the end of the file.
+
+        Raises OutputError if that cannot be done.
+        """
+        parts = {}
+        with _told(self._path):
+            for name in METADATA_FILES:
+                start = self._last.parts[name][0]
+                part = _metadata(self._path, name, start, ends[name] if ends else None) or b""
+                parts[name] = start + len(part), digest(part)
+            text = json.dumps({"metadata": parts, "blocks": blocks}).encode()
+            seal = _seal(text, self._last)
+            line = text + b" " + seal.encode() + b"\n"
+            with (self._path / SUMS).open("ab") as file:
+                file.write(line)
+        self._last = Record(parts, blocks, self._last.end + len(line), seal)
+
+
+def _seal(text: bytes, before: Record) -> str:
+    return digest(before.seal.encode() + text)
+
+
+def _metadata(path: Path, name: str, start: int = 0, end: int | None = None) -> bytes | None:
+    """Return a part of a file of metadata, None if the file is missing."""
+    try:
+        with (path / name).open("rb") as file:
+            file.seek(start)
+            content = bytearray(file.read() if end is None else file.read(end - start))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise OutputError(f"cannot read {path / name}: {error.strerror}; may you read it?") from error
+    if name == METADATA_FILES[0] and start <= _ACTIVE_AT < start + len(content):
+        content[_ACTIVE_AT - start] = 0
+    return bytes(content)
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise OutputError(f"cannot read {file}: {error.strerror}; may you read it?") from error
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write the checksums {path / SUMS}: {error.strerror}; free space or set the data set's path to "
+            f"another file system; the steps before are intact"
+        ) from error
