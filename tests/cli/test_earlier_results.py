@@ -55,8 +55,12 @@ def test_three_runs_lose_nothing_of_each_other_nor_of_the_user(ridgeline, case):
     assert {"s.previous.csv", "s.previous-2.csv", "copy.previous.json", "gs.bp.run.previous-2.json"} <= {
         *names(results)
     }
+    back = [*paths, "--set", "run.steps=20", "--resume", "results/checkpoints/previous"]
+    refused = ridgeline("run", case, *back)  # in the data set of the third run
+    assert refused.returncode == 6, refused.stderr
+    assert not (folder / "previous-3").exists()
     again = ridgeline(
-        "run", case, *paths, "--set", "run.steps=20", "--resume", "results/checkpoints/previous"
+        "run", case, *back, "--set=output.path=results/a.bp", "--set=output.series=results/a.csv"
     )
     assert again.returncode == 0, again.stderr
     assert "previous/checkpoint_00000008 at step 8" in again.stderr
@@ -214,3 +218,19 @@ def test_pictures_have_names_of_their_own_and_are_set_aside(ridgeline, case):
     refused = ridgeline("plot", "gray_scott.bp", "-o", "mine.png")
     assert refused.returncode == 6
     assert (ridgeline.path / "mine.png").read_bytes() == b"\x89PNG"
+
+
+@pytest.mark.parametrize("output", ["data set", "series"])
+def test_a_run_does_not_go_on_in_what_another_run_wrote(ridgeline, output):
+    case = ridgeline.write(steps=8, every=2, checkpoint=4)
+    series = ["--set=output.series_every=1", "--set=output.series=first.csv"]
+    first = ["--set=output.path=first.bp", "--set=checkpoint.path=first"]
+    assert ridgeline("run", case, *first, *series).returncode == 0
+    shared = {"data set": ["--set=output.path=first.bp"], "series": series}[output]
+    other = ridgeline("run", case, *shared, "--set=model.F=0.03")
+    assert other.returncode == 0, other.stderr
+    resumed = ridgeline("run", case, *first, *series, "--resume", "auto", "--set=run.steps=12")
+    assert resumed.returncode == 6, resumed.stderr
+    assert f"the {output} first." in resumed.stderr
+    assert "another run has written there since" in resumed.stderr
+    assert steps_of(ridgeline.path / "first.bp") == [2, 4, 6, 8]

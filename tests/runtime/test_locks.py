@@ -33,17 +33,23 @@ def lock_of(path):
     return PathLock.beside(path, f"the data set {path}")
 
 
+def no_locks(*_):
+    raise OSError(38, "Function not implemented")
+
+
 def leave(path, **changes):
     """Leave a lock file behind, as a holder did that released nothing."""
     lock_of(path).file.write_text(json.dumps(asdict(replace(this_process(), **changes))))
 
 
 def test_second_holder_is_refused_and_told_of_the_first(path):
-    with lock_of(path):
-        with pytest.raises(
+    with (
+        lock_of(path),
+        pytest.raises(
             OutputError, match=rf"gs\.bp is in use by process {os.getpid()} .*delete .*\.gs\.bp\.lock"
-        ):
-            lock_of(path).acquire()
+        ),
+    ):
+        lock_of(path).acquire()
     with lock_of(path) as again:
         assert again.file.exists()
     assert not again.file.exists()
@@ -74,20 +80,31 @@ def test_holder_that_is_about_to_end_is_waited_for(path, monkeypatch):
         assert holder._descriptor is None
 
 
-def test_process_number_used_again_does_not_keep_a_lock(path):
+def test_process_number_used_again_does_not_keep_a_lock(path, monkeypatch):
+    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
     leave(path, process=os.getppid(), started=1)
     with lock_of(path):
         pass
 
 
 def test_living_process_keeps_a_lock_where_files_cannot_be_locked(path, monkeypatch):
-    def refuse(*_):
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
     leave(path, process=os.getppid(), started=locks._start_of(os.getppid()))
     with pytest.raises(OutputError, match="in use"):
         lock_of(path).acquire()
+
+
+def test_process_that_has_ended_but_was_not_waited_for_keeps_no_lock(path, monkeypatch):
+    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    leave(path, process=process.pid, started=locks._start_of(process.pid))
+    with pytest.raises(OutputError, match="in use"):
+        lock_of(path).acquire()
+    process.stdin.close()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with lock_of(path):
+        pass
+    process.wait()
 
 
 def test_holder_on_another_node_counts_as_dead_after_silence(path):
@@ -134,5 +151,5 @@ def test_a_link_has_the_lock_of_what_it_points_to(path, tmp_path):
 
 
 def test_folder_that_does_not_exist_is_a_sentence(tmp_path):
-    with pytest.raises(OutputError, match="cannot lock the data set .* No such file"):
+    with pytest.raises(OutputError, match=r"cannot lock the data set .* No such file"):
         lock_of(tmp_path / "none" / "gs.bp").acquire()

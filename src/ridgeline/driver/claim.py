@@ -28,8 +28,8 @@ class Claim:
     report_copy: the path of `--json`, if there is one. overwrite: whether what earlier runs of ours left at the
     paths of the outputs is deleted rather than set aside; checkpoints are set aside in any case.
 
-    Raises OutputError or CheckpointError on all ranks: another run holds a path, something is there that Ridgeline did
-    not write, or nothing can be written there.
+    Raises OutputError or CheckpointError on all ranks: another run holds a path, something is there that Ridgeline
+    did not write, or nothing can be written there.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Claim:
                 pass
         except OSError as error:
             raise CheckpointError(
-                f"cannot write checkpoints to {folder}: {error.strerror}; set checkpoint.path to a place where you may "
-                f"write"
+                f"cannot write checkpoints to {folder}: {error.strerror}; set checkpoint.path to a place where you "
+                f"may write"
             ) from None
         if made:
             self._held.callback(_remove_if_empty, folder)

@@ -80,6 +80,7 @@ def _run_claimed(case: Case, model: Model, context: Context, options: Options) -
     first, position = restart.begin(options.resume)
     provenance = make_provenance(case, model, context, started_at)
     outputs = Outputs(case, model, comm, provenance, first, position)
+    restart.set_aside()
     setup += time.perf_counter() - begin
 
     schedule = make_schedule(case, model)

@@ -6,19 +6,29 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.comm.reduce import together
 from ridgeline.driver.schedule import Schedule, is_multiple
+from ridgeline.io import bp_sums, series
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.series import SeriesWriter
 from ridgeline.models.contract import Model, Profile, Recorder
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.config.case import Case
 
-# For each kind of output, where it is and how many steps of the run it holds: a part of every checkpoint.
+# For each kind of output, where it is, how many steps of the run it holds and, of some kinds, the fingerprint of
+# these: a part of every checkpoint.
 Position = dict[str, list[Any]]
+
+# What another run has written meanwhile is no place to go on: (path, steps) to the fingerprint of what is there.
+_FINGERPRINTS: dict[str, Callable[[str, int], str]] = {
+    "data set": bp_sums.fingerprint,
+    "spectra": bp_sums.fingerprint,
+    "series": series.fingerprint,
+}
 
 
 def make_schedule(case: Case, model: Model) -> Schedule:
@@ -50,6 +60,8 @@ class Outputs:
 
         step: the present one. position: None starts anew; else what `position` returned when the checkpoint was
         taken: what was written after it is cut off. An output of another path than then begins anew.
+
+        Raises OutputError if what is at a path is not what the run had written when the checkpoint was taken.
         """
         schedule = make_schedule(case, model)
         self._initial = case.output.initial
@@ -57,8 +69,13 @@ class Outputs:
         self._due: dict[str, Callable[[int], bool]] = {}
 
         def kept(kind: str, path: str) -> int | None:
-            where, count = (position or {}).get(kind, (path, 0))
-            return None if position is None or where != path else int(count)
+            where, count, *marks = (position or {}).get(kind, (path, 0))
+            if position is None or where != path:
+                return None
+            with together(comm):
+                if comm.rank == 0:
+                    _refuse_others(kind, path, count, *marks)
+            return int(count)
 
         def add(kind: str, due: Callable[[int], bool], recorder: Recorder) -> None:
             self._recorders[kind], self._due[kind] = recorder, due
@@ -101,7 +118,10 @@ class Outputs:
 
     def position(self) -> Position:
         """Return what a resumed run must know to go on where this one is."""
-        return {kind: [recorder.path, recorder.count] for kind, recorder in self._recorders.items()}
+        return {
+            kind: [recorder.path, recorder.count, getattr(recorder, "fingerprint", "")]
+            for kind, recorder in self._recorders.items()
+        }
 
     def files(self) -> dict[str, str]:
         """Return the paths of what is written, by kind."""
@@ -143,6 +163,10 @@ class _Fields:
     def count(self) -> int:
         return self._writer.steps
 
+    @property
+    def fingerprint(self) -> str:
+        return self._writer.fingerprint
+
     def write(self, step: int) -> None:
         arrays = {name: array.local for name, array in self._model.outputs(self._names).items()}
         self._writer.write(step, self._model.time(step), arrays)
@@ -162,6 +186,10 @@ class _Series:
     @property
     def count(self) -> int:
         return self._writer.rows
+
+    @property
+    def fingerprint(self) -> str:
+        return self._writer.fingerprint
 
     def write(self, step: int) -> None:
         self._writer.write(step, self._model.time(step), self._model.series(step))
@@ -199,6 +227,10 @@ class _Spectra:
     def count(self) -> int:
         return self._writer.steps
 
+    @property
+    def fingerprint(self) -> str:
+        return self._writer.fingerprint
+
     def write(self, step: int) -> None:
         arrays = {
             name: profile.values if self._writes else profile.values[(slice(0),) * profile.values.ndim]
@@ -208,6 +240,16 @@ class _Spectra:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _refuse_others(kind: str, path: str, count: int, mark: str = "") -> None:
+    """Raise OutputError if another run has written to an output since the checkpoint was taken."""
+    found = _FINGERPRINTS[kind](path, count) if count and mark else ""
+    if found and found != mark:  # where nothing is found, the writer says what is missing
+        raise OutputError(
+            f"the {kind} {path} is not the one that the run had written when its checkpoint was taken: another run "
+            f"has written there since; restore it, choose another path, or start anew with --resume never"
+        )
 
 
 def _attributes(provenance: dict[str, Any]) -> dict[str, Any]:

@@ -47,8 +47,8 @@ class Restart:
         Raises CheckpointError if the checkpoint asked for is missing, damaged or of another run.
         """
         if resume == "never":
+            self._others_there = True
             self._model.initialize()
-            self._leave_to_this_run()
             return 0, None
         loaded = self._store.load(self._model.state(), self._case.identity(), resume)
         if loaded is not None:
@@ -66,7 +66,7 @@ class Restart:
         self._model.restored(loaded.step, loaded.time)
         self._started_from = loaded.path
         if loaded.path.resolve().parent != self._store.path.resolve():
-            self._leave_to_this_run()
+            self._others_there = True
         self._say(logging.INFO, f"continuing from {loaded.path} at step {loaded.step}")
         return loaded.step, loaded.state
 
@@ -75,8 +75,7 @@ class Restart:
 
         position: of the outputs (see `driver.outputs`).
         """
-        if self._others_there:
-            self._set_aside()
+        self._set_aside()
         saved = self._store.save(
             self._model.state(),
             step=step,
@@ -105,23 +104,24 @@ class Restart:
             "bytes_per_second": raw / seconds,
         }
 
-    def _leave_to_this_run(self) -> None:
+    def set_aside(self) -> None:
         """Keep checkpoints of earlier runs from being resumed, or deleted as old ones of this run. Collective.
 
-        They are set aside now, or before the first checkpoint of a run that writes one only if it is stopped.
+        Called when the run is sure to begin; one that saves only if it is stopped leaves them alone until then.
         """
-        self._others_there = True
         if self._case.checkpoint.every:
             self._set_aside()
 
     def _set_aside(self) -> None:
+        if not self._others_there:
+            return
         self._others_there = False
         aside = self._store.set_aside()
         if aside is not None:
             self._say(
                 logging.WARNING,
-                f"the checkpoints of an earlier run are now in {aside}; to continue that run, set checkpoint.path to it "
-                f"and resume",
+                f"the checkpoints of an earlier run are now in {aside}; to continue that run, set checkpoint.path "
+                f"to it and resume",
             )
 
     def _say(self, level: int, text: str) -> None:

@@ -347,6 +347,11 @@ class BPWriter:
             self._let_go()  # not `Close`, which would declare the half-written step whole
             raise failed
 
+    @property
+    def fingerprint(self) -> str:
+        """Return the checksum of all that the data set holds, which no other run has written; "" beyond rank 0."""
+        return self._sums.fingerprint if self._comm.rank == 0 else ""
+
     def close(self) -> None:
         """Finish the data set; does nothing if it is closed already, or after an error."""
         if not self._open:

@@ -130,6 +130,11 @@ class SumsWriter:
         with _told(path):
             os.truncate(path / SUMS, self._last.end)
 
+    @property
+    def fingerprint(self) -> str:
+        """Return the checksum of all that the data set holds: the chain of its records ends in it."""
+        return self._last.seal
+
     def add(self, blocks: Blocks | None, ends: Mapping[str, int] | None = None) -> None:
         """Append the record of an output step.
 
@@ -186,3 +191,9 @@ def _told(path: Path) -> Iterator[None]:
             f"cannot write the checksums {path / SUMS}: {error.strerror}; free space or set the data set's path to "
             f"another file system; the steps before are intact"
         ) from error
+
+
+def fingerprint(path: str | os.PathLike[str], steps: int) -> str:
+    """Return what `SumsWriter.fingerprint` was after so many steps, at least one; "" if fewer are there."""
+    records = read(Path(path))[0] if (Path(path) / SUMS).exists() else ()
+    return records[steps - 1].seal if len(records) >= steps else ""

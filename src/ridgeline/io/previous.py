@@ -72,7 +72,7 @@ def refuse_foreign(path: Path, option: str) -> None:
 
 
 def _is_nothing(path: Path) -> bool:
-    """Say whether replacing what is at `path` loses nothing: it is not there or empty, or ours and without content."""
+    """Say whether replacing what is at `path` loses nothing: none, an empty one, or ours without content."""
     if not path.exists():
         return True
     if path.is_dir():
@@ -83,7 +83,7 @@ def _is_nothing(path: Path) -> bool:
 
 
 def make_way(file: str | os.PathLike[str], option: str) -> None:
-    """Set aside what an earlier command of ours left at a path, and say so; then nothing is there but an empty folder.
+    """Set aside what an earlier command of ours left at a path, and say so: at most an empty folder is there then.
 
     A link stays, and what it points to makes way. Raises OutputError if that is not ours or cannot be renamed.
     """

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from ridgeline.io.previous import make_way
@@ -51,6 +52,7 @@ class SeriesWriter:
         self.rows = keep_rows or 0  # in the file
         self._comm = comm
         self._file: FileIO | None = None
+        self._hash = xxhash.xxh3_64()
         self._together = together
         if any(set(name) & set(',"\n') or not name for name in columns) or {*columns} & {*FIRST}:
             raise ValueError(f"these cannot all be columns of a time series: {', '.join(map(repr, columns))}")
@@ -62,7 +64,7 @@ class SeriesWriter:
         header = (",".join((*FIRST, *self.columns)) + "\n").encode()
         try:
             if self.rows:
-                end = _end_of_row(self.path, header, self.rows)
+                end, self._hash = _rows_kept(self.path, header, self.rows)
                 os.truncate(self.path, end)
                 self._file = FileIO(self.path, "a")
             else:
@@ -96,8 +98,14 @@ class SeriesWriter:
     def _put(self, data: bytes) -> None:
         """Write all of it, unbuffered."""
         assert self._file is not None, "the time series was closed"
+        self._hash.update(data)
         while data:
             data = data[self._file.write(data) :]
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the checksum of all that the file holds, which no other run has written; of rank 0."""
+        return str(self._hash.hexdigest())
 
     def close(self) -> None:
         """Finish the file; does nothing if it is closed already."""
@@ -159,8 +167,18 @@ def _rows(path: Path, file: BinaryIO, n_columns: int) -> Iterator[tuple[int, lis
         yield step, numbers
 
 
-def _end_of_row(path: Path, header: bytes, n_rows: int) -> int:
-    """Return how many bytes the header and the first n_rows rows of a series have, at least one row."""
+def fingerprint(path: str | os.PathLike[str], n_rows: int) -> str:
+    """Return what `SeriesWriter.fingerprint` was after n_rows rows, at least one; "" if fewer are there."""
+    try:
+        with Path(path).open("rb") as file:
+            header = file.readline()
+        return str(_rows_kept(Path(path), header, n_rows)[1].hexdigest())
+    except (OSError, OutputError):
+        return ""
+
+
+def _rows_kept(path: Path, header: bytes, n_rows: int) -> tuple[int, xxhash.xxh3_64]:
+    """Return how many bytes the header and the first n_rows rows of a series have, and their hash; n_rows >= 1."""
     if not path.is_file():
         raise OutputError(
             f"there is no time series {path}, to which the run had written {n_rows} rows when its checkpoint was "
@@ -177,7 +195,9 @@ def _end_of_row(path: Path, header: bytes, n_rows: int) -> int:
         there = 0
         for there, _ in enumerate(_rows(path, file, header.count(b",") + 1), start=1):
             if there == n_rows:
-                return file.tell()
+                end = file.tell()
+                file.seek(0)
+                return end, xxhash.xxh3_64(file.read(end))
     raise OutputError(
         f"the time series {path} holds {there} whole rows, but the run had written {n_rows} when its checkpoint was "
         f"taken; restore it, or start anew with --resume never"

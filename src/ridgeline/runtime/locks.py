@@ -76,10 +76,10 @@ def _boot() -> str:
 
 
 def _start_of(process: int) -> int | None:
-    """Return when a process of this node began, in clock ticks since the boot; None if there is none."""
+    """Return when a process of this node began, in clock ticks since the boot; None if it has ended."""
     try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-        return int(stat.rpartition(")")[2].split()[19])
+        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return None if state in "ZX" else int(fields[18])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -93,6 +93,7 @@ class PathLock:
     def __init__(self, file: Path, what: str) -> None:
         self.file, self._what = file, what
         self._descriptor: int | None = None
+        self._locks = True  # whether the file system can lock files
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
 
@@ -148,7 +149,9 @@ class PathLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            return error.errno in _NO_FLOCK
+            self._locks = error.errno not in _NO_FLOCK
+            return not self._locks
+        self._locks = True
         return True
 
     def _is_this(self, descriptor: int) -> bool:
@@ -162,7 +165,8 @@ class PathLock:
         """Say whether a holder that does not keep the file locked (as far as this node sees) has ended."""
         here = this_process()
         if (holder.host, holder.boot) == (here.host, here.boot):
-            return holder.process == here.process or _start_of(holder.process) != holder.started
+            # The lock of a process ends with it, and a moment before the process is gone.
+            return self._locks or _start_of(holder.process) != holder.started
         if holder.job and holder.job == here.job and holder.attempt != here.attempt:
             return True  # the batch system began this job again
         return self._silence(descriptor) > SILENCE

@@ -62,7 +62,8 @@ def make_page(measurements: Measurements, verdict: Verdict) -> str:
     title = f"Validation: {escape(_word(verdict))}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
-        f'<meta name="generator" content="{GENERATOR}"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="generator" content="{GENERATOR}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head>\n'
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
