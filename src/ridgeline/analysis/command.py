@@ -39,6 +39,8 @@ def draw(
     """
     base = Path(data)
     picture = Path(output) if output else base.with_name(f"{base.stem}{'_pdf' if pdf else ''}.png")
+    if base.suffix == ".json":
+        raise ConfigError(f"'{data}' is a report, not a data set; `ridgeline report {data}` prints it")
     if base.suffix == ".csv":
         if pdf or movie is not None:
             raise ConfigError(

@@ -81,7 +81,7 @@ def run_on_this_rank(
 
                     print(json.dumps(report, indent=2, default=str))
                 else:
-                    print_report(report, Console(stderr=not sys.stdout.isatty(), soft_wrap=True))
+                    print_report(report, Console(stderr=not sys.stdout.isatty(), soft_wrap=True), verbose)
     return report
 
 
@@ -120,9 +120,10 @@ def compile_case(loaded: LoadedCase) -> float:
     context = Context(comm, case.run.device, case.run.threads)
     model.setup(case, context)
     in_turn_per_node(comm, model.compile)
-    # What a run calls beside its steps: initial state, diagnostics, and the measurement of the limits.
+    # What a run calls beside its steps: initial state, diagnostics, summary, and the measurement of the limits.
     model.initialize()
     model.diagnostics()
+    model.summary(0)
     measure_limits(context)
     seconds = time.perf_counter() - begin
     if comm.rank == 0:
