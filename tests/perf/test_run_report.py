@@ -13,6 +13,7 @@ from ridgeline.perf.report import (
     format_figure,
     performance,
     print_report,
+    report_console,
 )
 
 WORK = Work(points=4_000_000, flops=5e7, bytes_memory=6e7, bytes_exchanged=7e4, messages=8)
@@ -131,6 +132,18 @@ def test_the_whole_table_keeps_the_physics_and_the_files_first():
     assert whole[:11] == short[:11]
     assert "speed:" not in "\n".join(whole)
     assert len(whole) > 30
+
+
+def test_nothing_that_a_file_says_is_taken_for_markup():
+    text = printed(
+        model="[/red]", written=[{"kind": "k", "path": "[b]", "steps": 1, "bytes": 1, "show": "[/]"}]
+    )
+    assert "[/red] 64x128x256" in text
+    assert "k       [b]            1 step  1 B  [/]" in text
+
+
+def test_only_a_terminal_cuts_tables():
+    assert report_console(io.StringIO()).width == 200
 
 
 def test_a_report_of_an_older_version_is_printed_without_its_state():

@@ -52,11 +52,9 @@ def run_on_this_rank(
     configure_threads(case.run.threads)
     configure_kernel_cache()
 
-    from rich.console import Console
-
     from ridgeline.driver.job import Options, run_case
     from ridgeline.models import create
-    from ridgeline.perf.report import print_report
+    from ridgeline.perf.report import print_report, report_console
     from ridgeline.runtime.communicator import ends_job_on_error, world
     from ridgeline.runtime.context import Context
     from ridgeline.runtime.messages import configure_logging
@@ -81,7 +79,8 @@ def run_on_this_rank(
 
                     print(json.dumps(report, indent=2, default=str))
                 else:
-                    print_report(report, Console(stderr=not sys.stdout.isatty(), soft_wrap=True), verbose)
+                    screen = sys.stdout if sys.stdout.isatty() else sys.stderr
+                    print_report(report, report_console(screen), verbose)
     return report
 
 

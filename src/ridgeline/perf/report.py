@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from ridgeline.models.contract import StepTimes, Work
 from ridgeline.perf.regions import region_table, solve_table
 
 NO_SPEED = "no step was computed, so there is no speed to report"
+FILE_WIDTH = 200  # columns of a report that goes into a file
 MOST_COLUMNS = 8  # phases of a step, its total among them, that are columns of a table
 
 
@@ -99,6 +99,11 @@ def format_figure(value: float, unit: str) -> str:
     return f"{value:.4g} {unit}".rstrip()
 
 
+def report_console(stream: TextIO) -> Console:
+    """Return what prints reports on a stream: no table is cut where there is no terminal to fit it into."""
+    return Console(file=stream, soft_wrap=True, width=None if stream.isatty() else FILE_WIDTH)
+
+
 def print_report(report: Mapping[str, Any], console: Console, verbose: bool = False) -> None:
     """Print the report of `driver.run_case` for people: the state reached, the files, and three lines of speed.
 
@@ -106,10 +111,11 @@ def print_report(report: Mapping[str, Any], console: Console, verbose: bool = Fa
     printed: a damaged report raises KeyError, TypeError, ValueError or AttributeError and prints nothing.
     """
     run = report["run"]
-    head = (
-        f"[bold]{escape(report['model'])}[/] {'x'.join(map(str, run['shape']))} {run['precision']}, "
+    head = Text.assemble(
+        (report["model"], "bold"),
+        f" {'x'.join(map(str, run['shape']))} {run['precision']}, "
         f"{run['ranks']} ranks x {run['threads']} threads on {run['device']}: "
-        f"{report['steps']} steps, ended at step {run['last_step']} ({run['ended']})"
+        f"{report['steps']} steps, ended at step {run['last_step']} ({run['ended']})",
     )
     parts: list[RenderableType] = ["", head, ""]
     if report.get("summary"):

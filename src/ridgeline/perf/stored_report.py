@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.errors import ConsoleError
 
 from ridgeline.bench.result import Result, make_table
-from ridgeline.perf.report import print_report
+from ridgeline.perf.report import print_report, report_console
 from ridgeline.runtime.errors import OutputError
 
 WHICH = "name the NAME.bp.run.json beside a data set, or a file that --json of run or bench wrote"
@@ -22,14 +22,14 @@ def show_report(path: str, verbose: bool = False) -> None:
     verbose: all tables of a run. Raises OutputError for what cannot be read, is damaged or is no such report.
     """
     content = _read(path)
-    # Tables cut at 80 columns would be of no use in a file.
-    console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 200)
+    console = report_console(sys.stdout)
     try:
         if "phases" in content:
             print_report(content, console, verbose)
         else:
-            console.print(make_table(Result.from_dict(content)), highlight=False, markup=False)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+            table = make_table(Result.from_dict(content))
+            console.print(table, highlight=False, markup=False, soft_wrap=False)
+    except (KeyError, TypeError, ValueError, AttributeError, ConsoleError) as error:
         missing = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise OutputError(
             f"the report {path} is damaged, or of another version: {missing}; {WHICH}"
