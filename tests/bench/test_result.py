@@ -82,3 +82,4 @@ def test_json_holds_everything_in_si_units():
     assert facts["verified"] is True
     assert facts["plot"]["kind"] == "lines"
     assert facts["extra"] == {"matrix": [[None, 1.0]]}
+    assert text(Result.from_dict(facts)) == text(figures)

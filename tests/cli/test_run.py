@@ -46,8 +46,9 @@ def test_report_says_what_ran_and_how_fast(ridgeline):
         report["work"]["bytes_memory"] / report["seconds_per_step"] / report["limits"]["best"]
     )
     assert report["settings"]["model.F"] == 0.02
-    for word in ("gray_scott", "steps/s", "fraction of the limit"):
+    for word in ("gray_scott", "steps/s", "V_mean", "ridgeline plot gray_scott.bp", "of the limit"):
         assert word in done.stderr
+    assert "max over ranks" not in done.stderr
 
 
 def test_overrides_and_json_on_stdout(ridgeline):

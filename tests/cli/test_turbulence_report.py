@@ -35,13 +35,18 @@ def report_of(ridgeline, decomposition, process_grid, ranks):
     (ridgeline.path / "case.toml").write_text(
         CASE.format(decomposition=decomposition, process_grid=process_grid)
     )
-    done = ridgeline("run", "case.toml", "-n", ranks)
+    done = ridgeline("run", "case.toml", "-n", ranks, "--verbose")
     assert done.returncode == 0, done.stderr
     return json.loads((ridgeline.path / "turbulence.bp.run.json").read_text()), done.stderr
 
 
 def check_step(report):
-    """The columns of Tables 2 to 7, which add up."""
+    """The columns of Tables 2 to 7, which add up; and the figures of the flow, with units."""
+    assert report["summary"]["reynolds_taylor"]["unit"] == ""
+    assert report["summary"]["energy"] == {
+        "value": report["diagnostics"]["energy"],
+        "unit": "length^2/time^2",
+    }
     for kind in ("mean", "best"):
         row = report["step"][kind]
         assert list(row) == ["fft", "pack", "row all-to-all", "column all-to-all", "other", "total"]

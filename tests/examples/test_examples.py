@@ -21,7 +21,7 @@ from ridgeline.models import case_class
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CASES = sorted([*EXAMPLES.glob("*/*.toml"), *EXAMPLES.glob("*/*.json")])
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/README.md"))
-REGIMES = {(0.03, 0.06), (0.03, 0.0545), (0.01, 0.05), (0.02, 0.048)}
+REGIMES = {(0.025, 0.053), (0.03, 0.0545), (0.01, 0.05), (0.02, 0.048)}
 
 
 def load(path: Path) -> Any:

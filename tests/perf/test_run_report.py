@@ -13,6 +13,7 @@ from ridgeline.perf.report import (
     format_figure,
     performance,
     print_report,
+    report_console,
 )
 
 WORK = Work(points=4_000_000, flops=5e7, bytes_memory=6e7, bytes_exchanged=7e4, messages=8)
@@ -63,14 +64,15 @@ def test_bytes_are_decimal():
     ]
 
 
-def printed(**more) -> str:
+def printed(verbose=False, width=120, **more) -> str:
+    """Return what is printed of a report; of verbose ones all tables."""
     step = StepTimes(0.1, {"FFT": 0.06, "row all-to-all": 0.03, "other": 0.01})
     best = StepTimes(0.09, {"FFT": 0.055, "row all-to-all": 0.027, "other": 0.008})
     report = {
         "model": "turbulence",
         **performance(WORK, timing(), {"best": 1.2e9}),
         "run": {"shape": [64, 128, 256], "precision": "float32", "ranks": 2, "threads": 3, "device": "cpu",
-                "last_step": 11, "ended": "SIGTERM"},
+                "last_step": 11, "time": 0.55, "ended": "SIGTERM"},
         "seconds": vars(timing()),
         "phases": {name: vars(PhaseTimes(1.0, 2.0, 3.0)) for name in ("FFT", "row all-to-all", "output", "other")},
         "step": {kind: {**s.phases, "total": s.total} for kind, s in (("mean", step), ("best", best))},
@@ -82,16 +84,75 @@ def printed(**more) -> str:
         },
         "peak_memory_per_rank": 5e9,
         "memory_before_setup_per_rank": 2e8,
-        "files": {"series": "series.csv"},
+        "summary": {
+            "energy": {"value": 0.12345678, "unit": "length^2/time^2"},
+            "k_max_eta": {"value": 1.5, "unit": ""},
+        },
+        "written": [
+            {"kind": "series", "path": "series [1].csv", "steps": 1, "bytes": 2048, "show": "ridgeline plot it"},
+            {"kind": "Nek5000 files", "path": "a/" * 40 + "prefix", "steps": 3, "bytes": None, "show": None},
+        ],
+        "files": {"series": "series.csv", "report": "u.bp.run.json"},
         **more,
     }  # fmt: skip
     out = io.StringIO()
-    print_report(report, Console(file=out, width=120))
+    print_report(report, Console(file=out, width=width, soft_wrap=True), verbose)
     return out.getvalue()
 
 
+@pytest.mark.parametrize("width", [40, 120])
+def test_physics_comes_first_then_files_then_three_lines_of_speed(width):
+    assert printed(width=width).splitlines() == [
+        "",
+        "turbulence 64x128x256 float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)",
+        "",
+        "state at step 11, time 0.55",
+        "energy     0.123457  length^2/time^2",
+        "k_max_eta       1.5",
+        "",
+        "files",
+        "series         series [1].csv".ljust(103) + "1 step   2.048 kB  ridgeline plot it",
+        "Nek5000 files  " + "a/" * 40 + "prefix  3 steps",
+        "report         u.bp.run.json".ljust(122) + "ridgeline report u.bp.run.json --verbose",
+        "",
+        "speed: 11 steps in 1.5 s, 100 ms each; whole run 9 s",
+        "40 M grid points/s, 600 MB/s of least memory traffic",
+        "0.500 of the limit, 1.2 GB/s (triad); most of a step goes to FFT, 60%",
+    ]
+
+
+def test_the_largest_region_is_named_and_the_overall_efficiency_where_there_are_regions():
+    regions = {name: {"seconds": s} for name, s in (("pressure", 3.0), ("advection", 1.0))}
+    last = printed(regions=regions, overall_efficiency=0.25).splitlines()[-1]
+    assert last.endswith("(triad); overall efficiency 0.250; most of a step goes to pressure, 75%")
+
+
+def test_the_whole_table_keeps_the_physics_and_the_files_first():
+    short, whole = printed().splitlines(), printed(verbose=True).splitlines()
+    assert whole[:11] == short[:11]
+    assert "speed:" not in "\n".join(whole)
+    assert len(whole) > 30
+
+
+def test_nothing_that_a_file_says_is_taken_for_markup():
+    text = printed(
+        model="[/red]", written=[{"kind": "k", "path": "[b]", "steps": 1, "bytes": 1, "show": "[/]"}]
+    )
+    assert "[/red] 64x128x256" in text
+    assert "k       [b]            1 step  1 B  [/]" in text
+
+
+def test_only_a_terminal_cuts_tables():
+    assert report_console(io.StringIO()).width == 200
+
+
+def test_a_report_of_an_older_version_is_printed_without_its_state():
+    lines = printed(summary={}, written=[]).splitlines()
+    assert lines[3:5] == ["files", "report  u.bp.run.json      ridgeline report u.bp.run.json --verbose"]
+
+
 def test_a_step_is_printed_by_phase_as_a_row_of_the_paper_s_tables():
-    lines = printed().splitlines()
+    lines = printed(verbose=True).splitlines()
     row = next(i for i, line in enumerate(lines) if line.startswith("one step"))
     assert lines[row + 1].split() == ["FFT", "row", "all-to-all", "other", "total"]
     assert lines[row + 2].split() == ["mean", "60", "ms", "30", "ms", "10", "ms", "100", "ms"]
@@ -104,27 +165,29 @@ def test_a_step_is_printed_by_phase_as_a_row_of_the_paper_s_tables():
         "turbulence 64x128x256 float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)",
         "figure of merit", "2.91e+12 points/s", "row message", "2.048 kB",
         "peak memory per rank", "5 GB", "of it before set-up", "200 MB",
-        "limit (triad)", "1.2 GB/s", "0.500", "series: series.csv", "70 kB in 8 messages per step",
+        "limit (triad)", "1.2 GB/s", "fraction of the limit", "0.500", "70 kB in 8 messages per step",
     ],
 )  # fmt: skip
-def test_the_report_says(text):
-    assert text in printed()
+def test_the_whole_report_says(text):
+    assert text in printed(verbose=True)
+    assert "[bold]" not in printed(verbose=True)
 
 
-def test_a_run_without_steps_has_no_speed():
-    text = printed(seconds_per_step=None, step={})
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_run_without_steps_has_no_speed(verbose):
+    text = printed(verbose, seconds_per_step=None, step={})
     assert "no step was computed" in text
     assert "one step" not in text
 
 
 def test_checkpoints_are_told_with_their_compression():
     saved = {"written": 3, "bytes": 2e6, "compression_ratio": 1.25, "bytes_per_second": 5e8}
-    assert "checkpoints: 3 written, 2 MB, compressed 1.25 times, 500 MB/s" in printed(checkpoint=saved)
-    assert "checkpoints" not in printed(checkpoint={"written": 0})
+    assert "checkpoints: 3 written, 2 MB, compressed 1.25 times, 500 MB/s" in printed(True, checkpoint=saved)
+    assert "checkpoints" not in printed(True, checkpoint={"written": 0})
 
 
 def test_a_step_of_many_phases_is_a_table_of_rows():
     step = {f"phase {i}": 0.001 * i for i in range(9)} | {"total": 0.036}
-    lines = [line.split() for line in printed(step={"mean": step, "best": step}).splitlines()]
+    lines = [line.split() for line in printed(True, step={"mean": step, "best": step}).splitlines()]
     assert ["phase", "3", "3", "ms", "3", "ms"] in lines
     assert ["total", "36", "ms", "36", "ms"] in lines

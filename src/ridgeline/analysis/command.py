@@ -42,6 +42,8 @@ def draw(
     # A series may be called like its data set: each has a picture of its own.
     name = base.name if base.suffix == ".csv" else f"{base.stem}{'_pdf' if pdf else ''}"
     picture = Path(output) if output else base.with_name(f"{name}.png")
+    if base.suffix == ".json":
+        raise ConfigError(f"'{data}' is a report, not a data set; `ridgeline report {data}` prints it")
     if base.suffix == ".csv":
         if pdf or movie is not None:
             raise ConfigError(

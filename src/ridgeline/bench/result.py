@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from rich.console import Group
@@ -88,11 +88,19 @@ class Result:
     plot: Plot | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON, the columns as the heads of their keys."""
+        """Return everything for JSON, the columns as the heads of their keys; `from_dict` takes it back."""
         content = asdict(self)
         content["columns"] = {column.key: column.head for column in self.columns}
+        content["formats"] = {column.key: [column.scale, column.form] for column in self.columns}
         content["units"] = "SI: s, B, B/s, 1/s, FLOP/s"
         return content
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Result:
+        """Return the figures that `to_dict` gave, after JSON too, without their plot. Raises KeyError, TypeError."""
+        columns = [Column(key, head, *content["formats"][key]) for key, head in content["columns"].items()]
+        given = {f.name: content[f.name] for f in fields(cls) if f.name in content}
+        return cls(**{**given, "columns": columns, "plot": None})
 
 
 def to_csv(result: Result) -> str:

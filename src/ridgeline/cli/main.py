@@ -11,6 +11,7 @@ from ridgeline.cli.compile import compile_kernels
 from ridgeline.cli.doctor import doctor
 from ridgeline.cli.explain import explain
 from ridgeline.cli.plot import plot
+from ridgeline.cli.report import report
 from ridgeline.cli.run import run
 from ridgeline.cli.validate import validate
 from ridgeline.runtime.errors import RidgelineError
@@ -30,6 +31,7 @@ app.command()(explain)
 app.command("compile")(compile_kernels)
 app.command()(doctor)
 app.command()(plot)
+app.command()(report)
 app.command()(validate)
 app.command()(bind)
 app.add_typer(bench, name="bench")

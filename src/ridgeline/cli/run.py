@@ -33,7 +33,9 @@ def run(
     json: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the run report here too; - for stdout.")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Notes of every rank.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Notes of every rank, and the whole report.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
     """Run a simulation: settings in, data set, checkpoints and a report out."""

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.driver.claim import Claim
 from ridgeline.driver.loop import TimeLoop
 from ridgeline.driver.outputs import Outputs, make_schedule
-from ridgeline.driver.report import Measured, make_facts, make_provenance, make_report, write_report
+from ridgeline.driver.report import (
+    Measured,
+    describe_files,
+    make_facts,
+    make_provenance,
+    make_report,
+    write_report,
+)
 from ridgeline.driver.restart import Restart
 from ridgeline.models.contract import Model
 from ridgeline.runtime.communicator import in_turn_per_node
@@ -95,10 +102,16 @@ def _run_claimed(case: Case, model: Model, context: Context, options: Options) -
         setup, compiled, ended.seconds, loop.clock, memory_before, peak_memory(), loop.steady_regions()
     )
 
-    report = make_report(case, model, context, facts, provenance, measured)
-    report["run"] |= {"first_step": first, "last_step": ended.step, "ended": ended.reason}
+    report = make_report(case, model, context, facts, provenance, measured, ended.step)
+    report["run"] |= {
+        "first_step": first,
+        "last_step": ended.step,
+        "time": model.time(ended.step),
+        "ended": ended.reason,
+    }
     report["checkpoint"] = restart.figures()
     report["files"] = outputs.files()
+    report["written"] = describe_files(case, model, outputs.position(), report["checkpoint"]["written"], comm)
     write_report(report, case, options.json_path, comm)
     return report
 

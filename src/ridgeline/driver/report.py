@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.comm.reduce import together
 from ridgeline.driver.limits import measure_limits
 from ridgeline.driver.loop import StepClock
+from ridgeline.io.checkpoint_format import find_checkpoints
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.models.contract import Model, Region, StepTimes
 from ridgeline.perf.regions import report_regions
@@ -85,8 +88,9 @@ def make_report(
     facts: dict[str, Any],
     provenance: dict[str, Any],
     measured: Measured,
+    step: int,
 ) -> dict[str, Any]:
-    """Return the report of a finished run, the same on all ranks. Collective; measures the limits."""
+    """Return the report of a run that ended at `step`, the same on all ranks. Collective; measures the limits."""
     comm = context.comm
     limits = measure_limits(context)
     timing = gather_timing(comm, measured, context.timers.seconds, model.phases)
@@ -116,6 +120,7 @@ def make_report(
             comm.allgather(dict(measured.regions)), model.solves(), float(limits.get("best", 0.0))
         ),
         "diagnostics": model.diagnostics(),
+        "summary": {name: asdict(figure) for name, figure in model.summary(step).items()},
         "peak_memory_per_rank": max(comm.allgather(measured.memory_peak)),
         "memory_before_setup_per_rank": max(comm.allgather(measured.memory_before)),
         "settings": case.flatten(),
@@ -164,6 +169,46 @@ def gather_timing(
 
 def _slowest(steps: Sequence[StepTimes | None]) -> StepTimes | None:
     return max((step for step in steps if step is not None), key=lambda step: step.total, default=None)
+
+
+def describe_files(
+    case: Case, model: Model, written: Mapping[str, Sequence[Any]], saved: int, comm: MPI.Comm
+) -> list[dict[str, Any]]:
+    """Return a row for each kind of output: kind, path, steps in it, bytes on disk, what shows it. Collective.
+
+    written: path and number of steps of each kind (`Outputs.position`); saved: how many checkpoints this run wrote.
+    steps, bytes and show are None where they are not known.
+    """
+    layout = model.output_layout(tuple(case.output.variables)) if "data set" in written else ()
+    is_image = not any("element" in variable.dims for variable in layout)
+    rows: list[dict[str, Any]] = []
+    for kind, (path, steps, *_) in written.items():
+        show = None
+        if steps and kind == "data set" and not is_image:
+            show = f"in Python: ridgeline.open({path!r})"
+        elif steps and kind in ("data set", "series", "spectra", "statistics"):
+            show = f"ridgeline plot {shlex.quote(path)}"
+        rows.append({"kind": kind, "path": path, "steps": steps, "show": show})
+    if saved:
+        go_on = "goes on with --resume auto"
+        rows.append({"kind": "checkpoints", "path": case.checkpoint.path, "steps": None, "show": go_on})
+    if comm.rank == 0:
+        for row in rows:
+            path = Path(row["path"])
+            parts = find_checkpoints(path) if row["kind"] == "checkpoints" else [path]
+            sizes = [_bytes_on_disk(part) for part in parts]
+            row["bytes"] = None if None in sizes else sum(size or 0 for size in sizes)
+    told: list[dict[str, Any]] = comm.bcast(rows)
+    return told
+
+
+def _bytes_on_disk(path: Path) -> int | None:
+    """Return the size of a file, or of all files of a folder; None if it cannot be read."""
+    try:
+        files = path.rglob("*") if path.is_dir() else [path]
+        return sum(file.stat().st_size for file in files if not file.is_dir())
+    except OSError:
+        return None
 
 
 def write_report(report: dict[str, Any], case: Case, json_path: str | None, comm: MPI.Comm) -> None:

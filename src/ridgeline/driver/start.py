@@ -53,11 +53,9 @@ def run_on_this_rank(
     configure_threads(case.run.threads)
     configure_kernel_cache()
 
-    from rich.console import Console
-
     from ridgeline.driver.job import Options, run_case
     from ridgeline.models import create
-    from ridgeline.perf.report import print_report
+    from ridgeline.perf.report import print_report, report_console
     from ridgeline.runtime.communicator import ends_job_on_error, world
     from ridgeline.runtime.context import Context
     from ridgeline.runtime.messages import configure_logging
@@ -83,7 +81,8 @@ def run_on_this_rank(
 
                     print(json.dumps(report, indent=2, default=str))
                 else:
-                    print_report(report, Console(stderr=not sys.stdout.isatty(), soft_wrap=True))
+                    screen = sys.stdout if sys.stdout.isatty() else sys.stderr
+                    print_report(report, report_console(screen), verbose)
     return report
 
 
@@ -122,9 +121,10 @@ def compile_case(loaded: LoadedCase) -> float:
     context = Context(comm, case.run.device, case.run.threads)
     model.setup(case, context)
     in_turn_per_node(comm, model.compile)
-    # What a run calls beside its steps: initial state, diagnostics, and the measurement of the limits.
+    # What a run calls beside its steps: initial state, diagnostics, summary, and the measurement of the limits.
     model.initialize()
     model.diagnostics()
+    model.summary(0)
     measure_limits(context)
     seconds = time.perf_counter() - begin
     if comm.rank == 0:

@@ -87,7 +87,7 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the run report. unit: "B", "B/s", "points/s", "s", or "" for a pure number."""
+    """A figure of the run report. unit: "B", "B/s", "points/s", "s", that of a model, or "" for a pure number."""
 
     value: float
     unit: str = ""
@@ -180,6 +180,14 @@ class Model(ABC):
     @abstractmethod
     def diagnostics(self) -> dict[str, float]:
         """Return global scalars of the present state, equal on all ranks; not finite where a field is not."""
+
+    def summary(self, step: int) -> Mapping[str, Figure]:
+        """Return what people look at first when a run has ended at `step`, the present one, equal on all ranks.
+
+        A choice from `diagnostics` or `series`, under their names and with their units. By default all of
+        `diagnostics`, without units.
+        """
+        return {name: Figure(value) for name, value in self.diagnostics().items()}
 
     @abstractmethod
     def locate_nonfinite(self) -> str | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from ridgeline.models.contract import StepTimes, Work
 from ridgeline.perf.regions import region_table, solve_table
 
+NO_SPEED = "no step was computed, so there is no speed to report"
+FILE_WIDTH = 200  # columns of a report that goes into a file
 MOST_COLUMNS = 8  # phases of a step, its total among them, that are columns of a table
 
 
@@ -95,50 +99,123 @@ def format_figure(value: float, unit: str) -> str:
     return f"{value:.4g} {unit}".rstrip()
 
 
-def print_report(report: Mapping[str, Any], console: Console) -> None:
-    """Print the report of `driver.run_case` for people. Same content as the JSON, shortened."""
+def report_console(stream: TextIO) -> Console:
+    """Return what prints reports on a stream: no table is cut where there is no terminal to fit it into."""
+    return Console(file=stream, soft_wrap=True, width=None if stream.isatty() else FILE_WIDTH)
+
+
+def print_report(report: Mapping[str, Any], console: Console, verbose: bool = False) -> None:
+    """Print the report of `driver.run_case` for people: the state reached, the files, and three lines of speed.
+
+    verbose: all tables of times, work and speed in place of these lines. Everything is formatted before anything is
+    printed: a damaged report raises KeyError, TypeError, ValueError or AttributeError and prints nothing.
+    """
     run = report["run"]
-    seconds = report["seconds"]
-    console.print()
-    console.print(
-        f"[bold]{report['model']}[/] {'x'.join(map(str, run['shape']))} {run['precision']}, "
+    head = Text.assemble(
+        (report["model"], "bold"),
+        f" {'x'.join(map(str, run['shape']))} {run['precision']}, "
         f"{run['ranks']} ranks x {run['threads']} threads on {run['device']}: "
-        f"{report['steps']} steps, ended at step {run['last_step']} ({run['ended']})"
+        f"{report['steps']} steps, ended at step {run['last_step']} ({run['ended']})",
     )
+    parts: list[RenderableType] = ["", head, ""]
+    if report.get("summary"):
+        parts += [*_state_lines(report), ""]
+    parts += [*_file_lines(report), ""]
+    parts += _measurements(report) if verbose else _speed_lines(report)
+    for part in parts:
+        console.print(part, highlight=False)
+
+
+def _state_lines(report: Mapping[str, Any]) -> list[Text]:
+    """Return the figures of the last state, with their units."""
+    run, summary = report["run"], report["summary"]
+    rows = [(name, f"{figure['value']:.6g}", figure["unit"]) for name, figure in summary.items()]
+    return [Text(f"state at step {run['last_step']}, time {run['time']:.6g}"), *_aligned(rows, "<><")]
+
+
+def _file_lines(report: Mapping[str, Any]) -> list[Text]:
+    """Return what was written, its size, and the commands that show it; the report itself last."""
+    rows = []
+    for row in report.get("written", ()):
+        size = "" if row["bytes"] is None else format_bytes(row["bytes"])
+        steps = "" if row["steps"] is None else f"{row['steps']} step{'s' * (row['steps'] != 1)}"
+        rows.append((row["kind"], row["path"], steps, size, row["show"] or ""))
+    path = report["files"]["report"]
+    rows.append(("report", path, "", "", f"ridgeline report {shlex.quote(path)} --verbose"))
+    return [Text("files"), *_aligned(rows, "<<<><")]
+
+
+def _aligned(rows: Sequence[Sequence[str]], sides: str) -> list[Text]:
+    """Return rows of columns, whole however narrow the terminal is. sides: "<" or ">" for each column."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        Text("  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)).rstrip())
+        for row in rows
+    ]
+
+
+def _speed_lines(report: Mapping[str, Any]) -> list[RenderableType]:
+    """Return how long it took, how fast it was, and how near the limit."""
+    seconds, steps = report["seconds"], report["steps"]
+    if report["seconds_per_step"] is None:
+        return [NO_SPEED]
+    lines = [
+        f"speed: {steps} steps in {_seconds(seconds['first_step'] + seconds['steady'])}, "
+        f"{_seconds(report['seconds_per_step'])} each; whole run {_seconds(seconds['total'])}",
+        f"{report['points_per_second'] / 1e6:.4g} M grid points/s, "
+        f"{format_bytes(report['least_bytes_per_second'])}/s of least memory traffic",
+    ]
+    near = []
+    limits = report["limits"]
+    if limits.get("best"):
+        limit = f"{format_bytes(limits['best'])}/s ({limits['best_name']})"
+        near.append(f"{report['fraction_of_stream']:.3f} of the limit, {limit}")
+    if report.get("overall_efficiency") is not None:
+        near.append(f"overall efficiency {report['overall_efficiency']:.3f}")
+    near.append("most of a step goes to {}, {:.0%}".format(*_largest_part(report)))
+    return [*map(Text, (*lines, "; ".join(near)))]
+
+
+def _largest_part(report: Mapping[str, Any]) -> tuple[str, float]:
+    """Return the region, or else the phase, that takes most of a step, and its share."""
+    if report.get("regions"):
+        seconds = {name: region["seconds"] for name, region in report["regions"].items()}
+    else:
+        seconds = {name: value for name, value in report["step"]["mean"].items() if name != "total"}
+    name = max(seconds, key=lambda part: seconds[part])
+    total = sum(seconds.values())
+    return name, seconds[name] / total if total else 0.0
+
+
+def _measurements(report: Mapping[str, Any]) -> list[RenderableType]:
+    """Return all tables of times, work and speed."""
+    seconds = report["seconds"]
     times = Table(title="seconds", title_justify="left", box=None, pad_edge=False)
     for name in ("phase", "min", "mean", "max over ranks"):
         times.add_column(name, justify="left" if name == "phase" else "right")
     for name, phase in report["phases"].items():
         times.add_row(name, *(f"{phase[key]:.3f}" for key in ("min", "mean", "max")))
-    console.print(times)
-    console.print(
+    parts: list[RenderableType] = [
+        times,
         f"setup {seconds['setup']:.2f} s, compile {seconds['compile']:.2f} s, "
         f"first step {_seconds(seconds['first_step'])}, steady steps {seconds['steady']:.2f} s, "
-        f"whole run {seconds['total']:.2f} s"
-    )
+        f"whole run {seconds['total']:.2f} s",
+    ]
     if report["seconds_per_step"] is None:
-        console.print("no step was computed, so there is no speed to report")
-        return
-    console.print(_step_table(report["step"]))
+        return [*parts, NO_SPEED]
+    parts.append(_step_table(report["step"]))
     if report.get("regions"):
-        console.print(region_table(report))
+        parts.append(region_table(report))
     if report.get("solves"):
-        console.print(solve_table(report["solves"]))
-    console.print(_speed_table(report))
-    _print_files(report, console)
-
-
-def _print_files(report: Mapping[str, Any], console: Console) -> None:
-    """Print what the checkpoints cost, and where the files are."""
+        parts.append(solve_table(report["solves"]))
+    parts.append(_speed_table(report))
     saved = report.get("checkpoint", {})
     if saved.get("written"):
-        console.print(
+        parts.append(
             f"checkpoints: {saved['written']} written, {format_bytes(saved['bytes'])}, compressed "
-            f"{saved['compression_ratio']:.3g} times, {format_bytes(saved['bytes_per_second'])}/s",
-            highlight=False,
+            f"{saved['compression_ratio']:.3g} times, {format_bytes(saved['bytes_per_second'])}/s"
         )
-    for name, path in report["files"].items():
-        console.print(f"{name}: {path}", highlight=False)
+    return parts
 
 
 def _step_table(steps: Mapping[str, Mapping[str, float]]) -> Table:

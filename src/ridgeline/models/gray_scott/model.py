@@ -132,6 +132,10 @@ class GrayScott(Model):
             values |= {f"{name}_min": found.min, f"{name}_max": found.max, f"{name}_mean": found.mean}
         return values
 
+    def summary(self, step: int) -> Mapping[str, Figure]:
+        """Return the diagnostics, which are concentrations. Collective."""
+        return {name: Figure(value, "concentration") for name, value in self.diagnostics().items()}
+
     def locate_nonfinite(self) -> str | None:
         """Say where the first cell that is not finite lies, None if there is none. Collective."""
         if not self._context.comm.allreduce(self._engine.nonfinite()):

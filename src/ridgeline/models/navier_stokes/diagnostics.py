@@ -30,6 +30,7 @@ are rounded alike for any number of ranks.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ from numpy.typing import NDArray
 from ridgeline.comm.reduce import global_max, global_min, global_sums
 from ridgeline.grid.element import ElementGrid, side_axis
 from ridgeline.grid.geometry import Geometry
+from ridgeline.models.contract import Figure
 from ridgeline.models.navier_stokes.derivatives import (
     element_chunks,
     physical_gradient,
@@ -52,6 +54,17 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 AXES = ("x", "y", "z")
+SUMMARY_UNITS = {
+    "kinetic_energy": "length^2/time^2",
+    "dissipation": "length^2/time^3",
+    "bulk_velocity": "length/time",
+    "peak_velocity": "length/time",
+    "re_tau": "",
+    "friction_factor": "",
+    "f_re": "",
+    "courant": "",
+    "divergence": "1/time",
+}
 
 
 @dataclass(frozen=True)
@@ -220,6 +233,16 @@ class Diagnostics:
 
 def _ratio(a: float, b: float) -> float:
     return a / b if b else 0.0
+
+
+def summarise(row: Mapping[str, float]) -> dict[str, Figure]:
+    """Return the figures of a row of the series that are looked at first, with units. No communication."""
+    units = {name: unit for name, unit in SUMMARY_UNITS.items() if name in row}
+    for name in row:
+        quantity = re.fullmatch(r"scalar_\d+_(mean|min|max|nusselt)", name)
+        if quantity:
+            units[name] = "" if quantity[1] == "nusselt" else "scalar"
+    return {name: Figure(row[name], unit) for name, unit in units.items()}
 
 
 def locate_nonfinite(

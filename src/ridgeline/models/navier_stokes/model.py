@@ -26,7 +26,12 @@ from ridgeline.models.contract import (
 )
 from ridgeline.models.navier_stokes.boundary import mesh_of, problem_of
 from ridgeline.models.navier_stokes.config import NavierStokesCase
-from ridgeline.models.navier_stokes.diagnostics import Diagnostics, ScalarFigures, locate_nonfinite
+from ridgeline.models.navier_stokes.diagnostics import (
+    Diagnostics,
+    ScalarFigures,
+    locate_nonfinite,
+    summarise,
+)
 from ridgeline.models.navier_stokes.engine import Engine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
@@ -150,6 +155,10 @@ class NavierStokes(Model):
         """Return the figures that need no derivative. Collective."""
         engine = self._engine
         return self._figures.state_figures(engine.u, engine.fields[3:])
+
+    def summary(self, step: int) -> Mapping[str, Figure]:
+        """Return energy, flow, friction and scalars, as far as this case has them. Collective."""
+        return summarise(self.series(step))
 
     def series(self, step: int) -> Mapping[str, float]:
         """Return a row of the time series. Collective."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ridgeline.grid.modes import Modes
 from ridgeline.kernels.mode_sums import first_nonfinite
-from ridgeline.models.contract import Profile
+from ridgeline.models.contract import Figure, Profile
 from ridgeline.models.turbulence.gradients import (
     AXES,
     BIN_EDGES,
@@ -38,6 +38,17 @@ from ridgeline.models.turbulence.spectra import Shells, Sums, largest_sphere, su
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+SUMMARY_UNITS = {
+    "energy": "length^2/time^2",
+    "dissipation": "length^2/time^3",
+    "u_rms": "length/time",
+    "integral_scale": "length",
+    "kolmogorov_scale": "length",
+    "reynolds_taylor": "",
+    "k_max_eta": "",
+    "divergence": "",
+}
 
 
 @dataclass(frozen=True)
@@ -200,6 +211,15 @@ def scalar_figures(sums: Mapping[str, float], scalar: Scalar, prefix: str = "") 
         f"{prefix}dissipation": 2 * scalar.diffusivity * sums["gradient"],
         f"{prefix}production": 0.0 - 2 * flux,
     }
+
+
+def summarise(found: Mapping[str, float]) -> dict[str, Figure]:
+    """Return the figures of a flow that are looked at first, with units. No communication.
+
+    found: as `Diagnostics.mode_figures` returns it.
+    """
+    units = SUMMARY_UNITS | {name: "scalar^2" for name in found if name.endswith("_variance")}
+    return {name: Figure(found[name], unit) for name, unit in units.items()}
 
 
 def _ratio(a: float, b: float) -> float:

@@ -26,7 +26,7 @@ from ridgeline.models.turbulence import from_file
 from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.cpu import COLUMNS, CpuEngine
-from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
+from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar, summarise
 from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
@@ -144,6 +144,10 @@ class Turbulence(Model):
     def diagnostics(self) -> dict[str, float]:
         """Return the figures that need no transform. Collective."""
         return self._diagnostics.mode_figures(self._engine.fields)
+
+    def summary(self, step: int) -> Mapping[str, Figure]:
+        """Return energy, scales, resolution and scalars. Collective."""
+        return summarise(self.diagnostics())
 
     def series(self, step: int) -> Mapping[str, float]:
         """Return a row of the time series. Collective."""

@@ -1,0 +1,68 @@
+"""`ridgeline report`: a stored report in the words of the run; damaged and foreign files in one sentence."""
+
+import json
+
+import pytest
+
+
+def of_the_report(printed):
+    """Return what a run printed after its progress."""
+    return printed[printed.index("\ngray_scott ") :]
+
+
+def test_a_stored_report_reads_as_the_run_did(ridgeline):
+    case = ridgeline.write(steps=8, every=4, checkpoint=4)
+    for options in ((), ("--verbose",)):
+        ran = ridgeline("run", case, "-n", 2, "--json", "copy.json", *options)
+        assert ran.returncode == 0, ran.stderr
+        for name in ("gray_scott.bp.run.json", "copy.json"):
+            shown = ridgeline("report", name, *options)
+            assert shown.returncode == 0, shown.stderr
+            assert shown.stdout == of_the_report(ran.stderr)
+    report = json.loads((ridgeline.path / "copy.json").read_text())
+    assert {name: figure["value"] for name, figure in report["summary"].items()} == report["diagnostics"]
+    assert {figure["unit"] for figure in report["summary"].values()} == {"concentration"}
+    rows = {row["kind"]: row for row in report["written"]}
+    assert (rows["data set"]["steps"], rows["data set"]["show"]) == (2, "ridgeline plot gray_scott.bp")
+    files = [path for path in (ridgeline.path / "gray_scott.bp").iterdir() if path.is_file()]
+    assert rows["data set"]["bytes"] == sum(path.stat().st_size for path in files)
+    assert rows["checkpoints"]["bytes"] > 0
+
+
+def test_a_stored_benchmark_reads_as_it_did(ridgeline):
+    ran = ridgeline("bench", "latency", "-n", 2, "--json", "latency.json", "--size", 8)
+    assert ran.returncode == 0, ran.stderr
+    assert ridgeline("report", "latency.json").stdout == ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot read the report some.json: No such file"),
+        ('{"model": "gray_sc', "some.json is not JSON, or cut off"),
+        ("\0\xff", "some.json is not JSON, or cut off"),
+        ("[" * 100_000, "some.json is not JSON, or cut off"),
+        ("[1, 2]", "some.json is JSON, but no report"),
+        ('{"type": "FeatureCollection"}', "some.json is JSON, but no report"),
+        ('{"model": 3, "run": [], "phases": {}}', "some.json is damaged"),
+        (
+            '{"model": "m", "run": {}, "phases": {}}',
+            "some.json is damaged, or of another version: 'shape' is missing",
+        ),
+        ('{"benchmark": "latency", "columns": {"size": "B"}, "rows": []}', "'formats' is missing"),
+    ],
+)
+def test_what_is_no_report_gets_one_sentence(ridgeline, text, words):
+    if text is not None:
+        (ridgeline.path / "some.json").write_text(text, encoding="latin-1")
+    done = ridgeline("report", "some.json")
+    assert done.returncode == 6
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+
+
+def test_plot_sends_a_report_to_where_it_is_printed(ridgeline):
+    done = ridgeline("plot", "some.bp.run.json")
+    assert done.returncode == 2
+    assert "`ridgeline report some.bp.run.json` prints it" in done.stderr
