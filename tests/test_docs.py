@@ -94,6 +94,26 @@ def test_commands_and_targets_in_the_pages_exist() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_papers_are_called_by_their_titles() -> None:
+    """Where a page or a docstring names a first author and a title, it is the one of CITATION.cff."""
+    text = (ROOT / "CITATION.cff").read_text().split("references:")[1]
+    papers = re.findall(r"title: \"?(.+?)\"?\n +authors:\n +- family-names: (\S+)", text)
+    assert ("A Look at Communication-Intensive Performance in Julia", "Rizvi") in papers
+    sources = [*PAGES, *(path for path in (ROOT / "src").rglob("*.py"))]
+    named, wrong = 0, []
+    for path in sources:
+        words = " ".join(path.read_text().replace("#", " ").split())
+        for title, author in papers:
+            for said in re.findall(
+                rf"\b{author}\b(?:(?!\d\. )[^\"*|]){{1,60}}[\"*]([A-Z][^\"*]{{25,}})[\"*]", words
+            ):
+                named += 1
+                if said.lower() != title.lower():
+                    wrong.append(f'{name(path)}: {author}, "{said}" is "{title}"')
+    assert named > 4
+    assert not wrong, "\n".join(wrong)
+
+
 def test_exit_codes_are_those_of_the_error_classes() -> None:
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     written = {

@@ -95,6 +95,20 @@ def test_densities(dataset):
         spectra.plot_densities(dataset.drop_vars("enstrophy_density"))
 
 
+def test_density_of_the_pressure_beside_a_gaussian(dataset):
+    deviation = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+    dataset["deviation"] = deviation
+    dataset["pressure_density"] = ("step", "deviation"), np.array([[0.1, 0.2, 0.4, 0.3, 0.0]] * 3)
+    _, beside = spectra.plot_densities(dataset, 20).axes
+    drawn = lines(beside)
+    np.testing.assert_array_equal(drawn["p / p'"], [deviation[:-1], [0.1, 0.2, 0.4, 0.3]])
+    np.testing.assert_array_equal(drawn["Gaussian"][0], [-1.0, 0.0, 1.0])
+    np.testing.assert_allclose(drawn["Gaussian"][1], np.exp([-0.5, 0, -0.5]) / np.sqrt(2 * np.pi))
+    assert (beside.get_xscale(), beside.get_yscale()) == ("linear", "log")
+    empty = dataset.assign(pressure_density=0 * dataset["pressure_density"])
+    assert not lines(spectra.plot_densities(empty, 20).axes[1])["p / p'"].size, "a fluid at rest"
+
+
 def test_command_draws_spectra(dataset, tmp_path, monkeypatch):
     monkeypatch.setitem(vars(ridgeline), "open", lambda name: dataset)
     path = str(tmp_path / "spectra.bp")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.bench import acceptance
 from ridgeline.bench.acceptance import Check, elements_out_of_cache, make_table, measure_acceptance
 from ridgeline.grid.quadrature import gll_derivative
 from ridgeline.kernels.tensor_probe import make_gradient_probe
@@ -26,6 +27,14 @@ def test_enough_elements_to_leave_the_caches():
     n_bytes = 4 * 8 * 8**3
     assert elements_out_of_cache(8, 2**25, 1) == 2 * 2**25 // n_bytes
     assert elements_out_of_cache(8, 2**25, 2) == 2**25 // n_bytes
+
+
+@pytest.mark.parametrize(("n", "advice"), [(32, "use a smaller --nx1"), (4, "end what else uses")])
+def test_too_little_memory_is_refused_with_an_advice_that_helps(monkeypatch, n, advice):
+    monkeypatch.setattr(acceptance, "last_level_caches", lambda cpus: {"0": 2**25})
+    monkeypatch.setattr(acceptance, "memory_available", lambda: 2**28)
+    with pytest.raises(ConfigError, match=f"GiB on a node, more than is free; {advice}"):
+        measure_acceptance(MPI.COMM_SELF, n)
 
 
 def test_worst_rank_depends_on_the_kind_of_figure():

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from ridgeline.bench import stream
+from ridgeline.bench.nekbone import NekboneFigures, make_table
 from ridgeline.bench.stream import StreamArrays, StreamLimits, StreamRates, measure_stream
+from ridgeline.models.contract import Work
+from ridgeline.perf.regions import overall
+from ridgeline.perf.report import Timing, performance
 from ridgeline.runtime.errors import ConfigError
 
 MiB = 2**20
@@ -31,6 +35,24 @@ def test_best_is_the_highest_rate_that_writes():
     assert LIMITS.best_name == "copy, streaming stores"
     other = replace(LIMITS, ordinary=StreamRates(copy=30.0, scale=28.0, add=46.0, triad=32.0))
     assert (other.best, other.best_name) == (46.0, "add, ordinary stores")
+
+
+def test_every_share_is_of_the_best_rate():
+    assert LIMITS.share(36.0) == 0.8
+    work = Work(points=1, flops=1.0, bytes_memory=72.0, bytes_exchanged=0.0, messages=0.0)
+    timing = Timing(0.0, 0.0, 1.0, steady=2.0, total=3.0, steps=2, steady_steps=1)
+    assert performance(work, timing, LIMITS.to_dict())["fraction_of_stream"] == 0.8
+    assert (
+        overall({"all": {"seconds": 2.0, "flops": 1.0, "bytes": 72.0}}, LIMITS.best)["fraction_of_stream"]
+        == 0.8
+    )
+    figures = NekboneFigures(8, 1, 1, (1, 1, 1), 1, 1, 2.0, 1.0, 72e9, (1.0, 0.5))
+    table = make_table([figures], replace(LIMITS, streaming=StreamRates(45e9, 44e9, 41e9, 90e9)))
+    (share,) = table.columns[8].cells
+    assert (table.columns[8].header, share) == ("of STREAM", "0.40"), (
+        "of the triad, which is faster than the copy"
+    )
+    assert "STREAM 90.0 GB/s (triad, streaming stores)" in str(table.caption)
 
 
 def test_size_is_compared_with_the_caches_of_a_node():

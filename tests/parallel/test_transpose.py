@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.comm import transpose as module
 from ridgeline.comm.transpose import METHODS, Direction, Transpose, fastest
 from ridgeline.comm.transpose_plan import check_limits
 from ridgeline.runtime.errors import ConfigError, DecompositionError
@@ -336,3 +338,24 @@ def test_old_mpi_is_told_its_limit() -> None:
     check_limits(2**40, 4)
     with pytest.raises(DecompositionError, match="MPI library of version 4"):
         check_limits(2**31, 3)
+
+
+@pytest.mark.parametrize("method", ["alltoallv", "ialltoallv"])
+def test_an_exchange_is_under_way_from_its_first_start_to_its_end(comm, monkeypatch, method):
+    """What is computed between chunks counts: an overlapped exchange is not faster than the messages were."""
+    clock = iter(range(0, 10_000, 7))
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    rows, columns = [8] * comm.size, [6] * comm.size
+    transpose = Transpose(comm, rows, columns, 2, 2, np.complex128, method=method)
+    assert transpose.under_way == 0
+    if comm.size > 1:
+        assert (len(transpose.forward.chunks) > 2) == (method == "ialltoallv")
+    for chunk in range(len(transpose.forward.chunks) - 1):
+        transpose.forward.start(chunk)
+        next(clock)  # what the caller computes
+    transpose.forward.finish()
+    n = len(transpose.forward.chunks) - 1
+    assert (transpose.forward.under_way, transpose.inverse.under_way) == (7 * (n + 1), 0)
+    transpose.inverse.exchange()
+    assert transpose.under_way == 7 * (n + 1) + 7
+    transpose.free()

@@ -181,8 +181,12 @@ def test_a_run_without_steps_has_no_speed(verbose):
 
 
 def test_checkpoints_are_told_with_their_compression():
-    saved = {"written": 3, "bytes": 2e6, "compression_ratio": 1.25, "bytes_per_second": 5e8}
-    assert "checkpoints: 3 written, 2 MB, compressed 1.25 times, 500 MB/s" in printed(True, checkpoint=saved)
+    saved = {
+        "written": 3, "bytes_raw": 2.5e6, "bytes_written": 2e6, "compression_ratio": 1.25,
+        "raw_bytes_per_second": 5e8, "written_bytes_per_second": 4e8,
+    }  # fmt: skip
+    line = "checkpoints: 3 written, 2.5 MB of fields at 500 MB/s, compressed 1.25 times to 2 MB on disk at 400 MB/s"
+    assert line in " ".join(printed(True, checkpoint=saved).split())
     assert "checkpoints" not in printed(True, checkpoint={"written": 0})
 
 

@@ -1,8 +1,9 @@
 """Pictures of turbulence statistics: spectra and probability densities as a run writes them (output.spectra).
 
 The data set holds, at each step, E(k) as `energy_spectrum`, D(k) as `dissipation_spectrum`, spectra of scalars,
-and densities of dissipation and enstrophy over their means. Sources: Kolmogorov's E(k) = C eps^(2/3) k^(-5/3) with
-C = 1.62 (Yeung and Zhou, Phys. Rev. E 56 (1997) 1746); compensated spectra over k eta as there.
+and densities of dissipation and enstrophy over their means and of the pressure over its root mean square. Sources:
+Kolmogorov's E(k) = C eps^(2/3) k^(-5/3) with C = 1.62 (Yeung and Zhou, Phys. Rev. E 56 (1997) 1746); compensated
+spectra over k eta as there.
 """
 
 from collections.abc import Iterator
@@ -82,14 +83,18 @@ def _draw_compensated(
 def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
     """Draw the probability densities of dissipation and enstrophy over their means, both axes logarithmic.
 
+    Beside them, where the data set has it, that of the pressure over its root mean square p', with that of a
+    Gaussian.
+
     dataset, step : as for `plot_spectra`.
     """
     now = _spectra_at(dataset, step)
     missing = [name for name in DENSITIES if name not in now]
     if missing:
         raise ConfigError(f"the data set has no {missing[0]}; draw its spectra, without --pdf")
-    figure = blank_figure(5.6, 4.2)
-    (axes,) = panels(figure, 1)
+    pressure = "pressure_density" in now
+    figure = blank_figure(9.6 if pressure else 5.6, 4.2)
+    axes, *beside = panels(figure, 1 + pressure)
     ratio = now["ratio"].values
     for name, label in DENSITIES.items():
         density = now[name].values
@@ -97,8 +102,21 @@ def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
         axes.loglog(ratio[drawn], density[drawn], label=label)
     axes.set(xlabel="value over mean", ylabel="probability density")
     axes.legend()
+    for each in beside:
+        _draw_pressure(each, now["deviation"].values, now["pressure_density"].values)
     figure.suptitle(title(now))
     return figure
+
+
+def _draw_pressure(axes: Axes, deviation: NDArray[np.float64], density: NDArray[np.float64]) -> None:
+    drawn = density > 0
+    axes.semilogy(deviation[drawn], density[drawn], label="p / p'")
+    if drawn.any():
+        gaussian = np.exp(-(deviation**2) / 2) / np.sqrt(2 * np.pi)
+        near = gaussian >= density[drawn].min()
+        axes.semilogy(deviation[near], gaussian[near], ":", color="black", label="Gaussian")
+    axes.set(xlabel="pressure over its root mean square", ylabel="probability density")
+    axes.legend()
 
 
 def mean_dissipation(spectra: xr.Dataset) -> float:

@@ -127,9 +127,9 @@ def _sizes(comm: MPI.Comm, n: int) -> tuple[int, int, int]:
     large = elements_out_of_cache(n, cache_bytes, per_node)
     needed = per_node * large * 4 * 8 * n**3 + 12 * cache_bytes
     if needed > comm.allreduce(memory_available(), MPI.MIN):
-        raise ConfigError(
-            f"the check needs {needed / 2**30:.1f} GiB on a node, more than is free; use fewer --points"
-        )
+        # Fewer points need less while the paper's number of elements decides, not the size of the caches.
+        advice = "use a smaller --nx1" if large == PAPER_ELEMENTS else "end what else uses the node's memory"
+        raise ConfigError(f"the check needs {needed / 2**30:.1f} GiB on a node, more than is free; {advice}")
     return large, cache_bytes, per_node
 
 

@@ -258,9 +258,7 @@ def to_dict(figures: Sequence[NekboneFigures], stream: StreamLimits | None) -> d
 
 def make_table(figures: Sequence[NekboneFigures], stream: StreamLimits | None) -> Table:
     """Return what Nekbone prints for each nx1, and the counted bytes beside STREAM."""
-    copy = (
-        "" if stream is None else f"; STREAM copies {stream.streaming.copy / 1e9:.1f} GB/s (streaming stores)"
-    )
+    best = "" if stream is None else f"; STREAM {stream.best / 1e9:.1f} GB/s ({stream.best_name})"
     average = sum(figure.mflops for figure in figures) / len(figures)
     table = Table(
         box=None,
@@ -268,7 +266,7 @@ def make_table(figures: Sequence[NekboneFigures], stream: StreamLimits | None) -
         title_justify="left",
         caption_justify="left",
         title=f"Nekbone, {figures[0].iterations} iterations, per point (12 nx1 + 34) operations, {8 * WORDS} bytes",
-        caption=f"Avg MFlops = {average:.4e}{copy}",
+        caption=f"Avg MFlops = {average:.4e}{best}",
     )
     heads = (
         "nx1",
@@ -295,7 +293,7 @@ def make_table(figures: Sequence[NekboneFigures], stream: StreamLimits | None) -
             f"{figure.mflops / figure.ranks:.4e}",
             f"{figure.seconds:.4e}",
             f"{figure.bandwidth / 1e9:.1f}",
-            "" if stream is None else f"{figure.bandwidth / stream.streaming.copy:.2f}",
+            "" if stream is None else f"{stream.share(figure.bandwidth):.2f}",
             f"{figure.residuals[0]:.4e}",
             f"{figure.residuals[-1]:.4e}",
         )

@@ -90,6 +90,10 @@ class StreamLimits:
         kind = max(("ordinary", "streaming"), key=lambda kind: getattr(self, kind).best)
         return f"{getattr(self, kind).best[1]}, {kind} stores"
 
+    def share(self, bandwidth: float) -> float:
+        """Return the share of STREAM of a bandwidth in B/s: over `best`, which is what every report divides by."""
+        return bandwidth / self.best
+
     @property
     def times_caches(self) -> float:
         """Size of one array, over the ranks of a node, in units of the last-level caches (STREAM wants 4)."""

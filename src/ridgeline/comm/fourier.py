@@ -370,6 +370,15 @@ class FourierTransform:
             "column all-to-all": self._column_seconds,
         }
 
+    @property
+    def under_way(self) -> dict[str, float]:
+        """Seconds of wall time that "row" and "column" exchanges were under way so far.
+
+        At least what `timings` has for them: work that is done between a start and its end counts too.
+        """
+        row = 0.0 if self.row is None else self.row.transpose.under_way
+        return {"row": row, "column": self.column.under_way}
+
     def reset_timings(self) -> None:
         """Begin to count `timings` anew."""
         self._row_seconds = self._column_seconds = 0.0

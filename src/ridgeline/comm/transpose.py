@@ -49,6 +49,8 @@ class Direction:
     group_columns: int64 [n_groups + 1], first of my columns of each group.
     chunks: int64 [n_chunks + 1], parts in which the sender hands over: forward its rows
         chunks[c] ... chunks[c + 1] - 1, inverse its columns.
+    under_way: seconds of wall time between the first `start` and the end of `finish`, over all exchanges so far. What
+        is computed between them counts: no message was moved in less.
     """
 
     def __init__(self, plan: TransposePlan, exchange: Exchange, forward: bool, n_variables: int) -> None:
@@ -63,6 +65,7 @@ class Direction:
         self._forward = forward
         self._next = 0
         self._moving = 0
+        self._begin = self.under_way = 0.0
 
     def start(self, chunk: int, n_variables: int | None = None) -> None:
         """Hand over chunk `chunk`, written before; the first n_variables of it (default all). Collective.
@@ -81,6 +84,8 @@ class Direction:
             raise ValueError(
                 f"{n} variables cannot be exchanged; the transpose was planned for {self.n_variables}"
             )
+        if chunk == 0:
+            self._begin = time.perf_counter()
         self._next += 1
         self._moving = n
         self._exchange.start(self._forward, chunk, n)
@@ -98,6 +103,7 @@ class Direction:
             raise RuntimeError(f"the exchange has {len(self.chunks) - 1} chunks, {self._next} were started")
         self._exchange.finish()
         self._next = 0
+        self.under_way += time.perf_counter() - self._begin
 
     def exchange(self, n_variables: int | None = None) -> None:
         """Start all chunks and finish. Collective."""
@@ -273,6 +279,11 @@ class Transpose:
     def free(self) -> None:
         """Free datatypes and communicators of MPI; the arena goes with its last user. Collective."""
         self._exchange.free()
+
+    @property
+    def under_way(self) -> float:
+        """Seconds of wall time that exchanges of either direction were under way so far (see `Direction`)."""
+        return self.forward.under_way + self.inverse.under_way
 
     def memory(self) -> int:
         """Return the bytes of the arena and of the tables."""

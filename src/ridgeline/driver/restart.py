@@ -91,17 +91,23 @@ class Restart:
         return self._saved[-1].path if self._saved else self._started_from
 
     def figures(self) -> dict[str, float]:
-        """Return how many checkpoints were written, their bytes, compression and bandwidth."""
+        """Return how many checkpoints were written, and of all together bytes, compression and both bandwidths.
+
+        bytes_raw: of the fields, what the run saved; bytes_written: of the data files, what the disk took. The same
+        seconds divide both: compression, writing and forcing to the disk, of the slowest rank.
+        """
         if not self._saved:
             return {"written": 0}
-        total = sum(saved.bytes_written for saved in self._saved)
+        written = sum(saved.bytes_written for saved in self._saved)
         raw = sum(saved.bytes_raw for saved in self._saved)
         seconds = sum(saved.seconds for saved in self._saved)
         return {
             "written": len(self._saved),
-            "bytes": total,
-            "compression_ratio": raw / total,
-            "bytes_per_second": raw / seconds,
+            "bytes_raw": raw,
+            "bytes_written": written,
+            "compression_ratio": raw / written,
+            "raw_bytes_per_second": raw / seconds,
+            "written_bytes_per_second": written / seconds,
         }
 
     def set_aside(self) -> None:

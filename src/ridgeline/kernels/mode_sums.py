@@ -201,6 +201,23 @@ def add_stress(
 
 
 @numba.njit(cache=True, nogil=True)
+def add_spectrum(field, start, kz, kx, weight, unit_y, shell_width, out_shells):
+    """Add |field|^2 of each mode to its shell.
+
+    field : (n_modes,) complex; out_shells : (n_shells,) float64, added to; the others are those of `sum_modes`
+    """
+    for line in range(len(kz)):
+        first = start[line]
+        count = start[line + 1] - first
+        most = (count - 1) // 2
+        flat, w = kx[line] * kx[line] + kz[line] * kz[line], weight[line]
+        for place in range(count):
+            y = unit_y * (place if place <= most else place - count)
+            real, imag = np.float64(field[first + place].real), np.float64(field[first + place].imag)
+            out_shells[int(math.sqrt(flat + y * y) / shell_width + HALF)] += w * (real * real + imag * imag)
+
+
+@numba.njit(cache=True, nogil=True)
 def first_nonfinite(field):
     """Return the place of the first number that is not finite, -1 if there is none. field : (n,) complex."""
     for m in range(len(field)):

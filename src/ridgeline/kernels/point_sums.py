@@ -4,6 +4,8 @@ Fields are contiguous, float32 or float64, seen as rows (n_rows, n) of whole gri
 a row do not depend on how the other directions are cut. Sums and powers are float64 whatever the precision.
 """
 
+import math
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +55,22 @@ def count_octaves(rows, inverse_unit, lowest, bits, out_counts):
         for x in rows[row]:
             place = (np.float64(np.float64(x) * inverse_unit).view(np.int64) >> drop) - first + 1
             out_counts[min(max(place, 0), last)] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def count_evenly(rows, inverse_width, middle, out_counts):
+    """Count values of either sign in bins of one width; an edge lies at zero, and belongs to the bin above it.
+
+    rows : (n_rows, n) finite; inverse_width : float64, 1 / width; middle : bins below zero
+    out_counts : (n_bins + 2,) int64, added to: below the first bin, the bins, at or above the last edge
+    """
+    last = len(out_counts) - 1
+    for row in range(rows.shape[0]):
+        for x in rows[row]:
+            place = (
+                math.floor(min(max(np.float64(x) * inverse_width, -middle - 1.0), 1.0 * last)) + middle + 1
+            )
+            out_counts[min(place, last)] += 1
 
 
 @numba.njit(cache=True, nogil=True)

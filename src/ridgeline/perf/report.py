@@ -212,8 +212,9 @@ def _measurements(report: Mapping[str, Any]) -> list[RenderableType]:
     saved = report.get("checkpoint", {})
     if saved.get("written"):
         parts.append(
-            f"checkpoints: {saved['written']} written, {format_bytes(saved['bytes'])}, compressed "
-            f"{saved['compression_ratio']:.3g} times, {format_bytes(saved['bytes_per_second'])}/s"
+            f"checkpoints: {saved['written']} written, {format_bytes(saved['bytes_raw'])} of fields at "
+            f"{format_bytes(saved['raw_bytes_per_second'])}/s, compressed {saved['compression_ratio']:.3g} times to "
+            f"{format_bytes(saved['bytes_written'])} on disk at {format_bytes(saved['written_bytes_per_second'])}/s"
         )
     return parts
 

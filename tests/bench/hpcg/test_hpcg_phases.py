@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.bench.hpcg import phases
+from ridgeline.bench.hpcg import measure, phases
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.measure import measure_hpcg
 from ridgeline.bench.hpcg.phases import Benchmark
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
+from ridgeline.bench.stream import StreamLimits, StreamRates
 from ridgeline.runtime.errors import ConfigError
 
 COMM = MPI.COMM_SELF
@@ -79,13 +80,28 @@ def test_bytes_that_are_moved() -> None:
     assert matrices < moved < 1.35 * (matrices + vectors)
 
 
+def test_share_of_stream_is_of_its_best_rate(monkeypatch) -> None:
+    rates = StreamRates(copy=30e9, scale=28e9, add=33e9, triad=32e9)
+    limits = StreamLimits(rates, rates, 50e9, 1, 1, "float64", 2**20, 1, 2**18, 7)
+    monkeypatch.setattr(measure, "measure_stream", lambda *_: limits)
+    result = measure_hpcg(COMM, (16, 16, 16), seconds=0)
+    share = result.extra["bandwidth"] / 33e9
+    assert result.extra["fraction_of_stream"] == pytest.approx(share)
+    assert result.extra["stream"]["best"] == 33e9
+    assert any(
+        f"{share:.2f} of STREAM (add, streaming stores)" in note
+        or f"{share:.2f} of STREAM (add, ordinary stores)" in note
+        for note in result.notes
+    )
+
+
 def test_figures() -> None:
     result = measure_hpcg(COMM, (16, 16, 16), seconds=0, stream=False, source="hpcg.dat")
     assert result.verified
     assert [row["part"] for row in result.rows] == ["MG", "SpMV", "DDOT", "WAXPBY", "all sets"]
     assert result.rows[-1]["share"] == 1.0
     assert result.extra["failures"] == []
-    assert result.extra["stream_dot"] is None
+    assert (result.extra["stream"], result.extra["fraction_of_stream"]) == (None, None)
     assert "VALID with a GFLOP/s rating" in result.extra["text"]
     assert any("VALID with a rating of" in note for note in result.notes)
     assert "box and seconds from hpcg.dat" in result.notes

@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial
-from ridgeline.models.turbulence.forcing import LinearForcing
+from ridgeline.models.turbulence.forcing import Forcing, LinearForcing
 from ridgeline.models.turbulence.reference import Flow
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere
 from turbulence_tools import SOLVERS, all_modes, divergence, energy, enstrophy, series
@@ -154,6 +154,33 @@ def test_scalar_of_a_mean_gradient_in_a_shear_wave(make):
         -gradient * 0.8 * (math.exp(-viscosity * k2 * t) - math.exp(-d * k2 * t)) / ((d - viscosity) * k2)
     )
     assert np.abs(solver.fields[3] - wanted * sine).max() <= 1e-9
+
+
+class SteadyShear(Forcing):
+    """A steady force along x that varies with y alone: no nonlinear term, each mode by itself."""
+
+    def __init__(self, modes) -> None:
+        super().__init__(modes, MPI.COMM_SELF)
+        jz, jy, jx = modes.lines.expand()
+        self.indices = np.flatnonzero((jz == 0) & (jx == 0) & (np.abs(jy) == 2))
+        self.values = np.zeros((3, 2), np.complex128)
+        self.values[0] = 0.5
+
+
+@each_solver
+@pytest.mark.parametrize(("scheme", "order"), [("rk2", 2), ("rk4", 4)])
+def test_a_force_that_is_in_every_substep_keeps_the_order(make, scheme, order):
+    """u' = -nu k^2 u + f. In the predictor alone, as the paper has it, the force would be of first order."""
+    viscosity, t = 0.5, 1.0
+    errors = []
+    for steps in (8, 16):
+        flow = Flow(viscosity, scheme)
+        solver = make((8, 12, 8), flow, lambda fields, modes: None, lengths=LONG, forcing=SteadyShear)
+        decay = viscosity * (2 * solver.modes.unit[1]) ** 2
+        advance(solver, t, steps)
+        exact = 0.5 * (1 - math.exp(-decay * t)) / decay
+        errors.append(np.abs(solver.fields[0, solver.forcing.indices] - exact).max())
+    assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.1)
 
 
 @each_solver

@@ -16,7 +16,7 @@ from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.layout import find_layout
 from ridgeline.bench.numba_threads import check_threads
 from ridgeline.bench.result import Column, Result
-from ridgeline.bench.stream import measure_stream
+from ridgeline.bench.stream import StreamLimits, measure_stream
 from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import memory_available
@@ -62,10 +62,10 @@ def measure_hpcg(
     assert isinstance(benchmark.path, OptimisedPath)  # it was not told otherwise
     moved = int(comm.allreduce(bytes_per_iteration(benchmark.path.level)))
     del benchmark
-    limit = measure_stream(comm, threads).read if stream else None
+    limits = measure_stream(comm, threads) if stream else None
     settings = {"box": box, "process_grid": record.process_grid, "seconds": seconds, "threads": threads}
     layout = find_layout(comm)
-    return _result(record, moved, limit, settings, source, layout.n_nodes, _crowded(comm, threads))
+    return _result(record, moved, limits, settings, source, layout.n_nodes, _crowded(comm, threads))
 
 
 def compile_everything(comm: MPI.Comm, threads: int) -> None:
@@ -98,7 +98,7 @@ def require_memory(comm: MPI.Comm, geometry: Geometry) -> None:
 def _result(
     record: Record,
     moved: int,
-    limit: float | None,
+    limits: StreamLimits | None,
     settings: dict[str, Any],
     source: str | None,
     nodes: int,
@@ -130,7 +130,7 @@ def _result(
         *_verdict(record),
         f"per iteration {iteration * 1e3:.4g} ms and {moved / record.sizes[0].rows:.0f} B a row: "
         f"{bandwidth / 1e9:.2f} GB/s"
-        + ("" if limit is None else f", {bandwidth / limit:.2f} of STREAM's dot"),
+        + ("" if limits is None else f", {limits.share(bandwidth):.2f} of STREAM ({limits.best_name})"),
         f"reference {record.reference_gflops:.3f} GFLOP/s, scaled residual {record.reference_residual:.6g} after "
         f"{charges.reference_iterations} iterations; here {charges.optimised_iterations} iterations",
     ]
@@ -163,7 +163,8 @@ def _result(
             "seconds_per_iteration": iteration,
             "bytes_per_iteration": moved,
             "bandwidth": bandwidth,
-            "stream_dot": limit,
+            "stream": None if limits is None else limits.to_dict(),
+            "fraction_of_stream": None if limits is None else limits.share(bandwidth),
             "report": to_dict(report),
             "text": report_text(report),
         },

@@ -63,6 +63,7 @@ class CpuEngine:
     time, step_index : where the fields are
     last_dt, last_courant_rate : length of the last step, and the bracket of Eq. (8) at its begin, 1/time
     seconds : spent in `advance` since `reset_timings`, by `COLUMNS`
+    under_way : seconds of wall time that "row" and "column" exchanges of all steps so far were under way
     forcing : set after construction, or none
     """
 
@@ -100,6 +101,7 @@ class CpuEngine:
         self._sum = aligned_empty(shape if self._scheme.copies == 2 else (n_in, 0), self.transform.complex)
         self.fields[...] = 0
         self._sum[...] = 0
+        self.under_way = {"row": 0.0, "column": 0.0}
         self._make_tables()
         self.reset_timings()
 
@@ -145,7 +147,7 @@ class CpuEngine:
 
         Raises ConfigError for a Courant number where the fluid is at rest.
         """
-        begin = perf_counter()
+        begin, before = perf_counter(), self.transform.under_way
         n_substeps = len(self._scheme.substeps)
         if self._shifted:
             shift = phase_shift(self.flow.seed, self.step_index, self.modes.shape)
@@ -165,6 +167,8 @@ class CpuEngine:
         self.forcing.end_step(self.fields)
         self.time += self.last_dt
         self.step_index += 1
+        for name, seconds in self.transform.under_way.items():
+            self.under_way[name] += seconds - before[name]
         self._elapsed += perf_counter() - begin
         return self.last_dt
 

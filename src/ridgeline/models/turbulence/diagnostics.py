@@ -29,11 +29,16 @@ from ridgeline.models.turbulence.gradients import (
     BIN_EDGES,
     GradientStatistics,
     Transform,
-    courant_rate,
     gradient_statistics,
 )
 from ridgeline.models.turbulence.output_fields import state_names
-from ridgeline.models.turbulence.pressure import products
+from ridgeline.models.turbulence.pressure import (
+    DEVIATIONS,
+    PressureStatistics,
+    pressure_spectrum,
+    pressure_statistics,
+    products,
+)
 from ridgeline.models.turbulence.spectra import Shells, Sums, largest_sphere, sum_over_modes
 
 if TYPE_CHECKING:
@@ -75,22 +80,23 @@ class Diagnostics:
     viscosity: float
     scalars: Sequence[Scalar] = ()
 
-    def series(self, fields: NDArray[Any], dt: float, rate: float | None = None) -> dict[str, float]:
+    def series(self, fields: NDArray[Any], dt: float) -> dict[str, float]:
         """Return one row of the time series, equal on all ranks; its columns are the same in every row.
 
-        fields: complex [3 + S, n_modes]; dt: size of the last time step (0 before the first); rate: the maximum
-        of |u|/dx + |v|/dy + |w|/dz if it is known, else it is computed. Columns: `flow_figures`, dt, courant,
-        `gradient_figures`, `scalar_figures`. Cost: nine inverse transforms, or twelve.
+        fields: complex [3 + S, n_modes]; dt: size of the last time step (0 before the first). Columns:
+        `flow_figures`, dt, courant, `gradient_figures`, `pressure_figures`, `scalar_figures`.
+        Cost: 9 transforms for the gradients; 9, or 18 with phase shifts, and 1 for the pressure.
         """
         sums = sum_over_modes(self.comm, fields, self.modes)
         gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
-        if rate is None:
-            rate = courant_rate(self.comm, fields[:3], self.modes, self.transform)
+        found = products(self.comm, fields[:3], self.modes, self.transform)
+        pressure = pressure_statistics(self.comm, found.pressure, self.modes, self.transform)
         return {
             **flow_figures(sums, self.viscosity, self.modes),
             "dt": dt,
-            "courant": dt * rate,
+            "courant": dt * found.courant_rate,
             **gradient_figures(gradients),
+            **pressure_figures(pressure),
             **self._scalar_figures(sums),
         }
 
@@ -109,20 +115,28 @@ class Diagnostics:
         """Return spectra over shells of wavenumber and densities over bins, float64, equal on all ranks.
 
         Over "k": energy_spectrum E, dissipation_spectrum D = nu k^2 |u|^2 and transfer_spectrum T, with
-        dE/dt = T - D in decaying flow; scalar_0_spectrum, ... of theta^2. The sum over a spectrum times the
-        spacing of k is the average over the box.
+        dE/dt = T - D in decaying flow; pressure_spectrum of (p/rho)^2; scalar_0_spectrum, ... of theta^2. The sum
+        over a spectrum times the spacing of k is the average over the box.
         Over "ratio", eps / <eps> or Omega / <Omega> at the geometric middle of a bin: dissipation_density,
-        enstrophy_density, and the bins' ratio_width.
-        Cost: 9 transforms for the densities; 9, or 18 with phase shifts, for the transfer.
+        enstrophy_density, and the bins' ratio_width. Over "deviation", p / p' in the middle of a bin of 1/8:
+        pressure_density.
+        Cost: 9 transforms for the densities of gradients; 9, or 18 with phase shifts, for transfer and pressure;
+        1 for the density of the pressure.
         """
         sums = sum_over_modes(self.comm, fields, self.modes)
         gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
-        transfer = products(self.comm, fields[:3], self.modes, self.transform).transfer_spectrum
+        found = products(self.comm, fields[:3], self.modes, self.transform)
+        pressure = pressure_statistics(self.comm, found.pressure, self.modes, self.transform)
+        of_pressure = pressure_spectrum(self.comm, found.pressure, self.modes)
         over_k = {
             "k": (Shells(self.modes).wavenumbers, "middle of the shell of wavenumbers"),
             "energy_spectrum": (sums.energy_spectrum, "E(k), its integral is the kinetic energy"),
             "dissipation_spectrum": (self.viscosity * sums.gradient_spectrum, "2 nu k^2 E(k)"),
-            "transfer_spectrum": (transfer, "energy that nonlinear terms bring to k, per time"),
+            "transfer_spectrum": (
+                found.transfer_spectrum,
+                "energy that nonlinear terms bring to k, per time",
+            ),
+            "pressure_spectrum": (of_pressure, "its integral is the variance of p/rho"),
         }
         for s, spectrum in enumerate(sums.scalar_spectra):
             over_k[f"scalar_{s}_spectrum"] = (spectrum, "its integral is the mean square of the scalar")
@@ -132,8 +146,15 @@ class Diagnostics:
             "dissipation_density": (gradients.dissipation.density, "probability density"),
             "enstrophy_density": (gradients.enstrophy.density, "probability density"),
         }
-        profiles = {name: Profile(v, ("k",), description=text) for name, (v, text) in over_k.items()}
-        return profiles | {name: Profile(v, ("ratio",), description=t) for name, (v, t) in over_ratio.items()}
+        over_deviation = {
+            "deviation": (DEVIATIONS, "value over its root mean square, middle of the bin"),
+            "pressure_density": (pressure.density, "probability density"),
+        }
+        return {
+            name: Profile(values, (axis,), description=text)
+            for axis, curves in (("k", over_k), ("ratio", over_ratio), ("deviation", over_deviation))
+            for name, (values, text) in curves.items()
+        }
 
     def locate_nonfinite(self, fields: NDArray[Any]) -> str | None:
         """Say which field and mode is not finite first, in canonical order; None if all are finite.
@@ -197,6 +218,11 @@ def gradient_figures(gradients: GradientStatistics) -> dict[str, float]:
         moments = getattr(gradients, name).moments
         figures |= {f"{name}_moment_{p}": moment for p, moment in zip((2, 3, 4), moments)}
     return figures
+
+
+def pressure_figures(pressure: PressureStatistics) -> dict[str, float]:
+    """Return variance <(p/rho)^2>, skewness and flatness of the pressure, whose mean is zero (Eq. 11)."""
+    return {f"pressure_{name}": getattr(pressure, name) for name in ("variance", "skewness", "flatness")}
 
 
 def scalar_figures(sums: Mapping[str, float], scalar: Scalar, prefix: str = "") -> dict[str, float]:

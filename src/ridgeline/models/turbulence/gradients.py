@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import global_max, global_sums
+from ridgeline.comm.reduce import global_sums
 from ridgeline.grid.modes import Modes
 from ridgeline.kernels.mode_sums import combine_derivatives
 from ridgeline.kernels.point_sums import (
     POWERS,
-    add_magnitudes,
     add_squares,
     count_octaves,
     octave_edges,
@@ -92,19 +91,17 @@ def gradient_statistics(
     velocity: complex [3, n_modes]. Cost: nine inverse transforms; memory: one complex and two real fields more
     than a transform has. Communication: the transforms, and some Allreduces of at most 2 KiB.
     """
-    n_rows = math.prod(modes.shape[:2])
-    n_points = math.prod(modes.shape)
     powers = []
     squares: NDArray[Any] | None = None
     for (i, j), strain in zip(STRAIN, strains(velocity, modes, transform)):
         if i == j:
-            powers.append(_powers(comm, strain, n_rows) / n_points)
+            powers.append(mean_powers(comm, strain, modes))
         squares = _add_squares(strain, 1.0 if i == j else 2.0, squares)
     assert squares is not None
     dissipation = distribution(comm, squares, modes)
     del squares
     enstrophy = distribution(comm, enstrophy_field(velocity, modes, transform), modes)
-    skewness, flatness = zip(*(_shape(p) for p in [*powers, np.mean(powers, axis=0)]))
+    skewness, flatness = zip(*(shape_factors(p) for p in [*powers, np.mean(powers, axis=0)]))
     return GradientStatistics(skewness[3], flatness[3], skewness[:3], flatness[:3], dissipation, enstrophy)
 
 
@@ -167,34 +164,18 @@ def enstrophy_field(velocity: NDArray[Any], modes: Modes, transform: Transform) 
     return squares
 
 
-def courant_rate(comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: Transform) -> float:
-    """Return the maximum over all points of |u|/dx + |v|/dy + |w|/dz, in 1/s. Collective.
-
-    The Courant number is the time step times this (paper, Eq. 8). Cost: three inverse transforms.
-    """
-    total: NDArray[Any] | None = None
-    for i, (n, length) in enumerate(zip(modes.shape[::-1], modes.lengths[::-1])):
-        component = transform.to_physical(velocity[i : i + 1])[0]
-        if total is None:
-            total = np.zeros_like(component)
-        add_magnitudes(component.ravel(), component.dtype.type(n / length), total.ravel())
-    assert total is not None
-    return float(global_max(comm, total.max(initial=0.0)))
-
-
 def distribution(comm: MPI.Comm, values: NDArray[Any], modes: Modes) -> Distribution:
     """Return moments and density of a quantity >= 0. values: real [z, y, x], this rank's points. Collective."""
-    n_points = math.prod(modes.shape)
-    sums = _powers(comm, values, math.prod(modes.shape[:2])) / n_points
-    mean = float(sums[0])
+    powers = mean_powers(comm, values, modes)
+    mean = float(powers[0])
     if mean == 0.0 or not math.isfinite(mean):
         bad = 0.0 * mean
         return Distribution(mean, (bad, bad, bad), np.full(len(BIN_EDGES) - 1, bad), (bad, bad))
     counts = np.zeros(len(BIN_EDGES) + 1, np.int64)
     rows = values.reshape(-1, values.shape[-1])
     count_octaves(rows, 1.0 / mean, LOWEST_OCTAVE, BIN_BITS, counts)
-    fractions = sum_over_ranks(comm, counts) / n_points
-    moments = tuple(float(sums[p - 1]) / mean**p for p in (2, 3, 4))
+    fractions = sum_over_ranks(comm, counts) / math.prod(modes.shape)
+    moments = tuple(float(powers[p - 1]) / mean**p for p in (2, 3, 4))
     return Distribution(
         mean,
         (moments[0], moments[1], moments[2]),
@@ -210,16 +191,19 @@ def _add_squares(values: NDArray[Any], scale: float, total: NDArray[Any] | None)
     return total
 
 
-def _powers(comm: MPI.Comm, values: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
-    """Return the sums of the first four powers over all points of all ranks, float64 [4]. Collective."""
+def mean_powers(comm: MPI.Comm, values: NDArray[Any], modes: Modes) -> NDArray[np.float64]:
+    """Return <x>, <x^2>, <x^3>, <x^4> over all points of all ranks, float64 [4], equal bits however they are cut.
+
+    values: real [z, y, x], this rank's points. Collective.
+    """
     rows = values.reshape(-1, values.shape[-1])
     sums = np.empty((POWERS, len(rows)))
     sum_powers(rows, sums)
-    return global_sums(comm, list(sums), n_rows)
+    return global_sums(comm, list(sums), math.prod(modes.shape[:2])) / math.prod(modes.shape)
 
 
-def _shape(powers: NDArray[np.float64]) -> tuple[float, float]:
-    """Return skewness and flatness about zero of mean powers 1 to 4."""
+def shape_factors(powers: NDArray[np.float64]) -> tuple[float, float]:
+    """Return skewness and flatness about zero of mean powers 1 to 4; 0 where the second is 0."""
     if powers[1] == 0.0:
         return 0.0, 0.0
     return float(powers[2] / powers[1] ** 1.5), float(powers[3] / powers[1] ** 2)

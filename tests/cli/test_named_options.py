@@ -1,0 +1,100 @@
+"""Every option that a message or a page advises exists: `--points` that is `--nx1` helps nobody."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from ridgeline.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "ridgeline"
+PAGES = [
+    path
+    for folder, pattern in (("", "*.md"), ("docs", "*.md"), ("examples", "**/*"), ("site", "**/*"))
+    for path in sorted((ROOT / folder).glob(pattern))
+    if path.is_file() and path.suffix in (".md", ".slurm", ".pbs", ".sh", ".toml", ".py")
+]
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+# What other programs take, by the file that says so; "" is anywhere.
+FOREIGN = {
+    "runtime/node_topology.py": {"--of"},  # lstopo
+    "runtime/provenance.py": {"--porcelain"},  # git
+    "cli/bind.py": {"--of"},
+    "validate/binding.py": {"--ppn", "--cpu-bind", "--ntasks-per-node"},  # launchers
+    "validate/report_page.py": {"--ink", "--soft", "--line", "--pale", "--state"},  # names in a style sheet
+}
+
+
+@cache
+def commands() -> dict[tuple[str, ...], set[str]]:
+    """Return the options of each command by its words: ("bench", "nekbone")."""
+
+    def walk(command, words=()) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+        yield words, {name for p in command.params for name in (*p.opts, *p.secondary_opts)} | {"--help"}
+        for name, below in getattr(command, "commands", {}).items():
+            yield from walk(below, (*words, name))
+
+    return dict(walk(typer.main.get_command(app)))
+
+
+def messages(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the strings of a module that are no docstrings."""
+    tree = ast.parse(path.read_text())
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
+            yield node.lineno, node.value
+
+
+def options_of(module: str) -> set[str]:
+    """Return the options that a module may name: of its own benchmarks if it is called like some, else of all."""
+    parts = Path(module).with_suffix("").parts
+    own = [found for words, found in commands().items() if len(words) == 2 and words[1].startswith(parts[1])]
+    return set().union(*(own if parts[0] == "bench" and own else commands().values()))
+
+
+def test_there_are_commands_and_pages() -> None:
+    assert "--nx1" in commands()["bench", "acceptance"]
+    assert "--rt" in options_of("bench/hpcg/geometry.py")
+    assert "--nx1" not in options_of("bench/hpcg/geometry.py")
+    assert ROOT / "README.md" in PAGES
+
+
+def test_options_in_messages_exist() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {option}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for module in [str(path.relative_to(SOURCE))]
+        for line, text in messages(path)
+        for option in OPTION.findall(text)
+        if option not in options_of(module) | FOREIGN.get(module, set())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_options_of_commands_in_pages_exist(page: Path) -> None:
+    wrong = []
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        for words, rest in re.findall(r"\bridgeline ([a-z]\w*(?: [a-z][\w-]*)?)([^`#|\"]*)", line):
+            command = tuple(words.split())
+            command = command if command in commands() else command[:1]
+            known = set().union(
+                *(own for found, own in commands().items() if found[: len(command)] == command)
+            )
+            wrong += [
+                f"line {number}: ridgeline {words} has no {option}"
+                for option in OPTION.findall(rest)
+                if known and option not in known
+            ]
+    assert not wrong, "\n".join(wrong)
