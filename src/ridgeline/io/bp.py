@@ -158,6 +158,9 @@ class BPWriter:
             with together(comm):
                 if comm.rank == 0:
                     self._open_engine(stored, subfiles, nodes=1)
+        with together(comm):
+            if comm.rank == 0:
+                self._sums = bp_sums.SumsWriter(self.path, self.steps)  # again: ADIOS2 empties a new folder
         self._open = True
 
     def _prepare(self, keep_steps: int | None) -> tuple[int, dict[str, np.dtype[Any]]]:
@@ -230,10 +233,6 @@ class BPWriter:
                     io.DefineAttribute(key, value)
             mode = bindings.Mode.Append if subfiles else bindings.Mode.Write
             self._engine = io.Open(str(self.path), mode)
-            if self._comm.rank == 0:
-                if not subfiles:
-                    bp_sums.begin(self.path)  # again: ADIOS2 has emptied the folder
-                self._sums = bp_sums.SumsWriter(self.path, self.steps)
 
     def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Append one output step.
