@@ -65,12 +65,12 @@ def values(path: Path) -> bytes:
         return repr((sorted(arrays.items()), sorted((k, str(v)) for k, v in data.attrs.items()))).encode()
 
 
-def attack(whole: Path, work: Path, seed: int, count: int, summed: bool) -> None:
+def attack(whole: Path, work: Path, count: int, summed: bool, files=FILES, kinds=KINDS) -> None:
     """Print a line for each damage: what it was, what `open` and `check` said of it."""
     good = values(whole)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(13)
     for number in range(count):
-        name, kind = FILES[number % len(FILES)], KINDS[number // len(FILES) % len(KINDS)]
+        name, kind = files[number % len(files)], kinds[number // len(files) % len(kinds)]
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(whole, work)
         if not summed:
@@ -89,7 +89,7 @@ def attack(whole: Path, work: Path, seed: int, count: int, summed: bool) -> None
         print(json.dumps(said), flush=True)
 
 
-def outcomes(tmp_path: Path, count: int, *, summed: bool = True) -> list[dict]:
+def outcomes(tmp_path: Path, *arguments) -> list[dict]:
     """Do `attack` in a process, since it may end."""
     code = f"""
 import sys, warnings
@@ -97,7 +97,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_damaged_data_sets import attack
 warnings.filterwarnings("ignore", message=".* is left out")
-attack(Path(sys.argv[2]), Path(sys.argv[3]), 13, {count}, {summed})
+attack(Path(sys.argv[2]), Path(sys.argv[3]), *{arguments})
 """
     folders = [str(Path(__file__).parent), str(write(tmp_path / "whole.bp")), str(tmp_path / "work.bp")]
     done = subprocess.run(
@@ -107,14 +107,14 @@ attack(Path(sys.argv[2]), Path(sys.argv[3]), 13, {count}, {summed})
         f"ended by {done.returncode} after {done.stdout[-300:]}: {done.stderr[-2000:]}"
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) > 0.9 * count
+    assert len(found) > 0.9 * arguments[0]
     assert all("\n" not in said["open"] for said in found)
     return found
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(150, marks=pytest.mark.slow)])
 def test_every_damage_is_refused_or_reported_or_harmless(tmp_path, count):
-    for said in outcomes(tmp_path, count):
+    for said in outcomes(tmp_path, count, True):
         if said["open"] == "other":
             assert said["file"] == "data.0", said  # values are compared on request
             assert said["check"], said
@@ -123,7 +123,12 @@ def test_every_damage_is_refused_or_reported_or_harmless(tmp_path, count):
             assert said["check"], said
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.slow)])
-def test_damaged_metadata_without_checksums_do_not_end_python(tmp_path, count):
+@pytest.mark.parametrize(
+    "which",
+    [(6, False, ("mmd.0",), ("swap",)), pytest.param((150, False), marks=pytest.mark.slow)],
+    ids=["quick", "all"],
+)
+def test_damaged_metadata_without_checksums_do_not_end_python(tmp_path, which):
     """As of other programs. Nothing tells which values were other ones."""
-    assert {said["open"] for said in outcomes(tmp_path, count, summed=False)} - {"same", "other"}
+    said = [said["open"] for said in outcomes(tmp_path, *which)]
+    assert any("ADIOS2 crashed in it (signal SIG" in words for words in said), said

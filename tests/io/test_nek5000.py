@@ -83,6 +83,21 @@ def test_pymech_writes_what_this_writes(tmp_path):
     assert (tmp_path / "again").read_bytes() == writer.name(1).read_bytes()
 
 
+@pytest.mark.parametrize("tag", ["X", "U", "P", "T"])
+def test_values_that_are_not_those_of_the_extremes_are_refused(tmp_path, tag):
+    """A range of zeros, over one component of an element."""
+    _, _, writer = write(tmp_path)
+    whole = read_field_file(writer.name(1))
+    section = next(section for section in whole.header.sections if section.tag == tag)
+    content = bytearray(writer.name(1).read_bytes())
+    np.frombuffer(content, "<f8", whole.header.points, section.start)[:] = 0.0
+    writer.name(1).write_bytes(content)
+    with pytest.raises(OutputError, match=rf"{tag} of 1 of its 12 elements, .* compare=False") as caught:
+        read_field_file(writer.name(1))
+    assert "\n" not in str(caught.value)
+    assert read_field_file(writer.name(1), compare=False).step == 7
+
+
 def test_the_mesh_is_in_the_first_file_alone_unless_asked(tmp_path):
     for mesh, later in (("first", None), ("always", 3)):
         _, fields, writer = write(tmp_path, mesh=mesh)

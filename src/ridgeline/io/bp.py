@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io import bp_files, bp_sums
+from ridgeline.io.bp_attributes import in_types, storable
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.previous import make_way
 from ridgeline.io.viewer_schemas import image_schemas
@@ -149,16 +150,19 @@ class BPWriter:
                     f'output.compression = "{compression}" is not in this ADIOS2; use one of '
                     f"{', '.join(known)}, or run `make adios2-mpi`"
                 )
-            stored = {key: _storable(key, value) for key, value in attributes.items() if comm.rank == 0}
+            stored = {key: storable(key, value) for key, value in attributes.items() if comm.rank == 0}
         self._blocks = None if self.collective else BlocksAtRank0(comm, variables)
         subfiles, types = decide(comm, lambda: self._prepare(keep_steps))
-        stored = _in_types(stored, types)
+        stored = in_types(stored, types)
         if self.collective:
             self._open_engine(stored, subfiles, self._nodes())
         else:
             with together(comm):
                 if comm.rank == 0:
                     self._open_engine(stored, subfiles, nodes=1)
+        with together(comm):
+            if comm.rank == 0:
+                self._sums = bp_sums.SumsWriter(self.path, self.steps)  # again: ADIOS2 empties a new folder
         self._open = True
 
     def _prepare(self, keep_steps: int | None) -> tuple[int, dict[str, np.dtype[Any]]]:
@@ -232,10 +236,6 @@ class BPWriter:
                     io.DefineAttribute(key, value)
             mode = bindings.Mode.Append if subfiles else bindings.Mode.Write
             self._engine = io.Open(str(self.path), mode)
-            if self._comm.rank == 0:
-                if not subfiles:
-                    bp_sums.begin(self.path)  # again: ADIOS2 has emptied the folder
-                self._sums = bp_sums.SumsWriter(self.path, self.steps)
 
     def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Append one output step.
@@ -384,40 +384,6 @@ def _let_go_quietly(adios: Any) -> None:
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-
-
-def _storable(key: str, value: Any) -> Any:
-    """Return an attribute as ADIOS2 takes it: str, list of str, or a NumPy array; None for nothing."""
-    if value is None or (isinstance(value, (list, tuple)) and not value):
-        return None
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
-        return list(value)
-    array = np.asarray(value)
-    if array.dtype == bool:
-        array = array.astype(np.uint8)
-    if array.dtype.kind not in "iuf" or array.ndim > 1:
-        raise TypeError(f"attribute {key} = {value!r} is neither text, numbers nor a list of one of them")
-    return np.ascontiguousarray(array) if array.ndim else array
-
-
-def _in_types(attributes: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> dict[str, Any]:
-    """Return attributes of `_storable` as a data set can take them that has some in other dtypes (str: text).
-
-    A setting may be a word in one run and a number in the next. ADIOS2 writes both, but nothing could be read
-    any more: an attribute keeps its type. A number after a word becomes text, a word after a number is left out.
-    """
-    fitting: dict[str, Any] = {}
-    for key, value in attributes.items():
-        stored = types.get(key)
-        if value is None or stored is None or stored == getattr(value, "dtype", np.dtype(str)):
-            fitting[key] = value
-        elif stored == np.dtype(str):
-            fitting[key] = str(value.tolist())
-        elif isinstance(value, np.ndarray) and (value.astype(stored) == value).all():
-            fitting[key] = value.astype(stored)
-    return fitting
 
 
 def _listed(arrays: Mapping[str, tuple[np.dtype[Any], Shape]]) -> str:

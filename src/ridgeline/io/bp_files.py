@@ -16,8 +16,10 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import struct
 import tempfile
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,17 +204,20 @@ def problems(path: Path, step: Step) -> Iterator[str]:
 
 
 def check(path: Path, index: Index) -> None:
-    """Raise OutputError if the files at `path` cannot hold what the index says."""
+    """Raise OutputError if `md.0` or the data files at `path` cannot hold what the index says."""
     for number, step in enumerate(index.steps):
         wrong = problem(path, step)
         if wrong:
             raise _damaged(path, f"{wrong} (output step {number} of {len(index.steps)})")
-    if index.steps:
-        complete = _complete_formats(path)
-        if not complete:
-            raise _damaged(path, f"{FORMATS} is missing or empty")
-        if complete != _size_of(path / FORMATS):
-            raise _damaged(path, f"{FORMATS} is cut off in a record")
+
+
+def check_formats(path: Path) -> None:
+    """Raise OutputError if `mmd.0` at `path` is not whole."""
+    complete = _complete_formats(path)
+    if not complete:
+        raise _damaged(path, f"{FORMATS} is missing or empty")
+    if complete != _size_of(path / FORMATS):
+        raise _damaged(path, f"{FORMATS} is cut off in a record")
 
 
 @dataclass(frozen=True)
@@ -225,7 +230,6 @@ class Readable:
     steps: int
     folder: Path
     verified: bool
-    kept: tempfile.TemporaryDirectory[str] | None = None  # is deleted with this object
 
 
 def readable(path: Path, steps: int | None = None) -> Readable:
@@ -234,6 +238,7 @@ def readable(path: Path, steps: int | None = None) -> Readable:
     Raises OutputError if it is none, holds no whole step or fewer than `steps`, or if these are damaged.
     """
     verified = (path / bp_sums.SUMS).exists()
+    records: tuple[bp_sums.Record, ...] = ()
     if verified:
         records, damages = checked_records(path)  # before the index: a writer writes them after it
         if steps is not None:
@@ -247,13 +252,13 @@ def readable(path: Path, steps: int | None = None) -> Readable:
     found = len(index.steps)
     if not found:
         raise OutputError(f"the data set {path} holds no whole output step yet; wait for the first")
-    if steps is None:
-        return Readable(found, path, verified)
-    if not 1 <= steps <= found:
+    if steps is not None and not 1 <= steps <= found:
         raise OutputError(f"the data set {path} holds {found} whole output steps, so it has no first {steps}")
     if not verified:
-        return Readable(steps, path, verified)
-    return _cut_copy(path, records[-1])
+        check_formats(path)
+    elif any(_size_of(path / name) != end for name, (end, _) in records[-1].parts.items()):
+        return _cut_copy(path, records[-1])  # ADIOS2 sees nothing that was not verified
+    return Readable(min(found, steps or found), path, verified)
 
 
 def checked_records(path: Path) -> tuple[tuple[bp_sums.Record, ...], list[bp_sums.Damage]]:
@@ -277,13 +282,20 @@ def _damaged_from(path: Path, damages: list[bp_sums.Damage], advise: bool) -> Ou
 
 def _cut_copy(path: Path, record: bp_sums.Record) -> Readable:
     """Return a copy of the data set that ends with the step of `record`: of the metadata, with links to the data."""
-    kept = tempfile.TemporaryDirectory(prefix="ridgeline_")
-    folder = Path(kept.name)
-    for name, (end, _) in record.parts.items():
-        (folder / name).write_bytes(_bytes_of(path / name)[:end])
-    for file in path.glob("data.*"):
-        (folder / file.name).symlink_to(file.absolute())
-    return Readable(len(read_index(folder).steps), folder, True, kept)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="ridgeline_"))
+        for name, (end, _) in record.parts.items():
+            (folder / name).write_bytes(_bytes_of(path / name)[:end])
+        for file in path.glob("data.*"):
+            (folder / file.name).symlink_to(file.absolute())
+    except OSError as error:
+        raise OutputError(
+            f"cannot copy the metadata of {path} to {tempfile.gettempdir()}: {error.strerror}; set TMPDIR to a "
+            f"folder where you may write"
+        ) from error
+    copy = Readable(len(read_index(folder).steps), folder, True)
+    weakref.finalize(copy, shutil.rmtree, folder, ignore_errors=True)
+    return copy
 
 
 def repair(path: Path, least: int) -> Index:
@@ -333,7 +345,6 @@ def repair(path: Path, least: int) -> Index:
 
 def _adopt(path: Path, steps: tuple[Step, ...], formats_end: int) -> None:
     """Write checksums of the metadata that are there."""
-    bp_sums.begin(path)
     sums = bp_sums.SumsWriter(path, 0)
     for step in steps:
         sums.add(None, {INDEX: step.record_end, METADATA: step.metadata_end, FORMATS: formats_end})

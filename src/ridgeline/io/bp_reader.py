@@ -40,7 +40,7 @@ class BPReader:
         self.steps = files.steps
         if isolated is None:
             isolated = not files.verified
-        self._files = files  # a folder that is gone when it is let go
+        self._files = files  # its folder may be a copy, which is deleted with it
         self._engine = (IsolatedEngine if isolated else Engine)(self.path, files.folder, files.steps)
         found = self._engine.contents
         self.arrays, self.scalars = found.arrays, found.scalars

@@ -121,13 +121,15 @@ def verify(path: Path, records: Sequence[Record]) -> list[Damage]:
 class SumsWriter:
     """Appends the checksums of one output step after another.
 
-    path: folder of the data set. steps: how many records are kept; those after them are cut off.
+    path: folder of the data set. steps: how many records are kept, those after them are cut off; 0 begins anew.
     """
 
     def __init__(self, path: Path, steps: int) -> None:
         self._path = path
         self._last = read(path)[0][steps - 1] if steps else _BEGIN
         with _told(path):
+            if not steps:
+                begin(path)
             os.truncate(path / SUMS, self._last.end)
 
     @property

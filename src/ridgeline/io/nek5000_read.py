@@ -43,10 +43,15 @@ class FieldFile:
         return self.header.step
 
 
-def read_field_file(path: str | os.PathLike[str]) -> FieldFile:
+def read_field_file(path: str | os.PathLike[str], *, compare: bool = True) -> FieldFile:
     """Return what a Nek5000 field file of one part and three dimensions holds, of either order of bytes.
 
-    Raises OutputError if it cannot be read, is no such file, is cut off or too long, or numbers elements wrongly.
+    compare: whether the values must reach from the minimum to the maximum that the file holds for each element,
+    its only record of them: it tells most ranges that were zeroed or swapped, and a changed value if it was or
+    becomes an extreme. Extremes that are all 0 were not set, and of several scalars S01, ... some programs mix them.
+
+    Raises OutputError if it cannot be read, is no such file, is cut off or too long, numbers elements wrongly, or
+    holds other values than its extremes tell.
     """
     path = Path(path)
     try:
@@ -79,6 +84,8 @@ def read_field_file(path: str | os.PathLike[str]) -> FieldFile:
             pairs = np.frombuffer(raw, f"{order}f4", 2 * count, section.extremes)
             pairs = pairs.reshape(n_elements, section.components, 2)
             extremes[section.tag] = pairs[sorting].swapaxes(0, 1).astype(np.float64)
+            if compare and not (section.tag.startswith("S") and header.scalars > 1):
+                _compare(fields[section.tag], extremes[section.tag], section.tag, path)
     scalars = [fields[f"S{i + 1:02d}"][0] for i in range(header.scalars)]
     return FieldFile(
         header, numbers[sorting], fields.get("X"), fields.get("U"),
@@ -87,6 +94,18 @@ def read_field_file(path: str | os.PathLike[str]) -> FieldFile:
         np.stack(scalars) if scalars else np.empty((0, n_elements, n, n, n)),
         extremes,
     )  # fmt: skip
+
+
+def _compare(values: Array, extremes: Array, tag: str, path: Path) -> None:
+    """Raise OutputError unless the values [c, E, n, n, n] reach from minimum to maximum, extremes [c, E, 2]."""
+    found = np.stack([values.min(axis=(2, 3, 4)), values.max(axis=(2, 3, 4))], axis=-1).astype(np.float32)
+    other = ~np.isclose(found, extremes, rtol=1e-6, atol=0.0, equal_nan=True).all(axis=(0, 2))
+    if extremes.any() and other.any():
+        raise OutputError(
+            f"the Nek5000 field file {path} is damaged: {tag} of {other.sum()} of its {other.size} elements, the "
+            f"first is number {other.argmax() + 1}, does not reach from the minimum to the maximum that the file "
+            f"holds; restore it from a copy, or read it as it is with compare=False"
+        )
 
 
 def _byte_order(raw: bytes, path: Path) -> str:

@@ -48,7 +48,7 @@ def read_data_set(
     # Rank 0 looks first, so that a wrong path is looked at once; then all open it.
     decide(comm, lambda: _open(path, modes, len(fields) - 3, step).close())
     with together(comm):
-        reader = _open(path, modes, len(fields) - 3, step)
+        reader = _open(path, modes, len(fields) - 3, step, isolated=False)
     try:
         names = [*VELOCITY, *_scalars(reader, len(fields) - 3)]
         output = _output_step(reader, step)
@@ -72,11 +72,13 @@ def read_data_set(
     return _project(fields, path, number, names, modes, comm, energy)
 
 
-def _open(path: Path, modes: Modes, n_scalars: int, step: int | None) -> BPReader:
-    """Open a data set that can be the initial state of this run, else raise OutputError."""
+def _open(
+    path: Path, modes: Modes, n_scalars: int, step: int | None, isolated: bool | None = None
+) -> BPReader:
+    """Open a data set that can be the initial state of this run, else raise OutputError. isolated: of BPReader."""
     with python_warnings.catch_warnings():
         python_warnings.simplefilter("ignore")  # what is left out is not asked for
-        reader = BPReader(path)
+        reader = BPReader(path, isolated=isolated)
     try:
         for name in (*VELOCITY, *_scalars(reader, n_scalars)):
             if name not in reader.arrays:
