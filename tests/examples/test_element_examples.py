@@ -95,3 +95,55 @@ def test_kovasznay_flow_stays(tmp_path: Path) -> None:
     )
     energy = series["kinetic_energy"]
     assert np.abs(energy / energy[0] - 1).max() < 1e-6
+
+
+def cavity_figures(folder: Path) -> tuple[float, list[float]]:
+    """Return the largest difference from Ghia, Ghia and Shin that figures.py prints, and the extremes (u, v, v)."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "lid_driven_cavity" / "figures.py")],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    *rows, difference, extremes = done.stdout.splitlines()
+    assert len(rows) == 34
+    return float(difference.split()[2]), [float(words.split()[-1]) for words in extremes.split(",")]
+
+
+def test_lid_driven_cavity_in_short_is_near_ghia(tmp_path: Path) -> None:
+    _, series = run(
+        tmp_path,
+        "lid_driven_cavity",
+        1,
+        "run.steps=1500",
+        "model.dt=0.008",
+        "grid.order=5",
+        "output.every=1500",
+    )
+    assert series["kinetic_energy"][-1] == pytest.approx(0.03446, rel=2e-3)
+    difference, _ = cavity_figures(tmp_path)
+    assert (
+        0.005 < difference < 0.01
+    )  # of the lid's speed; not less: the tables are of second order on 129 x 129 points
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reynolds", "steps", "extremes"),
+    # Smallest u, smallest and largest v of this solver at order 9, to the digits that order 7 gives as well.
+    [(100, 4000, (-0.2140, -0.2538, 0.1796)), (400, 12000, (-0.3287, -0.4540, 0.3037))],
+)
+def test_lid_driven_cavity_is_as_ghia_has_it(
+    tmp_path: Path, reynolds: int, steps: int, extremes: tuple[float, ...]
+) -> None:
+    _, series = run(
+        tmp_path,
+        "lid_driven_cavity",
+        2,
+        f"model.viscosity={1 / reynolds}",
+        f"run.steps={steps}",
+        "output.every=1000",
+    )
+    energy = series["kinetic_energy"]
+    assert np.abs(energy[-10:] / energy[-1] - 1).max() < 1e-5  # steady
+    difference, found = cavity_figures(tmp_path)
+    assert difference < 0.01
+    assert found == pytest.approx(extremes, abs=2e-4)

@@ -27,7 +27,7 @@ from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
 from ridgeline.models.navier_stokes.kernels import compile_kernels
 from ridgeline.models.navier_stokes.pressure import PressureSolve
-from ridgeline.models.navier_stokes.problem import Array, Problem, Scalar
+from ridgeline.models.navier_stokes.problem import LEAK, Array, Problem, Scalar
 from ridgeline.runtime.communicator import in_turn_per_node
 from ridgeline.runtime.errors import ConfigError, DivergedError
 from ridgeline.runtime.regions import Regions
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 STABLE_COURANT = 1.0  # beyond it, third-order extrapolation of the advection grows on any flow
 COURANT_EVERY = 10  # steps between looks at the Courant number
-LEAK = 1e-3  # flux through sides of given velocity, over the sum of its parts, that is surely a mistake
 
 
 class Engine:
