@@ -150,17 +150,45 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(ridgeline, case)
             2,
             ["the map of the mesh folds element (z=", "Jacobian"],
         ),
-        (["model.dt=0.5"], 5, ["Courant number", "at step 0", "need at most 1"]),
+        (
+            ["model.dt=0.5"],
+            5,
+            ["Courant number", "at step 0", "need at most 1", "no checkpoint was written before"],
+        ),
     ],
 )
 def test_bad_input_ends_with_one_sentence(ridgeline, case, settings, code, words):
     refused(ridgeline("run", case, "-n", 2, *overrides(*settings)), code, *words)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["scalar.0.initial=1/0"], ['scalar.0.initial in --set: got "1/0"', "finite values", "inf at x = 0"]),
+        (
+            ["initial.kind=expression", 'initial.velocity=["log(x)",0,0]'],
+            ["initial.velocity", "-inf at x = 0"],
+        ),
+        (["boundary.y_max={kind='inflow',value=[0,1,0]}", "initial.kind=rest"], ["boundary.y_max.value"]),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_check_and_run_refuse_alike_before_anything_is_compiled(ridgeline, case, command, settings, words):
+    done = ridgeline(command, case, *overrides(*settings))
+    refused(done, 2, *words)
+    assert "method" not in done.stderr
+
+
+def test_a_step_that_is_too_long_names_the_checkpoint_that_there_is(ridgeline, case):
+    succeeds(ridgeline("run", case, *overrides("run.steps=4")))
+    done = ridgeline("run", case, *overrides("model.dt=0.5"), "--resume", "auto")
+    refused(done, 5, "at step 4; need at most 1", "checkpoint is kept (checkpoints/checkpoint_00000004)")
+
+
 def test_a_solve_that_fails_is_named_and_keeps_the_last_checkpoint(ridgeline, case):
     succeeds(ridgeline("run", case, *overrides("run.steps=4")))
     strict = overrides("model.pressure.max_iterations=1", "model.pressure.tolerance=1e-14")
     done = ridgeline("run", case, *strict, "--resume", "auto")
-    refused(done, 5, "the pressure solve of step 5", "residual", "after 1 iteration")
+    refused(done, 5, "the pressure solve of step 5", "residual", "after 1 iteration", "checkpoint is kept (")
     assert [path.name for path in (ridgeline.path / "checkpoints").iterdir()] == ["checkpoint_00000004"]
     succeeds(ridgeline("run", case, "--resume", "auto"))

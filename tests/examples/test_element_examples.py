@@ -17,13 +17,15 @@ from ridgeline.models import case_class
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def run(folder: Path, name: str, ranks: int, *overrides: str) -> tuple[Any, dict[str, Any]]:
+def run(
+    folder: Path, name: str, ranks: int, *overrides: str, timeout: float = 300
+) -> tuple[Any, dict[str, Any]]:
     """Run an example in a folder; return its case and its time series."""
     path = EXAMPLES / name / "settings.toml"
     done = subprocess.run(
         [sys.executable, "-m", "ridgeline", "run", str(path), "-n", str(ranks)]
         + [word for override in overrides for word in ("--set", override)],
-        cwd=folder, capture_output=True, text=True, timeout=300,
+        cwd=folder, capture_output=True, text=True, timeout=timeout,
         env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -95,3 +97,49 @@ def test_kovasznay_flow_stays(tmp_path: Path) -> None:
     )
     energy = series["kinetic_energy"]
     assert np.abs(energy / energy[0] - 1).max() < 1e-6
+
+
+def cavity_figures(folder: Path) -> tuple[float, list[float]]:
+    """Return the largest difference from Ghia, Ghia and Shin that figures.py prints, and the extremes (u, v, v)."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "lid_driven_cavity" / "figures.py")],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    *rows, difference, extremes = done.stdout.splitlines()
+    assert len(rows) == 34
+    return float(difference.split()[2]), [float(words.split()[-1]) for words in extremes.split(",")]
+
+
+def test_lid_driven_cavity_in_short_is_near_ghia(tmp_path: Path) -> None:
+    _, series = run(
+        tmp_path,
+        "lid_driven_cavity",
+        1,
+        "run.steps=1500",
+        "model.dt=0.008",
+        "grid.order=5",
+        "output.every=1500",
+    )
+    assert series["kinetic_energy"][-1] == pytest.approx(0.03446, rel=2e-3)
+    difference, _ = cavity_figures(tmp_path)
+    assert (
+        0.005 < difference < 0.01
+    )  # of the lid's speed; not less: the tables are of second order on 129 x 129 points
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reynolds", "steps", "extremes"),
+    # Smallest u, smallest and largest v of this solver at order 9, to the digits that order 7 gives as well.
+    [(100, 4000, (-0.2140, -0.2538, 0.1796)), (400, 12000, (-0.3287, -0.4540, 0.3037))],
+)
+def test_lid_driven_cavity_is_as_ghia_has_it(
+    tmp_path: Path, reynolds: int, steps: int, extremes: tuple[float, ...]
+) -> None:
+    changes = (f"model.viscosity={1 / reynolds}", f"run.steps={steps}")
+    _, series = run(tmp_path, "lid_driven_cavity", 1, *changes, timeout=900)
+    energy = series["kinetic_energy"]
+    assert energy[-2] == pytest.approx(energy[-1], rel=1e-5)  # steady
+    difference, found = cavity_figures(tmp_path)
+    assert difference < 0.01
+    assert found == pytest.approx(extremes, abs=2e-4)

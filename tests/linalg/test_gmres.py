@@ -64,6 +64,11 @@ def test_unsymmetric_operators_and_restarts(restart: int, rng: np.random.Generat
     np.testing.assert_allclose(x, operator.solve(b), atol=1e-9)
 
 
+def test_no_more_vectors_are_kept_than_iterations_are_allowed(operator: DenseOperator, rng) -> None:
+    b, x = operator.spread(rng.standard_normal(N)), np.empty(len(operator.places))
+    assert gmres(operator, b, x, None, 10**12, 1e-9, 2 * N, zero_guess=True).converged
+
+
 def test_residuals_are_least_over_the_space_and_as_stated(operator: DenseOperator, rng) -> None:
     """After k iterations: the least norm over the Krylov space, by dense least squares."""
     b = operator.spread(rng.standard_normal(N))

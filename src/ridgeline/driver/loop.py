@@ -115,7 +115,10 @@ class TimeLoop:
             reason = stop.poll()
             if reason is not None:
                 return step, reason
-            step += self.clock.time(self.model.step, self.schedule.next_event(step) - step)
+            try:
+                step += self.clock.time(self.model.step, self.schedule.next_event(step) - step)
+            except DivergedError as problem:
+                raise DivergedError(f"{problem}; {self._kept()}") from problem
             if not self.clock.steady_steps:
                 self._warm = {name: replace(region) for name, region in self.model.regions().items()}
             self._record(step)
@@ -157,14 +160,12 @@ class TimeLoop:
         if where is None:
             self._checked = step
             return
-        kept = self.restart.newest()
         raise DivergedError(
             f"the fields stopped being finite between step {self._checked + 1} and step {step}: {where} at step "
-            f"{step}; "
-            + (
-                f"the last good checkpoint is kept ({kept}); "
-                if kept
-                else "no checkpoint was written before; "
-            )
-            + self.model.advice
+            f"{step}; {self._kept()}; {self.model.advice}"
         )
+
+    def _kept(self) -> str:
+        """Say which checkpoint there is to go on from."""
+        kept = self.restart.newest()
+        return f"the last good checkpoint is kept ({kept})" if kept else "no checkpoint was written before"

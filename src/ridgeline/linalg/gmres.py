@@ -61,7 +61,8 @@ def gmres(
     ----------
     b, x : float64, assembled, zero at constrained points, contiguous. b is not changed
     preconditioner : None for none
-    restart : m, iterations of a cycle: m + 1 vectors of float64 and m of the preconditioner's type are held
+    restart : m, iterations of a cycle, at most max_iterations: m + 1 vectors of float64 and m of the preconditioner's
+        type are held
     tolerance : on the norm of the residual (`InnerProduct`): absolute; or, if larger, `relative` times that of b
     zero_guess : x is taken as zero, whatever it holds: spares one application
     work : buffers kept from call to call; regions : "gmres" is charged with the passes over vectors
@@ -72,7 +73,7 @@ def gmres(
     """
     work = work or Workspace()
     with timed(regions, "gmres"):
-        solve = _Cycles(operator, x, preconditioner, restart, work, regions)
+        solve = _Cycles(operator, x, preconditioner, min(restart, max_iterations), work, regions)
         return solve.run(b, tolerance, max_iterations, relative, zero_guess)
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from ridgeline.config.load import load_case
 from ridgeline.grid.element import SIDES
+from ridgeline.grid.quadrature import gauss
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.boundary import dealias_points, mesh_of, problem_of
-from ridgeline.models.navier_stokes.fluxes import side_normals
+from ridgeline.models.navier_stokes.fluxes import Faces
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
 from ridgeline.runtime.errors import ConfigError
 
@@ -233,9 +234,9 @@ def test_normals_point_outwards_and_close_the_surface(mapping: str) -> None:
     # The sum of normals over a closed surface is 0, and of x . n three times its volume.
     total, volume = np.zeros(3), 0.0
     for side in SIDES:
-        place, normal = side_normals(mesh, side)
-        total += normal.sum(axis=(1, 2, 3))
-        volume += float((place * normal).sum()) / 3
+        faces = Faces.of(mesh, side, gauss(12))
+        total += faces.normal.sum(axis=(1, 2, 3))
+        volume += float((faces.places * faces.normal).sum()) / 3
     assert np.abs(total).max() < 1e-10
     expected = {"none": 6.0, "annulus": np.pi * (2.2**2 - 0.2**2)}.get(mapping, 6.0)
     assert volume == pytest.approx(expected, rel=2e-3 if mapping == "wavy" else 1e-9)

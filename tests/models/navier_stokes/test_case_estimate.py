@@ -1,17 +1,21 @@
 """What a run will need, before it runs: decomposition, neighbours, spacing, the first Courant number."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from ridgeline.config.load import load_case
 from ridgeline.grid.element import ElementGrid
 from ridgeline.models import case_class, estimate
-from ridgeline.models.navier_stokes.boundary import mesh_of
-from ridgeline.models.navier_stokes.estimate import initial_courant_rate, shared_faces, spacings
-from ridgeline.runtime.errors import ConfigError, DecompositionError
+from ridgeline.models.navier_stokes.boundary import mesh_of, problem_of
+from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.models.navier_stokes.estimate import shared_faces, spacings
+from ridgeline.models.navier_stokes.first_courant import first_courant_rate
+from ridgeline.runtime.errors import ConfigError, DecompositionError, DivergedError
 
 TEXT = """\
 [run]
@@ -49,20 +53,51 @@ def test_figures(tmp_path: Path) -> None:
     assert spacings(case, mesh_of(case)) == pytest.approx((gap / 2, gap, gap / 2))
     # Whatever the direction of the wind, distances are those beside the ends of an element.
     rate = 1 / (gap / 2) + 2 / gap + 0.5 / (gap / 2)
-    assert initial_courant_rate(case, mesh_of(case)) == pytest.approx(rate)
+    assert first_courant_rate(case, mesh_of(case)) == pytest.approx(rate)
     assert f"Courant number of step 0: {rate * 0.01:.3g}" in found.remarks
     # A map that leaves everything in its place changes nothing.
     (tmp_path / "same.py").write_text("def same(x, y, z):\n    return x, y, z\n")
     mapped = load(tmp_path, f"grid.mapping={tmp_path}/same.py:same")
-    assert initial_courant_rate(mapped, mesh_of(mapped)) == pytest.approx(rate)
+    assert first_courant_rate(mapped, mesh_of(mapped)) == pytest.approx(rate)
     assert estimate(mapped, 5).work.bytes_memory > found.work.bytes_memory
 
 
 def test_a_time_step_that_is_too_long_is_told(tmp_path: Path) -> None:
     remarks = estimate(load(tmp_path, "model.dt=1.0"), 1).remarks
-    assert any("beyond stability (1): need model.dt <= 0.0" in remark for remark in remarks)
+    assert any(
+        "beyond stability (1), a run ends at once: need model.dt <= 0.0" in remark for remark in remarks
+    )
+    remarks = estimate(load(tmp_path, "model.dt=0.03"), 1).remarks
+    assert any("more than most flows stand (0.5): try model.dt <= 0.0173" in remark for remark in remarks)
     case = load(tmp_path, "initial.kind=taylor_green")
-    assert not any("beyond" in remark for remark in estimate(case, 1).remarks)
+    assert not any("model.dt" in remark for remark in estimate(case, 1).remarks)
+
+
+SIDES = ("grid.periodic=[true,false,false]", "initial.kind=rest", "boundary.y_min.kind=wall")
+LID = (*SIDES, "boundary.x_min.kind=wall", "boundary.x_max.kind=wall", "boundary.y_max.kind=moving-wall",
+       "boundary.y_max.value=[1,0,0]")  # fmt: skip
+INLET = (*SIDES, "boundary.x_min.kind=inflow", 'boundary.x_min.value=["y*(3 - y)",0,0]',
+         "boundary.x_max.kind=outflow", "boundary.y_max.kind=wall")  # fmt: skip
+PUMP = ("initial.kind=rest", "model.forcing.kind=flow-rate", "model.forcing.bulk_velocity=-2")
+
+
+@pytest.mark.parametrize("mapping", ["none", "wavy"])
+@pytest.mark.parametrize("overrides", [LID, INLET, PUMP])
+def test_from_rest_it_is_that_of_what_moves_the_flow_as_the_engine_has_it(
+    tmp_path: Path, overrides: tuple[str, ...], mapping: str
+) -> None:
+    case = load(tmp_path, *overrides, f"grid.mapping={mapping}", "model.dt=1")
+    rate = first_courant_rate(case, mesh_of(case))
+    grid = ElementGrid(mesh_of(case), case.grid.order)
+    engine = Engine(MPI.COMM_SELF, grid, problem_of(case, 1.0))
+    engine.start(np.zeros((3, *grid.shape)))
+    with pytest.raises(DivergedError, match=re.escape(f"has the Courant number {rate:.3g} at step 0")):
+        engine.advance()
+    # A larger mesh is not looked at whole, but at its sides all the same.
+    large = load(tmp_path, *overrides, "grid.elements=[9,9,16]")
+    gap = (1 - np.sqrt(3 / 7)) / 2
+    found = first_courant_rate(large, mesh_of(large)) * gap / 8
+    assert found == pytest.approx({LID: 1, INLET: 9 / 4, PUMP: 2}[overrides], rel=0.03)
 
 
 def test_images_and_nek5000_files_count(tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ def agree(reference, engine, steps, tolerance=1e-9):
         np.testing.assert_allclose(engine.p, reference.p, atol=100 * tolerance)
 
 
+def advance(engine, steps):
+    for _ in range(steps):
+        engine.advance()
+
+
 @pytest.mark.parametrize("full_order", [False, True])
 def test_given_velocities_on_boxes(full_order):
     grid, problem, velocity, _ = ethier_case(2, 5, 0.01, dealias=8, **TIGHT)
@@ -89,6 +94,16 @@ def test_a_step_beyond_stability_ends_with_the_step_that_is_allowed():
     engine.start(velocity(*grid.coordinates, 0.0))
     with pytest.raises(DivergedError, match=r"model.dt = 0.05 has the Courant number 2\.\d+ at step 0"):
         engine.advance()
+
+
+def test_a_flow_that_blows_up_is_stopped_before_it_has():
+    grid, problem, velocity, _ = walsh_case(3, 5, 0.05, viscosity=1e-4)
+    engine = Engine(MPI.COMM_SELF, grid, problem)
+    engine.start(velocity(*grid.coordinates, 0.0))
+    told = r"Courant number 1\.\d+ at step \d; .* set model.dt <= 0.0[12]\d*, for"
+    with pytest.raises(DivergedError, match=told):
+        advance(engine, 9)
+    assert engine.courant() < 2  # half a turn later it is 1e9
 
 
 def test_a_solve_that_does_not_converge_is_named():

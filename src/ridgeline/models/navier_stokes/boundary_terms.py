@@ -222,19 +222,22 @@ class Boundaries:
             if self.velocity.nonzero:
                 side.add(-shift * self._through(side.side), b)
 
+    def _given(self, side: Side) -> Array:
+        """Return the velocity at the points of a side where it is given, [3, f, n, n]."""
+        places = side_points(self._grid, side.name)
+        given = self.velocity
+        return np.stack([v[np.searchsorted(p, places)] for p, v in zip(given.points, given.values)])
+
     def _through(self, side: Side) -> Array:
         """Return n.u times area at the points of a side of given velocity, [f, n, n]."""
-        places = side_points(self._grid, side.name)
-        total = np.zeros(places.shape)
-        for component in range(3):
-            at = np.searchsorted(self.velocity.points[component], places)
-            total += side.normal_area[:, component] * self.velocity.values[component][at]
-        return total
+        return np.asarray((side.normal_area.swapaxes(0, 1) * self._given(side)).sum(axis=0))
 
     def flux(self) -> tuple[float, float]:
-        """Return the integrals of n.u and |n.u| over all sides of given velocity. Collective."""
-        through = [self._through(side.side) for side in self.sides]
-        mine = np.array([sum(t.sum() for t in through), sum(np.abs(t).sum() for t in through)])
+        """Return the integrals of n.u and |u| over all sides of given velocity. Collective."""
+        mine = np.zeros(2)
+        for side in self.sides:
+            speed = np.sqrt((self._given(side.side) ** 2).sum(axis=0))
+            mine += self._through(side.side).sum(), (side.side.area * speed).sum()
         net, size = self._comm.allreduce(mine)
         return float(net), float(size)
 

@@ -114,7 +114,8 @@ def problems_between_sections(case: NavierStokesCase) -> Iterator[Problem]:
         problems.append(Problem("output.homogeneous", "directions that are periodic (grid.periodic)"))
     if not problems:
         # These ask for the mesh, and for functions that the settings before make valid.
+        from ridgeline.models.navier_stokes.finite import formula_problems
         from ridgeline.models.navier_stokes.fluxes import flux_problems
 
-        problems += flux_problems(case)
+        problems += [*flux_problems(case), *formula_problems(case)]
     yield from problems

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 AXES = ("x", "y", "z")
+ROUNDING = 1e-12  # of the parts of a sum that cancel: less is no figure, and nothing to divide by
 SUMMARY_UNITS = {
     "kinetic_energy": "length^2/time^2",
     "dissipation": "length^2/time^3",
@@ -159,7 +160,8 @@ class Diagnostics:
         found |= self._gradient_figures(velocity)
         found |= {f"force_{a}": float(f) for a, f in zip(AXES, force)}
         if self.walls:
-            found |= self._wall_figures(velocity, found.get("bulk_velocity", 0.0), force)
+            bulk, speed = found.get("bulk_velocity", 0.0), math.sqrt(2.0 * max(found["kinetic_energy"], 0.0))
+            found |= self._wall_figures(velocity, _rest(bulk, speed), force)
         for i, theta in enumerate(scalars):
             if self.scalars[i].heated:
                 found |= self._heat_figures(f"scalar_{i}_", theta, self.scalars[i], velocity)
@@ -221,14 +223,19 @@ class Diagnostics:
         flux = _ratio(scalar.diffusivity * sum(sums[: len(sides)]), area)
         wall = _ratio(sum(sums[len(sides) :]), area)
         along = np.ones_like(theta) if self.axis is None else velocity[self.axis]
-        carried, flow, mean = self._sums(
-            [self._integral(along * theta), self._integral(along), self._integral(theta)]
+        carried, flow, through, mean = self._sums(
+            [self._integral(values) for values in (along * theta, along, np.abs(along), theta)]
         )
-        bulk = carried / flow if flow else mean / self.volume
+        bulk = carried / flow if _rest(flow, through) else mean / self.volume
         diameter = self.hydraulic_diameter or _ratio(4.0 * self.volume, area)
-        nusselt = _ratio(flux * diameter, scalar.diffusivity * (wall - bulk))
+        nusselt = _ratio(flux * diameter, scalar.diffusivity * _rest(wall - bulk, abs(wall) + abs(bulk)))
         found = {"flux": flux, "wall": wall, "bulk": bulk, "nusselt": nusselt}
         return {name + key: value for key, value in found.items()}
+
+
+def _rest(total: float, parts: float) -> float:
+    """Return a sum, 0 if it is a rounding of the parts that cancel in it."""
+    return 0.0 if abs(total) <= ROUNDING * parts else total
 
 
 def _ratio(a: float, b: float) -> float:

@@ -21,23 +21,20 @@ from ridgeline.kernels.element_kernels import make_kernel_set
 from ridgeline.linalg.compile import compile_solvers
 from ridgeline.linalg.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
+from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.extrapolation import Coefficients, Levels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
 from ridgeline.models.navier_stokes.kernels import compile_kernels
 from ridgeline.models.navier_stokes.pressure import PressureSolve
-from ridgeline.models.navier_stokes.problem import Array, Problem, Scalar
+from ridgeline.models.navier_stokes.problem import LEAK, Array, Problem, Scalar
 from ridgeline.runtime.communicator import in_turn_per_node
 from ridgeline.runtime.errors import ConfigError, DivergedError
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-STABLE_COURANT = 1.0  # beyond it, third-order extrapolation of the advection grows on any flow
-COURANT_EVERY = 10  # steps between looks at the Courant number
-LEAK = 1e-3  # flux through sides of given velocity, over the sum of its parts, that is surely a mistake
 
 
 class Engine:
@@ -74,7 +71,7 @@ class Engine:
         self._vector = np.zeros((3, *grid.shape))
         self._weak = np.zeros(grid.shape)
         self._force = np.array([*problem.force, *[0.0] * len(problem.scalars)])
-        self._courant_known = -COURANT_EVERY
+        self._watch = CourantWatch(problem.dt)
         work = self._workspace = Workspace()
         shared = (self.geometry, self.gather, self.inner, work, self.regions)
         self.pressure = PressureSolve(comm, *shared, self.boundaries.pressure_points, problem)
@@ -144,7 +141,7 @@ class Engine:
             self._rate(back)
         for level in reversed(self.levels.fields[:known]):
             self.boundaries.record(level[:3])
-        self._courant_known = self.step_index - COURANT_EVERY
+        self._watch.begin()
 
     def _refuse_leak(self) -> None:
         if not self.problem.level_is_free:
@@ -160,10 +157,12 @@ class Engine:
     def advance(self) -> None:
         """Advance by one time step. Collective.
 
-        Raises DivergedError if a solve does not converge or the Courant number is beyond stability.
+        Raises DivergedError if a solve does not converge or the Courant number is beyond stability, before the step
+        or after it: what it left is no state to keep.
         """
         problem, levels, regions = self.problem, self.levels, self.regions
-        self._refuse_long_step()
+        if not self._watch.begun:
+            self._watch.see(self.step_index, self._first_courant())
         self._rate(0)
         at = levels.coefficients(problem.dt)
         self.time += problem.dt
@@ -183,6 +182,7 @@ class Engine:
             self._apply_filter()
         with regions("other"):
             self.boundaries.record(self.u)
+        self._watch.see(self.step_index, self.courant())
 
     def _rate(self, back: int) -> None:
         """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago as those of the newest."""
@@ -257,28 +257,31 @@ class Engine:
         section = "pressure" if name == "pressure" else "velocity"
         raise DivergedError(
             f"the {name} solve of step {self.step_index} did not converge: residual {result.residual:.3g} after "
-            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt, a larger tolerance or "
-            f"max_iterations in [model.{section}], and resume from the last checkpoint"
+            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt, or a larger tolerance or "
+            f"max_iterations in [model.{section}]"
         )
 
     def courant(self) -> float:
         """Return the Courant number dt max(|u_r|/dr + |u_s|/ds + |u_t|/dt) of the present velocity. Collective."""
+        return self._courant_of(self.u)
+
+    def _courant_of(self, velocity: Array) -> float:
         with self.regions("other"):
-            mine = self.kernels.courant(self.u)
+            mine = self.kernels.courant(velocity)
             return float(global_max(self.comm, mine)) * self.problem.dt
 
-    def _refuse_long_step(self) -> None:
-        if self.step_index - self._courant_known < COURANT_EVERY:
-            return
-        self._courant_known = self.step_index
-        number = self.courant()
-        if number > STABLE_COURANT:
-            dt = self.problem.dt
-            raise DivergedError(
-                f"model.dt = {dt:g} has the Courant number {number:.3g} at step {self.step_index}; need at most "
-                f"{STABLE_COURANT:g}, that is model.dt <= {dt * STABLE_COURANT / number:.3g} there: set it "
-                f"smaller" + (" and resume from the last checkpoint" if self.step_index else "")
-            )
+    def _first_courant(self) -> float:
+        """Return the Courant number before the first step, with what the sides and a flow rate are about to give."""
+        ahead, rate = self._vector, self.problem.flow_rate
+        ahead[...] = self.u
+        self.boundaries.update(self.time)
+        self.velocity.given.write(ahead)
+        number = self._courant_of(ahead)
+        if rate is not None:
+            ahead[...] = 0.0
+            ahead[rate.axis] = rate.bulk_velocity
+            number = max(number, self._courant_of(ahead))
+        return number
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of fields and buffers of this rank, by what they are for."""

@@ -15,11 +15,11 @@ import numpy as np
 
 from ridgeline.grid.block import split
 from ridgeline.grid.element import ElementGrid, ElementMesh, curve_range
-from ridgeline.grid.geometry import Geometry
 from ridgeline.grid.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.boundary import dealias_points, mesh_of
-from ridgeline.models.navier_stokes.initial import initial_velocity
+from ridgeline.models.navier_stokes.courant import advice
+from ridgeline.models.navier_stokes.first_courant import first_courant_rate
 
 if TYPE_CHECKING:
     from ridgeline.models.navier_stokes.config import NavierStokesCase
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 DOUBLE, SINGLE = 8, 4
 PRECONDITIONER_LEVELS = 3  # p, an intermediate order, 1
 MOST_ELEMENTS = 200_000  # whose neighbours are looked at one by one; else parts are taken for cubes
-SAMPLED_ELEMENTS = 512  # of which the initial Courant number is found
-STABLE_COURANT = 1.0
 
 
 def part_sizes(case: NavierStokesCase, n_ranks: int) -> tuple[ElementGrid, int]:
@@ -162,7 +160,8 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     """Return the words of 8 bytes that a rank keeps per stored point, by what they are for."""
     counts = Counts.of(case)
     c, model = counts.fields, case.model
-    vectors = (model.pressure.restart + 1) if model.pressure.solver == "gmres" else 4
+    pressure = model.pressure
+    vectors = min(pressure.restart, pressure.max_iterations) + 1 if pressure.solver == "gmres" else 4
     half = counts.single / DOUBLE
     return {
         "fields": 2.0 * counts.order * c + c + 6,
@@ -191,31 +190,6 @@ def spacings(case: NavierStokesCase, mesh: ElementMesh) -> tuple[float, float, f
     return x, y, z
 
 
-def initial_courant_rate(case: NavierStokesCase, mesh: ElementMesh) -> float:
-    """Return the largest |u_r|/dr + |u_s|/ds + |u_t|/dt at step 0, over some elements of the mesh: 1/time."""
-    parts = max(1, math.ceil(mesh.n_elements / 64))
-    chosen = np.unique(np.linspace(0, parts - 1, min(parts, SAMPLED_ELEMENTS // 64)).astype(int))
-    points = gauss_lobatto(case.grid.order + 1)[0]
-    gaps = np.diff(points)
-    spacing = np.minimum(np.append(gaps, np.inf), np.append(np.inf, gaps))
-    largest = 0.0
-    for part in chosen:
-        geometry = Geometry(ElementGrid(mesh, case.grid.order, parts, int(part)))
-        u = initial_velocity(case, *geometry.coordinates)
-        rate = np.zeros(u.shape[1:])
-        for axis in range(3):
-            if geometry.axis_aligned:
-                across = np.abs(u[axis] * geometry.scale[:, axis, None, None, None])
-            else:
-                row = geometry.metrics[:, 3 * axis : 3 * axis + 3]
-                across = np.abs((u.swapaxes(0, 1) * row).sum(axis=1))
-            shape = [1, 1, 1, 1]
-            shape[3 - axis] = len(points)
-            rate += across / spacing.reshape(shape)
-        largest = max(largest, float(rate.max()))
-    return largest
-
-
 def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float]) -> tuple[str, ...]:
     """Return what `ridgeline check` says beside the common figures."""
     n = case.grid.order + 1
@@ -226,12 +200,8 @@ def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float])
         f"smallest distance of points{' before the map' if mesh.mapping else ''}: x {x:.3g}, y {y:.3g}, z {z:.3g}",
         "memory per rank: " + ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items()),
     ]
-    rate = initial_courant_rate(case, mesh)
-    number = rate * case.model.dt
-    beyond = (
-        f", beyond stability ({STABLE_COURANT:g}): need model.dt <= {STABLE_COURANT / max(rate, 1e-300):.3g}"
-    )
-    words.append(f"Courant number of step 0: {number:.3g}{beyond if number > STABLE_COURANT else ''}")
+    number = first_courant_rate(case, mesh) * case.model.dt
+    words.append(f"Courant number of step 0: {number:.3g}{advice(number, case.model.dt)}")
     words.append(
         "work and predicted time are those of one iteration of each solve; expect several times as much"
     )

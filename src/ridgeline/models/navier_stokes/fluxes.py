@@ -1,67 +1,132 @@
 """The flow through the sides of a case, integrated on its mesh: what cannot balance is found before a run.
 
-A finer Gauss rule than the mesh's own is taken, so that what is found is a fault of the settings and not of the
-resolution; the solver itself removes what quadrature leaves.
+It is integrated twice: with a finer Gauss rule than the mesh's own, so that what is found is a fault of the settings
+and not of the resolution; and as the engine does it, at the points of the mesh, whose edges belong to one side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.config.fields import Problem
 from ridgeline.grid.element import SIDES, ElementMesh, side_axis
-from ridgeline.grid.quadrature import derivative_matrix, gauss
+from ridgeline.grid.quadrature import derivative_matrix, gauss, gauss_lobatto
 from ridgeline.models.navier_stokes.boundary import mesh_of, velocity_sides
 from ridgeline.models.navier_stokes.exact import Array
-from ridgeline.models.navier_stokes.problem import VectorFunction
+from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, VelocitySide, sides_of
 
 if TYPE_CHECKING:
     from ridgeline.models.navier_stokes.config import NavierStokesCase
 
 POINTS = 12  # Gauss points in each direction of a face
-TOLERANCE = 1e-4  # net flux over the flux in and out that is still a rounding of profiles
+# Flux over that of the same speed straight through the side, which is still a rounding of profiles. The speed and not
+# the flux in and out is the measure: of a velocity along the side, the latter is rounding itself.
+TOLERANCE = 1e-4
 MOST_ELEMENTS = 20_000  # of a side that are looked at; more are left to the engine
 FLAT = 1e-10  # how far the normals of a symmetry side may differ
+TIMES = 5  # from the first to the last of a run, at which values that depend on time are looked at
+
+Rule = tuple[Array, Array]
 
 
-def side_normals(mesh: ElementMesh, side: str) -> tuple[Array, Array]:
-    """Return (coordinates [3, f, q, q], outward normals times area weights [3, f, q, q]) of a side's f faces.
+@dataclass(frozen=True, eq=False)
+class Faces:
+    """The f faces of a side with q x q points each, lines of the faster direction last.
 
-    q x q Gauss points on each face, lines of the faster direction last.
+    positions: int64 [f, 3], (e_z, e_y, e_x) of their elements; places: coordinates [3, f, q, q]; normal: outward,
+    times area and quadrature weight, [3, f, q, q].
     """
-    axis, upper = side_axis(side)
-    low = [0, 0, 0]
-    counts = list(mesh.elements)
-    counts[axis] = 1
-    low[axis] = mesh.elements[axis] - 1 if upper else 0
-    places = np.stack([i.ravel() + l for i, l in zip(np.indices(counts), low)], axis=1)
-    points, weights = gauss(POINTS)
-    end = np.array([1.0 if upper else -1.0])
-    lines = [points, points, points]
-    lines[axis] = end
-    found = mesh.places(places.astype(np.int64), (lines[0], lines[1], lines[2])).squeeze(2 + axis)
-    d = derivative_matrix(points)
-    along_faster = np.einsum("il,cfjl->cfji", d, found)
-    along_slower = np.einsum("jl,cfli->cfji", d, found)
-    # x = r, y = s, z = t are right-handed: d/dfaster x d/dslower points along +x and +z, and against y.
-    sign = (1.0 if upper else -1.0) * (-1.0 if axis == 1 else 1.0)
-    normal = sign * np.cross(along_faster, along_slower, axis=0)
-    return found, normal * np.outer(weights, weights)
+
+    mesh: ElementMesh
+    side: str
+    positions: NDArray[np.int64]
+    places: Array
+    normal: Array
+
+    @classmethod
+    def of(cls, mesh: ElementMesh, side: str, rule: Rule) -> Faces:
+        """Return the faces of a side with the points and weights of a quadrature rule in [-1, 1]."""
+        axis, upper = side_axis(side)
+        low = [0, 0, 0]
+        counts = list(mesh.elements)
+        counts[axis] = 1
+        low[axis] = mesh.elements[axis] - 1 if upper else 0
+        positions = np.stack([i.ravel() + l for i, l in zip(np.indices(counts), low)], axis=1).astype(
+            np.int64
+        )
+        points, weights = rule
+        lines = [points, points, points]
+        lines[axis] = np.array([1.0 if upper else -1.0])
+        found = mesh.places(positions, (lines[0], lines[1], lines[2])).squeeze(2 + axis)
+        d = derivative_matrix(points)
+        along_faster = np.einsum("il,cfjl->cfji", d, found)
+        along_slower = np.einsum("jl,cfli->cfji", d, found)
+        # x = r, y = s, z = t are right-handed: d/dfaster x d/dslower points along +x and +z, and against y.
+        sign = (1.0 if upper else -1.0) * (-1.0 if axis == 1 else 1.0)
+        normal = sign * np.cross(along_faster, along_slower, axis=0)
+        return cls(mesh, side, positions, found, normal * np.outer(weights, weights))
+
+    def edge(self, other: str) -> NDArray[np.bool_]:
+        """Say which points, [f, q, q], are on another side too; the points are those of a rule with both ends."""
+        found = np.zeros(self.places.shape[1:], np.bool_)
+        own, axis = side_axis(self.side)[0], side_axis(other)[0]
+        upper = side_axis(other)[1]
+        if own == axis:
+            return found
+        across = [a for a in range(3) if a != own].index(axis)
+        at_end = self.positions[:, axis] == (self.mesh.elements[axis] - 1 if upper else 0)
+        index: list[slice | int] = [slice(None), slice(None)]
+        index[across] = -1 if upper else 0
+        found[(slice(None), *index)] = at_end[:, None]
+        return found
+
+    def given(self, sides: Mapping[str, VelocitySide], t: float, edges: bool = False) -> Array:
+        """Return the velocity given at these points, [3, f, q, q].
+
+        edges: whether the points have both ends, and those on another side have its velocity where that overwrites.
+        """
+        side = sides[self.side]
+        found = np.zeros(self.places.shape)
+        if side.value is not None:
+            x, y, z = self.places
+            found[...] = np.asarray(side.value(x, y, z, t))
+        order = sides_of(sides, *DIRICHLET)
+        for name in order[order.index(self.side) + 1 :] if edges else ():
+            at, other = self.edge(name), sides[name]
+            x, y, z = self.places[:, at]
+            found[:, at] = 0.0 if other.value is None else np.asarray(other.value(x, y, z, t))
+        return found
 
 
-def flux(mesh: ElementMesh, side: str, velocity: VectorFunction, t: float = 0.0) -> tuple[float, float]:
-    """Return (net volume per time that leaves through a side, the same of what leaves and enters added up)."""
-    (x, y, z), normal = side_normals(mesh, side)
-    through = (np.asarray(velocity(x, y, z, t)) * normal).sum(axis=0)
-    return float(through.sum()), float(np.abs(through).sum())
+class Flux(NamedTuple):
+    """Through a side: what leaves less what enters, both added up, and what the speed would carry straight out."""
+
+    net: float
+    moved: float
+    most: float
+
+    @classmethod
+    def of(cls, faces: Faces, velocity: Array) -> Flux:
+        """Return the flux of a velocity [3, f, q, q], volume per time."""
+        through = (velocity * faces.normal).sum(axis=0)
+        straight = np.sqrt((velocity**2).sum(axis=0) * (faces.normal**2).sum(axis=0))
+        return cls(float(through.sum()), float(np.abs(through).sum()), float(straight.sum()))
 
 
-def _countable(mesh: ElementMesh, side: str) -> bool:
+def countable(mesh: ElementMesh, side: str) -> bool:
+    """Say whether a side has so few elements that all of them are looked at."""
     axis, _ = side_axis(side)
     return mesh.n_elements // mesh.elements[axis] <= MOST_ELEMENTS
+
+
+def times_of(case: NavierStokesCase, steady: bool) -> list[float]:
+    """Return the times at which values are looked at: of steady ones 0."""
+    return [0.0] if steady else np.linspace(0.0, case.run.steps * case.model.dt, TIMES).tolist()
 
 
 def flux_problems(case: NavierStokesCase) -> Iterator[Problem]:
@@ -71,44 +136,65 @@ def flux_problems(case: NavierStokesCase) -> Iterator[Problem]:
     Raises ConfigError for a mapping that cannot be had.
     """
     mesh, sides = mesh_of(case), velocity_sides(case)
-    net = whole = 0.0
-    last = ""
-    for name in SIDES:
-        side = sides[name]
-        if not _countable(mesh, name):
-            return
-        if side.kind == "symmetry" and not _is_flat(mesh, name):
+    if not all(countable(mesh, name) for name in SIDES):
+        return
+    fine, nodes = gauss(POINTS), gauss_lobatto(case.grid.order + 1)
+    for name in sides_of(sides, "symmetry"):
+        if not _is_flat(Faces.of(mesh, name, fine)):
             yield Problem(
                 f"boundary.{name}.kind", "another kind: a symmetry side is flat and across x, y or z"
             )
-        if side.value is None:
-            continue
-        (x, y, z), _ = side_normals(mesh, name)
-        if not np.isfinite(np.asarray(side.value(x, y, z, 0.0))).all():
-            yield Problem(f"boundary.{name}.value", "values that are finite all over the side at t = 0")
+    given = [name for name in SIDES if sides[name].value is not None]
+    smooth = {name: Faces.of(mesh, name, fine) for name in given}
+    discrete = {name: Faces.of(mesh, name, nodes) for name in given}
+    for t in times_of(case, all(sides[name].steady for name in given)):
+        problems = list(_at_time(sides, smooth, discrete, t))
+        if problems:
+            yield from problems
             return
-        leaves, moved = flux(mesh, name, side.value)
-        if side.kind == "moving-wall" and moved > TOLERANCE * _speed_area(mesh, name, side.value):
+
+
+def _at_time(
+    sides: Mapping[str, VelocitySide], smooth: Mapping[str, Faces], discrete: Mapping[str, Faces], t: float
+) -> Iterator[Problem]:
+    """Yield what is wrong at a time. smooth, discrete: faces with points of a fine rule, and those of the mesh."""
+    values = {name: faces.given(sides, t) for name, faces in smooth.items()}
+    at_points = {name: faces.given(sides, t, edges=True) for name, faces in discrete.items()}
+    for name in values:
+        if not (np.isfinite(values[name]).all() and np.isfinite(at_points[name]).all()):
+            yield Problem(f"boundary.{name}.value", f"values that are finite all over the side at t = {t:g}")
+            return
+    fluxes = {name: Flux.of(smooth[name], velocity) for name, velocity in values.items()}
+    for name, flux in fluxes.items():
+        if sides[name].kind == "moving-wall" and flux.moved > TOLERANCE * flux.most:
             yield Problem(f"boundary.{name}.value", 'a velocity along the wall, or kind = "inflow"')
-        net, whole = net + leaves, whole + moved
-        last = name if side.kind == "inflow" else last
-    lets_out = any(side.kind == "outflow" for side in sides.values())
-    if last and not lets_out and abs(net) > TOLERANCE * whole:
-        way = "out" if net > 0 else "in"
+            return
+    if not fluxes or sides_of(sides, "outflow"):
+        return
+    key = f"boundary.{(sides_of(sides, 'inflow') or list(fluxes))[-1]}.value"
+    net, most = sum(flux.net for flux in fluxes.values()), sum(flux.most for flux in fluxes.values())
+    if abs(net) > TOLERANCE * most:
         yield Problem(
-            f"boundary.{last}.value",
-            f'as much flow in as out of all sides, or a side of kind = "outflow": {abs(net):.6g} goes {way} at t = 0',
+            key,
+            f'as much flow in as out of all sides, or a side of kind = "outflow": {_way(net)} at t = {t:g}',
+        )
+        return
+    found = [Flux.of(discrete[name], velocity) for name, velocity in at_points.items()]
+    net, most = sum(flux.net for flux in found), sum(flux.most for flux in found)
+    if abs(net) > LEAK * most:
+        yield Problem(
+            key,
+            "as much flow in as out at the points of the mesh too, where walls are at rest to their edges: a "
+            f'velocity that falls to that of the sides beside it, or a side of kind = "outflow": {_way(net)} at '
+            f"t = {t:g}",
         )
 
 
-def _is_flat(mesh: ElementMesh, side: str) -> bool:
-    _, normal = side_normals(mesh, side)
-    across = 2 - side_axis(side)[0]
+def _way(net: float) -> str:
+    return f"{abs(net):.6g} goes {'out' if net > 0 else 'in'}"
+
+
+def _is_flat(faces: Faces) -> bool:
+    across = 2 - side_axis(faces.side)[0]
     others = [component for component in range(3) if component != across]
-    return float(np.abs(normal[others]).max()) <= FLAT * float(np.abs(normal).max())
-
-
-def _speed_area(mesh: ElementMesh, side: str, velocity: VectorFunction) -> float:
-    (x, y, z), normal = side_normals(mesh, side)
-    speed = np.sqrt((np.asarray(velocity(x, y, z, 0.0)) ** 2).sum(axis=0))
-    return float((speed * np.sqrt((normal**2).sum(axis=0))).sum())
+    return float(np.abs(faces.normal[others]).max()) <= FLAT * float(np.abs(faces.normal).max())

@@ -40,6 +40,7 @@ from ridgeline.models.navier_stokes.problem import Problem
 from ridgeline.models.navier_stokes.recorders import Flow, nek5000_output, statistics_output
 from ridgeline.models.navier_stokes.restart import EngineState, field_names
 from ridgeline.models.navier_stokes.statistics import Statistics
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.regions import Regions
 
 REGIONS = (
@@ -102,14 +103,19 @@ class NavierStokes(Model):
             self._statistics.compile()
 
     def initialize(self) -> None:
-        """Set the initial state, point by point. Collective."""
-        case = self._case
+        """Set the initial state, point by point. Collective. Raises ConfigError if it is not finite."""
+        case, comm = self._case, self._context.comm
         x, y, z = self._geometry.coordinates
         velocity = initial_velocity(case, x, y, z)
         scalars = [initial_scalar(case, i, x, y, z)[None] for i in range(len(case.scalar))]
         levels = case.model.time_order - 1
         before = history(case, x, y, z, self._problem.dt, levels) if levels else []
-        self._engine.start(np.concatenate([velocity, *scalars]), 0.0, before)
+        fields = np.concatenate([velocity, *scalars])
+        named = dict(zip(field_names(len(scalars)), fields))
+        where = locate_nonfinite(comm, self._grid, self._geometry, named)
+        if where is not None:
+            raise ConfigError(f"[initial] and [[scalar]] initial: need finite values, unlike {where}")
+        self._engine.start(fields, 0.0, before)
         self._forget_times()
 
     def _forget_times(self) -> None:

@@ -140,7 +140,7 @@ class Turbulence(Model):
             raise DivergedError(
                 f"model.dt = {engine.last_dt:g} has the Courant number {number:.3g} at step {engine.step_index - 1}; "
                 f"need at most 1, that is model.dt <= {1.0 / engine.last_courant_rate:.3g} there: set it smaller, or "
-                f"model.courant instead, and resume from the last checkpoint"
+                f"model.courant instead"
             )
 
     def time(self, step: int) -> float:
