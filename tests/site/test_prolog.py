@@ -137,8 +137,8 @@ def real(centre, monkeypatch):
         f"RIDGELINE_THRESHOLDS={centre}/limits.toml\nRIDGELINE_SECONDS=120\n"
     )
 
-    def write(limits):
-        (centre / "limits.toml").write_text(f"[thresholds]\ncpu_share = 0.01\n{limits}")
+    def write(limits, own="cpu_share = 0.01\nothers_share = 1\n"):
+        (centre / "limits.toml").write_text(f"[thresholds]\n{own}{limits}")
         return centre
 
     return write
@@ -167,6 +167,29 @@ def test_slurm_with_the_real_check_of_a_node_that_is_too_slow(real):
     assert "1 suspect: node" in done.stdout
     assert "Reason=ridgeline epilog" in (centre / "drained").read_text()
     assert stages(centre / "reports" / "epilog-77") == {"prepare", "memory", "compute", "compute again"}
+
+
+# Where a rank must get all of its processor, any node is busy.
+BUSY = "cpu_share = 1.0\nothers_share = 0\n"
+
+
+def test_slurm_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real):
+    centre = real(TOO_MUCH, BUSY)
+    done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stdout
+    assert not (centre / "drained").exists()
+    assert "is busy: its ranks got" in (centre / "logged").read_text()
+    verdict = json.loads((centre / "reports" / "prolog-77" / "report.json").read_text())["verdict"]
+    assert (verdict["exit_code"], verdict["suspects"]) == (2, [])
+    assert "not judged: compute" in verdict["busy"][0]["reasons"][-1]
+
+
+def test_pbs_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real, pbs):
+    real(TOO_MUCH, BUSY)
+    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    assert (pbs.verdict, pbs.node.state, pbs.rerun) == ("accept", 0, False)
+    assert "could not measure" in pbs.log[0]
+    assert "is busy" in pbs.log[0]
 
 
 def test_pbs_with_the_real_check_of_a_node_that_is_too_slow(real, pbs):

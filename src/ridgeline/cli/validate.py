@@ -87,7 +87,8 @@ def validate(
     Every figure is compared with the other parts' (median and MAD), limits and a baseline; a link is blamed only when
     the other links of both ends are healthy. Suspects are measured again.
 
-    Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed; silent ranks are named).
+    Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed, a node was busy with
+    something else).
     """
     from ridgeline.driver.validate import Inputs, phase_plan, start_validation
     from ridgeline.runtime.errors import ConfigError

@@ -265,6 +265,8 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from ridgeline.validate.busy import ADVICE
+
     console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table(box=None, pad_edge=False)
     for head in ("level", "stage", "s", "outcome"):
@@ -272,22 +274,30 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
     for stage in measurements.stages:
         outcome = stage.outcome + (f": {stage.detail}" if stage.detail else "")
         table.add_row(stage.level, stage.name, f"{stage.seconds:.1f}", outcome)
-    console.print(table, highlight=False, markup=False)
+
+    def say(what: Any) -> None:
+        # In a log a sentence is one line, which a script can look for.
+        console.print(what, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+
+    say(table)
     for name, counter in measurements.counters.items():
         places = ", ".join(
             f"{measurements.nodes[int(node)]} +{by}" for node, by in list(counter["grown"].items())[:8]
         )
         more = f" and {len(counter['grown']) - 8} nodes more" if len(counter["grown"]) > 8 else ""
-        console.print(f"counter {name} grew: {places}{more}", highlight=False, markup=False)
+        say(f"counter {name} grew: {places}{more}")
     for suspect in verdict.suspects:
-        console.print(f"{suspect.kind} {suspect.name}", highlight=False, markup=False)
+        say(f"{suspect.kind} {suspect.name}")
         for text in (*suspect.reasons, *(f"-> {advice}" for advice in suspect.advice)):
-            console.print(f"    {text}", highlight=False, markup=False)
+            say(f"    {text}")
+    for busy in verdict.busy:
+        for text in (f"busy: node {busy.sentence}", f"    -> {ADVICE}"):
+            say(text)
     for warning in verdict.warnings:
-        console.print(f"warning: node {warning.name}: {warning.text}", highlight=False, markup=False)
+        say(f"warning: node {warning.name}: {warning.text}")
     for text in verdict.notes:
-        console.print(text, highlight=False, markup=False)
-    console.print(verdict.sentence, highlight=False, markup=False)
+        say(text)
+    say(verdict.sentence)
 
 
 def phase_plan(phase: str, plan: dict[str, Any]) -> dict[str, Any]:

@@ -75,11 +75,15 @@ class Outcome:
         )
 
     def suspects(self, measurements: Measurements) -> dict[str, list[int]]:
-        """Return quantity -> numbers of the nodes that it makes suspect, themselves or at an end of a link."""
+        """Return quantity -> numbers of the nodes to measure again: suspects, ends of suspect links, busy nodes."""
         found: dict[str, set[int]] = {}
-        for suspect in screen(measurements, self.thresholds, self.baseline).suspects:
-            for quantity in suspect.quantities:
-                found.setdefault(quantity, set()).update(suspect.nodes)
+        verdict = screen(measurements, self.thresholds, self.baseline)
+        for part in verdict.suspects:
+            for quantity in part.quantities:
+                found.setdefault(quantity, set()).update(part.nodes)
+        for busy in verdict.busy:
+            for quantity in busy.quantities:
+                found.setdefault(quantity, set()).add(busy.node)
         return {quantity: sorted(nodes) for quantity, nodes in found.items() if nodes}
 
     def finish(self) -> int:
@@ -112,6 +116,9 @@ class Outcome:
             trouble.died,
         )
         self.measurements.stages.append(stage)
+        late = self.measurements.others.setdefault(trouble.stage, {})
+        for rank, share in trouble.others.items():
+            late[self.measurements.node_of_rank[rank]] = share
         for rank, text in trouble.failures.items():
             if text.startswith(VerificationError.__name__):
                 node = self.measurements.node_of_rank[rank]

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from ridgeline.validate.accusations import number, percent
+from ridgeline.validate.busy import ADVICE
 from ridgeline.validate.charts import quantity_charts
 from ridgeline.validate.measurements import Measurements
 from ridgeline.validate.verdict import HEALTHY, SUSPECTS, Suspect, Verdict
@@ -172,7 +173,8 @@ def _warnings(verdict: Verdict) -> str:
 def _unmeasured(verdict: Verdict) -> str:
     if not verdict.unmeasured:
         return ""
-    return _section("Could not be measured", f"<ul>{_items(verdict.unmeasured)}</ul>", "unmeasured")
+    advice = f'<p class="soft">Busy nodes: {escape(ADVICE)}.</p>' if verdict.busy else ""
+    return _section("Could not be measured", f"<ul>{_items(verdict.unmeasured)}</ul>{advice}", "unmeasured")
 
 
 def _items(texts: Sequence[str]) -> str:
