@@ -1,14 +1,12 @@
 """Busy is not ill: what is slow while others use the node is not judged, and the exit code says so."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ridgeline.driver.validate import _show
 from ridgeline.validate import levels
-from ridgeline.validate.load import Reading, others_share, read_load
 from ridgeline.validate.measurements import Measurements, NodeQuantity, Stage
 from ridgeline.validate.outcome import Outcome
 from ridgeline.validate.report import write_report
@@ -151,38 +149,6 @@ def test_a_node_that_is_slow_in_something_new_is_measured_once_more(monkeypatch)
     steps = [step for step in levels.STEPS if step.name in ("compute", "stream")]
     levels._confirm(Session(), steps, lambda _: answers.pop(0), lambda *_: None)
     assert ran == ["compute again", "stream again (2)"]
-
-
-LOOK = Reading("boot", 4, used=100.0, own=10.0, wall=1000.0)
-
-
-def later(used=0.0, own=0.0, wall=10.0, system="boot"):
-    return replace(LOOK, used=100.0 + used, own=10.0 + own, wall=1000.0 + wall, system=system)
-
-
-def test_the_share_of_others_is_what_is_left_after_all_ranks_of_the_system():
-    before = [LOOK, LOOK, replace(LOOK, system="other")]
-    after = [later(30.04, 8), later(30.04, 10), later(35, 7, system="other")]
-    assert others_share(before, after, 0) == pytest.approx(12 / 40)
-    assert others_share(before, after, 2) == pytest.approx((28 - 0.02) / 40)
-    assert others_share([LOOK], [later(5, 5)], 0) == 0
-    assert others_share([None], [later(5, 0)], 0) == others_share([LOOK], [LOOK], 0) == 0
-
-
-def test_reading_a_tree(tmp_path):
-    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
-    assert read_load(tmp_path) is None
-    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("one\n")
-    (tmp_path / "proc/stat").write_text(
-        "cpu  100 200 300 9000 50 7 8 400 55 0\ncpu0 1\ncpu1 2\nintr 5 6\nctxt 7\n"
-    )
-    found = read_load(tmp_path)
-    assert (found.system, found.processors) == ("one", 2)
-    assert found.used == pytest.approx(
-        10.0
-    )  # 1000 ticks; not interrupts, not guests, which are users' already
-    (tmp_path / "proc/stat").write_text("nonsense\n")
-    assert read_load(tmp_path) is None
 
 
 def test_screen_page_and_json_say_busy(tmp_path, capsys):

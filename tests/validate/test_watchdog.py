@@ -6,8 +6,8 @@ import queue
 
 import pytest
 
+from ridgeline.runtime.node_load import Reading
 from ridgeline.validate import watchdog
-from ridgeline.validate.load import Reading
 from ridgeline.validate.watchdog import connect, own_addresses, start_watch
 
 TIMEOUT = 20  # seconds until a test gives up

@@ -15,6 +15,7 @@ from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.launcher import end_with_launcher
 from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.node_load import Reading, others_share, read_load
 from ridgeline.runtime.output_paths import check_file
 from ridgeline.runtime.threads import configure_threads
 
@@ -132,8 +133,10 @@ def run_benchmark(
         _check_outputs(comm, json_path, csv_path, plot_path)
         if device is not None:
             options = options | {"memory": memory_for(comm, device)}
+        before = read_load()
         figures = getattr(import_module(f"ridgeline.bench.{module}"), name)(comm, **options)
         result: dict[str, Any] = figures.to_dict() | {"machine": describe_machine().to_dict()}
+        result["others_share"] = _busiest(comm, before)
         _report(comm, result, lambda: make_table(figures), json_path)
         with together(comm):
             if comm.rank == 0 and csv_path is not None:
@@ -145,6 +148,23 @@ def run_benchmark(
                 if comm.rank == 0:
                     save_plot(result, plot_path)
     return result
+
+
+def _busiest(comm: MPI.Comm, before: Reading | None) -> float:
+    """Return the share of its processors that others used on the busiest node since `before`. Collective."""
+    looks = comm.gather((before, read_load()))
+    share = 0.0
+    if looks is not None:
+        first, last = zip(*looks)
+        share = max((others_share(first, last, rank) for rank in _one_of_each_system(first)), default=0.0)
+    shared: float = comm.bcast(share)
+    return shared
+
+
+def _one_of_each_system(looks: Sequence[Reading | None]) -> list[int]:
+    """Return the first rank of every node that tells its load."""
+    first = {look.system: rank for rank, look in reversed(list(enumerate(looks))) if look is not None}
+    return list(first.values())
 
 
 def _check_outputs(

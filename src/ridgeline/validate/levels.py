@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.node_load import others_share, read_load
 from ridgeline.validate import network_stages, node_stages
-from ridgeline.validate.load import others_share, read_load
 from ridgeline.validate.measurements import Measurements, Stage
 from ridgeline.validate.session import Plan, Session
 

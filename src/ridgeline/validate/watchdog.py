@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.validate.load import Reading, others_share, read_load
+from ridgeline.runtime.node_load import Reading, others_share, read_load
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -1,4 +1,4 @@
-"""How much of a node others use while it is measured: processes that are not ours, and its hypervisor."""
+"""How much of a node others use while something is measured: processes that are not ours, and its hypervisor."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ _UNSURE = 0.02  # seconds of each rank: processes and processors are not counted
 
 @dataclass(frozen=True)
 class Reading:
-    """One look. system: which one booted system, shared by virtual hosts; processors: of it; used: seconds of
-    processors that all its processes and the hypervisor used since it started; own: those of this process; wall:
-    seconds.
+    """One look.
+
+    system: which one booted system, shared by virtual hosts; processors: of it; used: seconds of processors that all
+    its processes and the hypervisor used since it started; own: those of this process and of its children that
+    ended; wall: seconds.
     """
 
     system: str
@@ -39,7 +41,9 @@ def read_load(root: Path = Path("/")) -> Reading | None:
         return None
     processors = sum(line.startswith("cpu") for line in lines) - 1
     used = sum(ticks.get(name, 0) for name in _COUNTED) / os.sysconf("SC_CLK_TCK")
-    return Reading(system, max(processors, 1), used, time.process_time(), time.monotonic())
+    times = os.times()
+    own = time.process_time() + times.children_user + times.children_system
+    return Reading(system, max(processors, 1), used, own, time.monotonic())
 
 
 def others_share(before: Sequence[Reading | None], after: Sequence[Reading | None], rank: int) -> float:
