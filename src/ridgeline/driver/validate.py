@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.bench.layout import Layout
+    from ridgeline.validate.counters import Counters
+    from ridgeline.validate.job_counters import Job
     from ridgeline.validate.measurements import Measurements
     from ridgeline.validate.outcome import Outcome
     from ridgeline.validate.thresholds import Thresholds
@@ -50,6 +52,9 @@ class Inputs:
     groups: str | None = None
     group_by: str | None = None
     thresholds: str | None = None
+    job: str | None = None
+    readings: str | None = None
+    job_output: str | None = None
 
 
 def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> int:
@@ -158,7 +163,7 @@ def run_validation(inputs: Inputs, debug: bool = False) -> int:
 def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     from ridgeline.comm.reduce import together
     from ridgeline.runtime.output_paths import check_folder
-    from ridgeline.validate.counters import by_name, read_counters
+    from ridgeline.validate.counters import read_counters
     from ridgeline.validate.levels import chosen_steps, run_levels
     from ridgeline.validate.measurements import Measurements, save_measurements
     from ridgeline.validate.outcome import Outcome
@@ -202,16 +207,14 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds troubles and suspects.
     end = outcome.end_process if outcome is not None else print
-    before = comm.gather(read_counters())
+    before = read_counters()
     watch = start_watch(comm, end)
     session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
     if outcome is not None:
         run_levels(session, outcome.suspects, outcome.stage_begins)
     else:
         run_levels(session, lambda _: {}, lambda *_: None)
-    after = comm.gather(read_counters())
-    if before is not None and after is not None:
-        measurements.counters = by_name([before[rank] for rank in leaders], [after[rank] for rank in leaders])
+    _compare_counters(comm, layout, inputs, before, measurements)
     watch.close()
     code = None
     with together(comm):
@@ -220,7 +223,50 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
             if inputs.save_baseline is not None:
                 save_measurements(measurements, inputs.save_baseline)
     agreed: int = comm.bcast(code)
+    _forget(comm, layout, inputs)
     return agreed
+
+
+def _compare_counters(
+    comm: MPI.Comm, layout: Layout, inputs: Inputs, before: Counters, measurements: Measurements
+) -> None:
+    """Fill in the counters of all nodes on rank 0: since `before`, or since the prolog of the job. Collective."""
+    from ridgeline.validate.counters import by_name, read_counters
+    from ridgeline.validate.job_counters import VALIDATED, count, count_output
+
+    node = layout.node_of_rank[comm.rank]
+    first = [layout.ranks_on(number)[0] for number in range(layout.n_nodes)]
+    job, counted = _job(inputs), None
+    if comm.rank == first[node]:
+        counted = count(job, layout.hosts[node], before, read_counters())
+        if comm.rank == 0:
+            count_output(job, counted)
+    found = comm.gather(counted)
+    if found is None:
+        return
+    nodes = [found[rank] for rank in first]
+    measurements.counters = by_name([n.before for n in nodes], [n.after for n in nodes])
+    measurements.counted = {number: n.period for number, n in enumerate(nodes) if n.period != VALIDATED}
+    for name, one in zip(layout.hosts, nodes):
+        measurements.remarks += [f"{name}: {text}" for text in one.remarks]
+
+
+def _job(inputs: Inputs) -> Job:
+    """Return what is known of the job of a prolog or an epilog."""
+    from ridgeline.validate.job_counters import Job
+    from ridgeline.validate.prolog_readings import default_folder, job_here
+
+    folder = default_folder() if inputs.readings is None else Path(inputs.readings)
+    return Job(inputs.phase, job_here(inputs.job), folder, inputs.job_output)
+
+
+def _forget(comm: MPI.Comm, layout: Layout, inputs: Inputs) -> None:
+    """Remove the prolog's readings after the verdict of an epilog."""
+    from ridgeline.validate.prolog_readings import forget_readings
+
+    job, node = _job(inputs), layout.node_of_rank[comm.rank]
+    if job.phase == "epilog" and job.number is not None and comm.rank == layout.ranks_on(node)[0]:
+        forget_readings(job.folder, layout.hosts[node], job.number)
 
 
 def _machine(layout: Layout, machines: Sequence[dict[str, Any]], quick: bool) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from ridgeline.validate.accusations import number, percent
 from ridgeline.validate.busy import ADVICE
 from ridgeline.validate.charts import quantity_charts
+from ridgeline.validate.counter_screening import grown_on
 from ridgeline.validate.measurements import Measurements
 from ridgeline.validate.verdict import HEALTHY, SUSPECTS, Suspect, Verdict
 
@@ -277,9 +278,7 @@ def _counters(measurements: Measurements) -> str:
     rows = []
     for name, values in measurements.counters.items():
         before, after = values.get("before"), values.get("after")
-        rows.append(
-            [escape(name), _counted(before), _counted(after), _risen(before, after, measurements.nodes)]
-        )
+        rows.append([escape(name), _counted(before), _counted(after), _risen(values, measurements.nodes)])
     rows.sort(key=lambda row: not row[3])
     content = table(["Counter", "Before", "After", "Risen on"], rows[:ROWS], numbers=[1, 2])
     return _section("Counters", content + _limited(len(rows), "counters"), "counters")
@@ -296,16 +295,11 @@ def _counted(values: Any) -> str:
     return f"{sum(_by_node(values).values()):g}"
 
 
-def _risen(before: Any, after: Any, nodes: Sequence[str]) -> str:
+def _risen(values: Mapping[str, Any], nodes: Sequence[str]) -> str:
     """Name the nodes on which a counter rose, most first, eight of them."""
-    old = _by_node(before)
-    risen = {
-        node: value - old.get(node, 0) for node, value in _by_node(after).items() if value > old.get(node, 0)
-    }
-    most = sorted(risen, key=lambda node: -risen[node])
-    names = [nodes[int(n)] if n.isdigit() and int(n) < len(nodes) else n for n in most[:8]]
-    text = ", ".join(f"{escape(name)} +{risen[node]:g}" for name, node in zip(names, most))
-    return text + (f" and {len(most) - 8} more" if len(most) > 8 else "")
+    risen = sorted(((by, node) for node, by in grown_on(values) if by > 0), key=lambda item: -item[0])
+    text = ", ".join(f"{escape(nodes[node])} +{by:g}" for by, node in risen[:8])
+    return text + (f" and {len(risen) - 8} more" if len(risen) > 8 else "")
 
 
 def _nodes(verdict: Verdict) -> str:

@@ -49,6 +49,7 @@ def screen(
         screen_pairs(pairs, thresholds, found, verdict)
     systemwide = screen_system(measurements, thresholds, found)
     verdict.warnings = screen_counters(measurements, thresholds, found)
+    verdict.notes += measurements.remarks
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
         accuse_drifts(verdict.drifts, found)
