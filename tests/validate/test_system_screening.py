@@ -46,7 +46,7 @@ FIGURES = {
     "alltoall seconds": ("s", 5e-6),
     "alltoall bandwidth": ("B/s", 9e9),
     "multi-bandwidth bandwidth": ("B/s", 2e10),
-    "multi-bandwidth message_rate": ("1/s", 2e6),
+    "multi-bandwidth message_rate": ("messages/s", 2e6),
     "multi-latency seconds": ("s", 3e-6),
     "congestion impact": ("1", 3.0),
     "congestion impact percentile": ("1", 10.0),

@@ -25,7 +25,7 @@ def save_plot(result: Mapping[str, Any], path: str) -> None:
     """
     figure = draw(result)
     try:
-        figure.savefig(path, dpi=150)
+        figure.savefig(path, dpi=150, bbox_inches="tight")
     except ValueError as error:
         raise ConfigError(f"cannot draw {path}: {error}; use .png, .svg or .pdf") from None
     except OSError as error:
@@ -37,7 +37,8 @@ def draw(result: Mapping[str, Any]) -> Figure:
     plot = result["plot"]
     if plot is None:
         raise ConfigError(f"{result['benchmark']} has no picture; leave --plot out")
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    # A map is square: beside it stand the names of its rows and its colour bar, and nothing else.
+    figure = Figure(figsize=(6.4, 5.0) if plot["kind"] == "heat" else (8.0, 5.0), layout="constrained")
     axes = figure.subplots()
     {"lines": _lines, "heat": _heat, "boxes": _boxes, "bars": _bars}[plot["kind"]](axes, result, plot)
     axes.set_title(f"{result['benchmark']}, {result['ranks']} ranks", loc="left")

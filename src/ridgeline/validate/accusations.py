@@ -116,21 +116,3 @@ class Accusations:
 def percent(slowdown: float) -> str:
     """Write extra time: 0.123 as 12.3 %."""
     return f"{100 * slowdown:.3g} %" if slowdown < 10 else f"{1 + slowdown:.3g} times"
-
-
-def scale_of(value: float, unit: str) -> tuple[float, str]:
-    """Return (what to divide by, unit with prefix) for figures of about this value; the unit "s" or any other."""
-    steps: tuple[tuple[float, str], ...]
-    if unit == "s":
-        steps = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
-    elif unit in ("", "1"):
-        return 1.0, ""
-    else:
-        steps = ((1.0, unit), (1e3, f"k{unit}"), (1e6, f"M{unit}"), (1e9, f"G{unit}"), (1e12, f"T{unit}"))
-    return next((step for step in reversed(steps) if abs(value) >= step[0]), steps[0])
-
-
-def number(value: float, unit: str) -> str:
-    """Write a figure with its unit and a prefix: 2.31e10 "B/s" as 23.1 GB/s, 3.2e-6 "s" as 3.2 us."""
-    scale, name = scale_of(value, unit)
-    return f"{value / scale:.4g} {name}".rstrip()

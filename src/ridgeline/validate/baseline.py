@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.validate.accusations import NODE_SLOW, SYSTEM, Accusations, number, percent
+from ridgeline.runtime.units import number
+from ridgeline.validate.accusations import NODE_SLOW, SYSTEM, Accusations, percent
 from ridgeline.validate.measurements import Measurements, NodeQuantity, PairQuantity
 from ridgeline.validate.pair_screening import link_costs
 from ridgeline.validate.statistics import costs, figure, steady

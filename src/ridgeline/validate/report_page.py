@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ridgeline.validate.accusations import number, percent
+from ridgeline.runtime.units import number
+from ridgeline.validate.accusations import percent
 from ridgeline.validate.busy import ADVICE
 from ridgeline.validate.charts import quantity_charts
 from ridgeline.validate.counter_screening import grown_on
@@ -38,7 +39,7 @@ th, td { padding: 5px 12px 5px 0; border-bottom: 1px solid var(--line); vertical
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td ul { margin: 0; padding-left: 16px; } td:last-child, th:last-child { padding-right: 0; }
 .kind { font-weight: 600; color: #c62f2f; } .name { font-weight: 600; white-space: nowrap; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(400px, 1fr)); gap: 18px 26px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(400px, 1fr)); gap: 18px 26px; }
 .charts svg { width: 100%; height: auto; max-height: 640px; } figure { margin: 0; }
 summary { cursor: pointer; font-weight: 600; } details > .scroll { margin-top: 10px; }
 @media print { body { background: #fff; } section, header { break-inside: avoid; } }
@@ -113,10 +114,12 @@ def _header(measurements: Measurements, verdict: Verdict) -> str:
         facts.append(f"{len(measurements.groups)} group{'s' * (len(measurements.groups) != 1)}")
     facts += [measurements.created] if measurements.created else []
     facts += [
-        f"{key}: {value}" for key, value in measurements.machine.items() if isinstance(value, str | int)
+        f"{_words(key)}: {_value(value)}" for key, value in measurements.machine.items() if _says(value)
     ]
     plan = ", ".join(
-        f"{key} {value}" for key, value in measurements.settings.items() if value not in (None, {})
+        _words(key) if value is True else f"{_words(key)} {_value(value)}"
+        for key, value in measurements.settings.items()
+        if _says(value)
     )
     return (
         f'<header class="{state}"><span class="state">{_word(verdict)}</span><h1>{escape(verdict.sentence)}</h1>'
@@ -124,6 +127,19 @@ def _header(measurements: Measurements, verdict: Verdict) -> str:
         + (f'<p class="soft">{escape(plan)}</p>' if plan else "")
         + f"<p>{good} of {nodes} nodes are in <b>nodes.good</b> for the next run.</p></header>\n"
     )
+
+
+def _says(value: Any) -> bool:
+    """Whether a setting is worth a word: nothing, an empty list and what is switched off are not."""
+    return value is not None and value is not False and value not in ("", [], (), {})
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _value(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _suspects(verdict: Verdict) -> str:
@@ -208,9 +224,9 @@ def _quantities(measurements: Measurements, verdict: Verdict) -> str:
             escape(s.name),
             f"{s.count} {s.over}",
             number(s.median, s.unit),
-            number(s.mad, s.unit),
+            number(s.mad, s.unit) if s.count > 1 else "",
             *(number(p, s.unit) for p in (s.least, s.percentiles[0], s.percentiles[-1], s.most)),
-            percent(s.sigma),
+            percent(s.sigma) if s.count > 1 else "",
             percent(s.cut) if s.count > 1 else "",
         ]
         for s in verdict.summaries

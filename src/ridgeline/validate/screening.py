@@ -7,15 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.validate.accusations import (
-    NODE_SILENT,
-    NODE_SLOW,
-    NODE_WRONG,
-    SYSTEM,
-    Accusations,
-    number,
-    percent,
-)
+from ridgeline.runtime.units import number
+from ridgeline.validate.accusations import NODE_SILENT, NODE_SLOW, NODE_WRONG, SYSTEM, Accusations, percent
 from ridgeline.validate.baseline import accuse_drifts, compare_with_baseline
 from ridgeline.validate.busy import find_busy
 from ridgeline.validate.counter_screening import screen_counters
