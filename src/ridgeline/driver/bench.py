@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ridgeline.runtime.launcher import end_with_launcher
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.node_load import Reading, others_share, read_load
 from ridgeline.runtime.output_paths import check_file
+from ridgeline.runtime.progress import Phases
 from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ def run_transposes(
     with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
         asked = Pattern(**pattern)
-        figures = measure_transposes(comm, asked, process_grids, batches)
+        with Phases("transpose", comm.rank == 0) as progress:
+            figures = measure_transposes(comm, asked, process_grids, batches, progress)
         result = to_dict(asked, comm.size, figures)
         _report(comm, result, lambda: make_table(asked, comm.size, figures), json_path)
     return result
@@ -73,8 +76,10 @@ def run_nekbone(
     comm = world()
     with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
-        figures = [measure_nekbone(comm, n, elements, iterations) for n in points]
-        limits = measure_stream(comm, 1) if stream else None
+        with Phases("nekbone", comm.rank == 0) as progress:
+            figures = [measure_nekbone(comm, n, elements, iterations, progress) for n in points]
+            progress.begin("bandwidth of memory")
+            limits = measure_stream(comm, 1) if stream else None
         result = to_dict(figures, limits)
         _report(comm, result, lambda: make_table(figures, limits), json_path)
     return result
@@ -96,7 +101,8 @@ def run_acceptance(
     comm = world()
     with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
-        figures = measure_acceptance(comm, points, elements)
+        with Phases("acceptance", comm.rank == 0) as progress:
+            figures = measure_acceptance(comm, points, elements, progress)
         result = figures.to_dict()
         _report(comm, result, lambda: make_table(figures), json_path)
     return result
@@ -134,7 +140,11 @@ def run_benchmark(
         if device is not None:
             options = options | {"memory": memory_for(comm, device)}
         before = read_load()
-        figures = getattr(import_module(f"ridgeline.bench.{module}"), name)(comm, **options)
+        measure = getattr(import_module(f"ridgeline.bench.{module}"), name)
+        with Phases(_title(name, options), comm.rank == 0) as progress:
+            # Benchmarks that take long say so themselves; the others have no such parameter.
+            tells = {"progress": progress} if "progress" in signature(measure).parameters else {}
+            figures = measure(comm, **options, **tells)
         result: dict[str, Any] = figures.to_dict() | {"machine": describe_machine().to_dict()}
         result["others_share"] = _busiest(comm, before)
         _report(comm, result, lambda: make_table(figures), json_path)
@@ -148,6 +158,11 @@ def run_benchmark(
                 if comm.rank == 0:
                     save_plot(result, plot_path)
     return result
+
+
+def _title(function: str, options: dict[str, Any]) -> str:
+    """Return what a benchmark is called beside its progress."""
+    return str(options.get("operation", function.removeprefix("measure_").replace("_", "-")))
 
 
 def _busiest(comm: MPI.Comm, before: Reading | None) -> float:

@@ -163,6 +163,7 @@ def run_validation(inputs: Inputs, debug: bool = False) -> int:
 def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     from ridgeline.comm.reduce import together
     from ridgeline.runtime.output_paths import check_folder
+    from ridgeline.runtime.progress import Phases
     from ridgeline.validate.counters import read_counters
     from ridgeline.validate.levels import chosen_steps, run_levels
     from ridgeline.validate.measurements import Measurements, save_measurements
@@ -202,6 +203,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
                 _show,
                 os.environ.get(_PROGRESS),
                 processes or [],
+                Phases("validate", not inputs.phase),
             )
     groups = comm.bcast(measurements.groups)
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
