@@ -78,8 +78,10 @@ def run_nekbone(
         _check_outputs(comm, json_path)
         with Phases("nekbone", comm.rank == 0) as progress:
             figures = [measure_nekbone(comm, n, elements, iterations, progress) for n in points]
-            progress.begin("bandwidth of memory")
-            limits = measure_stream(comm, 1) if stream else None
+            limits = None
+            if stream:
+                progress.begin("bandwidth of memory")
+                limits = measure_stream(comm, 1)
         result = to_dict(figures, limits)
         _report(comm, result, lambda: make_table(figures, limits), json_path)
     return result

@@ -67,8 +67,10 @@ def measure_hpcg(
     assert isinstance(benchmark.path, OptimisedPath)  # it was not told otherwise
     moved = int(comm.allreduce(bytes_per_iteration(benchmark.path.level)))
     del benchmark
-    progress.begin("bandwidth of memory")
-    limit = measure_stream(comm, threads).read if stream else None
+    limit = None
+    if stream:
+        progress.begin("bandwidth of memory")
+        limit = measure_stream(comm, threads).read
     settings = {"box": box, "process_grid": record.process_grid, "seconds": seconds, "threads": threads}
     layout = find_layout(comm)
     return _result(record, moved, limit, settings, source, layout.n_nodes, _crowded(comm, threads))
