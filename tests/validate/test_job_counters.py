@@ -188,6 +188,9 @@ def test_the_time_outs_of_the_jobs_output_are_read_from_its_end(tmp_path):
 
 def test_output_that_is_no_file_or_holds_no_summary_is_said(tmp_path):
     os.mkfifo(tmp_path / "pipe")
+    writer = os.open(
+        tmp_path / "pipe", os.O_RDWR
+    )  # so that whoever opens it after all fails, and does not hang
     (tmp_path / "empty").write_text("")
     for name, words in (
         ("none", "cannot be read: No such file"),
@@ -199,6 +202,7 @@ def test_output_that_is_no_file_or_holds_no_summary_is_said(tmp_path):
         counted = count(job, "n1", {}, {})
         count_output(job, counted)
         assert words in counted.remarks[-1]
+    os.close(writer)
 
 
 def test_time_outs_of_the_whole_job_warn_and_blame_no_node():
