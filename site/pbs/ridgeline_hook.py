@@ -38,14 +38,25 @@ def settings():
     return environment
 
 
+def spooled(job):
+    """Return the output of a job, which lies on its first node until its end, "" on the others."""
+    path = os.path.join(os.environ.get("PBS_HOME", "/var/spool/pbs"), "spool", job + ".OU")
+    return path if os.path.exists(path) else ""
+
+
 def check(phase, job):
     """Run the check of this node; return (exit code, folder of the report). Code 2: it could not measure."""
     environment = settings()
     report = os.path.join(environment.get("RIDGELINE_REPORTS", "/var/log/ridgeline"), phase + "-" + job)
     command = [environment.get("RIDGELINE", "ridgeline"), "validate", "--" + phase, "--report", report]
-    for option in ("baseline", "thresholds"):
+    command += ["--job", job]
+    if phase == "epilog":
+        environment.setdefault("RIDGELINE_JOB_OUTPUT", spooled(job))
+    else:
+        environment.pop("RIDGELINE_JOB_OUTPUT", None)
+    for option in ("baseline", "thresholds", "readings", "job_output"):
         if environment.get("RIDGELINE_" + option.upper()):
-            command += ["--" + option, environment["RIDGELINE_" + option.upper()]]
+            command += ["--" + option.replace("_", "-"), environment["RIDGELINE_" + option.upper()]]
     seconds = float(environment.get("RIDGELINE_SECONDS", SECONDS))
     try:
         done = subprocess.run(

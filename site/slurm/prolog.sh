@@ -14,6 +14,10 @@ report="$reports/$phase-${SLURM_JOB_ID:-none}"
 set -- validate "--$phase" --report "$report"
 [ -n "${RIDGELINE_BASELINE:-}" ] && set -- "$@" --baseline "$RIDGELINE_BASELINE"
 [ -n "${RIDGELINE_THRESHOLDS:-}" ] && set -- "$@" --thresholds "$RIDGELINE_THRESHOLDS"
+# The prolog keeps its counters for the epilog of the job, which finds them by SLURM_JOB_ID.
+[ -n "${RIDGELINE_READINGS:-}" ] && set -- "$@" --readings "$RIDGELINE_READINGS"
+output=${RIDGELINE_JOB_OUTPUT:-${SLURM_JOB_STDOUT:-}}
+[ "$phase" = epilog ] && [ -n "$output" ] && set -- "$@" --job-output "$output"
 
 # Inside the job's environment the check must not take itself for a task of it.
 unset SLURM_STEP_NUM_TASKS SLURM_PROCID PMI_SIZE PMI_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK

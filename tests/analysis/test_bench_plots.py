@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from matplotlib import image
 
 from ridgeline.analysis.bench_plots import draw, save_plot
 from ridgeline.bench.result import Plot, Result
@@ -66,6 +67,19 @@ def test_heat_map_leaves_gaps_and_names_rows():
     values = np.ma.filled(axes.get_images()[0].get_array(), math.nan)
     assert np.allclose(values, [[math.nan, 2], [3, math.nan]], equal_nan=True)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["n0", "n1"]
+
+
+@pytest.mark.parametrize("n", [2, 8, 40])
+def test_a_map_fills_its_picture(tmp_path, n):
+    """No part of it is empty: a map is square, and has no use for a wide page."""
+    matrix = (1e-6 + 1e-9 * np.arange(n * n).reshape(n, n)).tolist()
+    extra = {"matrix": matrix, "names": [f"nid{k:05d}" for k in range(n)]}
+    save_plot(HEAT | {"extra": extra}, str(tmp_path / "map.png"))
+    picture = image.imread(tmp_path / "map.png")[..., :3]
+    for axis in (0, 1):
+        drawn = np.flatnonzero((picture < 0.99).any(axis=(axis, 2)))
+        gaps = np.diff(np.concatenate([[0], drawn, [picture.shape[1 - axis]]]))
+        assert gaps.max() < 0.12 * picture.shape[1 - axis]
 
 
 def test_boxes_leave_out_what_has_no_samples():

@@ -19,6 +19,18 @@ def test_two_ranks(ridgeline):
     assert done.returncode == 0, done.stderr
     assert "VALID with a rating of" in done.stdout
     assert "report: reports/HPCG-Benchmark_3.1_" in done.stdout
+    said = [line.removeprefix("hpcg: ") for line in done.stderr.splitlines() if line.startswith("hpcg: ")]
+    assert said == [  # of one rank, and not of the small runs that compile
+        "compiling",
+        "set-up",
+        "kernels of the reference",
+        "50 iterations of the reference",
+        "optimisation",
+        "tests",
+        "first optimised set",
+        "timed sets",
+    ]
+    assert "timed sets" not in done.stdout
     facts = json.loads((ridgeline.path / "x.json").read_text())
     report = official(ridgeline.path / "reports")
     rating = float(report["Final Summary::HPCG result is VALID with a GFLOP/s rating of"])

@@ -1,6 +1,7 @@
 """`ridgeline bind` as a job script calls it."""
 
 import json
+import re
 from pathlib import Path
 
 HWLOC = Path(__file__).parents[1] / "data" / "nodes" / "two_sockets_hwloc.xml"
@@ -20,10 +21,28 @@ def test_all_launchers_and_json(ridgeline):
     assert content["ranks"][1] == {"rank": 1, "domain": 1, "cpus": list(range(8, 16)), "nic": "mlx5_1"}
 
 
+def test_the_commands_of_the_documents_work_on_any_machine(ridgeline):
+    """Also on one with two cores: no example asks for a number of ranks."""
+    root = Path(__file__).parents[2]
+    found = []
+    for page in (root / "README.md", *(root / "docs").glob("*.md"), root / "src/ridgeline/cli/bind.py"):
+        found += re.findall(r"^[^`\n]*ridgeline (bind\b[^)#\n]*)", page.read_text(), re.MULTILINE)
+    assert len(found) >= 3
+    for command in {" ".join(line.split()) for line in found}:
+        done = ridgeline(*command.split())
+        assert (done.returncode, done.stderr) == (0, ""), command
+
+
 def test_wrong_requests_end_with_one_sentence(ridgeline):
     done = ridgeline("bind", "--hwloc", HWLOC, "--ranks-per-node", 9)
     assert done.returncode == 2
-    assert done.stderr == "error: 9 ranks per node on 8 cores: bind 1 to 8 of them\n"
+    assert done.stderr == (
+        "error: 9 ranks per node on 8 cores: choose --ranks-per-node from 1 to 8, or leave it out for what fits\n"
+    )
+    none = ridgeline("bind", "--hwloc", HWLOC, "--reserve", 4)
+    assert none.stderr == (
+        "error: no core is left for a rank (4 of each NUMA domain are left to the system); reserve fewer\n"
+    )
     both = ridgeline("bind", "--hwloc", HWLOC, "--sysfs", "/sys")
     assert both.returncode == 2
     assert "give one of them" in both.stderr

@@ -5,7 +5,7 @@ import json
 
 def thresholds(ridgeline) -> str:
     # The tests share their cores with whatever else runs: what is judged here is not this machine's health.
-    (ridgeline.path / "limits.toml").write_text("[thresholds]\ncpu_share = 0.01\n")
+    (ridgeline.path / "limits.toml").write_text("[thresholds]\ncpu_share = 0.01\nothers_share = 1\n")
     return "limits.toml"
 
 
@@ -41,6 +41,7 @@ def test_bad_input_ends_with_one_sentence(ridgeline):
         (("--report", "file/below"), "file/below"),
         (("--baseline", "none.json"), "cannot read none.json"),
         (("--prolog", "--epilog"), "choose one"),
+        (("--job-output", "out.txt"), "--job-output is of a job's --prolog or --epilog"),
     ):
         done = ridgeline("validate", "--quick", *options)
         assert done.returncode != 0, options
@@ -65,3 +66,5 @@ def test_an_epilog_looks_at_what_a_job_may_have_left(ridgeline):
     assert [stage["name"] for stage in report["stages"]] == ["prepare", "memory", "compute"]
     assert {stage["outcome"] for stage in report["stages"]} == {"done"}
     assert report["settings"]["phase"] == "epilog"
+    assert "compared over the epilog's own run only" in report["remarks"][0]
+    assert report["remarks"][0] in done.stdout

@@ -35,7 +35,7 @@ if os.environ.get("PMI_RANK") == "1":
 def faulty(ridgeline):
     """Run a validation with a fault; return its last stage and the nodes of nodes.good."""
     (ridgeline.path / "sitecustomize.py").write_text(FAULT)
-    (ridgeline.path / "limits.toml").write_text("[thresholds]\ncpu_share = 0.01\n")
+    (ridgeline.path / "limits.toml").write_text("[thresholds]\ncpu_share = 0.01\nothers_share = 1\n")
 
     def run(fault):
         environ = {"PYTHONPATH": str(ridgeline.path), "FAULT": fault}

@@ -94,9 +94,14 @@ def pbs(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_pbs_takes_a_suspect_node_offline_only(centre, pbs, monkeypatch, phase, code):
     monkeypatch.setenv("RIDGELINE_CODE", str(code))
     pbs.event.type = 1 if phase == "prolog" else 2
+    (centre / "spool").mkdir()
+    (centre / "spool" / "88.server.OU").write_text("")
+    monkeypatch.setenv("PBS_HOME", str(centre))
     runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
     report = f"{centre}/reports/{phase}-88.server"
-    assert (centre / "called").read_text().startswith(f"validate --{phase} --report {report} --baseline")
+    called = (centre / "called").read_text()
+    assert called.startswith(f"validate --{phase} --report {report} --job 88.server --baseline")
+    assert ("--job-output " in called) == (phase == "epilog")
     suspect = code == 1
     assert (pbs.verdict != "accept") == suspect
     assert (pbs.node.state == 7) == suspect
@@ -135,10 +140,11 @@ def real(centre, monkeypatch):
     (centre / "site.env").write_text(
         f"RIDGELINE={Path(sys.executable).parent}/ridgeline\nRIDGELINE_REPORTS={centre}/reports\n"
         f"RIDGELINE_THRESHOLDS={centre}/limits.toml\nRIDGELINE_SECONDS=120\n"
+        f"RIDGELINE_READINGS={centre}/readings\n"
     )
 
-    def write(limits):
-        (centre / "limits.toml").write_text(f"[thresholds]\ncpu_share = 0.01\n{limits}")
+    def write(limits, own="cpu_share = 0.01\nothers_share = 1\n"):
+        (centre / "limits.toml").write_text(f"[thresholds]\n{own}{limits}")
         return centre
 
     return write
@@ -151,13 +157,26 @@ def stages(report: Path) -> set[str]:
     return {stage["name"] for stage in json.loads((report / "report.json").read_text())["stages"]}
 
 
-def test_slurm_with_the_real_check_of_a_healthy_node(real):
+def test_slurm_with_the_real_check_of_a_healthy_node_before_and_after_a_job(real, monkeypatch):
     centre = real("")
     done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
     logged = centre / "logged"
     assert (done.returncode, logged.exists()) == (0, False), logged.read_text() if logged.exists() else done
     assert {"memory", "compute", "peak", "stream"} <= stages(centre / "reports" / "prolog-77")
     assert not (centre / "drained").exists()
+    assert len(list((centre / "readings").iterdir())) == 1
+
+    # The job: its MPI library met time-outs. Then the epilog compares with what the prolog kept, and removes it.
+    output = centre / "slurm-77.out"
+    output.write_text("MPICH Slingshot Network Summary: 28 network timeouts\n")
+    monkeypatch.setenv("SLURM_JOB_STDOUT", str(output))
+    done = subprocess.run([SITE / "slurm" / "epilog.sh"], capture_output=True, text=True, timeout=150)
+    assert (done.returncode, logged.exists()) == (0, False), logged.read_text() if logged.exists() else done
+    report = json.loads((centre / "reports" / "epilog-77" / "report.json").read_text())
+    assert "counters are compared with what the prolog of job 77 read" in report["remarks"][0]
+    assert report["counted"] == {"0": "since the prolog of job 77"}
+    assert report["counters"]["job/network_timeouts"]["grown"] == {"0": 28}
+    assert list((centre / "readings").iterdir()) == []
 
 
 def test_slurm_with_the_real_check_of_a_node_that_is_too_slow(real):
@@ -167,6 +186,29 @@ def test_slurm_with_the_real_check_of_a_node_that_is_too_slow(real):
     assert "1 suspect: node" in done.stdout
     assert "Reason=ridgeline epilog" in (centre / "drained").read_text()
     assert stages(centre / "reports" / "epilog-77") == {"prepare", "memory", "compute", "compute again"}
+
+
+# Where a rank must get all of its processor, any node is busy.
+BUSY = "cpu_share = 1.0\nothers_share = 0\n"
+
+
+def test_slurm_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real):
+    centre = real(TOO_MUCH, BUSY)
+    done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stdout
+    assert not (centre / "drained").exists()
+    assert "is busy: its ranks got" in (centre / "logged").read_text()
+    verdict = json.loads((centre / "reports" / "prolog-77" / "report.json").read_text())["verdict"]
+    assert (verdict["exit_code"], verdict["suspects"]) == (2, [])
+    assert "not judged: compute" in verdict["busy"][0]["reasons"][-1]
+
+
+def test_pbs_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real, pbs):
+    real(TOO_MUCH, BUSY)
+    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    assert (pbs.verdict, pbs.node.state, pbs.rerun) == ("accept", 0, False)
+    assert "could not measure" in pbs.log[0]
+    assert "is busy" in pbs.log[0]
 
 
 def test_pbs_with_the_real_check_of_a_node_that_is_too_slow(real, pbs):

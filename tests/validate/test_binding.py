@@ -164,7 +164,7 @@ def test_this_node_can_be_bound():
 
 
 @pytest.mark.parametrize(
-    ("n", "reserve", "words"), [(105, 0, "105 ranks"), (0, 0, "0 ranks"), (1, 52, "on 0 cores")]
+    ("n", "reserve", "words"), [(105, 0, "105 ranks"), (0, 0, "0 ranks"), (1, 52, "no core is left")]
 )
 def test_more_ranks_than_cores_are_refused(aurora, n, reserve, words):
     with pytest.raises(ConfigError, match=words):

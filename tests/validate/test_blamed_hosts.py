@@ -45,7 +45,7 @@ def network(hosts):
 @pytest.fixture
 def thresholds(tmp_path):
     path = tmp_path / "thresholds.toml"
-    path.write_text("[thresholds]\nslowdown = 0.9\nz = 20.0\nstalls = 0.5\n")
+    path.write_text("[thresholds]\nslowdown = 0.9\nz = 20.0\nstalls = 0.5\nothers_share = 1\n")
     return path
 
 
@@ -109,6 +109,9 @@ def test_a_host_with_a_busy_neighbour_is_named(network, tmp_path):
         bound[3] = cores[0]
         options = ("--level", "node", "--stage", "compute", "--serial", "--quick", "--thresholds", path)
         done = network.validate(tmp_path, *options, cores=bound)
-    assert done.suspects == [("node", [3])], done.said
-    assert "processors" in " ".join(done.report["verdict"]["suspects"][0]["reasons"])
-    assert done.code == 1
+    assert done.suspects == [], done.said
+    (busy,) = done.report["verdict"]["busy"]
+    assert busy["node"] == 3
+    assert "of their processors" in busy["reasons"][0]
+    assert done.code == 2
+    assert "node3" not in done.good

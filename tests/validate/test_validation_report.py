@@ -89,8 +89,9 @@ def test_a_browser_shows_the_suspects(report, tmp_path):
     parts = list(zip(cells[::4], cells[1::4]))
     assert parts == [(suspect.kind, suspect.name) for suspect in verdict.suspects]
     assert set(parts) == {
-        ("node", "nid3"), ("node", "nid4"), ("node", "nid5"), ("node", "<b>nid7</b>&"), ("link", "nid1 - nid6"),
+        ("node", "nid3"), ("node", "nid4"), ("node", "<b>nid7</b>&"), ("link", "nid1 - nid6"),
     }  # fmt: skip
+    assert "nid5 is busy" in done.stdout
     # The browser drew the charts: a distribution and a map of bandwidth, and the processors' share.
     assert done.stdout.count("<svg") == 3
     assert "rank 4 did not answer in stage all-to-all" in "".join(cells)
@@ -118,6 +119,38 @@ def test_every_part_of_the_page_is_there(report):
     nodes = cells_of(page, "nodes")
     assert dict(zip(nodes[::4], nodes[1::4])) | {"nid0": "healthy"} == dict(zip(nodes[::4], nodes[1::4]))
     assert any("leave it out" in cell.lower() for cell in cells_of(page, "advice"))
+
+
+def test_the_head_and_the_figures_of_one_node_say_nothing_empty(tmp_path):
+    one = Measurements(
+        ["n0"], node_of_rank=[0], machine={"cpu": ["EPYC"], "ranks_per_node": 1, "quick": True}
+    )
+    one.settings = {
+        "level": "node",
+        "only": False,
+        "stages": (),
+        "phase": "",
+        "rounds": None,
+        "time_limit": 300.0,
+    }
+    one.settings |= {"serial": True}
+    one.node_quantities = [NodeQuantity("compute", "operations/s", True, np.full((1, 3), 1.048e10))]
+    stored = Measurements.from_dict(json.loads(json.dumps(one.to_dict())))
+    for measurements in (one, stored):
+        page = write_report(measurements, screen(measurements), tmp_path).read_text()
+        assert '<p class="soft">level node, time limit 300.0, serial</p>' in page
+        assert "cpu: EPYC · ranks per node: 1 · quick: True" in page
+        cells = cells_of(page, "figures")
+        assert cells[2:5] == ["10.48 billion operations/s", "", "10.48 billion operations/s"]
+        assert cells[8:] == ["", ""]  # one node has no spread: neither deviation nor noise nor limit
+    named = Measurements.from_dict(one.to_dict() | {"settings": {"stages": ["peak", "stream"]}})
+    assert "stages peak, stream" in write_report(named, screen(named), tmp_path).read_text()
+
+
+def test_maps_of_pairs_stand_together_after_the_distributions(report):
+    page = report[1].read_text()
+    heads = re.findall(r"<h3>(.*?)</h3>", page)
+    assert heads == sorted(heads, key=lambda head: "map of pairs" in head)
 
 
 def test_json_and_hostfile_say_the_same(report):

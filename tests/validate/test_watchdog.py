@@ -1,10 +1,12 @@
 """The side channel: who died, fell silent, failed or said goodbye, told once by rank 0."""
 
+import itertools
 import json
 import queue
 
 import pytest
 
+from ridgeline.runtime.node_load import Reading
 from ridgeline.validate import watchdog
 from ridgeline.validate.watchdog import connect, own_addresses, start_watch
 
@@ -94,6 +96,25 @@ def test_a_silent_rank_and_who_waits_for_it_are_told_when_the_time_is_over(job):
         peer.close()
     assert (trouble.outcome, trouble.silent, trouble.waiting) == ("hung", [2], {1: 2})
     assert "no sign of life of rank 2" in trouble.detail
+
+
+def test_late_ranks_say_how_busy_their_nodes_are(job, monkeypatch):
+    looks = itertools.count()
+
+    def half_used_by_others():
+        second = float(next(looks))
+        return Reading("boot", 4, used=2 * second, own=0.0, wall=second)
+
+    monkeypatch.setattr(watchdog, "read_load", half_used_by_others)
+    watch, troubles = job(2)
+    other = rank(1, 2)
+    for one in (other, watch):
+        one.begin("pairs", "system", 0.5)
+    trouble = troubles.get(timeout=TIMEOUT)
+    other.close()
+    assert trouble.outcome == "hung"
+    assert trouble.others.keys() == {0, 1}
+    assert all(0.3 < share <= 0.5 for share in trouble.others.values())
 
 
 def test_ranks_that_end_in_order_are_no_trouble(job):

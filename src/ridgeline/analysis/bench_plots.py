@@ -24,7 +24,7 @@ def save_plot(result: Mapping[str, Any], path: str) -> None:
 
     Raises ConfigError if the benchmark has no picture or the format is unknown, OutputError if it cannot be written.
     """
-    save_figure(draw(result), path, "--plot")
+    save_figure(draw(result), path, "--plot", crop=True)
 
 
 def draw(result: Mapping[str, Any]) -> Figure:
@@ -32,7 +32,8 @@ def draw(result: Mapping[str, Any]) -> Figure:
     plot = result["plot"]
     if plot is None:
         raise ConfigError(f"{result['benchmark']} has no picture; leave --plot out")
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    # A map is square: beside it stand the names of its rows and its colour bar, and nothing else.
+    figure = Figure(figsize=(6.4, 5.0) if plot["kind"] == "heat" else (8.0, 5.0), layout="constrained")
     axes = figure.subplots()
     {"lines": _lines, "heat": _heat, "boxes": _boxes, "bars": _bars}[plot["kind"]](axes, result, plot)
     axes.set_title(f"{result['benchmark']}, {result['ranks']} ranks", loc="left")

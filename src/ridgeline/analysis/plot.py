@@ -99,10 +99,12 @@ def plot_series(series: xr.Dataset) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, path: str | PathLike[str], option: str = "--output") -> None:
+def save_figure(
+    figure: Figure, path: str | PathLike[str], option: str = "--output", crop: bool = False
+) -> None:
     """Write `figure` to `path`, where an earlier picture of ours is set aside (io/previous.py).
 
-    option: what errors tell the user to change.
+    option: what errors tell the user to change. crop: whether white margins are cut off.
     Raises ConfigError for a suffix that names no format, OutputError if the file cannot be written.
     """
     suffix = Path(path).suffix.removeprefix(".")
@@ -114,7 +116,7 @@ def save_figure(figure: Figure, path: str | PathLike[str], option: str = "--outp
     key = "Software" if suffix == "png" else "Creator"
     with written(path, option) as new:
         metadata = {key: GENERATOR} if suffix in ("png", "svg", "svgz", "pdf", "ps", "eps") else None
-        figure.savefig(new, dpi=DOTS_PER_INCH, metadata=metadata)
+        figure.savefig(new, dpi=DOTS_PER_INCH, metadata=metadata, bbox_inches="tight" if crop else None)
 
 
 def load_plane(dataset: xr.Dataset, variable: str, slice_spec: str, step: int) -> xr.DataArray:

@@ -38,6 +38,7 @@ from ridgeline.kernels.tensor_probe import make_gradient_probe
 from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.progress import Phases, silent
 
 PAPER_ELEMENTS = 768  # out of cache
 _CACHES = 2  # times the last-level caches of a node, that u and its derivatives fill at the least
@@ -94,7 +95,9 @@ def elements_out_of_cache(n: int, cache_bytes: int, ranks_per_node: int) -> int:
     return max(PAPER_ELEMENTS, -(-_CACHES * cache_bytes // (ranks_per_node * per_element)))
 
 
-def measure_acceptance(comm: MPI.Comm, n: int = 16, shared_elements: int = 64) -> Acceptance:
+def measure_acceptance(
+    comm: MPI.Comm, n: int = 16, shared_elements: int = 64, progress: Phases | None = None
+) -> Acceptance:
     """Measure all five figures on all ranks. Collective, the same result everywhere; some seconds.
 
     n: points per direction. shared_elements: per rank, of the gather-scatter.
@@ -105,7 +108,10 @@ def measure_acceptance(comm: MPI.Comm, n: int = 16, shared_elements: int = 64) -
     if shared_elements < 1:
         raise ConfigError(f"{shared_elements} elements per rank: at least 1 is needed")
     large, cache_bytes, per_node = _sizes(comm, n)
+    progress = progress or silent()
+    progress.begin("tensor kernels")
     one, three = _tensor_rates(comm, n, large)
+    progress.begin("memory and messages")
     checks = [
         Check("Tensor kernels, s = 1", "GFLOP/s", comm.allgather(one), True),
         Check(f"Tensor kernels, s = {large}", "GB/s", comm.allgather(three), True),

@@ -24,6 +24,7 @@ from ridgeline.comm.reduce import together
 from ridgeline.runtime.communicator import node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from ridgeline.bench.payload import Memory
@@ -73,6 +74,7 @@ def measure_collective(
     placement: Placement = "packed",
     ranks_per_node: int | None = None,
     memory: Memory = "host",
+    progress: Phases | None = None,
 ) -> Result:
     """Measure one collective operation. Collective over comm; rows are complete on rank 0.
 
@@ -93,6 +95,7 @@ def measure_collective(
     layout = find_layout(comm, ranks_per_node)
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
+    progress = progress or silent()
     for count in counts:
         fitting = _fitting(comm, kind, count, asked, in_place)
         if len(fitting) < len(asked):
@@ -104,7 +107,9 @@ def measure_collective(
         if group != MPI.COMM_NULL:
             on_nodes = list(Counter(layout.node_of_rank[rank] for rank in chosen).values())
             calls = kind(group, fitting[-1], in_place, memory)
-            for size in fitting:
+            progress.begin(f"sizes on {count} ranks,", now=False)
+            for done, size in enumerate(fitting):
+                progress.update(done, len(fitting))
                 row = _describe(operation, on_nodes, size) | _measure_size(calls, size, repetitions, seconds)
                 rows.append(row | _bandwidths(operation, on_nodes, size, row["most"]))
             del calls

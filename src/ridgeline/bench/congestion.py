@@ -22,6 +22,7 @@ from ridgeline.bench.payload import Memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.comm.reduce import raise_together
 from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.progress import Phases, silent
 
 LEAST_TESTERS = 2  # nodes: a ring
 LEAST_NODES = 3
@@ -190,6 +191,7 @@ def measure_congestion(
     rings: int | None = None,
     iterations: int | None = None,
     memory: Memory = "host",
+    progress: Phases | None = None,
 ) -> Result:
     """Return latency, bandwidth and Allreduce of tester nodes, alone and beside congestors, and how they differ.
 
@@ -218,6 +220,8 @@ def measure_congestion(
     signals = comm.Dup()
     everyone = comm.Split(0 if is_tester else MPI.UNDEFINED)
     lane = comm.Split(MPI.UNDEFINED if lane_number is None else lane_number)
+    # Rank 0 may be a congestor, or rest: it knows how long all will take, and not how far the testers are.
+    (progress or silent()).begin(f"{2 * len(TESTS)} tests of up to {seconds:g} s each")
     figures: dict[tuple[str, str], Summary] = {}
     samples: dict[str, list[float]] = {}
     traffic: dict[str, Traffic] = {}

@@ -41,6 +41,7 @@ from ridgeline.kernels.nekbone import make_passes
 from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.progress import Phases, silent
 
 Array = NDArray[np.float64]
 
@@ -220,12 +221,18 @@ def _require_memory(comm: MPI.Comm, n_bytes: int) -> None:
         )
 
 
-def measure_nekbone(comm: MPI.Comm, n: int, elements: int, iterations: int = 100) -> NekboneFigures:
+def measure_nekbone(
+    comm: MPI.Comm, n: int, elements: int, iterations: int = 100, progress: Phases | None = None
+) -> NekboneFigures:
     """Run the benchmark as Nekbone does: once to warm up, once timed. Collective, the same on all ranks."""
     if iterations < 1:
         raise ConfigError(f"{iterations} iterations: at least 1 is needed")
+    progress = progress or silent()
+    progress.begin(f"nx1 = {n}: set-up and compiling")
     problem = Nekbone(comm, n, elements)
+    progress.begin(f"nx1 = {n}: {iterations} iterations to warm up")
     problem.solve(iterations)
+    progress.begin(f"nx1 = {n}: {iterations} iterations, timed")
     seconds, residuals = problem.solve(iterations)
     count = problem.grid.n_elements_global
     points = count * n**3

@@ -6,6 +6,7 @@ and stops when the time is over; the second does what each order says.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from ridgeline.bench.repetitions import WINDOW
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.comm.reduce import together
 from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -257,6 +259,7 @@ def measure_all_pairs(
     serial: bool = False,
     ranks_per_node: int | None = None,
     memory: Memory = "host",
+    progress: Phases | None = None,
 ) -> Result:
     """Return an N x N matrix in extra["matrix"] (row: sender), names in extra["names"]. Collective over comm.
 
@@ -278,6 +281,15 @@ def measure_all_pairs(
         check_pairs(None, len(members) // 2, comm.size)
     rounds = [[(members[a], members[b]) for a, b in pairs] for pairs in tournament(len(members))]
     sizes = {"latency": 8, "bandwidth": 2**20} | ({} if size is None else {quantity: size})
+    progress = progress or silent()
+    n_rounds = len(rounds) * (len(members) // 2 if serial else 1)
+    finished = itertools.count(1)
+
+    def on_pair(pair: Pair | None, step: str) -> None:
+        if pair is None:
+            progress.update(next(finished), n_rounds)
+
+    progress.begin("rounds of pairs", now=False)
     figures = measure_pairs(
         comm,
         rounds,
@@ -287,6 +299,7 @@ def measure_all_pairs(
         100 if iterations is None else iterations,
         seconds_per_pair,
         serial,
+        on_pair,
         window=window,
         memory=memory,
     )

@@ -26,6 +26,7 @@ from ridgeline.bench.trials import COUNT, WARM_UP, Series, Trials, tabulate
 from ridgeline.bench.tukey import remove_outliers
 from ridgeline.comm.reduce import raise_together
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def measure_tasking(
     fibonacci: Sequence[int] = FIBONACCI,
     n_bytes: int = ARRAY_BYTES,
     spawn: bool = False,
+    progress: Phases | None = None,
 ) -> Result:
     """Measure the primitives of tasking on rank 0, and those between ranks on all. Collective over comm.
 
@@ -92,7 +94,9 @@ def measure_tasking(
     if spawn:
         alone["futures"].append(lambda: measure_spawned_futures(how_often, counts, fibonacci))
     series: list[Series] = []
+    progress = progress or silent()
     for item in (item for item in ITEMS if item in items):
+        progress.begin(item)
         for measure in alone[item]:
             series += _on_rank_zero(comm, measure)
         if item == "futures":

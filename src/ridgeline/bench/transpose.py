@@ -24,6 +24,7 @@ from ridgeline.grid.pencil import Dealias, PencilGrid, ProcessGrid, Truncation, 
 from ridgeline.runtime.communicator import node_communicator
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -121,6 +122,7 @@ def measure_transposes(
     pattern: Pattern,
     process_grids: Sequence[ProcessGrid] | None = None,
     batches: Sequence[int] = (1, 2, 3, 4),
+    progress: Phases | None = None,
 ) -> list[Figures]:
     """Time the exchanges for each process grid (default: all that fit) and Q. Collective, the same on all ranks.
 
@@ -134,7 +136,13 @@ def measure_transposes(
                 f"process grid {p_r} x {p_c} has {p_r * p_c} ranks, the job has {comm.size}"
             )
         check_process_grid(Truncation(pattern.shape, pattern.dealias), (p_r, p_c))
-    return [measure_one(comm, pattern, grid, batch) for grid in process_grids for batch in batches]
+    progress = progress or silent()
+    figures = []
+    for p_r, p_c in process_grids:
+        for batch in batches:
+            progress.begin(f"{p_r} x {p_c} ranks, {batch} variable{'s' * (batch != 1)}")
+            figures.append(measure_one(comm, pattern, (p_r, p_c), batch))
+    return figures
 
 
 def measure_one(comm: MPI.Comm, pattern: Pattern, process_grid: ProcessGrid, batch: int) -> Figures:

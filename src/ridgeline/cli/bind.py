@@ -38,7 +38,7 @@ def bind(
     """Print which CPUs and network interface each rank of a node should have, for its launcher.
 
     Ranks go beside network interfaces as long as each can have its own, then evenly over the NUMA domains.
-    As in: srun $(ridgeline bind --ranks-per-node 8 --for srun) ridgeline bench multi-bandwidth
+    As in: srun $(ridgeline bind --for srun) ridgeline bench multi-bandwidth
     """
     from rich.console import Console
 

@@ -71,11 +71,36 @@ def validate(
     seed: Annotated[int, typer.Option(help="Of random rounds.")] = 0,
     prolog: Annotated[
         bool,
-        typer.Option("--prolog", help="Before a job: this node alone, all its stages in less than 30 s."),
+        typer.Option(
+            "--prolog",
+            help="Before a job: this node alone, all its stages in less than 30 s; its counters are kept.",
+        ),
     ] = False,
     epilog: Annotated[
-        bool, typer.Option("--epilog", help="After a job: memory, arithmetic and counters of this node.")
+        bool,
+        typer.Option(
+            "--epilog",
+            help="After a job: memory and arithmetic of this node; its counters against those of the prolog.",
+        ),
     ] = False,
+    job: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Of a prolog or epilog (default: $SLURM_JOB_ID, $PBS_JOBID)."),
+    ] = None,
+    readings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where a prolog keeps its counters for the epilog, on the node, its own and closed to others "
+            "(default: /var/lib/ridgeline/prolog for root, /var/tmp/ridgeline-UID/prolog).",
+        ),
+    ] = None,
+    job_output: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Of an epilog: the job's output, with Cray MPICH's network summary."
+        ),
+    ] = None,
     ranks_per_node: RanksPerNode = None,
     debug: Debug = False,
 ) -> None:
@@ -87,13 +112,18 @@ def validate(
     Every figure is compared with the other parts' (median and MAD), limits and a baseline; a link is blamed only when
     the other links of both ends are healthy. Suspects are measured again.
 
-    Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed; silent ranks are named).
+    Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed, a node was busy with
+    something else).
     """
     from ridgeline.driver.validate import Inputs, phase_plan, start_validation
     from ridgeline.runtime.errors import ConfigError
 
     if prolog and epilog:
         raise ConfigError("--prolog and --epilog are two events; choose one")
+    given = {"--job": job, "--readings": readings, "--job-output": job_output}
+    wrong = [name for name, value in given.items() if value is not None and not (prolog or epilog)]
+    if wrong:
+        raise ConfigError(f"{wrong[0]} is of a job's --prolog or --epilog; add one of the two")
     plan = {
         "level": level,
         "only": only,
@@ -117,6 +147,9 @@ def validate(
         groups,
         group_by,
         thresholds,
+        job,
+        readings,
+        job_output,
     )
     code = start_validation(ranks, inputs, debug)
     if code:

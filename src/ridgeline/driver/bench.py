@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -13,6 +14,8 @@ from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.launcher import end_with_launcher
 from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.node_load import Reading, others_share, read_load
+from ridgeline.runtime.progress import Phases
 from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
@@ -41,7 +44,8 @@ def run_transposes(
     with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
         asked = Pattern(**pattern)
-        figures = measure_transposes(comm, asked, process_grids, batches)
+        with Phases("transpose", comm.rank == 0) as progress:
+            figures = measure_transposes(comm, asked, process_grids, batches, progress)
         result = to_dict(asked, comm.size, figures)
         _report(comm, result, lambda: make_table(asked, comm.size, figures), json_path)
     return result
@@ -69,8 +73,12 @@ def run_nekbone(
     comm = world()
     with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
-        figures = [measure_nekbone(comm, n, elements, iterations) for n in points]
-        limits = measure_stream(comm, 1) if stream else None
+        with Phases("nekbone", comm.rank == 0) as progress:
+            figures = [measure_nekbone(comm, n, elements, iterations, progress) for n in points]
+            limits = None
+            if stream:
+                progress.begin("bandwidth of memory")
+                limits = measure_stream(comm, 1)
         result = to_dict(figures, limits)
         _report(comm, result, lambda: make_table(figures, limits), json_path)
     return result
@@ -92,7 +100,8 @@ def run_acceptance(
     comm = world()
     with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
-        figures = measure_acceptance(comm, points, elements)
+        with Phases("acceptance", comm.rank == 0) as progress:
+            figures = measure_acceptance(comm, points, elements, progress)
         result = figures.to_dict()
         _report(comm, result, lambda: make_table(figures), json_path)
     return result
@@ -129,8 +138,14 @@ def run_benchmark(
         _check_outputs(comm, json_path, csv_path, plot_path)
         if device is not None:
             options = options | {"memory": memory_for(comm, device)}
-        figures = getattr(import_module(f"ridgeline.bench.{module}"), name)(comm, **options)
+        before = read_load()
+        measure = getattr(import_module(f"ridgeline.bench.{module}"), name)
+        with Phases(_title(name, options), comm.rank == 0) as progress:
+            # Benchmarks that take long say so themselves; the others have no such parameter.
+            tells = {"progress": progress} if "progress" in signature(measure).parameters else {}
+            figures = measure(comm, **options, **tells)
         result: dict[str, Any] = figures.to_dict() | {"machine": describe_machine().to_dict()}
+        result["others_share"] = _busiest(comm, before)
         _report(comm, result, lambda: make_table(figures), json_path)
         with together(comm):
             if comm.rank == 0 and csv_path is not None:
@@ -142,6 +157,28 @@ def run_benchmark(
                 if comm.rank == 0:
                     save_plot(result, plot_path)
     return result
+
+
+def _title(function: str, options: dict[str, Any]) -> str:
+    """Return what a benchmark is called beside its progress."""
+    return str(options.get("operation", function.removeprefix("measure_").replace("_", "-")))
+
+
+def _busiest(comm: MPI.Comm, before: Reading | None) -> float:
+    """Return the share of its processors that others used on the busiest node since `before`. Collective."""
+    looks = comm.gather((before, read_load()))
+    share = 0.0
+    if looks is not None:
+        first, last = zip(*looks)
+        share = max((others_share(first, last, rank) for rank in _one_of_each_system(first)), default=0.0)
+    shared: float = comm.bcast(share)
+    return shared
+
+
+def _one_of_each_system(looks: Sequence[Reading | None]) -> list[int]:
+    """Return the first rank of every node that tells its load."""
+    first = {look.system: rank for rank, look in reversed(list(enumerate(looks))) if look is not None}
+    return list(first.values())
 
 
 def _check_outputs(

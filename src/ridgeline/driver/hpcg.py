@@ -94,9 +94,9 @@ def choose_settings(sizes: Sizes, seconds: float | None, dat: str | None) -> dic
 
 
 def write_report(folder: Path, text: str) -> Path:
-    """Write the report under its official name into `folder`; return its path."""
+    """Write the report under its official name into `folder`, which is made; return its path."""
     from ridgeline.bench.hpcg.report import report_name
 
-    path = folder / report_name(datetime.now())
+    path = check_folder(folder, "the report", "--output") / report_name(datetime.now())
     write_text(path, text, "--output")
     return path

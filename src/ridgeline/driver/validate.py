@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.bench.layout import Layout
+    from ridgeline.validate.counters import Counters
+    from ridgeline.validate.job_counters import Job
     from ridgeline.validate.measurements import Measurements
     from ridgeline.validate.outcome import Outcome
     from ridgeline.validate.thresholds import Thresholds
@@ -50,6 +52,9 @@ class Inputs:
     groups: str | None = None
     group_by: str | None = None
     thresholds: str | None = None
+    job: str | None = None
+    readings: str | None = None
+    job_output: str | None = None
 
 
 def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> int:
@@ -159,7 +164,8 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     from ridgeline.comm.reduce import together
     from ridgeline.io.previous import check_file
     from ridgeline.runtime.output_paths import check_folder
-    from ridgeline.validate.counters import by_name, read_counters
+    from ridgeline.runtime.progress import Phases
+    from ridgeline.validate.counters import read_counters
     from ridgeline.validate.levels import chosen_steps, run_levels
     from ridgeline.validate.measurements import Measurements, save_measurements
     from ridgeline.validate.outcome import Outcome
@@ -200,21 +206,20 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
                 _show,
                 os.environ.get(_PROGRESS),
                 processes or [],
+                Phases("validate", not inputs.phase),
             )
     groups = comm.bcast(measurements.groups)
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds troubles and suspects.
     end = outcome.end_process if outcome is not None else print
-    before = comm.gather(read_counters())
+    before = read_counters()
     watch = start_watch(comm, end)
     session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
     if outcome is not None:
         run_levels(session, outcome.suspects, outcome.stage_begins)
     else:
         run_levels(session, lambda _: {}, lambda *_: None)
-    after = comm.gather(read_counters())
-    if before is not None and after is not None:
-        measurements.counters = by_name([before[rank] for rank in leaders], [after[rank] for rank in leaders])
+    _compare_counters(comm, layout, inputs, before, measurements)
     watch.close()
     code = None
     with together(comm):
@@ -223,7 +228,50 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
             if inputs.save_baseline is not None:
                 save_measurements(measurements, inputs.save_baseline)
     agreed: int = comm.bcast(code)
+    _forget(comm, layout, inputs)
     return agreed
+
+
+def _compare_counters(
+    comm: MPI.Comm, layout: Layout, inputs: Inputs, before: Counters, measurements: Measurements
+) -> None:
+    """Fill in the counters of all nodes on rank 0: since `before`, or since the prolog of the job. Collective."""
+    from ridgeline.validate.counters import by_name, read_counters
+    from ridgeline.validate.job_counters import VALIDATED, count, count_output
+
+    node = layout.node_of_rank[comm.rank]
+    first = [layout.ranks_on(number)[0] for number in range(layout.n_nodes)]
+    job, counted = _job(inputs), None
+    if comm.rank == first[node]:
+        counted = count(job, layout.hosts[node], before, read_counters())
+        if comm.rank == 0:
+            count_output(job, counted)
+    found = comm.gather(counted)
+    if found is None:
+        return
+    nodes = [found[rank] for rank in first]
+    measurements.counters = by_name([n.before for n in nodes], [n.after for n in nodes])
+    measurements.counted = {number: n.period for number, n in enumerate(nodes) if n.period != VALIDATED}
+    for name, one in zip(layout.hosts, nodes):
+        measurements.remarks += [f"{name}: {text}" for text in one.remarks]
+
+
+def _job(inputs: Inputs) -> Job:
+    """Return what is known of the job of a prolog or an epilog."""
+    from ridgeline.validate.job_counters import Job
+    from ridgeline.validate.prolog_readings import default_folder, job_here
+
+    folder = default_folder() if inputs.readings is None else Path(inputs.readings)
+    return Job(inputs.phase, job_here(inputs.job), folder, inputs.job_output)
+
+
+def _forget(comm: MPI.Comm, layout: Layout, inputs: Inputs) -> None:
+    """Remove the prolog's readings after the verdict of an epilog."""
+    from ridgeline.validate.prolog_readings import forget_readings
+
+    job, node = _job(inputs), layout.node_of_rank[comm.rank]
+    if job.phase == "epilog" and job.number is not None and comm.rank == layout.ranks_on(node)[0]:
+        forget_readings(job.folder, layout.hosts[node], job.number)
 
 
 def _machine(layout: Layout, machines: Sequence[dict[str, Any]], quick: bool) -> dict[str, Any]:
@@ -268,6 +316,8 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from ridgeline.validate.busy import ADVICE
+
     console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table(box=None, pad_edge=False)
     for head in ("level", "stage", "s", "outcome"):
@@ -275,22 +325,30 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
     for stage in measurements.stages:
         outcome = stage.outcome + (f": {stage.detail}" if stage.detail else "")
         table.add_row(stage.level, stage.name, f"{stage.seconds:.1f}", outcome)
-    console.print(table, highlight=False, markup=False)
+
+    def say(what: Any) -> None:
+        # In a log a sentence is one line, which a script can look for.
+        console.print(what, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+
+    say(table)
     for name, counter in measurements.counters.items():
         places = ", ".join(
             f"{measurements.nodes[int(node)]} +{by}" for node, by in list(counter["grown"].items())[:8]
         )
         more = f" and {len(counter['grown']) - 8} nodes more" if len(counter["grown"]) > 8 else ""
-        console.print(f"counter {name} grew: {places}{more}", highlight=False, markup=False)
+        say(f"counter {name} grew: {places}{more}")
     for suspect in verdict.suspects:
-        console.print(f"{suspect.kind} {suspect.name}", highlight=False, markup=False)
+        say(f"{suspect.kind} {suspect.name}")
         for text in (*suspect.reasons, *(f"-> {advice}" for advice in suspect.advice)):
-            console.print(f"    {text}", highlight=False, markup=False)
+            say(f"    {text}")
+    for busy in verdict.busy:
+        for text in (f"busy: node {busy.sentence}", f"    -> {ADVICE}"):
+            say(text)
     for warning in verdict.warnings:
-        console.print(f"warning: node {warning.name}: {warning.text}", highlight=False, markup=False)
+        say(f"warning: node {warning.name}: {warning.text}")
     for text in verdict.notes:
-        console.print(text, highlight=False, markup=False)
-    console.print(verdict.sentence, highlight=False, markup=False)
+        say(text)
+    say(verdict.sentence)
 
 
 def phase_plan(phase: str, plan: dict[str, Any]) -> dict[str, Any]:

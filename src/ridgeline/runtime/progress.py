@@ -70,3 +70,71 @@ def _duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}"
+
+
+class Phases:
+    """Shows which part of a long measurement is at work, and the time to go where it is known, on stderr.
+
+    Rank 0 only; silent where `shown` is false. On a terminal one line, rewritten; elsewhere a line for each part and,
+    inside one, a line every tenth of it and not more often than every few seconds. A context manager, which clears
+    its line. To be called outside timed regions: it writes, and may wait for whoever reads.
+    """
+
+    LINE_SECONDS = 5.0  # least time between two lines inside a part, without a terminal
+
+    def __init__(self, what: str, shown: bool) -> None:
+        self._what, self._shown = what, shown
+        self._terminal = shown and sys.stderr.isatty()
+        self._part = ""
+        self._started = self._drawn = time.monotonic()
+        self._tenths = 0  # of the part that a log has a line of
+
+    def __enter__(self) -> Phases:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._terminal:
+            self._write("\r\x1b[K")
+
+    def begin(self, part: str, now: bool = True) -> None:
+        """Say that a part begins. now: at once, for what takes long; else `update` does, if it takes some seconds."""
+        if not self._shown:
+            return
+        self._part = part
+        self._started = self._drawn = time.monotonic()
+        self._tenths = 0 if now else -1
+        if now:
+            self._draw(f"{self._what}: {part}")
+
+    def update(self, done: int, total: int) -> None:
+        """Say that so much of the part is done. Cheap: draws ten times a second at most."""
+        if not self._shown or total < 1:
+            return
+        now, tenths = time.monotonic(), done * Progress.LINES // total
+        if self._terminal:
+            due = now - self._drawn >= Progress.REFRESH_SECONDS
+        else:
+            due = tenths > self._tenths and now - self._drawn >= self.LINE_SECONDS
+        if not due or done < 1:
+            return
+        self._drawn, self._tenths = now, tenths
+        left = (now - self._started) * (total - done) / done
+        self._draw(f"{self._what}: {self._part} {done}/{total}  ETA {_duration(left)}")
+
+    def _draw(self, text: str) -> None:
+        self._write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def silent() -> Phases:
+    """Return what says nothing."""
+    return Phases("", False)

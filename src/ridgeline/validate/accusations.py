@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ridgeline.validate.busy import Busy
 from ridgeline.validate.verdict import Suspect
 
 Kind = Literal["node", "link", "group", "system"]
@@ -23,9 +24,6 @@ NODE_WRONG = (
     "its system log for corrected and uncorrected errors"
 )
 NODE_SILENT = "see whether it is up and reachable (ping, system log, console); leave it out until it answers"
-CPU_SHARED = (
-    "find what else runs there (top, another job, ranks bound to the same cores) and end it or bind anew"
-)
 LINK = "look at the cable and the switch ports between them and at their error counters; reseat or reroute, repeat"
 GROUP = "look at what its nodes share: switch, uplinks, rack power and cooling; leave the group out until repaired"
 SYSTEM = "all of it is at fault, or the limit is wrong: compare settings, libraries and clocks before blaming parts"
@@ -38,19 +36,31 @@ WHOLE = (
 
 @dataclass
 class Accusations:
-    """What was found so far. nodes: host names; groups: name -> numbers of nodes."""
+    """What was found so far. nodes: host names; groups: name -> numbers of nodes; busy: nodes that are excused."""
 
     nodes: list[str]
     groups: Mapping[str, list[int]] = field(default_factory=dict)
+    busy: Busy = field(default_factory=Busy)
     suspects: dict[tuple[str, tuple[int, ...], str], Suspect] = field(default_factory=dict)
 
     def add(
         self, kind: Kind, nodes: Iterable[int], reason: str, advice: str,
         *, quantity: str = "", slowdown: float | None = None, name: str = "",
     ) -> None:  # fmt: skip
-        """Accuse a part once more. name: of a group; other parts are named after their nodes."""
+        """Accuse a part once more, or excuse it where it was busy. name: of a group; others are named after nodes.
+
+        quantity: in which the part is slow; what is no slowness (wrong data, errors that were counted) has none, and
+        no excuse.
+        """
         numbers = tuple(sorted(nodes)) if kind != "system" else ()
         name = name or " - ".join(self.nodes[node] for node in numbers)
+        text = (
+            reason
+            if kind == "node"
+            else f"{kind} {name}: {reason}".replace("system : ", "the whole system: ")
+        )
+        if quantity and self.busy.excuses(kind, numbers, len(self.nodes), quantity, text):
+            return
         suspect = self.suspects.setdefault((kind, numbers, name), Suspect(kind, name, list(numbers)))
         if reason not in suspect.reasons:
             suspect.reasons.append(reason)
@@ -106,21 +116,3 @@ class Accusations:
 def percent(slowdown: float) -> str:
     """Write extra time: 0.123 as 12.3 %."""
     return f"{100 * slowdown:.3g} %" if slowdown < 10 else f"{1 + slowdown:.3g} times"
-
-
-def scale_of(value: float, unit: str) -> tuple[float, str]:
-    """Return (what to divide by, unit with prefix) for figures of about this value; the unit "s" or any other."""
-    steps: tuple[tuple[float, str], ...]
-    if unit == "s":
-        steps = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
-    elif unit in ("", "1"):
-        return 1.0, ""
-    else:
-        steps = ((1.0, unit), (1e3, f"k{unit}"), (1e6, f"M{unit}"), (1e9, f"G{unit}"), (1e12, f"T{unit}"))
-    return next((step for step in reversed(steps) if abs(value) >= step[0]), steps[0])
-
-
-def number(value: float, unit: str) -> str:
-    """Write a figure with its unit and a prefix: 2.31e10 "B/s" as 23.1 GB/s, 3.2e-6 "s" as 3.2 us."""
-    scale, name = scale_of(value, unit)
-    return f"{value / scale:.4g} {name}".rstrip()

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.validate.accusations import NODE_SLOW, SYSTEM, Accusations, number, percent
+from ridgeline.runtime.units import number
+from ridgeline.validate.accusations import NODE_SLOW, SYSTEM, Accusations, percent
 from ridgeline.validate.measurements import Measurements, NodeQuantity, PairQuantity
 from ridgeline.validate.pair_screening import link_costs
 from ridgeline.validate.statistics import costs, figure, steady
 from ridgeline.validate.system_screening import column_direction, column_unit
+from ridgeline.validate.thresholds import CPU_SHARE
 from ridgeline.validate.verdict import Drift
 
 Floats = NDArray[np.float64]
@@ -107,7 +109,7 @@ def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance
 def accuse_drifts(drifts: list[Drift], found: Accusations) -> None:
     """Blame the nodes, or the system, that became slow."""
     for drift in drifts:
-        if not drift.slow:
+        if not drift.slow or drift.quantity == CPU_SHARE:  # who gets less of its processor is busy, not ill
             continue
         reason = (
             f"{drift.quantity}: {number(drift.now, drift.unit)}, was {number(drift.before, drift.unit)} in the "

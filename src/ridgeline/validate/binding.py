@@ -53,7 +53,11 @@ def bind_ranks(
         n_ranks = max(1, min(n_ranks, n_cores))
     if not 1 <= n_ranks <= n_cores:
         left = f" ({reserve} of each NUMA domain are left to the system)" if reserve else ""
-        raise ConfigError(f"{n_ranks} ranks per node on {n_cores} cores{left}: bind 1 to {n_cores} of them")
+        if not n_cores:
+            raise ConfigError(f"no core is left for a rank{left}; reserve fewer")
+        asked = f"{n_ranks} rank{'s' * (n_ranks != 1)} per node on {n_cores} core{'s' * (n_cores != 1)}{left}"
+        choice = f"from 1 to {n_cores}" if n_cores > 1 else "1"
+        raise ConfigError(f"{asked}: choose --ranks-per-node {choice}, or leave it out for what fits")
     bindings: list[Binding] = []
     for domain, count in zip(domains, _deal(n_ranks, domains, topology.nics)):
         nics = nearest_nics(domain, topology)

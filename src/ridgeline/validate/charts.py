@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ridgeline.analysis.validation_plots import draw_distribution, draw_pairs
-from ridgeline.validate.accusations import scale_of
+from ridgeline.runtime.units import scale_of
 from ridgeline.validate.measurements import Measurements, NodeQuantity, PairQuantity
 from ridgeline.validate.pair_screening import link_costs
 from ridgeline.validate.statistics import Booleans, Floats, costs, steady
@@ -16,7 +16,7 @@ from ridgeline.validate.verdict import Suspect, Verdict
 
 
 def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield (title, SVG) of every quantity that was measured on two parts or more."""
+    """Yield (title, SVG) of every quantity that was measured on two parts or more; maps of pairs at the end."""
     for quantity in measurements.node_quantities:
         cost = steady(costs(quantity.values, quantity.higher_is_better))[0]
         there = np.flatnonzero(np.isfinite(cost))
@@ -46,11 +46,12 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
                 f"{pairs.name}, {len(both)} links",
                 _distribution(pairs, verdict, links.cost, suspect, names),
             )
-        extra = np.expm1(links.cost - np.median(links.cost))
-        yield (
-            f"{pairs.name}, map of pairs",
-            draw_pairs(len(measurements.nodes), links.first, links.second, extra, measurements.nodes),
-        )
+    for pairs in measurements.pair_quantities:
+        links = link_costs(pairs)
+        if links.cost.size:
+            extra = np.expm1(links.cost - np.median(links.cost))
+            chart = draw_pairs(len(measurements.nodes), links.first, links.second, extra, measurements.nodes)
+            yield f"{pairs.name}, map of pairs", chart
 
 
 def _accused(verdict: Verdict, quantity: str) -> list[Suspect]:

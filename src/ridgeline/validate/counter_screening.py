@@ -1,4 +1,4 @@
-"""What error counters that grew during a validation say of a node: suspect, to be watched, or nothing."""
+"""What error counters that grew during a validation, or a job, say of a node: suspect, to be watched, or nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ridgeline.validate.accusations import NODE_NETWORK, NODE_WRONG, Accusations
+from ridgeline.validate.job_counters import VALIDATED
 from ridgeline.validate.measurements import Measurements
 from ridgeline.validate.thresholds import Thresholds
 from ridgeline.validate.verdict import Warned
@@ -38,6 +39,12 @@ KINDS = (
         "counter_timeouts",
         re.compile(r"mpich/network_timeouts|cxi.*timeout.*"),
         NODE_NETWORK,
+    ),
+    # Of all nodes of a job together: no reason to blame this one.
+    Kind(
+        "network time-outs of the whole job in Cray MPICH's summary",
+        "counter_timeouts",
+        re.compile(r"job/network_timeouts"),
     ),
     Kind("corrected memory errors", "counter_corrected", re.compile(r"mc\d+/ce_count")),
     Kind(
@@ -72,7 +79,7 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, found: A
     grown: dict[int, dict[str, dict[str, int]]] = {}
     for counter, values in measurements.counters.items():
         kind = kind_of(counter)
-        for node, by in _grown(values):
+        for node, by in grown_on(values):
             if kind is not None and by > 0:
                 grown.setdefault(node, {}).setdefault(kind.what, {})[counter] = by
     warned = []
@@ -83,7 +90,8 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, found: A
                 continue
             most = sorted(counters.items(), key=lambda item: -item[1])[:4]
             more = f" and {len(counters) - 4} counters more" if len(counters) > 4 else ""
-            text = f"{kind.what} while it was validated: {', '.join(f'{c} +{by}' for c, by in most)}{more}"
+            period = measurements.counted.get(node, VALIDATED)
+            text = f"{kind.what} {period}: {', '.join(f'{c} +{by}' for c, by in most)}{more}"
             if kind.advice:
                 found.add("node", [node], text, kind.advice)
             else:
@@ -91,7 +99,7 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, found: A
     return warned
 
 
-def _grown(values: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def grown_on(values: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """Return (node, growth) of one counter, see `Measurements.counters`."""
     if "grown" in values:
         return ((int(node), int(by)) for node, by in values["grown"].items())

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ _AER = ("aer_dev_correctable", "aer_dev_fatal", "aer_dev_nonfatal")
 # Of Cassini's two thousand counters a NIC, those that stay still on a healthy network.
 _CASSINI_FAULT = re.compile(r"err|timeout|retr[iy]|nack|drop|discard|uncor|corrected|cancel|link_down|fatal")
 _TIMEOUTS = re.compile(r"MPICH Slingshot Network Summary: (\d+) network timeouts?")
+_OUTPUT_BYTES = 2**20  # of the end of a job's output: the summary is printed by MPI_Finalize
 _SUMMARY_ROW = re.compile(r"^\s*([A-Za-z][\w:.]*)\s+\d+((?:\s+[\d.]+){6})\s*$", re.MULTILINE)
 REPORT_FILE, COUNTER_FILE = "MPICH_OFI_CXI_COUNTER_REPORT_FILE", "MPICH_OFI_CXI_COUNTER_FILE"
 
@@ -70,16 +72,50 @@ def read_summary(text: str) -> Counters:
     return found
 
 
+def read_output(path: str | Path) -> Counters:
+    """Return `read_summary` of the end of a job's output, whatever else is in it. Raises OSError.
+
+    The file is a user's, and this may be root: only a regular file is opened, and its last megabyte read.
+    """
+    place = os.open(path, os.O_PATH)  # opens nothing yet: a pipe would block, a device do who knows what
+    try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise OSError(0, "it is no regular file")
+        with open(f"/proc/self/fd/{place}", "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - _OUTPUT_BYTES, 0))
+            return read_summary(file.read(_OUTPUT_BYTES).decode(errors="replace"))
+    finally:
+        os.close(place)
+
+
 def difference(before: Mapping[str, int], after: Mapping[str, int]) -> Counters:
     """Return by how much counters grew, only those that did.
 
-    One that is smaller than before was set back in between, and one that is new began at 0: their value counts.
+    One that is smaller than before, from the upper half of 32 or 64 bits to the lower, ran over; any other that is
+    smaller was set back in between, and one that is new began at 0: their value counts.
     """
-    grown = {}
-    for name, value in after.items():
-        old = before.get(name, 0)
-        grown[name] = value - old if value >= old else value
+    grown = {name: _growth(before.get(name, 0), value) for name, value in after.items()}
     return {name: by for name, by in sorted(grown.items()) if by > 0}
+
+
+def set_back(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    """Return the counters that somebody set back in between, as a driver does that is loaded anew."""
+    return sorted(
+        name
+        for name, value in after.items()
+        if value < before.get(name, 0) and not _ran_over(before[name], value)
+    )
+
+
+def _growth(old: int, value: int) -> int:
+    if value >= old:
+        return value - old
+    return value + (_ran_over(old, value) or old) - old
+
+
+def _ran_over(old: int, value: int) -> int:
+    """Return the range of a counter that began again at 0, 0 if it did not."""
+    return next((top for top in (2**32, 2**64) if value < top // 2 <= old < top), 0)
 
 
 def by_name(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.node_load import others_share, read_load
 from ridgeline.validate import network_stages, node_stages
 from ridgeline.validate.measurements import Measurements, Stage
 from ridgeline.validate.session import Plan, Session
@@ -112,7 +113,7 @@ def run_levels(
         if reason:
             session.measurements.stages.append(Stage(step.name, step.level, 0.0, "skipped", reason))
             continue
-        if not _run(session, step.name, step.level, session.plan.time_limit, step.run, after_stage):
+        if not _run_step(session, step, step.name, after_stage):
             return
         if step.quantities:
             runnable.append(step)
@@ -123,27 +124,39 @@ def run_levels(
 def _confirm(
     session: Session, steps: Sequence[Step], suspects: Suspects, after_stage: Callable[[str, float], None]
 ) -> None:
-    """Measure suspects again, in what made them suspect; the better measurement counts. Collective.
+    """Measure suspects and busy nodes again, in what made them so; the better measurement counts. Collective.
 
-    Where other parts than before are suspect then, noise was at work, and they are measured once more.
+    Where other parts than before are suspect then, or in another quantity, noise was at work, and they are measured
+    once more.
     """
-    before: set[int] = set()
+    before: set[tuple[str, int]] = set()
     for turn in range(1, _CONFIRMATIONS + 1):
         now = suspects(session.measurements) if session.comm.rank == 0 else None
         session.rest()  # asleep while rank 0 judges
         again: dict[str, list[int]] = session.comm.bcast(now)
-        parts = {node for nodes in again.values() for node in nodes}
-        if not parts or parts == before:
+        parts = {(quantity, node) for quantity, nodes in again.items() for node in nodes}
+        if parts <= before:
             break
         for step in steps:
             session.again = {node for name in step.quantities for node in again.get(name, ())}
             name = f"{step.name} again" + f" ({turn})" * (turn > 1)
-            if session.again and not _run(
-                session, name, step.level, session.plan.time_limit, step.run, after_stage
-            ):
+            if session.again and not _run_step(session, step, name, after_stage):
                 return
         before = parts
     session.again = None
+
+
+def _run_step(session: Session, step: Step, name: str, after_stage: Callable[[str, float], None]) -> bool:
+    """Run a stage and note who else used the nodes meanwhile; return whether another can follow. Collective."""
+    before = read_load()
+    if not _run(session, name, step.level, session.plan.time_limit, step.run, after_stage):
+        return False
+    looks = session.stage_ends.gather((before, read_load()))
+    if looks is not None:
+        first, last = zip(*looks)
+        shares = [others_share(first, last, rank) for rank in session.leaders]
+        session.note_others(step.quantities or (step.name,), shares)
+    return True
 
 
 def _run(

@@ -65,7 +65,10 @@ class Measurements:
     nodes: host names; groups: name -> numbers of its nodes; node_of_rank: [n_ranks]; system: benchmarks of the whole
     system as `bench.result.Result.to_dict` gives them; errors: node -> what was found wrong there (memory, computed
     or received data), which no statistics excuse; counters: name -> {"before", "after"} by node; machine: what a
-    baseline must have in common with a later run.
+    baseline must have in common with a later run. others: quantity, or benchmark of the whole system -> node -> share
+    of its processors that others used in the stage, the least of all times that it was measured; no_room: node ->
+    why it could not be measured with what others left it; counted: node -> the period that its counters are compared
+    over, if it is not this validation; remarks: on the comparison of counters.
     """
 
     nodes: list[str]
@@ -77,6 +80,10 @@ class Measurements:
     stages: list[Stage] = field(default_factory=list)
     errors: dict[int, list[str]] = field(default_factory=dict)
     counters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    others: dict[str, dict[int, float]] = field(default_factory=dict)
+    no_room: dict[int, list[str]] = field(default_factory=dict)
+    counted: dict[int, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     created: str = ""
@@ -110,7 +117,13 @@ class Measurements:
                 Stage(**(s | {"waiting": {int(a): b for a, b in s["waiting"].items()}}))
                 for s in content["stages"]
             ]
-            values["errors"] = {int(node): list(texts) for node, texts in content["errors"].items()}
+            for key in ("errors", "no_room"):
+                values[key] = {int(node): list(texts) for node, texts in content.get(key, {}).items()}
+            values["counted"] = {int(node): text for node, text in content.get("counted", {}).items()}
+            values["others"] = {
+                name: {int(node): float(share) for node, share in nodes.items()}
+                for name, nodes in content.get("others", {}).items()
+            }
             return cls(**values)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(

@@ -76,7 +76,7 @@ def compute(session: Session) -> None:
         return found.rate, found.cpu_share
 
     found = session.on_nodes(lambda: once, session.plan.repeats)
-    for column, (name, unit) in enumerate((("compute", "1/s"), ("cpu_share", "1"))):
+    for column, (name, unit) in enumerate((("compute", "operations/s"), ("cpu_share", "1"))):
         values = [None if rows is None else [row[column] for row in rows] for rows in found]
         session.store_by_rank(name, unit, True, values, np.min)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.runtime.errors import OutputError, VerificationError
+from ridgeline.runtime.progress import Phases, silent
 from ridgeline.validate.measurements import Measurements, Stage
 from ridgeline.validate.report import write_report
 from ridgeline.validate.screening import screen
@@ -56,7 +57,8 @@ def read_progress(path: str) -> Progress:
 
 @dataclass
 class Outcome:
-    """The end of a validation, on rank 0 or in the process that started it. show: prints the verdict."""
+    """The end of a validation, on rank 0 or in the process that started it. show: prints the verdict; stages:
+    told of each that begins."""
 
     measurements: Measurements
     thresholds: Thresholds
@@ -65,21 +67,27 @@ class Outcome:
     show: Callable[[Measurements, Verdict], None]
     progress: str | None = None
     processes: list[tuple[str, int]] = field(default_factory=list)
+    stages: Phases = field(default_factory=silent)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _code: int | None = None
 
     def stage_begins(self, name: str, limit: float) -> None:
-        """Leave word of how far the validation came."""
+        """Leave word of how far the validation came, also for people."""
+        self.stages.begin(name)
         write_progress(
             self.progress, Progress(name, limit, None, self.measurements.to_dict(), self.processes)
         )
 
     def suspects(self, measurements: Measurements) -> dict[str, list[int]]:
-        """Return quantity -> numbers of the nodes that it makes suspect, themselves or at an end of a link."""
+        """Return quantity -> numbers of the nodes to measure again: suspects, ends of suspect links, busy nodes."""
         found: dict[str, set[int]] = {}
-        for suspect in screen(measurements, self.thresholds, self.baseline).suspects:
-            for quantity in suspect.quantities:
-                found.setdefault(quantity, set()).update(suspect.nodes)
+        verdict = screen(measurements, self.thresholds, self.baseline)
+        for part in verdict.suspects:
+            for quantity in part.quantities:
+                found.setdefault(quantity, set()).update(part.nodes)
+        for busy in verdict.busy:
+            for quantity in busy.quantities:
+                found.setdefault(quantity, set()).add(busy.node)
         return {quantity: sorted(nodes) for quantity, nodes in found.items() if nodes}
 
     def finish(self) -> int:
@@ -88,6 +96,7 @@ class Outcome:
             if self._code is not None:
                 return self._code
             self._code = UNMEASURED
+            self.stages.close()
             verdict = screen(self.measurements, self.thresholds, self.baseline)
             try:
                 if self.report is not None:
@@ -112,6 +121,9 @@ class Outcome:
             trouble.died,
         )
         self.measurements.stages.append(stage)
+        late = self.measurements.others.setdefault(trouble.stage, {})
+        for rank, share in trouble.others.items():
+            late[self.measurements.node_of_rank[rank]] = share
         for rank, text in trouble.failures.items():
             if text.startswith(VerificationError.__name__):
                 node = self.measurements.node_of_rank[rank]

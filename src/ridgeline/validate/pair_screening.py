@@ -9,15 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.validate.accusations import (
-    GROUP,
-    LINK,
-    NODE_NETWORK,
-    SYSTEM,
-    Accusations,
-    number,
-    percent,
-)
+from ridgeline.runtime.units import number
+from ridgeline.validate.accusations import GROUP, LINK, NODE_NETWORK, SYSTEM, Accusations, percent
 from ridgeline.validate.links import blame, node_scores
 from ridgeline.validate.measurements import PairQuantity
 from ridgeline.validate.stalls import find_stalls

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from ridgeline.io.previous import GENERATOR
-from ridgeline.validate.accusations import number, percent
+from ridgeline.runtime.units import number
+from ridgeline.validate.accusations import percent
+from ridgeline.validate.busy import ADVICE
 from ridgeline.validate.charts import quantity_charts
+from ridgeline.validate.counter_screening import grown_on
 from ridgeline.validate.measurements import Measurements
 from ridgeline.validate.verdict import HEALTHY, SUSPECTS, Suspect, Verdict
 
@@ -37,7 +40,7 @@ th, td { padding: 5px 12px 5px 0; border-bottom: 1px solid var(--line); vertical
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td ul { margin: 0; padding-left: 16px; } td:last-child, th:last-child { padding-right: 0; }
 .kind { font-weight: 600; color: #c62f2f; } .name { font-weight: 600; white-space: nowrap; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(400px, 1fr)); gap: 18px 26px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(400px, 1fr)); gap: 18px 26px; }
 .charts svg { width: 100%; height: auto; max-height: 640px; } figure { margin: 0; }
 summary { cursor: pointer; font-weight: 600; } details > .scroll { margin-top: 10px; }
 @media print { body { background: #fff; } section, header { break-inside: avoid; } }
@@ -113,10 +116,12 @@ def _header(measurements: Measurements, verdict: Verdict) -> str:
         facts.append(f"{len(measurements.groups)} group{'s' * (len(measurements.groups) != 1)}")
     facts += [measurements.created] if measurements.created else []
     facts += [
-        f"{key}: {value}" for key, value in measurements.machine.items() if isinstance(value, str | int)
+        f"{_words(key)}: {_value(value)}" for key, value in measurements.machine.items() if _says(value)
     ]
     plan = ", ".join(
-        f"{key} {value}" for key, value in measurements.settings.items() if value not in (None, {})
+        _words(key) if value is True else f"{_words(key)} {_value(value)}"
+        for key, value in measurements.settings.items()
+        if _says(value)
     )
     return (
         f'<header class="{state}"><span class="state">{_word(verdict)}</span><h1>{escape(verdict.sentence)}</h1>'
@@ -124,6 +129,19 @@ def _header(measurements: Measurements, verdict: Verdict) -> str:
         + (f'<p class="soft">{escape(plan)}</p>' if plan else "")
         + f"<p>{good} of {nodes} nodes are in <b>nodes.good</b> for the next run.</p></header>\n"
     )
+
+
+def _says(value: Any) -> bool:
+    """Whether a setting is worth a word: nothing, an empty list and what is switched off are not."""
+    return value is not None and value is not False and value not in ("", [], (), {})
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _value(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _suspects(verdict: Verdict) -> str:
@@ -174,7 +192,8 @@ def _warnings(verdict: Verdict) -> str:
 def _unmeasured(verdict: Verdict) -> str:
     if not verdict.unmeasured:
         return ""
-    return _section("Could not be measured", f"<ul>{_items(verdict.unmeasured)}</ul>", "unmeasured")
+    advice = f'<p class="soft">Busy nodes: {escape(ADVICE)}.</p>' if verdict.busy else ""
+    return _section("Could not be measured", f"<ul>{_items(verdict.unmeasured)}</ul>{advice}", "unmeasured")
 
 
 def _items(texts: Sequence[str]) -> str:
@@ -207,9 +226,9 @@ def _quantities(measurements: Measurements, verdict: Verdict) -> str:
             escape(s.name),
             f"{s.count} {s.over}",
             number(s.median, s.unit),
-            number(s.mad, s.unit),
+            number(s.mad, s.unit) if s.count > 1 else "",
             *(number(p, s.unit) for p in (s.least, s.percentiles[0], s.percentiles[-1], s.most)),
-            percent(s.sigma),
+            percent(s.sigma) if s.count > 1 else "",
             percent(s.cut) if s.count > 1 else "",
         ]
         for s in verdict.summaries
@@ -277,9 +296,7 @@ def _counters(measurements: Measurements) -> str:
     rows = []
     for name, values in measurements.counters.items():
         before, after = values.get("before"), values.get("after")
-        rows.append(
-            [escape(name), _counted(before), _counted(after), _risen(before, after, measurements.nodes)]
-        )
+        rows.append([escape(name), _counted(before), _counted(after), _risen(values, measurements.nodes)])
     rows.sort(key=lambda row: not row[3])
     content = table(["Counter", "Before", "After", "Risen on"], rows[:ROWS], numbers=[1, 2])
     return _section("Counters", content + _limited(len(rows), "counters"), "counters")
@@ -296,16 +313,11 @@ def _counted(values: Any) -> str:
     return f"{sum(_by_node(values).values()):g}"
 
 
-def _risen(before: Any, after: Any, nodes: Sequence[str]) -> str:
+def _risen(values: Mapping[str, Any], nodes: Sequence[str]) -> str:
     """Name the nodes on which a counter rose, most first, eight of them."""
-    old = _by_node(before)
-    risen = {
-        node: value - old.get(node, 0) for node, value in _by_node(after).items() if value > old.get(node, 0)
-    }
-    most = sorted(risen, key=lambda node: -risen[node])
-    names = [nodes[int(n)] if n.isdigit() and int(n) < len(nodes) else n for n in most[:8]]
-    text = ", ".join(f"{escape(name)} +{risen[node]:g}" for name, node in zip(names, most))
-    return text + (f" and {len(most) - 8} more" if len(most) > 8 else "")
+    risen = sorted(((by, node) for node, by in grown_on(values) if by > 0), key=lambda item: -item[0])
+    text = ", ".join(f"{escape(nodes[node])} +{by:g}" for by, node in risen[:8])
+    return text + (f" and {len(risen) - 8} more" if len(risen) > 8 else "")
 
 
 def _nodes(verdict: Verdict) -> str:

@@ -7,24 +7,17 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.validate.accusations import (
-    CPU_SHARED,
-    NODE_SILENT,
-    NODE_SLOW,
-    NODE_WRONG,
-    SYSTEM,
-    Accusations,
-    number,
-    percent,
-)
+from ridgeline.runtime.units import number
+from ridgeline.validate.accusations import NODE_SILENT, NODE_SLOW, NODE_WRONG, SYSTEM, Accusations, percent
 from ridgeline.validate.baseline import accuse_drifts, compare_with_baseline
+from ridgeline.validate.busy import find_busy
 from ridgeline.validate.counter_screening import screen_counters
 from ridgeline.validate.measurements import Measurements, NodeQuantity
 from ridgeline.validate.pair_screening import screen_pairs
 from ridgeline.validate.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
 from ridgeline.validate.system_screening import screen_system
 from ridgeline.validate.thresholds import CPU_SHARE, Thresholds
-from ridgeline.validate.verdict import NodeVerdict, Suspect, Verdict
+from ridgeline.validate.verdict import NodeVerdict, Verdict
 
 
 def screen(
@@ -34,10 +27,12 @@ def screen(
 
     Blamed are nodes with errors or silent ranks, slow nodes (in their own figures, or because most of their links are
     slow), slow links (when other links of both ends are healthy), and groups whose nodes are slow as a whole; against
-    the other parts, absolute limits, and the baseline. Raises ConfigError if the baseline is of another machine.
+    the other parts, absolute limits, and the baseline. What was slow while others used its processors is not blamed:
+    it could not be measured. Raises ConfigError if the baseline is of another machine.
     """
     thresholds = thresholds or Thresholds()
-    found = Accusations(measurements.nodes, measurements.groups)
+    busy = find_busy(measurements, thresholds)
+    found = Accusations(measurements.nodes, measurements.groups, busy)
     verdict = Verdict()
     _screen_errors(measurements, found)
     _screen_stages(measurements, found, verdict)
@@ -47,13 +42,15 @@ def screen(
         screen_pairs(pairs, thresholds, found, verdict)
     systemwide = screen_system(measurements, thresholds, found)
     verdict.warnings = screen_counters(measurements, thresholds, found)
+    verdict.notes += measurements.remarks
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
         accuse_drifts(verdict.drifts, found)
     found.merge_groups(thresholds.group_share)
     found.acquit_links()
     verdict.suspects = found.result()
-    verdict.nodes = _judge_nodes(measurements, verdict.suspects)
+    verdict.busy = busy.nodes(measurements.nodes, thresholds)
+    verdict.nodes = _judge_nodes(measurements, verdict)
     _leave_out_dead(measurements, verdict)
     for warning in verdict.warnings:
         verdict.nodes[warning.node].reasons.append(f"warning: {warning.text}")
@@ -84,7 +81,10 @@ def _screen_stages(measurements: Measurements, found: Accusations, verdict: Verd
             waiting = [a for a, b in stage.waiting.items() if b == rank]
             others = f", and rank {', '.join(map(str, waiting[:8]))} waited for it" if waiting else ""
             silent = "did not answer" if rank in stage.silent else "kept others waiting"
-            found.add("node", [node], f"rank {rank} {silent} in stage {stage.name}{others}", NODE_SILENT)
+            text = f"rank {rank} {silent} in stage {stage.name}{others}"
+            # Whoever answers, and is late because others use the node, is not dead.
+            if rank in stage.silent or not found.busy.excuses("node", [node], 0, stage.name, text):
+                found.add("node", [node], text, NODE_SILENT)
 
 
 def _waited_for(waiting: dict[int, int]) -> list[int]:
@@ -100,7 +100,6 @@ def _screen_nodes(
     limit = thresholds.limits.get(quantity.name)
     if quantity.name == CPU_SHARE:
         estimate, noise, holds = _middle(cost), 0.0, np.ones(len(cost), bool)
-        limit = thresholds.cpu_share
     else:
         estimate, noise, holds = steady(cost)
     there = np.flatnonzero(np.isfinite(estimate))
@@ -110,8 +109,8 @@ def _screen_nodes(
     values = np.array([figure(c, quantity.higher_is_better) for c in known])
     distance, reference, sigma, cut = screen_costs(known, noise, there.size < FEW, thresholds)
     if quantity.name == CPU_SHARE:
-        # Its limit is absolute: what is usual on this system is no excuse.
-        cut = max(float(costs(np.array(max(limit or 0.0, 1e-3)), True)) - reference, 0.0)
+        # Its limit is absolute, and who is below it is busy, not slow: see `busy.find_busy`.
+        cut = max(float(costs(np.array(max(thresholds.cpu_share, 1e-3)), True)) - reference, 0.0)
         distance = np.full(there.size, -np.inf)
     if there.size >= FEW:
         distance[~holds[there]] = -np.inf
@@ -145,22 +144,17 @@ def _screen_limit(
     guilty = np.flatnonzero(beyond > 1e-9)
     for index in guilty:
         node = [int(there[index])]
-        if quantity.name == CPU_SHARE:
-            share, least = 100 * values[index], 100 * limit
-            reason = f"its ranks got {share:.3g} % of their processors; {least:.3g} % is the least allowed"
-            found.add("node", node, reason, CPU_SHARED, quantity=quantity.name)
-            continue
         bound = "least" if quantity.higher_is_better else "most"
         allowed = f"at {bound} {number(limit, quantity.unit)} is allowed"
         reason = f"{quantity.name}: {number(values[index], quantity.unit)}; {allowed}"
         slowdown = math.expm1(beyond[index])
         found.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
-    if there.size > 1 and 2 * guilty.size > there.size and quantity.name != CPU_SHARE:
+    if there.size > 1 and 2 * guilty.size > there.size:
         reason = f"{quantity.name}: most nodes are beyond the limit of {number(limit, quantity.unit)}"
         found.add("system", [], reason, SYSTEM, quantity=quantity.name)
 
 
-def _judge_nodes(measurements: Measurements, suspects: list[Suspect]) -> list[NodeVerdict]:
+def _judge_nodes(measurements: Measurements, verdict: Verdict) -> list[NodeVerdict]:
     """Return a verdict for every node. Of every slow link one end is left out of the next run, the fewest ends."""
     measured = np.zeros(len(measurements.nodes), bool)
     for quantity in measurements.node_quantities:
@@ -172,13 +166,15 @@ def _judge_nodes(measurements: Measurements, suspects: list[Suspect]) -> list[No
         NodeVerdict(name, "healthy", True) if there else NodeVerdict(name, "not measured", False)
         for name, there in zip(measurements.nodes, measured)
     ]
-    for suspect in suspects:
+    for busy in verdict.busy:
+        nodes[busy.node] = NodeVerdict(busy.name, "busy", False, list(busy.reasons))
+    for suspect in verdict.suspects:
         if suspect.kind in ("node", "group"):
             label = f"{suspect.name}: " if suspect.kind == "group" else ""
             for number_ in suspect.nodes:
                 nodes[number_].verdict, nodes[number_].use = "suspect", False
                 nodes[number_].reasons += [label + reason for reason in suspect.reasons]
-    _leave_out_links([(s.nodes[0], s.nodes[1]) for s in suspects if s.kind == "link"], nodes)
+    _leave_out_links([(s.nodes[0], s.nodes[1]) for s in verdict.suspects if s.kind == "link"], nodes)
     return nodes
 
 
@@ -215,6 +211,7 @@ def _note_missing(
     """Say what was not measured, and which limits met no quantity."""
     quantities = [q.name for q in measurements.node_quantities]
     quantities += [q.name for q in measurements.pair_quantities]
+    verdict.unmeasured += [busy.sentence for busy in verdict.busy]
     if not verdict.summaries and not verdict.suspects and not systemwide:
         verdict.unmeasured.append("no quantity was measured")
     missing = [node.name for node in verdict.nodes if node.verdict == "not measured"]

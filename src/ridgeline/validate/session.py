@@ -116,7 +116,7 @@ class Session:
         """
         results: list[T] = []
         once: Callable[[], T] | None = None
-        failure = ""
+        failure, no_room = "", False
         nodes = [node for node in range(self.layout.n_nodes) if self.takes_part(node)]
         for _ in range(repeats):
             for turn in [[node] for node in nodes] if self.plan.serial else [nodes]:
@@ -127,20 +127,30 @@ class Session:
                         if not failure:
                             once = setup() if once is None else once
                             results.append(once())
-                    except (RidgelineError, RuntimeError, MemoryError) as error:
+                    except MemoryError as error:  # a node that others filled is not ill
+                        failure, no_room = f"it had no memory left: {error}", True
+                    except (RidgelineError, RuntimeError) as error:
                         failure = f"{type(error).__name__}: {error}"
                 self.rest()
-        found = self.comm.gather((None if failure or not results else results, failure)) or []
-        for rank, (_, text) in enumerate(found):
+        found = self.comm.gather((None if failure or not results else results, failure, no_room)) or []
+        for rank, (_, text, room) in enumerate(found):
             if text:
-                self.accuse(self.layout.node_of_rank[rank], f"rank {rank}: {text}")
-        return [results for results, _ in found]
+                self.accuse(self.layout.node_of_rank[rank], f"rank {rank}: {text}", no_room=room)
+        return [results for results, _, _ in found]
 
-    def accuse(self, node: int, text: str) -> None:
-        """Note on rank 0 what was found wrong on a node."""
-        noted = self.measurements.errors.setdefault(node, [])
+    def accuse(self, node: int, text: str, *, no_room: bool = False) -> None:
+        """Note on rank 0 what was found wrong on a node, or that others left it no room to be measured."""
+        noted = (self.measurements.no_room if no_room else self.measurements.errors).setdefault(node, [])
         if text not in noted:
             noted.append(text)
+
+    def note_others(self, names: Sequence[str], shares: Sequence[float]) -> None:
+        """Keep on rank 0 the share of every node's processors that others used while these were measured."""
+        for name in names:
+            known = self.measurements.others.setdefault(name, {})
+            for node, share in enumerate(shares):
+                # Of several times the quietest counts: whoever is slow even then has no excuse.
+                known[node] = min(known.get(node, 1.0), round(share, 4))
 
     def note_result(self, result: Result) -> None:
         """Keep a benchmark of the whole system, on rank 0."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.validate.accusations import WHOLE, Accusations, number
+from ridgeline.runtime.units import number
+from ridgeline.validate.accusations import WHOLE, Accusations
 from ridgeline.validate.measurements import Measurements
 from ridgeline.validate.statistics import costs
 from ridgeline.validate.thresholds import Thresholds
@@ -64,6 +65,8 @@ def column_direction(key: str) -> bool | None:
 
 def column_unit(key: str) -> str:
     """Return the SI unit of a column that has a direction."""
+    if "message" in key:
+        return "messages/s"
     return "B/s" if "bandwidth" in key else "1/s" if column_direction(key) else "s"
 
 

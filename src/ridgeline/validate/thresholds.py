@@ -31,7 +31,16 @@ class ThresholdSection(Checked):
     )
     drift: Number = setting(0.10, "Slowdown against the baseline that counts as drift.", gt=0, lt=1)
     cpu_share: Number = setting(
-        0.9, "Least share of a processor that a pure compute loop must get.", ge=0, le=1
+        0.9,
+        "Least share of a processor that a pure compute loop must get; a node with less is busy, and not judged.",
+        ge=0,
+        le=1,
+    )
+    others_share: Number = setting(
+        0.05,
+        "Share of a node's processors that others use, above which it is busy, and not blamed for being slow.",
+        ge=0,
+        le=1,
     )
     group_share: Number = setting(
         0.75, "Share of a group's nodes that must be slow for the group to be blamed as a whole.", gt=0, le=1

@@ -35,9 +35,26 @@ class NodeVerdict:
     """What is thought of one node. use: whether the next run should have it; reasons: why suspect or left out."""
 
     name: str
-    verdict: Literal["healthy", "suspect", "not measured"]
+    verdict: Literal["healthy", "suspect", "busy", "not measured"]
     use: bool
     reasons: list[str] = field(default_factory=list)
+
+
+@dataclass
+class BusyNode:
+    """A node that cannot be judged: others used it meanwhile. node: its number; name: its host; quantities: that are
+    worth another measurement; reasons: how busy it was, and what was therefore not judged.
+    """
+
+    node: int
+    name: str
+    quantities: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def sentence(self) -> str:
+        """Why there is no verdict."""
+        return f"{self.name} is busy: {'; '.join(self.reasons)}"
 
 
 @dataclass
@@ -88,7 +105,8 @@ class Drift:
 @dataclass
 class Verdict:
     """All conclusions of one validation. unmeasured: sentences on what could not be measured; notes: remarks;
-    warnings: of nodes, which change neither the exit code nor the list of nodes to use.
+    warnings: of nodes, which change neither the exit code nor the list of nodes to use; busy: nodes that got no
+    verdict.
     """
 
     suspects: list[Suspect] = field(default_factory=list)
@@ -98,6 +116,7 @@ class Verdict:
     drifts: list[Drift] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[Warned] = field(default_factory=list)
+    busy: list[BusyNode] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:

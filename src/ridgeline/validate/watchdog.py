@@ -22,8 +22,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from ridgeline.runtime.node_load import Reading, others_share, read_load
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -32,6 +34,7 @@ _INTERVAL = 0.5  # seconds between two signs of life of a small job
 _PER_SECOND = 500  # signs of life that rank 0 takes: larger jobs give them less often
 _SILENT = 4  # intervals without a sign of life, at least _SILENT_SECONDS
 _SILENT_SECONDS = 2.5
+_LOOK_INTERVALS = 4  # before a stage's limit in which a rank also says how busy its node is
 _GRACE = 1.0  # seconds in which others may fail too, before the trouble is told
 _ORPHAN = 10.0  # seconds over the stage's limit after which a rank without rank 0 ends itself
 _CONNECT = 3.0  # seconds for one address of rank 0
@@ -43,7 +46,8 @@ _ENDS = 2  # exit code of a rank that ends itself
 class Trouble:
     """Why a stage cannot end. outcome: "hung" or "failed"; silent: ranks that gave no sign of life, or whose
     connection broke; waiting: rank -> rank that it waited for; failures: rank -> what it said of its failure; died:
-    ranks whose processes ended without a word, while their hosts still closed the connection.
+    ranks whose processes ended without a word, while their hosts still closed the connection; others: rank -> share
+    of its node's processors that others used since the stage began, of ranks that could still tell.
     """
 
     outcome: str
@@ -55,6 +59,7 @@ class Trouble:
     waiting: dict[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     died: list[int] = field(default_factory=list)
+    others: dict[int, float] = field(default_factory=dict)
 
 
 def own_addresses() -> list[str]:
@@ -96,6 +101,7 @@ class Watch:
         self.interval = interval
         self.unreachable: list[int] = []  # ranks that could not open a connection; known on rank 0
         self._said: dict[str, Any] = {"rank": rank, "stage": "", "step": "", "partner": None, "failure": ""}
+        self._first_look: Reading | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -105,6 +111,7 @@ class Watch:
 
     def begin(self, stage: str, level: str, limit: float) -> None:
         """Say that a stage of at most `limit` seconds begins."""
+        self._first_look = read_load()
         self._said = self._said | {"stage": stage, "step": "", "partner": None}
 
     def end(self) -> None:
@@ -120,6 +127,13 @@ class Watch:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(5.0)
+
+    def _state(self, left: float) -> dict[str, Any]:
+        """Return what this rank says of itself; near the limit of the stage also how busy its node is."""
+        if self._first_look is None or left > _LOOK_INTERVALS * self.interval:
+            return self._said
+        now = read_load()
+        return self._said if now is None else self._said | {"load": (asdict(self._first_look), asdict(now))}
 
     def _start(self, target: Callable[[], None]) -> None:
         self._thread = threading.Thread(target=target, name="watch", daemon=True)
@@ -138,10 +152,10 @@ class _Speaker(Watch):
 
     def _speak(self) -> None:
         """Tell and listen until the end; end this process when rank 0 is gone for good."""
-        patience, heard = _ORPHAN, time.monotonic()
+        patience, heard, left = _ORPHAN, time.monotonic(), math.inf
         while not self._stop.is_set():
             try:
-                self._peer.sendall(json.dumps(self._said).encode() + b"\n")
+                self._peer.sendall(json.dumps(self._state(left)).encode() + b"\n")
             except OSError:
                 break
             begin = time.monotonic()
@@ -154,7 +168,8 @@ class _Speaker(Watch):
                     break
                 if not answer:
                     break
-                patience, heard = float(answer.split()[-1]) + _ORPHAN, time.monotonic()
+                left, heard = float(answer.split()[-1]), time.monotonic()
+                patience = left + _ORPHAN
             if time.monotonic() - heard > patience:
                 break
             self._stop.wait(max(0.0, self.interval - (time.monotonic() - begin)))
@@ -283,7 +298,7 @@ class _Listener(Watch):
         """Return what is wrong now, None if nothing is."""
         now = time.monotonic()
         stage, level, begin, limit = self._stage
-        states = {0: self._said} | self._states
+        states = {0: self._state(self.seconds_left())} | self._states
         failures = {rank: str(state["failure"]) for rank, state in states.items() if state["failure"]}
         over = limit > 0 and now > begin + limit
         # A rank that heard nothing for long ends itself too; then it is the silence that counts.
@@ -313,7 +328,15 @@ class _Listener(Watch):
             waiting,
             failures,
             died,
+            self._others(states) if over else {},
         )
+
+    def _others(self, states: dict[int, dict[str, Any]]) -> dict[int, float]:
+        """Return the share of processors that others used, of the ranks that told."""
+        looks = [states.get(rank, {}).get("load", (None, None)) for rank in range(self.size)]
+        before, after = ([None if look is None else Reading(**look) for look in side] for side in zip(*looks))
+        shares = {rank: others_share(before, after, rank) for rank in range(self.size)}
+        return {rank: share for rank, share in shares.items() if share > 0}
 
 
 def _describe(

@@ -1,5 +1,7 @@
 """hpcg.dat as the official code ships it, with less in it, and with what cannot be read."""
 
+from pathlib import Path
+
 import pytest
 
 from ridgeline.bench.hpcg.hpcg_dat import HpcgDat, read_hpcg_dat
@@ -21,6 +23,17 @@ HEAD = "HPCG benchmark input file\nSandia National Laboratories; University of T
 def test_read(tmp_path, body, content):
     (tmp_path / "a.dat").write_bytes((HEAD + body).encode())
     assert read_hpcg_dat(tmp_path / "a.dat") == content
+
+
+def test_the_file_that_is_supplied_is_as_its_page_says(monkeypatch):
+    folder = Path(__file__).parents[3] / "examples" / "hpcg"
+    assert read_hpcg_dat(folder / "hpcg.dat") == HpcgDat(104, 104, 104, 60)
+    monkeypatch.chdir(folder)
+    settings = {"box": (104, 104, 104), "seconds": 60.0, "source": "hpcg.dat"}
+    assert choose_settings((None, None, None), None, None) == settings
+    page = (folder.parents[1] / "docs" / "hpcg.md").read_text()
+    assert (folder / "hpcg.dat").read_text() in page
+    assert "--dat examples/hpcg/hpcg.dat" in page
 
 
 @pytest.mark.parametrize(

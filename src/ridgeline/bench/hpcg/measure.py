@@ -20,6 +20,7 @@ from ridgeline.bench.stream import StreamLimits, measure_stream
 from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available, oversubscription
 
 _BYTES_PER_ROW = (
@@ -43,12 +44,14 @@ def measure_hpcg(
     threads: int = 1,
     stream: bool = True,
     source: str | None = None,
+    progress: Phases | None = None,
 ) -> Result:
     """Run HPCG 3.1 and return its figures; extra holds the official report. Collective over comm.
 
     box: nx, ny, nz of each rank; process_grid: npx, npy, npz, 0 for the best; seconds: that the timed sets shall
     take, 0 for one set; threads: of each rank; stream: measure the memory's bandwidth too; source: the file that box
-    and seconds come from. Not valid: `verified` is False and extra["failures"] names the tests.
+    and seconds come from; progress: told of every phase. Not valid: `verified` is False and extra["failures"] names
+    the tests.
     Raises ConfigError for sizes, process grid, threads, seconds or too little memory, on all ranks.
     """
     if not 0 <= seconds < float("inf"):
@@ -56,13 +59,18 @@ def measure_hpcg(
     check_threads(threads, f"HPCG on {threads} threads")
     geometry = make_geometry(comm.size, comm.rank, *box, *process_grid)
     require_memory(comm, geometry)
+    progress = progress or silent()
+    progress.begin("compiling")
     compile_everything(comm, threads)
-    benchmark = Benchmark(comm, geometry, seconds, threads)
+    benchmark = Benchmark(comm, geometry, seconds, threads, progress=progress)
     record = benchmark.run()
     assert isinstance(benchmark.path, OptimisedPath)  # it was not told otherwise
     moved = int(comm.allreduce(bytes_per_iteration(benchmark.path.level)))
     del benchmark
-    limits = measure_stream(comm, threads) if stream else None
+    limits = None
+    if stream:
+        progress.begin("bandwidth of memory")
+        limits = measure_stream(comm, threads)
     settings = {"box": box, "process_grid": record.process_grid, "seconds": seconds, "threads": threads}
     layout = find_layout(comm)
     return _result(record, moved, limits, settings, source, layout.n_nodes, _crowded(comm, threads))

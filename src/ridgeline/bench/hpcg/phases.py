@@ -38,6 +38,7 @@ from ridgeline.bench.hpcg.validity import (
     spectral_test,
     symmetry_test,
 )
+from ridgeline.runtime.progress import Phases, silent
 
 REFERENCE_ITERATIONS = 50
 MOST_ITERATIONS = 10 * REFERENCE_ITERATIONS
@@ -50,7 +51,7 @@ class Benchmark:
     """One run on all ranks: call the phases in their order, or `run`. Every phase is collective over comm.
 
     seconds: that the timed phase shall take, 0 for the quick run; n_threads: of the optimised version; levels: of
-    multigrid, 4 by the rules; make_path: the optimised version.
+    multigrid, 4 by the rules; make_path: the optimised version; progress: told of each phase, outside its timers.
     """
 
     level: Level
@@ -70,22 +71,28 @@ class Benchmark:
         n_threads: int = 1,
         levels: int = 4,
         make_path: MakePath = OptimisedPath,
+        progress: Phases | None = None,
     ) -> None:
         self.comm, self.geometry, self.seconds = comm, geometry, seconds
         self.n_threads, self.levels, self.make_path = n_threads, levels, make_path
         self.quick = seconds == 0
+        self.progress = progress or silent()
         self.times, self.reference_times = Times(), Times()
         self.residuals: list[float] = []
 
     def run(self) -> Record:
         """Run all phases."""
-        self.set_up()
-        self.reference_timing()
-        self.reference_cg()
-        self.optimise()
-        self.validate()
-        self.optimised_cg()
-        self.timed_sets()
+        for name, phase in (
+            ("set-up", self.set_up),
+            ("kernels of the reference", self.reference_timing),
+            (f"{REFERENCE_ITERATIONS} iterations of the reference", self.reference_cg),
+            ("optimisation", self.optimise),
+            ("tests", self.validate),
+            ("first optimised set", self.optimised_cg),
+            ("timed sets", self.timed_sets),
+        ):
+            self.progress.begin(name)
+            phase()
         return self.record()
 
     def set_up(self) -> None:
@@ -138,9 +145,11 @@ class Benchmark:
 
     def timed_sets(self) -> None:
         """Run the sets that are rated, from x = 0 and with tolerance 0, so that all do the same work."""
-        for _ in range(self.sets):
+        for done in range(1, self.sets + 1):
             result = self._solve(self.iterations, 0.0, self.times)
             self.residuals.append(result.scaled_residual)
+            self.progress.update(done, self.sets)
+            self.comm.Barrier()  # whoever shows the progress keeps nobody waiting inside the next set
 
     def record(self) -> Record:
         """Return all figures, the same on all ranks."""

@@ -31,6 +31,7 @@ from ridgeline.bench.patience import patient_barrier
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.runtime.communicator import in_turn_per_node
 from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available
 
 Mode = Literal["weak", "strong"]
@@ -66,22 +67,26 @@ def measure_scaling(
     paths: Sequence[str] = PATHS,
     iterations: int = 50,
     repeats: int = 3,
+    progress: Phases | None = None,
 ) -> Result:
     """Time CG on every local box and number of ranks, in each path. Collective over comm.
 
     local: edges of cubes, the box of a rank (strong scaling: at the largest number of ranks); sweep: numbers of
     ranks, each the first of comm (default: powers of two and all); iterations: of one solve; repeats: timed solves
-    of a path, after one to warm up. Raises ConfigError, on all ranks, for what HPCG's rules or the job do not allow
-    before anything is timed, and for a box that memory has no room for when it is its turn; VerificationError if the
-    paths' residuals differ by more than rounding.
+    of a path, after one to warm up; progress: told of every box. Raises ConfigError, on all ranks, for what HPCG's
+    rules or the job do not allow before anything is timed, and for a box that memory has no room for when it is its
+    turn; VerificationError if the paths' residuals differ by more than rounding.
     """
     counts = sorted(set(sweep)) if sweep else default_sweep(comm.size)
     _check_options(comm, mode, counts, paths, iterations, repeats)
     plan = [(edge, *division) for edge in local for division in divisions(edge, mode, counts)]
     layout = find_layout(comm)
+    progress = progress or silent()
+    progress.begin("compiling")
     in_turn_per_node(comm, lambda: compile_paths(paths))
     rows: list[dict[str, Any]] = []
-    for edge, n_ranks, box, grid in plan:
+    for number, (edge, n_ranks, box, grid) in enumerate(plan, 1):
+        progress.begin(f"{edge}^3 on {n_ranks} rank{'s' * (n_ranks != 1)} ({number} of {len(plan)})")
         part = comm.Split(comm.rank < n_ranks, comm.rank)
         if comm.rank < n_ranks:
             geometry = make_geometry(n_ranks, part.rank, *box, *grid)

@@ -1,0 +1,37 @@
+"""Figures with their units, as people read them."""
+
+from __future__ import annotations
+
+import math
+
+_TIMES = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
+_PREFIXES = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E"))
+_WORDS = ((1.0, ""), (1e3, "thousand "), (1e6, "million "), (1e9, "billion "), (1e12, "trillion "))
+# What is counted has no symbol that takes a prefix: "10.5 G1/s" is nobody's unit.
+_COUNTED = {"1/s": "per second", "operations/s": "operations/s", "messages/s": "messages/s"}
+
+
+def scale_of(value: float, unit: str) -> tuple[float, str]:
+    """Return (what to divide by, unit with prefix) for figures of about this value; unit: "s", "B/s", "1/s", ...
+
+    Times have ns to s; other units with symbols a prefix; what is counted a word, as "million messages/s". Nothing is
+    0 of the unit itself.
+    """
+    steps: tuple[tuple[float, str], ...]
+    if unit == "s":
+        steps = _TIMES
+    elif unit in ("", "1"):
+        return 1.0, ""
+    elif unit in _COUNTED:
+        steps = tuple((scale, word + _COUNTED[unit]) for scale, word in _WORDS)
+    else:
+        steps = tuple((scale, prefix + unit) for scale, prefix in _PREFIXES)
+    if value == 0 or not math.isfinite(value):
+        return 1.0, next(name for scale, name in steps if scale == 1.0)
+    return next((step for step in reversed(steps) if abs(value) >= step[0]), steps[0])
+
+
+def number(value: float, unit: str) -> str:
+    """Write a figure with its unit and a prefix: 2.31e10 "B/s" as 23.1 GB/s, 3.2e-6 "s" as 3.2 us."""
+    scale, name = scale_of(value, unit)
+    return f"{value / scale:.4g} {name}".rstrip()

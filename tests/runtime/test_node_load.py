@@ -1,0 +1,38 @@
+"""How much of a node others use: from two looks at its counters of time."""
+
+from dataclasses import replace
+
+import pytest
+
+from ridgeline.runtime.node_load import Reading, others_share, read_load
+
+LOOK = Reading("boot", 4, used=100.0, own=10.0, wall=1000.0)
+
+
+def later(used=0.0, own=0.0, wall=10.0, system="boot"):
+    return replace(LOOK, used=100.0 + used, own=10.0 + own, wall=1000.0 + wall, system=system)
+
+
+def test_the_share_of_others_is_what_is_left_after_all_ranks_of_the_system():
+    before = [LOOK, LOOK, replace(LOOK, system="other")]
+    after = [later(30.04, 8), later(30.04, 10), later(35, 7, system="other")]
+    assert others_share(before, after, 0) == pytest.approx(12 / 40)
+    assert others_share(before, after, 2) == pytest.approx((28 - 0.02) / 40)
+    assert others_share([LOOK], [later(5, 5)], 0) == 0
+    assert others_share([None], [later(5, 0)], 0) == others_share([LOOK], [LOOK], 0) == 0
+
+
+def test_reading_a_tree(tmp_path):
+    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
+    assert read_load(tmp_path) is None
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("one\n")
+    (tmp_path / "proc/stat").write_text(
+        "cpu  100 200 300 9000 50 7 8 400 55 0\ncpu0 1\ncpu1 2\nintr 5 6\nctxt 7\n"
+    )
+    found = read_load(tmp_path)
+    assert (found.system, found.processors) == ("one", 2)
+    assert found.used == pytest.approx(
+        10.0
+    )  # 1000 ticks; not interrupts, not guests, which are users' already
+    (tmp_path / "proc/stat").write_text("nonsense\n")
+    assert read_load(tmp_path) is None
