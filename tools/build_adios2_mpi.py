@@ -159,9 +159,27 @@ def fetch_source(version: str, folder: Path) -> Path:
     wanted = f"adios2=={version}" if version else "adios2"
     pip("download", "--no-deps", "--no-binary", "adios2", "-d", str(folder), wanted)
     (archive,) = folder.glob("adios2-*.tar.gz")
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+    unpack(archive, folder)
     return folder / archive.name.removesuffix(".tar.gz")
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a tar archive of plain files and folders; raise Impossible, with nothing written, if it holds more.
+
+    The check is ours because Python before 3.11.4, which Debian 12 has, knows no filter for extraction.
+    """
+    with tarfile.open(archive) as tar:
+        for member in tar.getmembers():
+            inside = (folder / member.name).resolve().is_relative_to(folder.resolve())
+            if not inside or not (member.isfile() or member.isdir()):
+                raise Impossible(
+                    f"{archive.name} holds {member.name}, which is no plain file or folder below its own; "
+                    f"it is not unpacked: download it again, and look at it if that does not help"
+                )
+        tar.extraction_filter = getattr(
+            tarfile, "data_filter", None
+        )  # Python 3.12 and 3.13 warn where none is set
+        tar.extractall(folder)
 
 
 def fetch_blosc2(folder: Path) -> Path | None:
