@@ -8,7 +8,7 @@ A later run with the same Python, MPI and version installs from the cache in sec
     python tools/build_adios2_mpi.py [--restore] [--rebuild] [--optional] [--jobs N]
 
 Environment: MPICC and MPICXX name other compiler wrappers (on a Cray: MPICC=cc MPICXX=CC);
-XDG_CACHE_HOME moves the cache; pip's own settings (PIP_*) hold for all that is fetched.
+RIDGELINE_CACHE_DIR or XDG_CACHE_HOME moves the cache; pip's own settings (PIP_*) hold for all that is fetched.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ import time
 import tomllib
 import zipfile
 from pathlib import Path
+
+from ridgeline.runtime.private_folder import private_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = 1  # part of the key of the cache: raise it when what is built changes
@@ -115,12 +117,6 @@ def key_of(found: dict[str, str]) -> str:
 def inside_environment(wrapper_path: str) -> bool:
     """Say whether the MPI came with this environment, so that its place is known relative to adios2's."""
     return Path(wrapper_path).is_relative_to(sys.prefix)
-
-
-def cache_folder() -> Path:
-    """Return where built wheels are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ridgeline" / "adios2-mpi"
 
 
 def check_tools(found: dict[str, str]) -> None:
@@ -320,7 +316,7 @@ def works() -> str:
 def install(rebuild: bool, jobs: int) -> None:
     """Install ADIOS2 with MPI, from the cache if it is there."""
     found = facts()
-    kept = cache_folder() / f"{found['version'] or 'newest'}-{found['soabi']}-{key_of(found)}"
+    kept = private_folder("adios2-mpi") / f"{found['version'] or 'newest'}-{found['soabi']}-{key_of(found)}"
     if found["installed"].endswith("+" + key_of(found)) and not rebuild:
         say(f"already installed: {works()}")
         return

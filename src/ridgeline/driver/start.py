@@ -113,8 +113,10 @@ def compile_case(loaded: LoadedCase) -> float:
     from ridgeline.models import create
     from ridgeline.runtime.communicator import in_turn_per_node, world
     from ridgeline.runtime.context import Context
+    from ridgeline.runtime.messages import configure_logging
 
     comm = world()
+    configure_logging(comm.rank, comm.size)
     begin = time.perf_counter()
     model: Model = create(case.run.model)
     context = Context(comm, case.run.device, case.run.threads)
