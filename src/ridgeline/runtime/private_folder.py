@@ -14,6 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from ridgeline.runtime.environment import give_home
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.launcher import speaks
 
@@ -26,6 +27,7 @@ def cache_root() -> Path:
     Where others own it or can write to it, such as a disk that all share, `ridgeline-USERID` in it. Makes nothing.
     """
     chosen, base = os.environ.get("RIDGELINE_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    give_home()
     root = Path(chosen or os.path.join(base or "~/.cache", "ridgeline"))
     root = Path(os.path.expanduser(root)).resolve()  # a link is followed once, and not again after the check
     return root / _own_name() if root.is_dir() and _why_not(root) else root
