@@ -135,6 +135,7 @@ def attack(folder: Path, environment: str, command: str) -> tuple[int, str, str]
         ("24 files", "two ranks", 1, "ulimit -n"),
         ("soft 24 files", "two ranks", 0, "data set: out.bp"),
         ("files of 100 KiB", "run", 1, "ulimit -f"),
+        ("files of 100 KiB", "doctor", 1, "ulimit -f"),
         ("no mpiexec", "two ranks", 7, "RIDGELINE_MPIEXEC"),
         ("no cache and no temporary folder", "run", 0, "data set: out.bp"),
     ],

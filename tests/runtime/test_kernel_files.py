@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,3 +81,15 @@ def test_a_full_disk_costs_the_next_run_a_compilation_and_not_this_one_its_end(
     assert "cannot be kept" in caplog.text
     assert "No space left on device" in caplog.text
     assert [hits(), hits()] == [0, 1]
+
+
+def test_every_module_that_compiles_checks_its_files() -> None:
+    package = Path(kernel_files.__file__).parents[1]
+    compiling = [path for path in package.rglob("*.py") if re.search(r"\bn?jit\(|@njit", path.read_text())]
+    assert len(compiling) > 20
+    unchecked = [
+        path
+        for path in compiling
+        if path.parent.name != "kernels" and "ridgeline.kernels" not in path.read_text()
+    ]
+    assert not unchecked, "import ridgeline.kernels, which tells Numba to check the files of its cache"

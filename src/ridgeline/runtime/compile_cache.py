@@ -48,7 +48,7 @@ def source_digest() -> str:
 def configure_kernel_cache() -> Path:
     """Point Numba at the kernel cache of these sources, this CPU and these versions, and return it.
 
-    Call before kernels are imported. NUMBA_CACHE_DIR, if set, wins, and is the caller's to answer for. What the cache
+    Call before Numba is imported. NUMBA_CACHE_DIR, if set, wins, and is the caller's to answer for. What the cache
     holds is run: see `private_folder` for which folder is taken, and `kernel_files` for what is damaged.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
@@ -60,9 +60,6 @@ def configure_kernel_cache() -> Path:
         name = f"{python}-numba{version('numba')}-{machine}-{source_digest()}-checked"
         path = private_folder("kernels", name)
         os.environ["NUMBA_CACHE_DIR"] = str(path)
-    from ridgeline.runtime.kernel_files import check_kernel_files  # not above: it imports Numba
-
-    check_kernel_files()
     return path
 
 
