@@ -15,6 +15,7 @@ test: lint types unit
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vermin -q --no-tips --no-parse-comments --violations --target=3.11- src tests tools benchmarks examples site
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

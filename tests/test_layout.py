@@ -234,7 +234,8 @@ def module_name(path: Path) -> str:
 
 
 def test_importing_packages_is_light() -> None:
-    packages = [module_name(path) for path in sorted(PACKAGE.rglob("__init__.py"))]
+    packages = {module_name(path) for path in sorted(PACKAGE.rglob("__init__.py"))}
+    packages.remove("ridgeline.kernels")  # is Numba's business: it lets Numba check its cache
     heavy = imported_heavy_modules("\n".join(f"import {name}" for name in packages))
     assert heavy == [], f"an __init__.py imports {heavy}"
 

@@ -8,7 +8,7 @@ A later run with the same Python, MPI and version installs from the cache in sec
     python tools/build_adios2_mpi.py [--restore] [--rebuild] [--optional] [--jobs N]
 
 Environment: MPICC and MPICXX name other compiler wrappers (on a Cray: MPICC=cc MPICXX=CC);
-XDG_CACHE_HOME moves the cache; pip's own settings (PIP_*) hold for all that is fetched.
+RIDGELINE_CACHE_DIR or XDG_CACHE_HOME moves the cache; pip's own settings (PIP_*) hold for all that is fetched.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ import time
 import tomllib
 import zipfile
 from pathlib import Path
+
+from ridgeline.runtime.private_folder import private_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = 1  # part of the key of the cache: raise it when what is built changes
@@ -117,12 +119,6 @@ def inside_environment(wrapper_path: str) -> bool:
     return Path(wrapper_path).is_relative_to(sys.prefix)
 
 
-def cache_folder() -> Path:
-    """Return where built wheels are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ridgeline" / "adios2-mpi"
-
-
 def check_tools(found: dict[str, str]) -> None:
     """Raise Impossible if there is no C++ compiler behind the wrappers, or Python's headers are missing."""
     for name in ("mpicc", "mpicxx"):
@@ -159,9 +155,27 @@ def fetch_source(version: str, folder: Path) -> Path:
     wanted = f"adios2=={version}" if version else "adios2"
     pip("download", "--no-deps", "--no-binary", "adios2", "-d", str(folder), wanted)
     (archive,) = folder.glob("adios2-*.tar.gz")
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+    unpack(archive, folder)
     return folder / archive.name.removesuffix(".tar.gz")
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a tar archive of plain files and folders; raise Impossible, with nothing written, if it holds more.
+
+    The check is ours because Python before 3.11.4, which Debian 12 has, knows no filter for extraction.
+    """
+    with tarfile.open(archive) as tar:
+        for member in tar.getmembers():
+            inside = (folder / member.name).resolve().is_relative_to(folder.resolve())
+            if not inside or not (member.isfile() or member.isdir()):
+                raise Impossible(
+                    f"{archive.name} holds {member.name}, which is no plain file or folder below its own; "
+                    f"it is not unpacked: download it again, and look at it if that does not help"
+                )
+        tar.extraction_filter = getattr(
+            tarfile, "data_filter", None
+        )  # Python 3.12 and 3.13 warn where none is set
+        tar.extractall(folder)
 
 
 def fetch_blosc2(folder: Path) -> Path | None:
@@ -302,7 +316,7 @@ def works() -> str:
 def install(rebuild: bool, jobs: int) -> None:
     """Install ADIOS2 with MPI, from the cache if it is there."""
     found = facts()
-    kept = cache_folder() / f"{found['version'] or 'newest'}-{found['soabi']}-{key_of(found)}"
+    kept = private_folder("adios2-mpi") / f"{found['version'] or 'newest'}-{found['soabi']}-{key_of(found)}"
     if found["installed"].endswith("+" + key_of(found)) and not rebuild:
         say(f"already installed: {works()}")
         return

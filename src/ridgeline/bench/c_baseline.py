@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.runtime.compile_cache import cache_root
 from ridgeline.runtime.machine import cpu_name
+from ridgeline.runtime.private_folder import private_folder
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -119,7 +119,7 @@ def _build(source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]) -> tupl
         return None, f"no C compiler: {called} says {_first_error(version)}"
     title = version.stdout.splitlines()[0] if version.stdout else called
     key = f"{compiler} {title} {cpu_name()} {COMMON} {optional}".encode() + source.read_bytes()
-    folder = _writable_folder()
+    folder = private_folder("c")  # what lies there is loaded, and so run
     path = folder / f"{source.stem}-{hashlib.blake2b(key, digest_size=8).hexdigest()}.so"
     record = path.with_suffix(".txt")
     if path.exists() and record.exists():
@@ -172,20 +172,6 @@ def _first_error(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line or "not found" in line] or lines
     return errors[0].split("error:")[-1].strip() if errors else f"exit code {done.returncode}"
-
-
-def _writable_folder() -> Path:
-    """Return the folder of compiled C in the cache, or a temporary one where the cache cannot be written."""
-    folder = cache_root() / "c"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass
-    folder = Path(tempfile.gettempdir()) / f"ridgeline-{os.getuid()}" / "c"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
 
 
 def _open(path: Path, text: str, functions: Mapping[str, Signature], mpi: bool) -> tuple[Library | None, str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ridgeline.cli.options import Device, Settings, Threads
+from ridgeline.cli.options import Device, NoPython, Settings, Threads
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -23,6 +23,7 @@ def check(
     threads: Threads = None,
     device: Device = None,
     settings: Settings = None,
+    no_python: NoPython = False,
 ) -> None:
     """Check a settings file and print the decomposition, memory, output size and predicted time.
 
@@ -45,5 +46,5 @@ def check(
     from ridgeline.cli.options import load
     from ridgeline.driver.check import predict, print_prediction
 
-    loaded = load(case, settings, threads, device)
+    loaded = load(case, settings, threads, device, no_python)
     print_prediction(predict(loaded, ranks), Console())

@@ -1,5 +1,6 @@
 """The entry point. Imports nothing heavy: each command imports what it needs when it is called."""
 
+import os
 import sys
 
 import typer
@@ -14,7 +15,8 @@ from ridgeline.cli.plot import plot
 from ridgeline.cli.report import report
 from ridgeline.cli.run import run
 from ridgeline.cli.validate import validate
-from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.environment import prepare_process
+from ridgeline.runtime.errors import OutputError, RidgelineError
 from ridgeline.runtime.launcher import speaks
 
 app = typer.Typer(
@@ -53,8 +55,19 @@ def version(
 
 def main() -> None:
     """Run the command line; a user's error ends it with one sentence and the error's exit code."""
+    prepare_process()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more when it flushes at its end
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"error: cannot write to standard output: {error.strerror}; lead it elsewhere\n")
+        raise SystemExit(OutputError.exit_code) from None
     except RidgelineError as error:
         if speaks():
             sys.stderr.write(f"error: {error}\n")

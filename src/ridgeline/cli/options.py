@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,15 +21,26 @@ Settings = Annotated[
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated."),
 ]
 
+NoPython = Annotated[
+    bool,
+    typer.Option("--no-python", help="Refuse settings that run a Python file: for cases from elsewhere."),
+]
+
 
 def load(
-    path: str, settings: list[str] | None, threads: int | None = None, device: str | None = None
+    path: str,
+    settings: list[str] | None,
+    threads: int | None = None,
+    device: str | None = None,
+    no_python: bool = False,
 ) -> LoadedCase:
     """Load and check a case with the command line's overrides on top; print warnings once."""
-    from ridgeline.config.load import load_case
+    from ridgeline.config.load import NO_PYTHON, load_case
     from ridgeline.models import case_class
     from ridgeline.runtime.launcher import speaks
 
+    if no_python:
+        os.environ[NO_PYTHON] = "1"
     overrides = list(settings or [])
     if threads is not None:
         overrides.append(f"run.threads={threads}")

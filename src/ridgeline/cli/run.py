@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ridgeline.cli.options import CasePath, Device, Ranks, Settings, Threads
+from ridgeline.cli.options import CasePath, Device, NoPython, Ranks, Settings, Threads
 
 
 def run(
@@ -16,6 +16,7 @@ def run(
     threads: Threads = None,
     device: Device = None,
     settings: Settings = None,
+    no_python: NoPython = False,
     resume: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +44,7 @@ def run(
     from ridgeline.cli.options import load
     from ridgeline.driver.start import run_on_this_rank, start_ranks
 
-    loaded = load(case, settings, threads, device)
+    loaded = load(case, settings, threads, device, no_python)
     code = start_ranks(ranks)
     if code is not None:
         raise typer.Exit(code)

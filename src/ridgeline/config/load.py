@@ -14,6 +14,9 @@ from ridgeline.config.schema import sections_of, settings_of
 from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 
+# Set in the environment: settings that would run a Python file are refused, on every rank that is started too.
+NO_PYTHON = "RIDGELINE_NO_PYTHON"
+
 CaseClassOf = Callable[[str], type[Case]]
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.launcher import detect_launch, find_mpiexec
 from ridgeline.runtime.machine import cache_sizes, describe_machine
@@ -29,7 +30,11 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at everything that a run may use. Starts a two-rank MPI job to see whether the launcher fits."""
+    """Look at everything that a run may use. Starts a two-rank MPI job to see whether the launcher fits.
+
+    Raises RidgelineError where limits of this process keep MPI from starting at all.
+    """
+    check_limits()
     checks: list[tuple[str, Callable[[], Finding]]] = [
         ("Python", _python),
         ("cores", _cores),

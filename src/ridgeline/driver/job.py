@@ -73,6 +73,8 @@ def _run_claimed(case: Case, model: Model, context: Context, options: Options) -
     comm = context.comm
     started_at, memory_before = start_time(), peak_memory()
     begin = time.perf_counter()
+    restart = Restart(case, model, comm)
+    restart.check(options.resume, context)
     model.setup(case, context)
     setup = time.perf_counter() - begin
     facts = make_facts(case, model, context)
@@ -83,7 +85,6 @@ def _run_claimed(case: Case, model: Model, context: Context, options: Options) -
     compiled = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    restart = Restart(case, model, comm)
     first, position = restart.begin(options.resume)
     provenance = make_provenance(case, model, context, started_at)
     outputs = Outputs(case, model, comm, provenance, first, position)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.io.checkpoint import CheckpointStore, Saved
+from ridgeline.io.checkpoint_load import check_named
 from ridgeline.models.contract import Model
 from ridgeline.runtime.errors import CheckpointError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.config.case import Case
+    from ridgeline.runtime.context import Context
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,13 @@ class Restart:
         self._saved: list[Saved] = []
         self._started_from: Path | None = None
         self._others_there = False  # whether checkpoint.path may hold checkpoints that are not of this run
+
+    def check(self, resume: str, context: Context) -> None:
+        """Raise what can be known before anything is compiled: no initial file, no checkpoint there. Collective."""
+        if resume == "never":
+            self._model.check_initial(self._case, context)
+        elif resume != "auto":
+            check_named(self._comm, resume)
 
     def begin(self, resume: str) -> tuple[int, Mapping[str, Any] | None]:
         """Bring the model to its first state; return its step and the position of the outputs.

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks
 from ridgeline.runtime.threads import configure_threads
@@ -21,6 +22,7 @@ def start_ranks(ranks: int | None, arguments: list[str] | None = None) -> int | 
 
     Raises LauncherError if the ranks asked for contradict the launcher that started this process.
     """
+    check_limits()
     launch = detect_launch()
     if launch is not None:
         if ranks is not None and ranks != launch.size:
@@ -109,13 +111,16 @@ def compile_case(loaded: LoadedCase) -> float:
     case = loaded.case
     configure_threads(case.run.threads)
     path = configure_kernel_cache()
+    check_limits()
 
     from ridgeline.driver.limits import measure_limits
     from ridgeline.models import create
     from ridgeline.runtime.communicator import in_turn_per_node, world
     from ridgeline.runtime.context import Context
+    from ridgeline.runtime.messages import configure_logging
 
     comm = world()
+    configure_logging(comm.rank, comm.size)
     begin = time.perf_counter()
     model: Model = create(case.run.model)
     context = Context(comm, case.run.device, case.run.threads)

@@ -28,6 +28,7 @@ from ridgeline.io.bp_attributes import in_types, storable
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.previous import make_way
 from ridgeline.io.viewer_schemas import image_schemas
+from ridgeline.runtime.environment import give_home
 from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def adios2_facts() -> Facts:
 
 def load_bindings() -> Any:
     """Import ADIOS2's bindings: late, because that takes a moment and most commands need none."""
+    give_home()
     try:
         import adios2.bindings
     except ImportError as error:

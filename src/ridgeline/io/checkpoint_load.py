@@ -114,6 +114,12 @@ def load(
     )
 
 
+def check_named(comm: MPI.Comm, path: str | os.PathLike[str]) -> None:
+    """Raise CheckpointError on all ranks if there is no checkpoint at a path at all. Reads no data. Collective."""
+    in_words = explained(f"cannot read checkpoint {path}", comm)
+    decide(comm, in_words(partial(_candidates, Path(path), True)))
+
+
 def _candidates(path: Path, required: bool) -> list[Path]:
     """Return the checkpoints that `path` means, in the order to try them."""
     if (path / MANIFEST).exists() or (step_of(path) is not None and path.is_dir()):

@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 
 from ridgeline.kernels.fft import describe, export_wisdom, import_wisdom
-from ridgeline.runtime.compile_cache import cache_root
 from ridgeline.runtime.machine import cpu_name
+from ridgeline.runtime.private_folder import cache_root
 
 log = logging.getLogger(__name__)
 

@@ -146,6 +146,10 @@ class Model(ABC):
     # What to try when the fields stop being finite: the end of a sentence.
     advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
 
+    def check_initial(self, case: Any, context: Context) -> None:
+        """Raise what is known of `initialize`'s failure before `setup`, as a file that is not there. Collective."""
+        return
+
     @abstractmethod
     def setup(self, case: Any, context: Context) -> None:
         """Decompose the grid, allocate fields and plan communication; no initial state yet."""

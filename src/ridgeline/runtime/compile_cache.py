@@ -3,30 +3,30 @@
 Numba's own key holds the text of one function and its file's time stamp, but not the helpers that it calls
 from other files. So the directory carries the rest: a digest of the package's sources, the CPU and the
 versions. A stale kernel is impossible, concurrent ranks share one directory, and clusters with mixed nodes
-or a home on a network file system set RIDGELINE_CACHE_DIR to a local disk.
+or a home on a network file system set RIDGELINE_CACHE_DIR to a local disk. Which folders are trusted with
+what will be run is said in `private_folder`.
 """
 
 import fcntl
 import hashlib
+import logging
 import os
 import platform
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO
 
 from ridgeline.runtime.machine import cpu_name
+from ridgeline.runtime.private_folder import private_folder
+from ridgeline.runtime.signals import stops_at_once
 
-
-def cache_root() -> Path:
-    """Return the user's cache directory: RIDGELINE_CACHE_DIR, or `ridgeline` below XDG_CACHE_HOME or ~/.cache."""
-    chosen = os.environ.get("RIDGELINE_CACHE_DIR")
-    if chosen:
-        return Path(chosen).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path("~/.cache").expanduser()) / "ridgeline"
+log = logging.getLogger(__name__)
+_POLL = 0.05  # seconds between two looks at a lock that another process holds
+_SILENT = 2.0  # seconds of waiting before it is said what for
 
 
 # Packages whose code is never compiled into a kernel: editing them keeps the kernels.
@@ -45,31 +45,21 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-def kernel_cache() -> Path:
-    """Return the directory of kernels compiled from these sources, for this CPU and these versions."""
-    machine = hashlib.blake2b(f"{platform.machine()} {cpu_name()}".encode(), digest_size=4).hexdigest()
-    python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return cache_root() / "kernels" / f"{python}-numba{version('numba')}-{machine}-{source_digest()}"
-
-
 def configure_kernel_cache() -> Path:
-    """Point Numba at the kernel cache and return it. Call before Numba is imported.
+    """Point Numba at the kernel cache of these sources, this CPU and these versions, and return it.
 
-    NUMBA_CACHE_DIR, if set, wins. A root that cannot be written is replaced by a temporary directory, so that
-    the run goes on, compiling anew.
+    Call before Numba is imported. NUMBA_CACHE_DIR, if set, wins, and is the caller's to answer for. What the cache
+    holds is run: see `private_folder` for which folder is taken, and `kernel_files` for what is damaged.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
-        return Path(chosen)
-    path = kernel_cache()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK):
-            raise PermissionError(path)
-    except OSError:
-        path = Path(tempfile.gettempdir()) / f"ridgeline-{os.getuid()}" / "kernels" / path.name
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.environ["NUMBA_CACHE_DIR"] = str(path)
+        path = Path(chosen)
+    else:
+        machine = hashlib.blake2b(f"{platform.machine()} {cpu_name()}".encode(), digest_size=4).hexdigest()
+        python = f"py{sys.version_info.major}{sys.version_info.minor}"
+        name = f"{python}-numba{version('numba')}-{machine}-{source_digest()}-checked"
+        path = private_folder("kernels", name)
+        os.environ["NUMBA_CACHE_DIR"] = str(path)
     return path
 
 
@@ -80,12 +70,38 @@ def sole_compiler() -> Iterator[None]:
     Numba numbers the files of a function's kernels when it writes them: two runs that compile it for two
     precisions at once would give both the same number, and one would load the other's kernel ever after. Hosts
     that share a cache are not kept apart; RIDGELINE_CACHE_DIR gives each its own. Without a cache that can be
-    locked nothing is kept. No communication: waits for other processes only.
+    locked nothing is kept. No communication: waits for other processes only, and says for whom after 2 s.
+
+    Raises StoppedError if a stop signal comes before the end of the block.
     """
     with ExitStack() as stack:
+        stack.enter_context(stops_at_once())
         folder = os.environ.get("NUMBA_CACHE_DIR")
         if folder:
             with suppress(OSError):
-                file = stack.enter_context((Path(folder) / f"{platform.node()}.lock").open("w"))
-                fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+                file = stack.enter_context((Path(folder) / f"{platform.node()}.lock").open("a+"))
+                _lock(file)  # until the file is closed
         yield
+
+
+def _lock(file: IO[str]) -> None:
+    """Wait until nobody else holds the lock on a file, and leave this process's number in it."""
+    begin, silent = time.monotonic(), True
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(_POLL)
+        if silent and time.monotonic() - begin > _SILENT:
+            silent = False
+            file.seek(0)
+            log.warning(
+                "waiting for process %s of %s, which compiles into the same kernel cache (lock: %s)",
+                file.read().strip() or "(unknown)",
+                platform.node(),
+                file.name,
+            )
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
 
 # Variables by which launchers tell a process the size of its job step, and its rank in it. Slurm's variables
@@ -128,6 +129,7 @@ def launch_ranks(
     heard: given, in threads, every piece of what the launcher and the ranks print, which still appears where it
     belongs: launchers name the rank that was killed.
     """
+    check_limits()
     command = [find_mpiexec(), "-n", str(n_ranks), sys.executable, "-m", "ridgeline", *arguments]
     try:
         job = subprocess.Popen(

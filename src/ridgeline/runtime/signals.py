@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from ridgeline.runtime.errors import RidgelineError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 _WALLTIME = 1 << 16  # more than any signal number: where ranks differ, the maximum prefers it
+
+
+class StoppedError(RidgelineError):
+    """A signal ended the job before its first step, when there was nothing to keep; the exit code is a shell's."""
+
+    def __init__(self, number: int) -> None:
+        name = signal.Signals(number).name
+        super().__init__(f"{name} ended the job before its first step; nothing was computed, start it again")
+        self.exit_code = 128 + number
 
 
 class SignalCatcher:
@@ -24,6 +38,7 @@ class SignalCatcher:
 
     def __init__(self) -> None:
         self.received = 0
+        self.polled = False  # a StopRequest looks at it from now on
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> SignalCatcher:
@@ -40,6 +55,36 @@ class SignalCatcher:
         signal.signal(number, signal.SIG_DFL)
 
 
+@contextmanager
+def stops_at_once() -> Iterator[None]:
+    """Let a signal that a SignalCatcher would only remember end the block at once, by StoppedError.
+
+    For waiting and compiling before the first step, when there is nothing yet to end in order; once a StopRequest
+    polls, this does nothing. A signal that the catcher remembers already ends the block too. Signals reach the main
+    thread alone: elsewhere this does nothing either.
+    """
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    catchers = [getattr(handler, "__self__", None) for handler in handlers.values()]
+    caught = next((catcher for catcher in catchers if isinstance(catcher, SignalCatcher)), None)
+    if caught is None or caught.polled or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        caught.received = number
+        raise StoppedError(number)
+
+    if caught.received:
+        raise StoppedError(caught.received)
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
 class StopRequest:
     """Whether the run should end, agreed by all ranks at the same step.
 
@@ -52,6 +97,7 @@ class StopRequest:
         """Collective. walltime: seconds since `started` (a time.monotonic()), or None."""
         self._comm = comm.Dup()
         self._caught = caught
+        caught.polled = True
         self._deadline = None if walltime is None else started + walltime
         self._request: MPI.Request | None = None
         self._mine = bytearray(8)

@@ -6,6 +6,7 @@ Functions of space and time take arrays (x, y, z) of equal shape, float64, and t
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeline.config.load import NO_PYTHON
 from ridgeline.grid.element import SIDES, ElementMesh
 from ridgeline.grid.element import Mapping as BoxMapping
 from ridgeline.grid.mappings import MAPPINGS
@@ -71,7 +73,15 @@ class FlowVelocity:
 
 
 def _load_function(text: str) -> Callable[..., Any]:
-    """Return the function that "file.py:function" names; ConfigError if there is none."""
+    """Return the function that "file.py:function" names, which runs the file; ConfigError if there is none.
+
+    Nothing else in the settings of any model runs Python.
+    """
+    if os.environ.get(NO_PYTHON):
+        raise ConfigError(
+            f'grid.mapping = "{text}" runs that Python file, which --no-python or {NO_PYTHON} forbids; '
+            f"read the file, and leave the option out if you trust it"
+        )
     name, _, function = text.rpartition(":")
     path = Path(name)
     spec = importlib.util.spec_from_file_location(path.stem, path)

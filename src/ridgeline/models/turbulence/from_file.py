@@ -68,6 +68,11 @@ def fill_from_file(
             log.info("%s", sentence)
 
 
+def check_file(path: str | Path, comm: MPI.Comm) -> None:
+    """Raise ConfigError on all ranks if there is nothing at `path` that `fill_from_file` could read. Collective."""
+    decide(comm, lambda: _is_checkpoint(Path(path)))
+
+
 def compile_kernels(dtype: DTypeLike) -> None:
     """Compile, or load from the cache, what `fill_from_file` calls for fields of dtype. No communication."""
     most, weight = np.zeros(1, np.int64), np.zeros(1)

@@ -1,0 +1,88 @@
+"""What a process needs around it before anything else starts: standard streams, a home, UTF-8 names, limits.
+
+What is missing is put right where it can be, or named by an error: libraries below us would crash, write into the
+wrong file or fail in words of their own.
+"""
+
+import os
+import pwd
+import resource
+import sys
+from contextlib import suppress
+
+from ridgeline.runtime.errors import RidgelineError
+
+_FILES = 64  # that a rank needs to open, at least: MPI's sockets and shared memory, the data
+_FILES_WANTED = 1024
+_FILE_BYTES = 16 * 2**20  # of MPI's shared memory between two ranks
+
+
+def prepare_process() -> None:
+    """Put right what this process lacks. Call first of all: it may start the interpreter anew, with UTF-8."""
+    _speak_utf8()
+    _open_standard_streams()
+    give_home()
+
+
+def give_home() -> str:
+    """Return the home folder; set HOME to it if it is not set. ADIOS2 crashes without one."""
+    home = os.environ.get("HOME")
+    if not home:
+        home = "/"
+        with suppress(KeyError):  # a container may run as a user that it does not know
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        os.environ["HOME"] = home
+    return home
+
+
+def _speak_utf8() -> None:
+    """Start this command again in Python's UTF-8 mode, if the locale would have names of files in another encoding.
+
+    ADIOS2 takes every name as UTF-8, so elsewhere two libraries would mean two files by one name.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"  # also of the ranks that are started
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _open_standard_streams() -> None:
+    """Let a standard stream that was closed lead nowhere: the next file that is opened would take its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+            os.set_inheritable(number, True)  # the launcher wants it too
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for good
+
+
+def check_limits() -> None:
+    """Raise RidgelineError if MPI cannot start under the limits of this process; widen those that may be widened."""
+    files = _widen(resource.RLIMIT_NOFILE, _FILES_WANTED)
+    if files < _FILES:
+        raise RidgelineError(
+            f"this shell lets a process open {files} files (ulimit -n), and MPI needs at least {_FILES}; "
+            f"start where `ulimit -n {_FILES_WANTED}` is allowed"
+        )
+    size = _widen(resource.RLIMIT_FSIZE, sys.maxsize)
+    if size < _FILE_BYTES:
+        raise RidgelineError(
+            f"this shell lets a file have {size} bytes (ulimit -f), and MPI's shared memory needs at least "
+            f"{_FILE_BYTES}; start where `ulimit -f unlimited` is allowed"
+        )
+
+
+def _widen(which: int, wanted: int) -> int:
+    """Raise a soft limit to what is wanted, as far as the hard limit lets it; return it."""
+
+    def number(limit: int) -> int:
+        return sys.maxsize if limit == resource.RLIM_INFINITY else limit
+
+    soft, hard = resource.getrlimit(which)
+    if number(soft) < min(wanted, number(hard)):
+        soft = hard if wanted >= number(hard) else wanted
+        with suppress(OSError, ValueError):
+            resource.setrlimit(which, (soft, hard))
+    return number(resource.getrlimit(which)[0])
