@@ -19,7 +19,7 @@ steps = 10
 [grid]
 shape = [16, 20, 24]
 """
-RUN_KEYS = "model, steps, precision, seed, threads, device, walltime, check_every"
+RUN_KEYS = "model, steps, precision, seed, threads, device, walltime, check_memory, check_every"
 SECTIONS = "[run], [grid], [model], [initial], [output], [checkpoint]"
 
 
@@ -51,6 +51,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "run.threads": 1,
         "run.device": "cpu",
         "run.walltime": "none",
+        "run.check_memory": True,
         "run.check_every": 100,
         "grid.shape": [16, 20, 24],
         "grid.boundary": "periodic",
@@ -146,7 +147,8 @@ WRONG_VALUES = [
     (
         "model.dt",
         "4.7620",
-        "got 4.762; need dt <= 4.761, the linear stability limit 2/(2 Du + F) of forward Euler for U.",
+        "got 4.762; need dt <= 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U with s = 2 on this "
+        "grid.",
     ),
     ("model.steps_per_sweep", "0", 'got 0; need "auto" or an integer >= 1.'),
     ("initial.kind", "ball", 'got "ball"; need "box" or "uniform".'),
@@ -233,8 +235,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",
-        "model.dt in case.toml:10: got 2; need dt <= 1.999, the linear stability limit 2/(2 Dv + F + k) of forward "
-        "Euler for V.",
+        "model.dt in case.toml:10: got 2; need dt <= 1.999, the linear stability limit 2/(s Dv + F + k) of forward "
+        "Euler for V with s = 2 on this grid.",
     ),
 ]
 
