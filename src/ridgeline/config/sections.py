@@ -5,7 +5,7 @@ A model takes them from here and narrows what is its own (its name, its output v
 
 import re
 from datetime import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -63,6 +63,11 @@ class RunSection(Checked):
         unit="s",
         rule='seconds > 0 or "HH:MM:SS"',
     )
+    check_memory: Truth = setting(
+        True,
+        "Whether a run that needs more memory than is free is refused before it takes any. The need is the estimate of "
+        "`ridgeline check`; false lets a run try that knows better.",
+    )
     check_every: Integer = setting(
         100,
         "Steps between looks for NaN and infinity; 0 looks only before outputs and checkpoints, as is always done.",
@@ -74,9 +79,20 @@ class RunSection(Checked):
 class AnyGridSection(Checked):
     """The grid of any model: what all of them can say of it."""
 
+    # The key of the grid's three sizes, and the number whose multiples they are.
+    EXTENT: ClassVar[str] = "shape"
+    MULTIPLE: ClassVar[int] = 1
+
     def points(self) -> tuple[int, int, int]:
         """Return the points [nz, ny, nx] that the run header and reports show."""
         raise NotImplementedError
+
+    def shrunk(self, share: float) -> Self:
+        """Return about this share of the grid, in (0, 1]: the same form, directions of 4 or fewer as they are."""
+        sizes = getattr(self, self.EXTENT)
+        factor = share ** (1 / max(1, sum(n > 4 for n in sizes)))
+        smaller = tuple(max(min(n, 4), int(n * factor) // self.MULTIPLE * self.MULTIPLE) for n in sizes)
+        return self.model_copy(update={self.EXTENT: smaller})
 
 
 class GridSection(AnyGridSection):

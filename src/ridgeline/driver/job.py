@@ -1,6 +1,6 @@
 """One run from settings to report.
 
-The stages, in order: decompose and allocate, compile, restore or initialise, step (`driver.loop`), measure the
+The stages, in order: compare the memory needed with that free, decompose and allocate, compile, restore or initialise, step (`driver.loop`), measure the
 machine's limits, report (`driver.report`). Nothing here knows any physics.
 """
 
@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.driver.loop import TimeLoop
+from ridgeline.driver.memory import refuse_what_does_not_fit
 from ridgeline.driver.outputs import Outputs, make_schedule
 from ridgeline.driver.report import Measured, make_facts, make_provenance, make_report, write_report
 from ridgeline.driver.restart import Restart
 from ridgeline.models.contract import Model
 from ridgeline.runtime.communicator import in_turn_per_node
 from ridgeline.runtime.context import Context
-from ridgeline.runtime.machine import describe_machine, peak_memory
+from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.memory import peak_memory
 from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.provenance import start_time
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
@@ -55,6 +57,7 @@ def run_case(case: Case, model: Model, context: Context, options: Options) -> di
     """
     comm = context.comm
     started_at, memory_before = start_time(), peak_memory()
+    refuse_what_does_not_fit(case, comm)
     begin = time.perf_counter()
     model.setup(case, context)
     setup = time.perf_counter() - begin

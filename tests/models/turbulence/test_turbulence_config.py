@@ -167,6 +167,7 @@ CHANGES: dict[str, Any] = {
     "run.threads": 2,
     "run.walltime": 60,
     "run.check_every": 1,
+    "run.check_memory": False,
     "grid.shape": [16, 16, 18],
     "grid.lengths": [1, 1, 1],
     "grid.decomposition": "pencils",

@@ -53,6 +53,8 @@ class RunSection(sections.RunSection):
 class GridSection(sections.AnyGridSection):
     """The box, its elements, and a smooth map that may bend it."""
 
+    EXTENT: ClassVar[str] = "elements"
+
     elements: Triple = setting(
         ..., "Elements [E_z, E_y, E_x].", unit="elements", rule="three integers >= 1 as [E_z, E_y, E_x]"
     )

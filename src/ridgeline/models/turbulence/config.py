@@ -32,6 +32,8 @@ class RunSection(sections.RunSection):
 class GridSection(sections.GridSection):
     """The periodic box, its grid, and how ranks share them."""
 
+    MULTIPLE: ClassVar[int] = 2
+
     lengths: tuple[Positive, Positive, Positive] = setting(
         (2 * math.pi, 2 * math.pi, 2 * math.pi),
         "Edges of the box, [Lz, Ly, Lx]; 2 pi makes wavenumbers integers.",
