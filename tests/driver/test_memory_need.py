@@ -15,19 +15,19 @@ from ridgeline.runtime.errors import ConfigError
 GIB = 2**30
 GIANTS = {
     "gray_scott": {"grid": {"shape": [1100, 1100, 1100]}},
-    "turbulence": {"grid": {"shape": [1100, 1100, 1100]}, "model": {"viscosity": 0.01, "dt": 0.1}},
+    "turbulence": {"grid": {"shape": [1100, 1100, 1100]}, "model": {"viscosity": 0.01, "dt": 0.001}},
     "navier_stokes": {
         "grid": {"elements": [400, 400, 400], "order": 15, "periodic": [True, True, True]},
-        "model": {"viscosity": 0.01, "dt": 0.1},
+        "model": {"viscosity": 0.01, "dt": 0.001},
     },
 }
 
 
-def case_of(model, **sections):
-    document = {"run": {"model": model, "steps": 2}, **GIANTS[model]}
-    for name, values in sections.items():
-        document[name] = {**document.get(name, {}), **values}
-    return case_class(model).model_validate(document)
+def case_of(name, **sections):
+    document = {"run": {"model": name, "steps": 2}, **GIANTS[name]}
+    for section, values in sections.items():
+        document[section] = {**document.get(section, {}), **values}
+    return case_class(name).model_validate(document)
 
 
 @pytest.mark.parametrize("model", GIANTS)
@@ -139,5 +139,5 @@ def test_the_estimate_is_not_below_what_is_taken(model, which):
     taken(cases[0])  # imports and compiles, which has a price that does not grow
     less, more = (taken(case) for case in cases)
     needed = [memory_needed(estimate(case, 1)) for case in cases]
-    assert more - less <= 1.02 * (needed[1] - needed[0])
+    assert more - less <= 1.06 * (needed[1] - needed[0])  # surfaces, which are much of so small blocks
     assert needed[1] - needed[0] < 1.6 * (more - less)

@@ -248,7 +248,8 @@ def measure_stream(
 
     Collective over comm (None: this process alone): barriers around every kernel, one reduction. By default
     each array holds four times the last-level caches of a node, divided over its ranks (less if a third of
-    the node's free memory, or of what the process may take, is not enough for that), and repeats are chosen to take about a second.
+    the node's free memory, or of what the process may take, is not enough), and repeats are chosen to take about a
+    second.
 
     bytes_per_rank: of the three arrays together, on each rank. dtype: float64 or float32.
     Raises ConfigError if an argument is out of range, RuntimeError if the results are wrong, MemoryError; all ranks

@@ -14,11 +14,33 @@ from ridgeline.models import estimate
 from ridgeline.perf.report import format_bytes
 from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.errors import RidgelineError
-from ridgeline.runtime.machine import describe_machine
-from ridgeline.runtime.threads import configure_threads, oversubscription
+from ridgeline.runtime.threads import configure_threads, cores_available, oversubscription
 
 if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase
+    from ridgeline.models.contract import Estimate
+
+
+def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
+    """Return what a case would need on n_ranks ranks of this node, and what there is too little of, in sentences."""
+    case = loaded.case
+    plan = estimate(case, n_ranks)
+    warnings = list(loaded.warnings)
+    crowded = oversubscription(n_ranks, case.run.threads, cores_available())
+    if crowded:
+        warnings.append(f"if all ranks are on this machine: {crowded}")
+    problem = shortage(case, plan, n_ranks, Room.here(n_ranks))
+    if problem is not None:
+        refused = " and refuses it" if case.run.check_memory else ""
+        warnings.append(
+            f"if all ranks are on this machine, a run finds too little memory{refused}: {problem}"
+        )
+    free = _free_space(Path(case.output.path))
+    if plan.output_bytes > free:
+        warnings.append(
+            f"the data set will have {format_bytes(plan.output_bytes)}, but {format_bytes(free)} are free on its disk"
+        )
+    return plan, warnings
 
 
 def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
@@ -28,27 +50,13 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     this machine would use; for a run on many nodes it holds per node.
     """
     case = loaded.case
-    machine = describe_machine()
-    workers = min(machine.cores, n_ranks * case.run.threads)
+    plan, warnings = plan_case(loaded, n_ranks)
+    workers = min(cores_available(), n_ranks * case.run.threads)
     configure_threads(workers)
     configure_kernel_cache()
-    plan = estimate(case, n_ranks)
     from ridgeline.bench.stream import measure_stream
 
     limits = measure_stream(None, workers)
-    warnings = list(loaded.warnings)
-    crowded = oversubscription(n_ranks, case.run.threads, machine.cores)
-    if crowded:
-        warnings.append(f"if all ranks are on this machine: {crowded}")
-    problem = shortage(case, plan, n_ranks, Room.here(n_ranks))
-    if problem is not None:
-        refused = " and refuses it" if case.run.check_memory else ""
-        warnings.append(f"if all ranks are on this machine, a run finds too little memory{refused}: {problem}")
-    free = _free_space(Path(case.output.path))
-    if plan.output_bytes > free:
-        warnings.append(
-            f"the data set will have {format_bytes(plan.output_bytes)}, but {format_bytes(free)} are free on its disk"
-        )
     seconds = case.run.steps * plan.work.bytes_memory / limits.best
     return {
         "model": case.run.model,

@@ -1,6 +1,5 @@
 """What this machine is: CPU, cores, caches, memory, as the operating system tells it."""
 
-import os
 import platform
 import re
 import socket

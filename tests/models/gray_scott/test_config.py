@@ -25,7 +25,17 @@ def case(**sections: Any) -> GrayScottCase:
 
 
 # Many cells, odd ones, few, and directions of one cell, which hold no wave unless ghost cells are fixed beside it.
-GRIDS = [(4, 4, 4), (5, 7, 3), (1, 16, 16), (16, 1, 9), (8, 16, 1), (1, 1, 12), (2, 1, 2), (2, 2, 2), (1, 2, 1)]
+GRIDS = [
+    (4, 4, 4),
+    (5, 7, 3),
+    (1, 16, 16),
+    (16, 1, 9),
+    (8, 16, 1),
+    (1, 1, 12),
+    (2, 1, 2),
+    (2, 2, 2),
+    (1, 2, 1),
+]
 
 
 def highest_wave(n: int, periodic: bool) -> NDArray[np.float64]:
@@ -86,7 +96,14 @@ def test_pearsons_run_on_a_plane_is_allowed_and_makes_a_pattern() -> None:
     # Science 261 (1993) 189: D_u = 2e-5, D_v = 1e-5 on 256^2 points of a box of 2.5, dt = 1; F and k of his pattern
     # kappa. The plane is cut smaller here, with cells of the same width.
     width = 2.5 / 256
-    model = {"Du": 6 * 2e-5 / width**2, "Dv": 6 * 1e-5 / width**2, "F": 0.05, "k": 0.063, "noise": 0.0, "dt": 1.0}
+    model = {
+        "Du": 6 * 2e-5 / width**2,
+        "Dv": 6 * 1e-5 / width**2,
+        "F": 0.05,
+        "k": 0.063,
+        "noise": 0.0,
+        "dt": 1.0,
+    }
     assert model["Du"] == pytest.approx(1.258, abs=1e-3)
     settings = case(grid={"shape": [1, 256, 256]}, model=model).model
     with pytest.raises(ValueError, match=r"dt <= 0\.779"):

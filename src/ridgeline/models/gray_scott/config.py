@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import Case
-from ridgeline.config.fields import Checked, Count, Integer, Number, Problem, setting
+from ridgeline.config.fields import MOST, Checked, Count, Integer, Number, PathText, Problem, setting
 
 
 class RunSection(sections.RunSection):
@@ -20,7 +20,7 @@ class RunSection(sections.RunSection):
 class OutputSection(sections.OutputSection):
     """The data set. Paths are relative to the directory in which the run is started."""
 
-    path: str = setting("gray_scott.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting("gray_scott.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
     variables: tuple[Literal["U", "V"], ...] = setting(
         ("U", "V"),
         "Fields to write.",
@@ -145,6 +145,8 @@ class GrayScottCase(Case):
                 "model.steps_per_sweep", '"auto" or 1 with run.device = "cuda": GPU sweeps advance one step'
             )
         m = self.model
+        if m.dt * m.noise > MOST:
+            yield Problem("model.noise", f"a number >= 0 with model.dt model.noise <= {MOST:g}")
         s = largest_eigenvalue(self.grid.shape, self.grid.boundary == "periodic")
         limits = stability_limits(m.Du, m.Dv, m.F, m.k, s)
         limit = min(limits)

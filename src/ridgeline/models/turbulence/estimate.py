@@ -283,7 +283,9 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     modes = 2 * real * int(share.modes.max())
     output = case.output
     products, gradients = 4 * points + 4 * modes, 4 * points + modes
-    peaks = [(len(case.scalar) + 3) * modes]  # a checkpoint: of a signal or the wall-clock limit, if of no other
+    peaks = [
+        (len(case.scalar) + 3) * modes
+    ]  # a checkpoint: of a signal or the wall-clock limit, if of no other
     if output.series_every:
         peaks.append(gradients)
     if output.spectra_every:
