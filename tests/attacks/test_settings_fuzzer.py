@@ -18,6 +18,7 @@ from settings_fuzz import SMALLEST, mutated, within
 
 CASES = 1000
 SECONDS = 5  # of one case; a hang is a failure
+RUNS, RUN_SECONDS, MOST_BYTES = 20, 400, 60e6  # the first run compiles
 
 
 def checked(monkeypatch: pytest.MonkeyPatch, path: Path, document: Any, ranks: int) -> bool:
@@ -45,3 +46,42 @@ def test_check_takes_or_refuses_whatever_it_gets(model, monkeypatch, tmp_path):
         document = mutated(rng, model, strength=0.0 if number % 3 else 0.25)
         valid += checked(monkeypatch, path, document, rng.choice([1, 1, 2, 3, 7]))
     assert valid > CASES / 50, "nearly all is refused: too little is tried"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", SMALLEST)
+def test_what_check_takes_runs_or_ends_by_one_of_our_errors(model, monkeypatch, tmp_path):
+    from mpi4py import MPI  # not above: `check` needs none
+
+    from ridgeline.driver import report
+    from ridgeline.driver.job import Options, run_case
+    from ridgeline.driver.memory import memory_needed
+    from ridgeline.models import create
+    from ridgeline.runtime.context import Context
+
+    monkeypatch.setattr(report, "measure_limits", lambda context: {})
+    rng = random.Random(f"{model} run")
+    done = 0
+    while done < RUNS:
+        document = mutated(rng, model, strength=0.0)
+        document["run"] |= {"threads": 1, "device": "cpu", "steps": rng.choice([1, 2, 3])}
+        document.pop("output", None)  # paths would leave the folder
+        document.pop("checkpoint", None)
+        monkeypatch.setattr("ridgeline.config.load.parse_toml", lambda path, text, taken=document: taken)
+        (tmp_path / f"{done}").mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / f"{done}")
+        (tmp_path / f"{done}" / "case.toml").write_text("")
+        try:
+            loaded = load_case("case.toml", case_class)
+            if memory_needed(plan_case(loaded, 1)[0]) > MOST_BYTES:
+                continue
+        except RidgelineError:
+            continue
+        done += 1
+        try:
+            with within(RUN_SECONDS):
+                run_case(loaded.case, create(model), Context(MPI.COMM_WORLD), Options(progress=False))
+        except RidgelineError:
+            pass
+        except BaseException as error:
+            pytest.fail(f"{type(error).__name__}: {error} of {document!r:.6000}")

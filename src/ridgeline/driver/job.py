@@ -1,7 +1,7 @@
 """One run from settings to report.
 
-The stages, in order: compare the memory needed with that free, decompose and allocate, compile, restore or initialise,
-step (`driver.loop`), measure the machine's limits, report (`driver.report`). Nothing here knows any physics.
+The stages, in order: compare the memory needed with that free, decompose and allocate, compile, restore or
+initialise, step (`driver.loop`), measure the limits, report (`driver.report`). Nothing here knows any physics.
 """
 
 from __future__ import annotations
