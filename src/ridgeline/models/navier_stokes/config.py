@@ -232,12 +232,12 @@ class ModelSection(Checked):
         ..., "Time step; `ridgeline check` says its Courant number for the flow of step 0.", unit="time", gt=0
     )
     time_order: Literal[1, 2, 3] = setting(3, "Order of backward differences and extrapolation.")
-    dealias_order: Literal["none"] | Annotated[Integer, Field(ge=0)] = setting(
+    dealias_order: Literal["none"] | Annotated[Integer, Field(ge=0, le=128)] = setting(
         0,
         "Gauss points in each direction on which the advection is integrated: 0 takes ceil(3 (p + 1)/2), the 3/2 "
         'rule; "none" takes the points of the elements.',
         unit="points",
-        rule='0, an integer >= grid.order + 1, or "none"',
+        rule='0, an integer >= grid.order + 1 and <= 128, or "none"',
     )
     filter: FilterSection = Field(default_factory=FilterSection)
     pressure: PressureSection = Field(default_factory=PressureSection)
