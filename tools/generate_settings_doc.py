@@ -24,7 +24,9 @@ check TOML (in VS Code with Even Better TOML: a first line `#:schema gray_scott.
 - The smallest case names `run.model`, `run.steps` and `grid.shape`; everything else has a default.
 - Unknown keys, wrong types and values out of range are errors. All of them are reported at once, each in a line
   with key, place, value, what is allowed, and the nearest valid key; the exit code is 2.
-- Numbers are numbers (`"1"` is not), and whole numbers have no point (`1.0` is not 1).
+- Numbers are numbers (`"1"` is not), and whole numbers have no point (`1.0` is not 1). They are at most 1e30 in
+  size, and 0 or at least 1e-30; whole numbers are at most 2147483647.
+- A path has at most 4000 bytes, 200 between slashes, and no NUL. A file has at most 1 MiB.
 - Paths are relative to the directory in which the run is started, not to the settings file.
 - `--set section.key=value` overrides the file, as often as needed. Values are TOML, and a bare word is text:
   `--set run.steps=100 --set grid.shape=[64,64,128] --set output.path=out.bp`.

@@ -100,8 +100,10 @@ def test_arrays_exceed_the_caches_unless_memory_is_short(monkeypatch):
     limits = measure_stream(None, 1)
     assert limits.bytes_per_array == 64 * MiB
     assert limits.times_caches == 4.0
-    monkeypatch.setattr(stream, "memory_available", lambda: 90 * MiB)
+    monkeypatch.setattr(stream, "node_memory_available", lambda: 90 * MiB)
     assert measure_stream(None, 1).bytes_per_array == 10 * MiB
+    monkeypatch.setattr(stream, "process_memory_available", lambda: 45 * MiB)  # ulimit -v
+    assert measure_stream(None, 1).bytes_per_array == 5 * MiB
 
 
 def test_caches_are_found_once_each():

@@ -15,7 +15,7 @@ import os, signal
 from pathlib import Path
 
 if os.environ.get("PMI_RANK") == "1":
-    from ridgeline.runtime import machine
+    from ridgeline.runtime import memory
 
     def fault():
         match os.environ["FAULT"]:
@@ -27,7 +27,7 @@ if os.environ.get("PMI_RANK") == "1":
                 signal.pause()
         raise ZeroDivisionError("one rank cannot go on")
 
-    machine.memory_available = fault
+    memory.memory_available = fault
 """
 
 

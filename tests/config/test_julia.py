@@ -126,8 +126,8 @@ def test_our_names_override() -> None:
         ({"L": 0}, "L in s.json:2: got 0; need an integer >= 1."),
         ({"L": 64.5}, "L in s.json:2: got 64.5; need an integer >= 1."),
         ({"F": "0.02"}, 'F in s.json:5: got "0.02"; need a number >= 0.'),
-        ({"dt": 9}, "dt in s.json:7: got 9.0; need dt <= 4.761, the linear stability limit 2/(2 Du + F) of forward "
-                    "Euler for U."),
+        ({"dt": 9}, "dt in s.json:7: got 9.0; need dt <= 4.761, the linear stability limit 2/(s Du + F) of forward "
+                    "Euler for U with s = 2 on this grid."),
         ({"plotgap": 0}, "plotgap in s.json:8: got 0; need an integer >= 1."),
         ({"restart": 1}, "restart in s.json:15: got 1; need true or false."),
         ({"precision": "Float16"}, 'precision in s.json:21: got "Float16"; need "Float64" or "Float32".'),

@@ -19,7 +19,7 @@ steps = 10
 [grid]
 shape = [16, 20, 24]
 """
-RUN_KEYS = "model, steps, precision, seed, threads, device, walltime, check_every"
+RUN_KEYS = "model, steps, precision, seed, threads, device, walltime, check_memory, check_every"
 SECTIONS = "[run], [grid], [model], [initial], [output], [checkpoint]"
 
 
@@ -51,6 +51,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "run.threads": 1,
         "run.device": "cpu",
         "run.walltime": "none",
+        "run.check_memory": True,
         "run.check_every": 100,
         "grid.shape": [16, 20, 24],
         "grid.boundary": "periodic",
@@ -125,7 +126,7 @@ WRONG_VALUES = [
     ("run.precision", "double", 'got "double"; need "float64" or "float32".'),
     ("run.seed", "-1", "got -1; need an integer from 0 to 2^64 - 1."),
     ("run.seed", "18446744073709551616", "got 18446744073709551616; need an integer from 0 to 2^64 - 1."),
-    ("run.threads", "0", "got 0; need an integer >= 1."),
+    ("run.threads", "0", "got 0; need an integer >= 1 and <= 4096."),
     ("run.device", "gpu", 'got "gpu"; need "cpu" or "cuda".'),
     ("run.walltime", "0", 'got 0; need seconds > 0 or "HH:MM:SS".'),
     ("run.walltime", "1:60:00", 'got "1:60:00"; need seconds > 0 or "HH:MM:SS".'),
@@ -146,7 +147,8 @@ WRONG_VALUES = [
     (
         "model.dt",
         "4.7620",
-        "got 4.762; need dt <= 4.761, the linear stability limit 2/(2 Du + F) of forward Euler for U.",
+        "got 4.762; need dt <= 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U with s = 2 on "
+        "this grid.",
     ),
     ("model.steps_per_sweep", "0", 'got 0; need "auto" or an integer >= 1.'),
     ("initial.kind", "ball", 'got "ball"; need "box" or "uniform".'),
@@ -233,8 +235,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",
-        "model.dt in case.toml:10: got 2; need dt <= 1.999, the linear stability limit 2/(2 Dv + F + k) of forward "
-        "Euler for V.",
+        "model.dt in case.toml:10: got 2; need dt <= 1.999, the linear stability limit 2/(s Dv + F + k) of forward "
+        "Euler for V with s = 2 on this grid.",
     ),
 ]
 
@@ -327,10 +329,11 @@ def test_unreadable_files() -> None:
 
 
 def test_file_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, *_: object) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)  # permissions do not stop root
+    monkeypatch.setattr(Path, "is_dir", lambda path: False)
+    monkeypatch.setattr(Path, "stat", refuse)  # permissions do not stop root
     with pytest.raises(ConfigError) as caught:
         load_case("secret.toml", case_class)
     assert str(caught.value) == (

@@ -37,7 +37,7 @@ from ridgeline.grid.quadrature import gll_derivative
 from ridgeline.kernels.tensor_probe import make_gradient_probe
 from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 
 PAPER_ELEMENTS = 768  # out of cache

@@ -23,7 +23,7 @@ from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
 from ridgeline.comm.reduce import together
 from ridgeline.runtime.communicator import node_communicator
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from ridgeline.bench.payload import Buffer, Memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.comm.reduce import together
 from ridgeline.runtime.errors import ConfigError, DeviceError
-from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.memory import memory_available
 
 Completion = Literal["flush", "flush_local", "unlock", "fence"]
 _COPIES = 4  # of the pieces, that a rank holds while it verifies: its buffer, its window with gaps, what is expected

@@ -40,7 +40,7 @@ from ridgeline.grid.quadrature import gauss_lobatto, gll_derivative
 from ridgeline.kernels.nekbone import make_passes
 from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 
 Array = NDArray[np.float64]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.kernels import vector
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.memory import node_memory_available, process_memory_available
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -231,6 +232,15 @@ def _time(arrays: StreamArrays, comm: MPI.Comm | None, repeats: int | None) -> N
     return seconds
 
 
+def _together(comm: MPI.Comm | None) -> AbstractContextManager[None]:
+    """Raise on all ranks what one raises inside: nobody goes on alone, nobody waits for ever."""
+    if comm is None:
+        return nullcontext()
+    from ridgeline.comm.reduce import together  # not above: it starts MPI
+
+    return together(comm)
+
+
 def measure_stream(
     comm: MPI.Comm | None,
     n_threads: int,
@@ -242,10 +252,12 @@ def measure_stream(
 
     Collective over comm (None: this process alone): barriers around every kernel, one reduction. By default
     each array holds four times the last-level caches of a node, divided over its ranks (less if a third of
-    the node's free memory is not enough for that), and repeats are chosen to take about a second.
+    the node's free memory, or of what the process may take, is not enough), and repeats are chosen to take about a
+    second.
 
     bytes_per_rank: of the three arrays together, on each rank. dtype: float64 or float32.
-    Raises ConfigError if an argument is out of range, RuntimeError if the results are wrong.
+    Raises ConfigError if an argument is out of range, RuntimeError if the results are wrong, MemoryError; all ranks
+    raise together.
     """
     _check_arguments(n_threads, dtype, bytes_per_rank, repeats)
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
@@ -261,14 +273,16 @@ def measure_stream(
     cache_bytes = sum(caches.values()) or _UNKNOWN_CACHE
     if bytes_per_rank is None:
         per_node = max(_CACHES * cache_bytes, _MIN_ARRAY)
-        per_node = min(per_node, memory_available() // 9)
-        bytes_per_rank = 3 * per_node // ranks_per_node
+        per_node = min(per_node, node_memory_available() // 9)
+        bytes_per_rank = min(3 * per_node // ranks_per_node, process_memory_available() // 3)
         if comm is not None:
             bytes_per_rank = min(comm.allgather(bytes_per_rank))  # free memory differs from node to node
     with numba_threads(n_threads):
-        arrays = StreamArrays(bytes_per_rank // 3, n_threads, dtype)
+        with _together(comm):
+            arrays = StreamArrays(bytes_per_rank // 3, n_threads, dtype)
         seconds = _time(arrays, comm, repeats)
-    arrays.check()
+    with _together(comm):
+        arrays.check()
     ranks = comm.size if comm is not None else 1
     best = {
         case: ranks * arrays.bytes_moved(case[0]) / times for case, times in zip(_CASES, seconds.min(axis=1))

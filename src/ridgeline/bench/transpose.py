@@ -23,7 +23,7 @@ from ridgeline.grid.block import Triple, split
 from ridgeline.grid.pencil import Dealias, PencilGrid, ProcessGrid, Truncation, check_process_grid
 from ridgeline.runtime.communicator import node_communicator
 from ridgeline.runtime.errors import ConfigError, DecompositionError
-from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:

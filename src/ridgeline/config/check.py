@@ -7,16 +7,19 @@ allowed, and the nearest valid key.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from ridgeline.config.fields import CROSS_FIELD, rule_of, toml
+from ridgeline.config.fields import CROSS_FIELD, general_rule, rule_of, toml
 from ridgeline.config.schema import ANY, Section, fields_of, in_schema, sections_of, settings_of
 from ridgeline.runtime.errors import ConfigError
 
 Table = Mapping[str, Any]
+MOST_DEPTH = 20  # of tables and lists in a settings file
+MOST_FAULTS, MOST_LETTERS = 100, 2000  # that are shown, and of one of them
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -32,8 +35,36 @@ class Origin:
 Locate = Callable[[str], Origin]
 
 
+def refuse_form(path: Path, document: Any) -> None:
+    """Raise ConfigError for tables and lists inside each other deeper than any settings are, and half characters."""
+    level, depth = [document], 0
+    while level:
+        if depth > MOST_DEPTH:
+            raise ConfigError(
+                f"{path}: tables or lists are nested deeper than {MOST_DEPTH}; need lines key = value."
+            )
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner += [*value, *value.values()]
+            elif isinstance(value, list):
+                inner += value
+            elif isinstance(value, str) and value.encode(errors="ignore").decode() != value:
+                raise ConfigError(f"{path}: {toml(value)!a} holds half a character; need text.")
+        level, depth = inner, depth + 1
+
+
+def all_faults(sentences: list[str]) -> ConfigError:
+    """Return the error that says what is wrong, a line each: of many faults the first, of long lines the start."""
+    first = sentences[:MOST_FAULTS]
+    shown = [text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 3]}..." for text in first]
+    more = len(sentences) - len(shown)
+    return ConfigError("\n".join([*shown, f"... and {more} more faults"] if more else shown))
+
+
 def nearest(word: str, known: list[str]) -> str | None:
     """Return the known word that is most like `word`, whatever its case, or None."""
+    word = word[:100]  # longer ones are like nothing
     lower = {candidate.lower(): candidate for candidate in reversed(known)}
     found = get_close_matches(word.lower(), lower, n=1)
     return lower[found[0]] if found else None
@@ -54,8 +85,8 @@ def broken_fields(
     error: ValidationError, fields: Mapping[str, FieldInfo], table: Table, locate: Locate
 ) -> Iterator[tuple[str, str]]:
     """Yield (key, sentence) for every field that pydantic refused, once each. fields: by key of the schema."""
-    seen = set()
-    for fault in error.errors():
+    found: dict[str, list[str]] = {}
+    for fault in error.errors(include_url=False):
         path = [str(part) for part in fault["loc"]]
         if fault["type"] == CROSS_FIELD:
             rules = [(".".join([*path, p.key]), p.rule) for p in fault["ctx"]["problems"]]
@@ -63,16 +94,14 @@ def broken_fields(
             # What follows a setting's own key tells the item or the alternative of its type.
             starts = (".".join(path[: n + 1]) for n in range(len(path)))
             key = next(start for start in starts if in_schema(start) in fields)
-            rules = [(key, rule_of(fields[in_schema(key)]))]
+            rules = [(key, rule_of(fields[in_schema(key)])), (key, general_rule(fault))]
         for key, rule in rules:
-            if key in seen:
-                continue
-            seen.add(key)
-            origin = locate(key)
-            yield (
-                key,
-                f"{origin.name} in {origin.place}: {got(table, key, fields[in_schema(key)])}; need {rule}.",
-            )
+            found.setdefault(key, []).append(rule)
+    for key, rules_of_key in found.items():
+        origin = locate(key)
+        # The first rule, and what other faults of the same value add to it: the alternatives of its type have some.
+        rule = rules_of_key[0] + next((more for more in rules_of_key[1:] if more.startswith(",")), "")
+        yield key, f"{origin.name} in {origin.place}: {got(table, key, fields[in_schema(key)])}; need {rule}."
 
 
 def value_of(table: Table, key: str) -> tuple[bool, Any]:
@@ -144,6 +173,9 @@ class _Sorter:
         return [] if section.repeated else self.sort({}, path)
 
     def _unknown_key(self, section: str, path: str, key: str, value: Any) -> None:
+        if len(self.sentences) >= MOST_FAULTS:  # counted only: looking for what was meant takes its time
+            self.sentences.append("")
+            return
         origin = self.locate(path)
         near = nearest_key(section, key, self.keys)
         prefix = f"{section}."
@@ -162,6 +194,9 @@ class _Sorter:
         self.sentences.append(text)
 
     def _unknown_section(self, key: str, value: Any) -> None:
+        if len(self.sentences) >= MOST_FAULTS:
+            self.sentences.append("")
+            return
         origin = self.locate(key)
         if isinstance(value, Mapping) or (
             isinstance(value, list) and value and isinstance(value[0], Mapping)
@@ -199,5 +234,5 @@ def check_case(case_class: type[Model], document: Table, locate: Locate) -> Mode
             misspelt = in_schema(key) in sorter.suggested and not value_of(known, key)[0]
             sentences += [] if misspelt else [sentence]
     if sentences:
-        raise ConfigError("\n".join(sentences))
+        raise all_faults(sentences)
     return case

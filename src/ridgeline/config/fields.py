@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, Strict, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 CROSS_FIELD = "settings"  # pydantic's error type of a rule that involves several settings
 
@@ -42,12 +43,45 @@ class Checked(BaseModel):
         return self
 
 
+# What no setting exceeds unless its field says so. Counts: MPI and the counters of random numbers have 32 bits.
+# Numbers: float32 holds the largest and the smallest, and float64 their tenth powers. Names: with what is added to
+# them they stay within the 4096 and 255 bytes that file systems take.
+MOST_COUNT = 2**31 - 1
+MOST, LEAST = 1e30, 1e-30
+MOST_PATH, MOST_NAME = 4000, 200
+MOST_POINTS = 2**53  # of a grid: float64 counts them, int64 their bytes
+_GENERAL = "general"  # pydantic's error type of the rules below
+
+_LARGE = f"at most {MOST:g} in size, and 0 or at least {LEAST:g}"
+_LONG = f"of at most {MOST_PATH} bytes, {MOST_NAME} between slashes, without NUL"
+
+
+def _sized(value: float) -> float:
+    if value != 0 and not LEAST <= abs(value) <= MOST:
+        raise PydanticCustomError(_GENERAL, "{text}", {"text": _LARGE})
+    return value
+
+
+def _counted(value: int) -> int:
+    if abs(value) > MOST_COUNT:
+        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"at most {MOST_COUNT} in size"})
+    return value
+
+
+def _path(value: str) -> str:
+    parts = value.encode(errors="replace").split(b"/")
+    if "\0" in value or sum(map(len, parts)) + len(parts) > MOST_PATH or max(map(len, parts)) > MOST_NAME:
+        raise PydanticCustomError(_GENERAL, "{text}", {"text": _LONG})
+    return value
+
+
 # Text is no number, 1.0 is no integer, true is neither, and NaN is no number either.
-Integer = Annotated[int, Strict()]
-Number = Annotated[float, Strict(), AllowInfNan(False)]
+Integer = Annotated[int, Strict(), AfterValidator(_counted)]
+Number = Annotated[float, Strict(), AllowInfNan(False), AfterValidator(_sized)]
 Truth = Annotated[bool, Strict()]
-Count = Annotated[int, Strict(), Field(ge=1)]
+Count = Annotated[int, Strict(), Field(ge=1), AfterValidator(_counted)]
 Triple = tuple[Count, Count, Count]
+PathText = Annotated[str, AfterValidator(_path)]
 
 
 def setting(default: Any, description: str, *, unit: str = "", rule: str = "", **bounds: Any) -> Any:
@@ -80,13 +114,15 @@ def toml(value: Any, most: int = 60) -> str:
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value[: most + 1], ensure_ascii=False)
     elif isinstance(value, list | tuple):
-        text = "[" + ", ".join(toml(item) for item in value) + "]"
+        text = "[" + ", ".join(toml(item) for item in value[:most]) + "]"
     elif isinstance(value, dict):
-        text = "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
+        text = "{" + ", ".join(f"{key} = {toml(item)}" for key, item in islice(value.items(), most)) + "}"
     elif value is None:
         text = "none"
+    elif isinstance(value, int) and value.bit_length() > 4 * most:  # Python may refuse to write it out
+        text = f"an integer of {value.bit_length()} bits"
     else:
         text = str(value)
     return text if len(text) <= most else text[: most - 3] + "..."
@@ -107,6 +143,23 @@ def bounds_of(field: FieldInfo) -> str:
         if isinstance(item, kind)
     ]
     return " and ".join(parts)
+
+
+def general_rule(fault: ErrorDetails) -> str:
+    """Return the rule of all settings that a fault of pydantic breaks, as more words after "need"; "" if none."""
+    context = fault.get("ctx", {})
+    if fault["type"] == _GENERAL:
+        return f", {context['text']}"
+    if (
+        fault["type"] == "float_type"
+        and isinstance(fault["input"], int)
+        and not isinstance(fault["input"], bool)
+    ):
+        return f", {_LARGE}"
+    most = context.get("max_length", 0)
+    if most < 100:  # a rule of the setting's own, which says it
+        return ""
+    return f", of at most {most} {'characters' if fault['type'] == 'string_too_long' else 'items'}"
 
 
 def rule_of(field: FieldInfo) -> str:

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ValidationError
 
-from ridgeline.config.check import Origin, broken_fields, nearest
-from ridgeline.config.fields import Checked, Integer, Number, Truth, setting, toml
+from ridgeline.config.check import MOST_FAULTS, Origin, all_faults, broken_fields, nearest, refuse_form
+from ridgeline.config.fields import Checked, Integer, Number, PathText, Truth, setting, toml
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -39,12 +39,12 @@ class JuliaSettings(Checked):
     Du: Number = setting(0.05, "model.Du", ge=0)
     Dv: Number = setting(0.1, "model.Dv", ge=0)
     noise: Number = setting(0.0, "model.noise", ge=0)
-    output: str = setting("foo.bp", "output.path", rule="a path", min_length=1)
+    output: PathText = setting("foo.bp", "output.path", rule="a path", min_length=1)
     checkpoint: Truth = setting(False, "whether checkpoint.every is checkpoint_freq or 0")
     checkpoint_freq: Whole = setting(2000, "checkpoint.every, if checkpoint", ge=1)
-    checkpoint_output: str = setting("ckpt.bp", "checkpoint.path", rule="a path", min_length=1)
+    checkpoint_output: PathText = setting("ckpt.bp", "checkpoint.path", rule="a path", min_length=1)
     restart: Truth = setting(False, "whether to resume from restart_input")
-    restart_input: str = setting("ckpt.bp", "--resume, if restart", rule="a path", min_length=1)
+    restart_input: PathText = setting("ckpt.bp", "--resume, if restart", rule="a path", min_length=1)
     precision: Literal["Float64", "Float32"] = setting("Float64", "run.precision")
 
 
@@ -91,11 +91,16 @@ class Translation:
 def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         settings = json.loads(text)
+    except RecursionError:
+        raise ConfigError(f'{path}: not valid JSON, too deep; need "key": value pairs.') from None
     except json.JSONDecodeError as error:
         what = f"{error.msg[:1].lower()}{error.msg[1:]}"
         raise ConfigError(
             f'{path}:{error.lineno}: not valid JSON, {what}; need "key": value pairs.'
         ) from None
+    except ValueError:  # an integer of more digits than Python reads
+        raise ConfigError(f'{path}: not valid JSON, a number is too long; need "key": value pairs.') from None
+    refuse_form(path, settings)
     if not isinstance(settings, dict):
         raise ConfigError(f'{path}: got {toml(settings)}; need an object of "key": value pairs.')
     return settings
@@ -133,17 +138,15 @@ def translate(path: Path, text: str) -> Translation:
     fields = JuliaSettings.model_fields
     known = {key: value for key, value in written.items() if key in fields}
     ignored = [key for key in written if key in MEANINGLESS]
-    sentences = [
-        _unknown(locate(key), value)
-        for key, value in written.items()
-        if key not in fields and key not in MEANINGLESS
-    ]
+    unknown = [key for key in written if key not in fields and key not in MEANINGLESS]
+    sentences = [_unknown(locate(key), written[key]) for key in unknown[:MOST_FAULTS]]
+    sentences += [""] * (len(unknown) - len(sentences))
     try:
         s = JuliaSettings.model_validate(known)
     except ValidationError as error:
         sentences += [sentence for _, sentence in broken_fields(error, fields, known, locate)]
     if sentences:
-        raise ConfigError("\n".join(sentences))
+        raise all_faults(sentences)
     document = {
         "run": {"model": "gray_scott", "steps": s.steps, "precision": s.precision.lower()},
         "grid": {"shape": [s.L, s.L, s.L], "boundary": "periodic"},

@@ -1,5 +1,6 @@
 """From a settings file and `--set` overrides to a checked case."""
 
+import stat
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,8 @@ from typing import Any
 
 from ridgeline.config import julia
 from ridgeline.config.case import Case
-from ridgeline.config.check import Origin, check_case, nearest
+from ridgeline.config.check import Origin, check_case, nearest, refuse_form
+from ridgeline.config.fields import toml
 from ridgeline.config.overrides import OVERRIDE, apply_overrides
 from ridgeline.config.schema import sections_of, settings_of
 from ridgeline.config.toml_lines import key_lines, line_of
@@ -17,6 +19,7 @@ from ridgeline.runtime.errors import ConfigError
 # Set in the environment: settings that would run a Python file are refused, on every rank that is started too.
 NO_PYTHON = "RIDGELINE_NO_PYTHON"
 
+MOST_BYTES = 2**20  # of a settings file
 CaseClassOf = Callable[[str], type[Case]]
 
 
@@ -31,9 +34,17 @@ class LoadedCase:
 
 
 def read_text(path: Path) -> str:
-    """Return a settings file's text; ConfigError if there is none to read."""
+    """Return a settings file's text; ConfigError if there is none to read, or more than settings can be."""
     try:
-        return path.read_bytes().decode()
+        if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError(
+                f"{path}: is no regular file; need a settings file (.toml, or GrayScott.jl's .json)."
+            )
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{path}: has more than {MOST_BYTES // 1024} KiB; need a settings file.")
+        return content.decode()
     except FileNotFoundError:
         near = nearest(
             path.name, sorted(p.name for p in path.parent.glob("*") if p.suffix in (".toml", ".json"))
@@ -54,6 +65,8 @@ def read_text(path: Path) -> str:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); need a readable settings file."
         ) from None
+    except ValueError:
+        raise ConfigError(f"{toml(str(path))}: is no path; need a settings file.") from None
 
 
 def parse_toml(path: Path, text: str) -> dict[str, Any]:
@@ -66,6 +79,10 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
         place = f"{path}:{line}" if line.isdigit() else f"{path}, at its end"
         raise ConfigError(
             f"{place}: not valid TOML, {what[:1].lower()}{what[1:]}; need lines key = value."
+        ) from None
+    except (ValueError, RecursionError):  # an integer of more digits than Python reads, brackets in brackets
+        raise ConfigError(
+            f"{path}: not valid TOML, a number is too long or a list too deep; need lines key = value."
         ) from None
 
 
@@ -105,7 +122,9 @@ def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[
     else:
         document = parse_toml(path, text)
         lines = key_lines(text)
+    refuse_form(path, document)
     overridden = apply_overrides(document, overrides)
+    refuse_form(path, document)
 
     def locate(key: str) -> Origin:
         only_overridden = key not in lines and any(name.startswith(f"{key}.") for name in overridden)

@@ -8,8 +8,9 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any
 
+from ridgeline.config.check import all_faults
 from ridgeline.config.fields import toml
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.config.schema import is_index
 
 OVERRIDE = "--set"
 
@@ -21,7 +22,9 @@ def parse_value(text: str) -> Any:
     """
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except RecursionError:
+        raise ValueError(text) from None
+    except ValueError:  # TOMLDecodeError is one, and an integer of too many digits
         if text[:1] in "[{\"'":
             raise ValueError(text) from None
         return text
@@ -34,9 +37,9 @@ def _enter(container: dict[str, Any] | list[Any], part: str, before: str, follow
     before: the key so far. following: the next part, whose form says what to make.
     """
     if isinstance(container, dict):
-        return container.setdefault(part, [] if following.isdigit() else {})
+        return container.setdefault(part, [] if is_index(following) else {})
     count = len(container)
-    if not part.isdigit() or int(part) > count:
+    if not is_index(part) or int(part) > count:
         there = f"[[{before}]] are counted from 0, and there {'is' if count == 1 else 'are'} {count}"
         raise ValueError(f"{there}; need a number from 0 to {count}, {count} for a new one")
     if int(part) == count:
@@ -88,5 +91,5 @@ def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> set[s
         except ValueError as error:
             sentences.append(f"{OVERRIDE} {override}: {error}.")
     if sentences:
-        raise ConfigError("\n".join(sentences))
+        raise all_faults(sentences)
     return keys

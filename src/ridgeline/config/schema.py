@@ -76,6 +76,11 @@ def fields_of(case_class: type[BaseModel]) -> dict[str, FieldInfo]:
     }
 
 
+def is_index(part: str) -> bool:
+    """Say whether a part of a key is the number of a repeated table."""
+    return part.isascii() and part.isdigit() and len(part) < 10
+
+
 def in_schema(key: str) -> str:
     """Return the schema's key of a setting's key: numbers of tables become N."""
-    return ".".join(ANY if part.isdigit() else part for part in key.split("."))
+    return ".".join(ANY if is_index(part) else part for part in key.split("."))

@@ -3,13 +3,25 @@
 A model takes them from here and narrows what is its own (its name, its output variables).
 """
 
+import math
 import re
+from collections.abc import Iterator
 from datetime import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
-from ridgeline.config.fields import Checked, Integer, Number, Triple, Truth, setting
+from ridgeline.config.fields import (
+    MOST_POINTS,
+    Checked,
+    Integer,
+    Number,
+    PathText,
+    Problem,
+    Triple,
+    Truth,
+    setting,
+)
 
 
 def seconds(value: Any) -> Any:
@@ -38,7 +50,7 @@ Walltime = Annotated[
 class RunSection(Checked):
     """What runs, how long, in which precision and on what."""
 
-    model: str = setting(
+    model: Annotated[str, Field(max_length=200)] = setting(
         ...,
         "Model to run; `ridgeline explain` lists them.",
         rule="the name of a model (`ridgeline explain` lists them)",
@@ -47,14 +59,14 @@ class RunSection(Checked):
         ..., "Time steps of the whole run, those before a resume included.", unit="steps", ge=1
     )
     precision: Literal["float64", "float32"] = setting("float64", "Floating-point type of the fields.")
-    seed: Integer = setting(
+    seed: Annotated[int, Strict()] = setting(
         0,
         "Key of the random numbers. The same seed gives the same noise on any ranks, threads and process grid.",
         rule="an integer from 0 to 2^64 - 1",
         ge=0,
         le=2**64 - 1,
     )
-    threads: Integer = setting(1, "Threads of each rank.", unit="threads", ge=1)
+    threads: Integer = setting(1, "Threads of each rank.", unit="threads", ge=1, le=4096)
     device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run.")
     walltime: Walltime = setting(
         None,
@@ -62,6 +74,11 @@ class RunSection(Checked):
         "exit code 0; choose it a few minutes below the limit of the job.",
         unit="s",
         rule='seconds > 0 or "HH:MM:SS"',
+    )
+    check_memory: Truth = setting(
+        True,
+        "Whether a run that needs more memory than is free is refused before it takes any. The need is the estimate "
+        "of `ridgeline check`; false lets a run try that knows better.",
     )
     check_every: Integer = setting(
         100,
@@ -74,9 +91,20 @@ class RunSection(Checked):
 class AnyGridSection(Checked):
     """The grid of any model: what all of them can say of it."""
 
+    # The key of the grid's three sizes, and the number whose multiples they are.
+    EXTENT: ClassVar[str] = "shape"
+    MULTIPLE: ClassVar[int] = 1
+
     def points(self) -> tuple[int, int, int]:
         """Return the points [nz, ny, nx] that the run header and reports show."""
         raise NotImplementedError
+
+    def shrunk(self, share: float) -> Self:
+        """Return about this share of the grid, in (0, 1]: the same form, directions of 4 or fewer as they are."""
+        sizes = getattr(self, self.EXTENT)
+        factor = share ** (1 / max(1, sum(n > 4 for n in sizes)))
+        smaller = tuple(max(min(n, 4), int(n * factor) // self.MULTIPLE * self.MULTIPLE) for n in sizes)
+        return self.model_copy(update={self.EXTENT: smaller})
 
 
 class GridSection(AnyGridSection):
@@ -88,6 +116,11 @@ class GridSection(AnyGridSection):
         unit="cells",
         rule="three integers >= 1 as [nz, ny, nx]",
     )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if math.prod(self.shape) > MOST_POINTS:
+            yield Problem("shape", "three integers >= 1 whose product is at most 2^53")
 
     def points(self) -> tuple[int, int, int]:
         """Return the shape."""
@@ -113,7 +146,7 @@ class BlockGridSection(GridSection):
 class OutputSection(Checked):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
 
-    path: str = setting("output.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting("output.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
     every: Integer = setting(
         100,
         "Steps between outputs: the multiples of it are written, and 0 writes nothing.",
@@ -121,12 +154,12 @@ class OutputSection(Checked):
         ge=0,
     )
     initial: Truth = setting(False, "Whether the state of step 0 is written too.")
-    variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1)
+    variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1, max_length=200)
     compression: Literal["none", "blosc"] = setting(
         "none",
         "Lossless ADIOS2 operator on every field; `ridgeline doctor` says whether the ADIOS2 found has it.",
     )
-    series: str = setting(
+    series: PathText = setting(
         "series.csv", "Time series of the model's figures to write: CSV.", rule="a path", min_length=1
     )
     series_every: Integer = setting(
@@ -142,7 +175,7 @@ class OutputSection(Checked):
 class CheckpointSection(Checked):
     """Restart files. A signal and the wall-clock limit write one in any case."""
 
-    path: str = setting(
+    path: PathText = setting(
         "checkpoints",
         "Directory of the checkpoints, relative to the directory in which the run is started.",
         rule="a path",

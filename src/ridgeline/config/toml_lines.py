@@ -2,8 +2,9 @@
 
 import re
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?")
-_ASSIGNMENT = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*=(.*)""", re.DOTALL)
+# No character has two ways to match, so that the time grows with the line and not with its square.
+_HEADER = re.compile(r"\s*(\[\[?)([^\]]+)\]")
+_ASSIGNMENT = re.compile(r"""((?:[A-Za-z0-9_.\s-]|"[^"]*"|'[^']*')+)=(.*)""", re.DOTALL)
 _TOKEN = re.compile(r'''"""|\'\'\'|"(?:\\.|[^"\\])*"|'[^']*'|#.*|[\[\]{}]''')
 
 

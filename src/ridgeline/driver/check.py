@@ -9,15 +9,38 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from ridgeline.driver.memory import Room, shortage
 from ridgeline.models import estimate
 from ridgeline.perf.report import format_bytes
 from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.errors import RidgelineError
-from ridgeline.runtime.machine import describe_machine, memory_available
-from ridgeline.runtime.threads import configure_threads, oversubscription
+from ridgeline.runtime.threads import configure_threads, cores_available, oversubscription
 
 if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase
+    from ridgeline.models.contract import Estimate
+
+
+def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
+    """Return what a case would need on n_ranks ranks of this node, and what there is too little of, in sentences."""
+    case = loaded.case
+    plan = estimate(case, n_ranks)
+    warnings = list(loaded.warnings)
+    crowded = oversubscription(n_ranks, case.run.threads, cores_available())
+    if crowded:
+        warnings.append(f"if all ranks are on this machine: {crowded}")
+    problem = shortage(case, plan, n_ranks, Room.here(n_ranks))
+    if problem is not None:
+        refused = " and refuses it" if case.run.check_memory else ""
+        warnings.append(
+            f"if all ranks are on this machine, a run finds too little memory{refused}: {problem}"
+        )
+    free = _free_space(Path(case.output.path))
+    if plan.output_bytes > free:
+        warnings.append(
+            f"the data set will have {format_bytes(plan.output_bytes)}, but {format_bytes(free)} are free on its disk"
+        )
+    return plan, warnings
 
 
 def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
@@ -27,28 +50,13 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     this machine would use; for a run on many nodes it holds per node.
     """
     case = loaded.case
-    machine = describe_machine()
-    workers = min(machine.cores, n_ranks * case.run.threads)
+    plan, warnings = plan_case(loaded, n_ranks)
+    workers = min(cores_available(), n_ranks * case.run.threads)
     configure_threads(workers)
     configure_kernel_cache()
-    plan = estimate(case, n_ranks)
     from ridgeline.bench.stream import measure_stream
 
     limits = measure_stream(None, workers)
-    warnings = list(loaded.warnings)
-    crowded = oversubscription(n_ranks, case.run.threads, machine.cores)
-    if crowded:
-        warnings.append(f"if all ranks are on this machine: {crowded}")
-    if plan.memory_per_rank * n_ranks > memory_available():
-        warnings.append(
-            f"if all ranks are on this machine: the fields need {format_bytes(plan.memory_per_rank * n_ranks)}, "
-            f"but {format_bytes(memory_available())} are free"
-        )
-    free = _free_space(Path(case.output.path))
-    if plan.output_bytes > free:
-        warnings.append(
-            f"the data set will have {format_bytes(plan.output_bytes)}, but {format_bytes(free)} are free on its disk"
-        )
     seconds = case.run.steps * plan.work.bytes_memory / limits.best
     return {
         "model": case.run.model,
@@ -59,6 +67,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "process_grid": list(plan.process_grid),
         "largest_block": list(plan.block),
         "memory_per_rank": plan.memory_per_rank,
+        "memory_between_steps": plan.memory_between_steps,
         "output_bytes": plan.output_bytes,
         "outputs": plan.outputs,
         "checkpoint_bytes": plan.checkpoint_bytes,
@@ -89,7 +98,9 @@ def print_prediction(plan: dict[str, Any], console: Console) -> None:
     table.add_row("grid (z y x)", " x ".join(map(str, plan["grid"])))
     table.add_row("ranks x threads", f"{plan['ranks']} x {plan['threads']}")
     table.add_row("process grid", f"{plan['process_grid']}, largest block {plan['largest_block']}")
-    table.add_row("memory", f"{format_bytes(plan['memory_per_rank'])} per rank")
+    between = plan["memory_between_steps"]
+    more = f", and {format_bytes(between)} for outputs and figures" if between else ""
+    table.add_row("memory", f"{format_bytes(plan['memory_per_rank'])} per rank{more}")
     table.add_row("data set", f"{format_bytes(plan['output_bytes'])} in {plan['outputs']} outputs")
     table.add_row("checkpoint", f"{format_bytes(plan['checkpoint_bytes'])} before compression")
     sent, messages = format_bytes(plan["bytes_exchanged_per_step"]), plan["messages_per_step"]

@@ -1,7 +1,7 @@
 """One run from settings to report.
 
-The stages, in order: decompose and allocate, compile, restore or initialise, step (`driver.loop`), measure the
-machine's limits, report (`driver.report`). Nothing here knows any physics.
+The stages, in order: compare the memory needed with that free, decompose and allocate, compile, restore or
+initialise, step (`driver.loop`), measure the limits, report (`driver.report`). Nothing here knows any physics.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.driver.claim import Claim
 from ridgeline.driver.loop import TimeLoop
+from ridgeline.driver.memory import refuse_what_does_not_fit
 from ridgeline.driver.outputs import Outputs, make_schedule
 from ridgeline.driver.report import (
     Measured,
@@ -27,7 +28,8 @@ from ridgeline.driver.restart import Restart
 from ridgeline.models.contract import Model
 from ridgeline.runtime.communicator import in_turn_per_node
 from ridgeline.runtime.context import Context
-from ridgeline.runtime.machine import describe_machine, peak_memory
+from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.memory import peak_memory
 from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.provenance import start_time
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
@@ -72,6 +74,7 @@ def _run_claimed(case: Case, model: Model, context: Context, options: Options) -
     """Run a case whose paths are this run's."""
     comm = context.comm
     started_at, memory_before = start_time(), peak_memory()
+    refuse_what_does_not_fit(case, comm)
     begin = time.perf_counter()
     restart = Restart(case, model, comm)
     restart.check(options.resume, context)

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from ridgeline.bench.stream import measure_stream
+from ridgeline.comm.reduce import together
 from ridgeline.runtime.context import Context
+from ridgeline.runtime.errors import RidgelineError
+
+log = logging.getLogger(__name__)
 
 
 def measure_limits(context: Context) -> dict[str, Any]:
     """Return the bandwidths in B/s that bound the run: a short STREAM over all ranks. Collective.
 
-    `best` is the highest of all kernels and store kinds, `best_name` says which it was.
+    `best` is the highest of all kernels and store kinds, `best_name` says which it was. The work is done and its
+    report waits: what goes wrong here is a warning, and {"best": 0.0, "unknown": why} has no share to give.
     """
-    if context.device == "cuda":
-        from ridgeline.bench.device_copy import measure_device_copy
+    try:
+        if context.device == "cuda":
+            return _of_gpus(context)
+        return measure_stream(context.comm, context.threads).to_dict()
+    except (MemoryError, RuntimeError, RidgelineError) as problem:
+        why = "too little memory is left" if isinstance(problem, MemoryError) else str(problem)
+        if context.comm.rank == 0:
+            log.warning("the memory bandwidth is not known (%s), so the report gives no shares of it", why)
+        return {"best": 0.0, "best_name": "not measured", "unknown": why}
 
-        rate = context.comm.allreduce(measure_device_copy())
-        return {"device_copy": rate, "best": rate, "best_name": "device copy"}
-    limits = measure_stream(context.comm, context.threads)
-    return limits.to_dict()
+
+def _of_gpus(context: Context) -> dict[str, Any]:
+    from ridgeline.bench.device_copy import measure_device_copy
+
+    with together(context.comm):
+        mine = measure_device_copy()
+    rate = context.comm.allreduce(mine)
+    return {"device_copy": rate, "best": rate, "best_name": "device copy"}

@@ -31,7 +31,7 @@ def _check(name: str) -> None:
     if name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f' Did you mean "{near[0]}"?' if near else ""
-        raise ConfigError(f'no model is called "{name}"; need one of: {", ".join(known)}.{hint}')
+        raise ConfigError(f'no model is called "{name[:60]}"; need one of: {", ".join(known)}.{hint}')
 
 
 def case_class(name: str) -> "type[Case]":

@@ -60,6 +60,7 @@ class Estimate:
     outputs: int
     checkpoint_bytes: float  # of one checkpoint, uncompressed
     work: Work
+    memory_between_steps: float = 0.0  # bytes beside them while outputs, figures or checkpoints are made
     remarks: tuple[str, ...] = ()  # more that `ridgeline check` says, a sentence each
 
 

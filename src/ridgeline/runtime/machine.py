@@ -1,14 +1,12 @@
 """What this machine is: CPU, cores, caches, memory, as the operating system tells it."""
 
-import os
 import platform
 import re
-import resource
 import socket
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ridgeline.runtime.memory import memory_bytes
 from ridgeline.runtime.threads import cores_available
 
 
@@ -52,31 +50,6 @@ def cache_sizes() -> dict[int, int]:
         unit = {"K": 1024, "M": 1024**2}.get(text[-1:], 1)
         sizes[level] = int(text.rstrip("KM")) * unit
     return sizes
-
-
-def memory_bytes() -> int:
-    """Return the machine's memory, or the control group's limit if that is smaller."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):
-        return total
-    return min(total, limit)
-
-
-def memory_available() -> int:
-    """Return the bytes of memory that can be had without swapping."""
-    try:
-        match = re.search(r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    except OSError:
-        match = None
-    return int(match.group(1)) * 1024 if match else memory_bytes()
-
-
-def peak_memory() -> int:
-    """Return this process's peak resident memory in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def describe_machine() -> Machine:

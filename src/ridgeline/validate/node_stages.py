@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.memory import memory_available
 from ridgeline.validate.session import Session
 
 _MEMORY = (32 * 2**20, 4 * 2**30)  # bytes a rank, quick and not, at most a quarter of what is free

@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ridgeline.models.gray_scott.config import GrayScottCase, ModelSection, round_down, stability_limits
-from ridgeline.models.gray_scott.physics import coefficients, point_update
+from ridgeline.models.gray_scott.config import (
+    GrayScottCase,
+    largest_eigenvalue,
+    round_down,
+    stability_limits,
+)
+from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.reference import advance
 
 SMALLEST: dict[str, Any] = {"run": {"model": "gray_scott", "steps": 10}, "grid": {"shape": [16, 16, 16]}}
 RATES = [(0.2, 0.1, 0.02, 0.048), (0.05, 0.3, 0.03, 0.06), (0.3, 0.3, 0.0, 0.0), (0.0, 0.5, 0.1, 0.1)]
@@ -18,48 +24,97 @@ def case(**sections: Any) -> GrayScottCase:
     return GrayScottCase.model_validate({**SMALLEST, **sections})
 
 
-def neighbours(a: NDArray[np.float64]) -> NDArray[np.float64]:
-    return sum((np.roll(a, shift, axis) for axis in range(3) for shift in (-1, 1)), np.zeros_like(a))
+# Many cells, odd ones, few, and directions of one cell, which hold no wave unless ghost cells are fixed beside it.
+GRIDS = [
+    (4, 4, 4),
+    (5, 7, 3),
+    (1, 16, 16),
+    (16, 1, 9),
+    (8, 16, 1),
+    (1, 1, 12),
+    (2, 1, 2),
+    (2, 2, 2),
+    (1, 2, 1),
+]
 
 
-def growth(dt: float, rates: tuple[float, float, float, float], species: int) -> float:
-    """Return the factor by which 60 steps multiply a small checkerboard of U (0) or V (1) on the rest state."""
-    sign = (-1.0) ** np.indices((4, 4, 4)).sum(axis=0)
-    start = 1e-9
-    u = 1.0 + start * sign * (species == 0)
-    v = start * sign * (species == 1)
-    c = coefficients(*rates, noise=0.0, dt=dt)
-    update = point_update(lambda a, b, c: a * b + c)
-    for _ in range(60):
-        u, v = update(u, v, neighbours(u), neighbours(v), None, c)
-    return float(np.max(np.abs(u - 1.0 if species == 0 else v))) / start
+def highest_wave(n: int, periodic: bool) -> NDArray[np.float64]:
+    """Return the wave of n cells that the Laplacian multiplies most."""
+    i = np.arange(n)
+    if not periodic:
+        return np.sin(np.pi * n / (n + 1) * (i + 1))
+    return np.cos(np.pi * (1.0 if n % 2 == 0 else 1.0 - 1.0 / n) * i)
 
 
-@pytest.mark.parametrize("rates", RATES)
+def growth(
+    dt: float, rates: tuple[float, ...], species: int, shape: tuple[int, int, int], periodic: bool
+) -> float:
+    """Return the factor by which 60 steps multiply the highest mode of U (0) or V (1) on the rest state."""
+    z, y, x = (highest_wave(n, periodic) for n in shape)
+    mode = 1e-9 * z[:, None, None] * y[:, None] * x
+    u, v = 1.0 + mode * (species == 0), mode * (species == 1)
+    boundary = "periodic" if periodic else "fixed"
+    after = advance(u, v, coefficients(*rates, noise=0.0, dt=dt), 60, boundary)
+    left = after[0] - 1.0 if species == 0 else after[1]
+    return float(np.max(np.abs(left)) / np.max(np.abs(mode)))
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+@pytest.mark.parametrize("shape", GRIDS)
 @pytest.mark.parametrize("species", [0, 1])
-def test_checkerboard_grows_just_above_the_limit_and_not_below(
-    rates: tuple[float, float, float, float], species: int
+def test_highest_mode_grows_just_above_the_limit_and_not_below(
+    shape: tuple[int, int, int], species: int, boundary: str
 ) -> None:
-    limit = stability_limits(*rates)[species]
-    if math.isinf(limit):
-        pytest.fail("choose rates that limit both")
-    assert growth(0.99 * limit, rates, species) < 0.5
-    assert growth(1.01 * limit, rates, species) > 2.0
+    periodic = boundary == "periodic"
+    for rates in RATES:
+        limit = stability_limits(*rates, largest_eigenvalue(shape, periodic))[species]
+        assert growth(0.99 * limit, rates, species, shape, periodic) < 0.5
+        assert growth(1.01 * limit, rates, species, shape, periodic) > 2.0
 
 
-@pytest.mark.parametrize("rates", RATES)
-def test_largest_printed_time_step_is_allowed_and_a_larger_one_is_not(rates: tuple[float, ...]) -> None:
-    values = dict(zip(("Du", "Dv", "F", "k"), rates))
-    limit = min(stability_limits(*rates))
-    ModelSection.model_validate({**values, "dt": round_down(limit)})
-    ModelSection.model_validate({**values, "dt": limit})
-    with pytest.raises(ValueError, match=r"the linear stability limit 2/"):
-        ModelSection.model_validate({**values, "dt": limit * (1 + 1e-12)})
+@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+@pytest.mark.parametrize("shape", GRIDS)
+def test_largest_printed_time_step_is_allowed_and_a_larger_one_is_not(
+    shape: tuple[int, int, int], boundary: str
+) -> None:
+    for rates in RATES:
+        model = dict(zip(("Du", "Dv", "F", "k"), rates))
+        limit = min(stability_limits(*rates, largest_eigenvalue(shape, boundary == "periodic")))
+        grid = {"shape": shape, "boundary": boundary}
+        case(grid=grid, model={**model, "dt": round_down(limit)})
+        case(grid=grid, model={**model, "dt": limit})
+        with pytest.raises(ValueError, match=r"the linear stability limit 2/"):
+            case(grid=grid, model={**model, "dt": limit * (1 + 1e-12)})
 
 
 def test_nothing_limits_a_model_without_rates() -> None:
-    assert stability_limits(0.0, 0.0, 0.0, 0.0) == (math.inf, math.inf)
-    assert ModelSection(Du=0, Dv=0, F=0, k=0, dt=1e6).dt == 1e6
+    assert stability_limits(0.0, 0.0, 0.0, 0.0, 2.0) == (math.inf, math.inf)
+    assert case(model={"Du": 0, "Dv": 0, "F": 0, "k": 0, "dt": 1e6}).model.dt == 1e6
+
+
+def test_pearsons_run_on_a_plane_is_allowed_and_makes_a_pattern() -> None:
+    # Science 261 (1993) 189: D_u = 2e-5, D_v = 1e-5 on 256^2 points of a box of 2.5, dt = 1; F and k of his pattern
+    # kappa. The plane is cut smaller here, with cells of the same width.
+    width = 2.5 / 256
+    model = {
+        "Du": 6 * 2e-5 / width**2,
+        "Dv": 6 * 1e-5 / width**2,
+        "F": 0.05,
+        "k": 0.063,
+        "noise": 0.0,
+        "dt": 1.0,
+    }
+    assert model["Du"] == pytest.approx(1.258, abs=1e-3)
+    settings = case(grid={"shape": [1, 256, 256]}, model=model).model
+    with pytest.raises(ValueError, match=r"dt <= 0\.779"):
+        case(grid={"shape": [256, 256, 256]}, model=model)
+    u, v = np.ones((1, 48, 48)), np.zeros((1, 48, 48))
+    u[:, 18:30, 18:30], v[:, 18:30, 18:30] = 0.5, 0.25
+    c = coefficients(settings.Du, settings.Dv, settings.F, settings.k, 0.0, settings.dt)
+    u, v = advance(u, v, c, 2000)
+    assert np.isfinite(u).all()
+    assert 0.1 < v.max() < 0.6
+    assert v.std() > 0.02
 
 
 @pytest.mark.parametrize(
@@ -82,6 +137,7 @@ CHANGES: dict[str, Any] = {
     "run.device": "cuda",
     "run.walltime": 60,
     "run.check_every": 1,
+    "run.check_memory": False,
     "grid.shape": [16, 16, 17],
     "grid.boundary": "fixed",
     "grid.process_grid": [1, 1, 1],
@@ -110,7 +166,8 @@ CHANGES: dict[str, Any] = {
     "initial.v": 0.25,
 }
 SAME_PHYSICS = {
-    "run.steps", "run.threads", "run.device", "run.walltime", "run.check_every", "grid.process_grid",
+    "run.steps", "run.threads", "run.device", "run.walltime", "run.check_every", "run.check_memory",
+    "grid.process_grid",
     "output.path", "output.every", "output.initial", "output.variables", "output.compression",
     "output.series", "output.series_every",
     "checkpoint.path", "checkpoint.every", "checkpoint.keep", "checkpoint.ranks_per_file",

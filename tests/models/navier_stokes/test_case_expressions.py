@@ -66,7 +66,11 @@ def test_every_function_can_be_called():
         ("x @ y", "'x @ y' is no arithmetic at character 1"),
         ("x; y", "invalid syntax at character 2"),
         ("(y := x)", "is no arithmetic at character"),
-        ("x" + "+x" * 999, "more than 1000 terms"),
+        ("x" + "<x" * 999, "more than 1000 terms"),
+        ("x" + "+x" * 999, "more than 200 terms in each other"),
+        ("not " * 400 + "x", "more than 200 terms in each other"),
+        ("9" * 400, "a number above 1e+30 at character 1"),
+        ("x + 1e400", "a number above 1e+30 at character 5"),
         ("x" * 2001, "more than 2000 characters"),
         ("(" * 300 + "x" + ")" * 300, "at character"),
     ],
@@ -77,14 +81,12 @@ def test_what_is_no_formula_is_refused_with_its_place(text, why):
     assert why in str(caught.value)
 
 
-def test_deep_formulas_do_not_end_the_interpreter():
-    deep = "-" * 900 + "x"
-    try:
-        value = parse(deep)(X, Y, Z, 0.0)
-    except ExpressionError as error:
-        assert "character" in str(error)  # noqa: PT017
-    else:
-        assert np.array_equal(value, X)
+@pytest.mark.parametrize("deep", ["-" * 190 + "x", "+".join("x" * 190), "sin(" * 90 + "x" + ")" * 90])
+def test_the_deepest_formulas_have_values_and_deeper_ones_do_not_end_the_interpreter(deep):
+    assert np.isfinite(parse(deep)(X, Y, Z, 0.0)).all()
+    for more in ("-" * 1900 + "x", "x if " * 300 + "x else x" * 300, "x.y" * 500, "[" * 999):
+        with pytest.raises(ExpressionError):
+            parse(more)
 
 
 def test_faults_name_the_formula():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.grid.modes import Modes
+from ridgeline.grid.pencil import PencilGrid
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.forcing import (
@@ -13,6 +15,7 @@ from ridgeline.models.turbulence.forcing import (
     Forcing,
     FrozenShells,
     LinearForcing,
+    forced_modes,
     make_forcing,
 )
 from ridgeline.models.turbulence.reference import Flow, from_ragged
@@ -246,3 +249,8 @@ def test_energy_budget_holds_with_random_forcing(make):
         power, dissipation = (rates(start) + rates(solver.fields)) / 2
         change = energy(solver.fields, solver.modes) - energy(start, solver.modes)
         assert change == pytest.approx(dt * (power - dissipation), abs=1e-4 * dt * dissipation)
+
+
+def test_a_radius_beyond_all_modes_forces_those_that_there_are():
+    modes = Modes.of(PencilGrid((16, 16, 16), "phase-shift", (1, 1), 0), (2 * np.pi,) * 3)
+    assert len(forced_modes(modes, 1e30)) == len(forced_modes(modes, 50.0))

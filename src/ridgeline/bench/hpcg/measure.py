@@ -19,7 +19,7 @@ from ridgeline.bench.result import Column, Result
 from ridgeline.bench.stream import StreamLimits, measure_stream
 from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import memory_available
+from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available, oversubscription
 

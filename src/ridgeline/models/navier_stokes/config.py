@@ -11,7 +11,17 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import Case
-from ridgeline.config.fields import Checked, Integer, Number, Problem, Triple, Truth, setting
+from ridgeline.config.fields import (
+    MOST_POINTS,
+    Checked,
+    Integer,
+    Number,
+    PathText,
+    Problem,
+    Triple,
+    Truth,
+    setting,
+)
 from ridgeline.models.navier_stokes.checks import problems_between_sections
 from ridgeline.models.navier_stokes.config_boundary import (
     NOUGHT,
@@ -23,6 +33,7 @@ from ridgeline.models.navier_stokes.config_boundary import (
 from ridgeline.models.navier_stokes.expressions import faults, is_number
 
 Positive = Annotated[Number, Field(gt=0)]
+MOST_ELEMENTS = 10**6  # along a direction: every rank keeps all their edges
 
 
 Distribution = Literal["uniform", "geometric", "geometric-walls", "sine"]
@@ -52,6 +63,8 @@ class RunSection(sections.RunSection):
 
 class GridSection(sections.AnyGridSection):
     """The box, its elements, and a smooth map that may bend it."""
+
+    EXTENT: ClassVar[str] = "elements"
 
     elements: Triple = setting(
         ..., "Elements [E_z, E_y, E_x].", unit="elements", rule="three integers >= 1 as [E_z, E_y, E_x]"
@@ -83,7 +96,7 @@ class GridSection(sections.AnyGridSection):
         "Ratio of a geometric distribution, a in (0, pi/2] of a sine, along z, y, x.",
         rule="three numbers > 0 as [z, y, x]; at most pi/2 for a sine",
     )
-    mapping: str = setting(
+    mapping: PathText = setting(
         "none",
         'Smooth map of the box: "none", "wavy", "annulus" (x is the angle, y the radius), "periodic-hill" (a floor '
         'of hills), or "file.py:function" with a function of arrays (x, y, z) that returns three.',
@@ -103,6 +116,13 @@ class GridSection(sections.AnyGridSection):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
+        points = math.prod(self.elements) * (self.order + 1) ** 3
+        if max(self.elements) > MOST_ELEMENTS or points > MOST_POINTS:
+            yield Problem(
+                "elements",
+                f"three integers >= 1 and <= {MOST_ELEMENTS} as [E_z, E_y, E_x], and at most 2^53 points of "
+                "(order + 1)^3 in each",
+            )
         for kind, parameter in zip(self.distribution, self.distribution_parameter):
             if kind == "sine" and parameter > math.pi / 2:
                 yield Problem("distribution_parameter", "a number in (0, pi/2] for a sine distribution")
@@ -212,12 +232,12 @@ class ModelSection(Checked):
         ..., "Time step; `ridgeline check` says its Courant number for the flow of step 0.", unit="time", gt=0
     )
     time_order: Literal[1, 2, 3] = setting(3, "Order of backward differences and extrapolation.")
-    dealias_order: Literal["none"] | Annotated[Integer, Field(ge=0)] = setting(
+    dealias_order: Literal["none"] | Annotated[Integer, Field(ge=0, le=128)] = setting(
         0,
         "Gauss points in each direction on which the advection is integrated: 0 takes ceil(3 (p + 1)/2), the 3/2 "
         'rule; "none" takes the points of the elements.',
         unit="points",
-        rule='0, an integer >= grid.order + 1, or "none"',
+        rule='0, an integer >= grid.order + 1 and <= 128, or "none"',
     )
     filter: FilterSection = Field(default_factory=FilterSection)
     pressure: PressureSection = Field(default_factory=PressureSection)
@@ -267,8 +287,10 @@ class InitialSection(Checked):
 class OutputSection(sections.OutputSection):
     """Fields, time series and statistics. Paths are relative to the directory in which the run is started."""
 
-    path: str = setting("navier_stokes.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
-    variables: tuple[str, ...] = setting(FIELDS[:4], "Fields to write.", rule=VARIABLES_RULE, min_length=1)
+    path: PathText = setting("navier_stokes.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    variables: tuple[str, ...] = setting(
+        FIELDS[:4], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
+    )
     uniform: Triple | None = setting(
         None,
         "Points [nz, ny, nx] of an image in the box around the domain to which the fields of output.path are "
@@ -279,7 +301,7 @@ class OutputSection(sections.OutputSection):
     series_every: Integer = setting(
         10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
     )
-    nek5000: str = setting(
+    nek5000: PathText = setting(
         "",
         'Prefix of Nek5000 field files, "prefix0.f00001" ... and "prefix.nek5000"; "" writes none.',
         rule="a path",
@@ -290,7 +312,7 @@ class OutputSection(sections.OutputSection):
     nek5000_precision: Literal["float32", "float64"] = setting(
         "float32", "Floating-point type in these files."
     )
-    statistics: str = setting(
+    statistics: PathText = setting(
         "statistics.bp",
         "ADIOS2 BP5 data set of means and second moments to write.",
         rule="a path",

@@ -157,18 +157,24 @@ def least_work(case: NavierStokesCase, n_ranks: int) -> Work:
 
 
 def words_per_point(case: NavierStokesCase) -> dict[str, float]:
-    """Return the words of 8 bytes that a rank keeps per stored point, by what they are for."""
+    """Return the words of 8 bytes that a rank keeps per stored point, by what they are for.
+
+    Counted from what the parts allocate. Curved elements keep 9 metrics and 6 factors, 4 words more in the
+    preconditioner, and the metrics again at the points of the advection.
+    """
     counts = Counts.of(case)
-    c, model = counts.fields, case.model
-    pressure = model.pressure
-    vectors = min(pressure.restart, pressure.max_iterations) + 1 if pressure.solver == "gmres" else 4
+    c, model, scalars = counts.fields, case.model, len(case.scalar)
     half = counts.single / DOUBLE
+    steps = min(model.pressure.restart, model.pressure.max_iterations)
+    krylov = (1.0 + half) * steps + 2 if model.pressure.solver == "gmres" else 4 + half
+    curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
     return {
-        "fields": 2.0 * counts.order * c + c + 6,
-        "geometry": 5.0 + (15.0 if counts.curved else 0.0) + 2.0,  # coordinates, mass, inverses, numbers
-        "Krylov vectors": vectors * (1 + half) + 4.0 * 3,
-        "projection": 2.0 * counts.pressure_vectors + 2.0 * counts.velocity_vectors * c,
-        "preconditioner": half * 6 * (1 + 2 / counts.n) ** 3 + half * 2,
+        "fields": 2.0 * counts.order * c + 2.0 * c + 10,
+        "geometry": 8.0 + (curved if counts.curved else 0.0),
+        "Krylov vectors": krylov + 2.0 + 15.0,  # of the pressure; of three components at once
+        "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
+        "preconditioner": half * (5.0 + 16.0 / counts.n),
+        "statistics": 15.0 + 5.0 * scalars if case.output.statistics_every else 0.0,
     }
 
 
@@ -222,6 +228,10 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     stored = mesh.n_elements * n**3
     written = math.prod(output.uniform) if output.uniform else stored
     size = float(outputs * len(output.variables) * written * DOUBLE)
+    # Fields of an output at one time; and an image's points: places, coordinates, values as sent and received.
+    between = DOUBLE * most * n**3 * (len(output.variables) + 2.0)
+    if output.uniform and output.every:
+        between += DOUBLE * (len(output.variables) + 12.0) * written / n_ranks
     if output.nek5000_every:
         word = SINGLE if output.nek5000_precision == "float32" else DOUBLE
         size += (case.run.steps // output.nek5000_every) * (7.0 + len(case.scalar)) * stored * word
@@ -233,5 +243,6 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
         outputs=outputs,
         checkpoint_bytes=DOUBLE * checkpoint_words(case) * stored,
         work=least_work(case, n_ranks),
+        memory_between_steps=between,
         remarks=remarks(case, mesh, needed),
     )

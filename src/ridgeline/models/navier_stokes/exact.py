@@ -17,6 +17,11 @@ Values = tuple[Array, Array, Array, Array]
 Flow = Callable[[Array, Array, Array, float], Values]
 
 
+def decay(exponent: float) -> float:
+    """Return exp(exponent), also of times before step 0; what no float holds is cut."""
+    return math.exp(min(exponent, 700.0))
+
+
 def uniform(velocity: Sequence[float]) -> Flow:
     """Return a uniform flow (u, v, w)."""
     u, v, w = velocity
@@ -35,7 +40,7 @@ def taylor_green_2d(viscosity: float, speed: float = 1.0) -> Flow:
     """
 
     def flow(x: Array, y: Array, z: Array, t: float) -> Values:
-        e = speed * math.exp(-2 * viscosity * t)
+        e = speed * decay(-2 * viscosity * t)
         u, v = -e * np.cos(x) * np.sin(y), e * np.sin(x) * np.cos(y)
         return u, v, np.zeros_like(x), -e * e * (np.cos(2 * x) + np.cos(2 * y)) / 4
 
@@ -49,7 +54,7 @@ def abc(viscosity: float, speed: float = 1.0) -> Flow:
     """
 
     def flow(x: Array, y: Array, z: Array, t: float) -> Values:
-        e = speed * math.exp(-viscosity * t)
+        e = speed * decay(-viscosity * t)
         u = e * (np.sin(z) + np.cos(y))
         v = e * (np.sin(x) + np.cos(z))
         w = e * (np.sin(y) + np.cos(x))
@@ -68,7 +73,7 @@ def walsh(viscosity: float, wind: Sequence[float] = (0.0, 0.0, 0.0)) -> Flow:
     u0, v0, w0 = wind
 
     def flow(x: Array, y: Array, z: Array, t: float) -> Values:
-        e = math.exp(-25 * viscosity * t)
+        e = decay(-25 * viscosity * t)
         x, y = x - u0 * t, y - v0 * t
         u = -np.cos(5 * y) + np.sin(3 * x) * np.cos(4 * y)
         v = -np.sin(5 * x) - 0.75 * np.cos(3 * x) * np.sin(4 * y)
@@ -86,7 +91,7 @@ def ethier_steinman(viscosity: float, a: float = math.pi / 4, d: float = math.pi
     """
 
     def flow(x: Array, y: Array, z: Array, t: float) -> Values:
-        e = math.exp(-viscosity * d * d * t)
+        e = decay(-viscosity * d * d * t)
 
         def component(x: Array, y: Array, z: Array) -> Array:
             terms = np.exp(a * x) * np.sin(a * y + d * z) + np.exp(a * z) * np.cos(a * x + d * y)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.fields import Problem, toml
+from ridgeline.config.fields import MOST, Problem, toml
 
 Array = NDArray[np.float64]
 
@@ -33,6 +34,7 @@ CONSTANTS = {"pi": math.pi, "e": math.e}
 VARIABLES = ("x", "y", "z", "t")
 MOST_CHARACTERS = 2000
 MOST_NODES = 1000
+MOST_DEPTH = 200  # of terms in terms: Python evaluates them by calls in calls
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
@@ -72,6 +74,8 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
         case ast.Constant(value=value):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise _fail(node, f"{ast.unparse(node)} is no number")
+            if not abs(value) <= MOST:
+                raise _fail(node, f"a number above {MOST:g}")
         case ast.Name(id=name):
             if name not in VARIABLES and name not in CONSTANTS:
                 known = ", ".join((*VARIABLES, *CONSTANTS))
@@ -102,15 +106,15 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
 
 def _check(tree: ast.expr) -> frozenset[str]:
     """Return the variables of a formula; ExpressionError for what it may not hold."""
-    waiting, names, count = [tree], set(), 0
-    while waiting:
-        node = waiting.pop()
-        count += 1
+    level, names, count, depth = [tree], set(), 0, 0
+    while level:
+        count, depth = count + len(level), depth + 1
         if count > MOST_NODES:
             raise ExpressionError(f"more than {MOST_NODES} terms")
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        waiting += _children(node)
+        if depth > MOST_DEPTH:
+            raise ExpressionError(f"more than {MOST_DEPTH} terms in each other")
+        names |= {node.id for node in level if isinstance(node, ast.Name)}
+        level = [child for node in level for child in _children(node)]
     return frozenset(names & set(VARIABLES))
 
 
@@ -170,12 +174,16 @@ def parse(text: str) -> Expression:
         raise ExpressionError(f"more than {MOST_CHARACTERS} characters")
     stripped = text.strip()
     try:
-        tree = ast.parse(stripped, mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python, on what is refused below
+            tree = ast.parse(stripped, mode="eval").body
+        return Expression(stripped, tree, _check(tree))
     except SyntaxError as error:
         raise ExpressionError(f"{error.msg} at character {error.offset or len(stripped) + 1}") from None
+    except ExpressionError:
+        raise
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError("not a formula at character 1") from None
-    return Expression(stripped, tree, _check(tree))
 
 
 def is_number(text: str) -> bool:

@@ -13,9 +13,12 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import Case
-from ridgeline.config.fields import Checked, Count, Integer, Number, Problem, Truth, setting
+from ridgeline.config.fields import Checked, Count, Integer, Number, PathText, Problem, Truth, setting
 
 Positive = Annotated[Number, Field(gt=0)]
+MOST_POINTS_ALONG = (
+    2**15
+)  # a direction: every rank keeps a table of all lines of modes; the largest run known
 Vector = tuple[Number, Number, Number]
 
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "vorticity_magnitude", "dissipation", "pressure")
@@ -31,6 +34,8 @@ class RunSection(sections.RunSection):
 
 class GridSection(sections.GridSection):
     """The periodic box, its grid, and how ranks share them."""
+
+    MULTIPLE: ClassVar[int] = 2
 
     lengths: tuple[Positive, Positive, Positive] = setting(
         (2 * math.pi, 2 * math.pi, 2 * math.pi),
@@ -53,8 +58,8 @@ class GridSection(sections.GridSection):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
-        if any(n % 2 or n < 4 for n in self.shape):
-            yield Problem("shape", "even numbers >= 4 in every direction")
+        if any(n % 2 or not 4 <= n <= MOST_POINTS_ALONG for n in self.shape):
+            yield Problem("shape", f"even numbers >= 4 and <= {MOST_POINTS_ALONG} in every direction")
         if self.decomposition == "slabs" and self.process_grid != "auto" and self.process_grid[0] != 1:
             yield Problem(
                 "process_grid", '[1, P_c] with grid.decomposition = "slabs"; "pencils" takes any [P_r, P_c]'
@@ -171,7 +176,7 @@ class InitialSection(Checked):
         unit="cm/length",
         gt=0,
     )
-    path: str = setting("", 'BP data set or checkpoint of kind "file".', rule="a path")
+    path: PathText = setting("", 'BP data set or checkpoint of kind "file".', rule="a path")
     step: Integer | None = setting(
         None,
         "Step of the data set to take; not set: the last one.",
@@ -239,12 +244,14 @@ class ScalarSection(Checked):
 class OutputSection(sections.OutputSection):
     """Fields, time series and spectra. Paths are relative to the directory in which the run is started."""
 
-    path: str = setting("turbulence.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
-    variables: tuple[str, ...] = setting(FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1)
+    path: PathText = setting("turbulence.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    variables: tuple[str, ...] = setting(
+        FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
+    )
     series_every: Integer = setting(
         10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
     )
-    spectra: str = setting(
+    spectra: PathText = setting(
         "spectra.bp", "ADIOS2 BP5 data set of spectra and densities to write.", rule="a path", min_length=1
     )
     spectra_every: Integer = setting(

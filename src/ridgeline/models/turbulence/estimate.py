@@ -272,6 +272,31 @@ def rank_memory(
     }
 
 
+def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
+    """Return the bytes that a rank takes beside `memory` while it makes outputs, a row, spectra or a checkpoint.
+
+    Counted in fields at the points and in modes, as diagnostics, pressure, output_fields and restart hold them.
+    """
+    share = Share.of(Truncation(case.grid.shape, case.model.dealias), grid)
+    real = np.dtype(case.run.precision).itemsize
+    points = real * int(share.rows.max()) * int(share.planes.max()) * case.grid.shape[2]
+    modes = 2 * real * int(share.modes.max())
+    output = case.output
+    products, gradients = 4 * points + 4 * modes, 4 * points + modes
+    peaks = [
+        (len(case.scalar) + 3) * modes
+    ]  # a checkpoint: of a signal or the wall-clock limit, if of no other
+    if output.series_every:
+        peaks.append(gradients)
+    if output.spectra_every:
+        peaks.append(products)
+    if output.every:
+        last = products if "pressure" in output.variables else gradients
+        plain = all(name.startswith(("velocity", "scalar")) for name in output.variables)
+        peaks.append((len(output.variables) - 1) * points + (points + modes if plain else last))
+    return float(max(peaks))
+
+
 def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -> tuple[str, ...]:
     """Return what `ridgeline check` says beside the common figures."""
     truncation = Truncation(case.grid.shape, case.model.dealias)
@@ -307,5 +332,6 @@ def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
         outputs=outputs,
         checkpoint_bytes=2.0 * real * ((2 + n_scalars) * truncation.n_modes + truncation.n_lines),
         work=least_work(case, grid),
+        memory_between_steps=memory_between_steps(case, grid),
         remarks=remarks(case, grid, needed),
     )

@@ -260,7 +260,9 @@ class FrozenShells(Forcing):
 
 def forced_modes(modes: Modes, radius: float) -> NDArray[np.int64]:
     """Return (j_z, j_y, j_x) of all retained modes with 0 < |k| <= radius and j_x >= 0, [n, 3], sorted."""
-    reach = [math.floor(radius * RADIUS_SLACK / unit) for unit in modes.unit]
+    reach = [
+        min(math.floor(radius * RADIUS_SLACK / unit), n // 2) for unit, n in zip(modes.unit, modes.shape)
+    ]
     jz, jy, jx = (
         j.ravel()
         for j in np.meshgrid(

@@ -1,0 +1,91 @@
+"""Settings files, `--set` and paths that nobody means: all are refused by one sentence, and at once."""
+
+# ruff: noqa: E501
+
+import os
+import re
+
+import pytest
+
+from ridgeline.config.fields import MOST_COUNT
+from ridgeline.config.load import load_case
+from ridgeline.models import case_class
+from ridgeline.runtime.errors import ConfigError
+from settings_fuzz import within
+
+GOOD = '[run]\nmodel = "gray_scott"\nsteps = 2\n[grid]\nshape = [8, 8, 8]\n'
+MODEL = GOOD + "[model]\n"
+
+FILES = {
+    "large.toml": (GOOD + "#" * 2**20, "more than 1024 KiB"),
+    "deep.toml": (MODEL + "Du = " + "[" * 50000 + "]" * 50000, "too deep"),
+    "nested.toml": (MODEL + "Du = " + "[" * 300 + "]" * 300, "nested deeper than 20"),
+    "tables.toml": (GOOD + "a" + ".a" * 2000 + " = 1\n", "nested deeper than 20"),
+    "inline.toml": (MODEL + "Du = " + "{a=" * 200 + "1" + "}" * 200, "(too deep|nested deeper)"),
+    "digits.toml": (MODEL + "Du = " + "9" * 5000, "a number is too long"),
+    "hexadecimal.toml": (MODEL + "Du = 0x" + "f" * 50000, r"200000 bits; need a number >= 0, at most 1e\+30"),
+    "steps.toml": (GOOD.replace("= 2", "= 0x" + "f" * 5000), f"20000 bits; need an integer >= 1, at most {MOST_COUNT}"),
+    "spaces.toml": (MODEL + "Du" + " " * 300_000 + "= -1\n", r"spaces\.toml:7: got -1"),
+    "header.toml": (GOOD + "[" + " " * 300_000 + "a]\n", r"\[a\] in header\.toml:6: no such section"),
+    "unknown.toml": (MODEL + "".join(f"k{i} = 1\n" for i in range(20000)), r"\.\.\. and 19900 more faults"),
+    "sections.toml": (GOOD + "".join(f"[s{i}]\na = 1\n" for i in range(5000)), r"\.\.\. and 4900 more faults"),
+    "key.toml": (MODEL + "k" * 100_000 + " = 1\n", r"model\.kkk"),
+    "nul.toml": (GOOD + '[output]\npath = "a\\u0000b"\n', "without NUL"),
+    "long.toml": (GOOD + f'[output]\npath = "{"a" * 201}"\n', "200 between slashes"),
+    "bytes.toml": (GOOD + f'[output]\npath = "{"ü" * 101}"\n', "200 between slashes"),
+    "path.toml": (GOOD + f'[output]\npath = "{"b/" * 2500}"\n', "at most 4000 bytes"),
+    "infinite.toml": (MODEL + "F = 1e308\n", r"need a number >= 0, at most 1e\+30 in size"),
+    "tiny.toml": (MODEL + "F = 1e-310\n", "in size, and 0 or at least 1e-30"),
+    "product.toml": (GOOD.replace("8, 8, 8", "2000000, 2000000, 2000000"), r"product is at most 2\^53"),
+    "noise.toml": (MODEL + "noise = 1e30\ndt = 2.0\n", r"model\.noise"),
+    "bits.toml": (b"\xff\xfe\x00", "byte 0 is not UTF-8"),
+    "deep.json": ("[" * 100_000, "too deep"),
+    "nested.json": ('{"x": ' + "[" * 400 + "]" * 400 + "}", "nested deeper than 20"),
+    "digits.json": ('{"L": ' + "9" * 5000 + "}", "a number is too long"),
+    "huge.json": ('{"L": ' + "9" * 400 + "}", f"an integer of 1329 bits; need an integer >= 1, at most {MOST_COUNT}"),
+    "half.json": ('{"output": "\\ud800"}', "half a character"),
+    "halfkey.json": ('{"\\ud800": 1}', "half a character"),
+    "unknown.json": ("{" + ",".join(f'"k{i}": 1' for i in range(20000)) + "}", r"\.\.\. and 19900 more faults"),
+}  # fmt: skip
+
+
+def refusal(path, overrides=()) -> str:
+    """Return the words by which a case is refused, within 5 s."""
+    with within(5), pytest.raises(ConfigError) as caught:
+        load_case(path, case_class, overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_is_refused_in_words(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    content, words = FILES[name]
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    text = refusal(name)
+    assert re.search(words, text), text[:500]
+    assert len(text) < 250_000
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    assert "is no regular file" in refusal(tmp_path / "pipe.toml")
+    assert "is no regular file" in refusal("/dev/zero")
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+    for path in (tmp_path, tmp_path / "loop.toml", "a\0b", "x" * 5000, "", "\ud800"):
+        assert refusal(path)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "=", "a.b=[", "model.Du=" + "9" * 5000, "model.Du=" + "[" * 3000, "model.Du=0x" + "f" * 9000, "model" + ".a" * 3000 + "=1",
+        "model.Du.x=1", "scalar.99999999999999999999.x=1", "scalar.².x=1", "run.model=\0", "run.model=" + "x" * 5000, "grid.0.1=2",
+        "output.path=a\0", "run.walltime=" + "9" * 5000 + ":00:00", "x.y=" + "z" * 100_000, "grid.shape.0=4", "model.Du='\ud800'",
+        "run.٣=1", "run.steps=٣", "run.threads=99999", f"run.steps={MOST_COUNT + 1}", "run.seed=18446744073709551616",
+    ],
+)  # fmt: skip
+def test_override_is_refused_in_words(tmp_path, override):
+    (tmp_path / "case.toml").write_text(GOOD)
+    text = refusal(tmp_path / "case.toml", [override])
+    assert "invalid literal" not in text
+    assert len(text) < 10_000

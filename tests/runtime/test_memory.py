@@ -1,0 +1,67 @@
+"""Free memory, from trees of files as kernels show them."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from ridgeline.runtime import memory
+
+GiB = 2**30
+MEMINFO = "MemTotal:       99999999 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\n"
+
+
+def tree(root, files):
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_memory_of_a_machine_without_control_groups(tmp_path):
+    root = tree(tmp_path, {"proc/meminfo": MEMINFO})
+    assert memory.node_memory_available(root) == 4 * GiB
+    assert memory.memory_bytes(root) == resource.getpagesize() * memory.os.sysconf("SC_PHYS_PAGES")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_tightest_control_group_counts_and_its_cache_is_free(tmp_path, version):
+    # A batch system limits the job and not the step in it: the limit stands in a folder above.
+    if version == 2:
+        line, base, names = "0::/slurm/job_7/step_0\n", "sys/fs/cgroup", ("memory.max", "memory.current", "")
+        none = "max\n"
+    else:
+        line, base = "4:memory:/slurm/job_7/step_0\n", "sys/fs/cgroup/memory"
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+        none = "9223372036854771712\n"
+    job, step = f"{base}/slurm/job_7", f"{base}/slurm/job_7/step_0"
+    files = {
+        "proc/meminfo": MEMINFO,
+        "proc/self/cgroup": f"9:cpu:/\n{line}",
+        f"{step}/{names[0]}": none,
+        f"{job}/{names[0]}": f"{2 * GiB}\n",
+        f"{job}/{names[1]}": f"{GiB}\n",
+        f"{job}/memory.stat": f"anon 5\n{names[2]}inactive_file {GiB // 4}\n",
+    }
+    root = tree(tmp_path, files)
+    assert memory.node_memory_available(root) == GiB + GiB // 4
+    assert memory.memory_bytes(root) == 2 * GiB
+
+
+def test_nothing_readable_is_no_limit(tmp_path):
+    assert memory.node_memory_available(tmp_path) == memory.memory_bytes(tmp_path) > 0
+
+
+def test_a_limit_of_the_process_is_seen():
+    code = (
+        "import resource; from ridgeline.runtime import memory\n"
+        "before = memory.process_memory_available()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))\n"
+        "print(before == memory.UNLIMITED, memory.process_memory_available(), memory.memory_available())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    unlimited, left, available = ran.stdout.split()
+    assert unlimited == "True"
+    assert 2**31 < int(left) < 2**32
+    assert int(available) <= int(left)
