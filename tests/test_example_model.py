@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,9 +21,9 @@ CASE = MODELS / "heat" / "settings.toml"
 FACTOR = 1 - 0.1 * (2 - 2 * np.cos(2 * np.pi / 24))
 
 
-def command(folder, *arguments) -> subprocess.CompletedProcess:
+def command(folder, *arguments, models=MODELS) -> subprocess.CompletedProcess:
     """Run `ridgeline ARGUMENTS` in `folder`."""
-    environment = {**os.environ, "RIDGELINE_MODEL_PATH": str(MODELS), "NUMBA_NUM_THREADS": "1"}
+    environment = {**os.environ, "RIDGELINE_MODEL_PATH": str(models), "NUMBA_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, "-m", "ridgeline", *map(str, arguments)],
         cwd=folder,
@@ -87,7 +88,13 @@ def test_two_ranks_then_three_give_the_bits_of_one(finished, tmp_path):
 
 
 def test_divergence_is_found_by_the_driver(tmp_path):
-    done = command(tmp_path, "run", CASE, "--set", "initial.amplitude=1e308", "--set", "model.dt=0.16")
+    shutil.copytree(MODELS, tmp_path / "models")
+    config = tmp_path / "models" / "heat" / "config.py"
+    text = config.read_text()
+    assert "self.dt * self.D * 6 > 1" in text
+    config.write_text(text.replace("self.dt * self.D * 6 > 1", "False"))  # a model that forgot its limit
+    wish = ("--set", "initial.amplitude=1e30", "--set", "initial.waves=[6,8,12]", "--set", "model.dt=1e10")
+    done = command(tmp_path, "run", CASE, *wish, models=tmp_path / "models")
     assert done.returncode == 5, done.stderr
     assert "T in the block from [0, 0, 0]" in done.stderr
 
