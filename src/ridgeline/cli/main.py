@@ -62,7 +62,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None:
+        if error.filename is not None or error.errno is None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more when it flushes at its end
         if not isinstance(error, BrokenPipeError):

@@ -15,6 +15,7 @@ from ridgeline.runtime.errors import RidgelineError
 _FILES = 64  # that a rank needs to open, at least: MPI's sockets and shared memory, the data
 _FILES_WANTED = 1024
 _FILE_BYTES = 16 * 2**20  # of MPI's shared memory between two ranks
+_ADDRESSES = 1500 * 10**6  # bytes that the smallest run maps, 1.3 GB: libraries below us hang or crash with less
 
 
 def prepare_process() -> None:
@@ -59,7 +60,7 @@ def _open_standard_streams() -> None:
 
 
 def check_limits() -> None:
-    """Raise RidgelineError if MPI cannot start under the limits of this process; widen those that may be widened."""
+    """Raise RidgelineError if MPI cannot start under the limits of this process; widen those of files."""
     files = _widen(resource.RLIMIT_NOFILE, _FILES_WANTED)
     if files < _FILES:
         raise RidgelineError(
@@ -71,6 +72,14 @@ def check_limits() -> None:
         raise RidgelineError(
             f"this shell lets a file have {size} bytes (ulimit -f), and MPI's shared memory needs at least "
             f"{_FILE_BYTES}; start where `ulimit -f unlimited` is allowed"
+        )
+
+
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]  # not widened: it guards other people's memory
+    if addresses != resource.RLIM_INFINITY and addresses < _ADDRESSES:
+        raise RidgelineError(
+            f"this shell lets a process map {addresses} bytes of memory (ulimit -v), and Python, MPI, ADIOS2 and "
+            f"compiled code map at least {_ADDRESSES}; start where `ulimit -v {2 * _ADDRESSES // 1000}` is allowed"
         )
 
 
