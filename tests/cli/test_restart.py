@@ -51,14 +51,9 @@ def test_kill_and_resume_on_other_ranks_gives_the_same_bits(ridgeline, before, a
 def test_signal_ends_the_run_with_a_checkpoint_and_exit_code_0(ridgeline, number):
     case = ridgeline.write(steps=1_000_000, every=100_000)
     process = ridgeline.start("run", case, "-n", 2)
-    lines = []
-
-    def stepping():
-        lines.append(process.stderr.readline())
-        return "block" in lines[-1] or "method" in lines[-1]
-
-    wait_for(stepping, process)
-    time.sleep(2)  # any moment from compiling to stepping must do; this one is usually in the loop
+    wait_for(
+        lambda: process.stderr.readline().startswith("step "), process
+    )  # any moment from here on must do
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors

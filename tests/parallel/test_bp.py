@@ -225,7 +225,7 @@ def test_all_ranks_learn_that_nothing_can_be_written(comm, path, collective):
     if comm.rank == 0:
         path.write_text("precious")
     comm.Barrier()
-    for where, words in ((path, "is not overwritten"), (path / "below.bp", "cannot create the data set")):
+    for where, words in ((path, "is not replaced"), (path / "below.bp", "cannot create the data set")):
         with pytest.raises(OutputError, match=words) as caught:
             Run(comm, where, collective=collective)
         assert len(set(comm.allgather(str(caught.value)))) == 1

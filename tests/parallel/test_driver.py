@@ -132,7 +132,7 @@ def test_a_lost_series_is_an_error_on_every_rank(comm, folder, monkeypatch):
     comm.Barrier()
     if comm.rank == 0:
         (folder / "s.csv").write_text("something else\n")
-    with pytest.raises(OutputError, match="is not a time series"):
+    with pytest.raises(OutputError, match="Ridgeline did not write it"):
         run(comm, monkeypatch, decay_case(folder), Decay(), resume="auto")
 
 

@@ -50,10 +50,10 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     this machine would use; for a run on many nodes it holds per node.
     """
     case = loaded.case
-    plan, warnings = plan_case(loaded, n_ranks)
     workers = min(cores_available(), n_ranks * case.run.threads)
     configure_threads(workers)
     configure_kernel_cache()
+    plan, warnings = plan_case(loaded, n_ranks)
     from ridgeline.bench.stream import measure_stream
 
     limits = measure_stream(None, workers)
