@@ -188,12 +188,22 @@ def test_slurm_with_the_real_check_of_a_node_that_is_too_slow(real):
     assert stages(centre / "reports" / "epilog-77") == {"prepare", "memory", "compute", "compute again"}
 
 
-# Where a rank must get all of its processor, any node is busy.
-BUSY = "cpu_share = 1.0\nothers_share = 0\n"
+@pytest.fixture
+def busy_node():
+    """Keep every processor busy with two loops."""
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(2 * len(os.sched_getaffinity(0)))
+    ]
+    yield
+    for loop in loops:
+        loop.kill()
+        loop.wait()
 
 
+@pytest.mark.usefixtures("busy_node")
 def test_slurm_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real):
-    centre = real(TOO_MUCH, BUSY)
+    centre = real(TOO_MUCH, own="")
     done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stdout
     assert not (centre / "drained").exists()
@@ -203,8 +213,9 @@ def test_slurm_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real
     assert "not judged: compute" in verdict["busy"][0]["reasons"][-1]
 
 
+@pytest.mark.usefixtures("busy_node")
 def test_pbs_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real, pbs):
-    real(TOO_MUCH, BUSY)
+    real(TOO_MUCH, own="")
     runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
     assert (pbs.verdict, pbs.node.state, pbs.rerun) == ("accept", 0, False)
     assert "could not measure" in pbs.log[0]
