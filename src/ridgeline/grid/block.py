@@ -165,6 +165,25 @@ class BlockArray:
         """Allocate a field of `dtype` and set every cell, ghosts and padding included, to `fill`."""
         itemsize = np.dtype(dtype).itemsize
         line = CACHE_LINE // itemsize
+        g = block.ghost
+        row_pitch, plane_pitch, lead, size = cls._layout(block, itemsize)
+        origin = lead + g * (row_pitch + plane_pitch)
+        raw = np.empty(size + line, dtype)
+        start = (-raw.ctypes.data // itemsize) % line
+        flat = raw[start : start + size]
+        flat[:] = fill
+        return cls(block, flat, origin, row_pitch, plane_pitch)
+
+    @classmethod
+    def bytes_of(cls, block: Block, dtype: DTypeLike) -> int:
+        """Return the bytes that `allocate` takes for a field of `dtype`, with ghosts and padding."""
+        itemsize = np.dtype(dtype).itemsize
+        return cls._layout(block, itemsize)[3] * itemsize + CACHE_LINE
+
+    @staticmethod
+    def _layout(block: Block, itemsize: int) -> tuple[int, int, int, int]:
+        """Return the pitches of rows and planes, the numbers before the first plane, and the size, in numbers."""
+        line = CACHE_LINE // itemsize
         nz, ny, nx = block.shape_local
         g = block.ghost
         row_pitch = -(-(nx + 2 * g) // line) * line
@@ -172,14 +191,8 @@ class BlockArray:
         plane_pitch = row_pitch * (ny + 2 * g)
         plane_pitch += line * (plane_pitch * itemsize % PAGE == 0)
         lead = -(-g // line) * line
-        origin = lead + g * (row_pitch + plane_pitch)
         # One more line behind: the last row's vector of right neighbours may read a whole vector.
-        size = lead + (nz + 2 * g) * plane_pitch + 2 * line
-        raw = np.empty(size + line, dtype)
-        start = (-raw.ctypes.data // itemsize) % line
-        flat = raw[start : start + size]
-        flat[:] = fill
-        return cls(block, flat, origin, row_pitch, plane_pitch)
+        return row_pitch, plane_pitch, lead, lead + (nz + 2 * g) * plane_pitch + 2 * line
 
     def _view(self, ghost: int) -> NDArray[np.generic]:
         start = self.origin - ghost * (self.plane_pitch + self.row_pitch + 1)

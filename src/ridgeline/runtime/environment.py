@@ -15,7 +15,9 @@ from ridgeline.runtime.errors import RidgelineError
 _FILES = 64  # that a rank needs to open, at least: MPI's sockets and shared memory, the data
 _FILES_WANTED = 1024
 _FILE_BYTES = 16 * 2**20  # of MPI's shared memory between two ranks
-_ADDRESSES = 1500 * 10**6  # bytes that the smallest run maps, 1.3 GB: libraries below us hang or crash with less
+_ADDRESSES = (
+    1500 * 10**6
+)  # bytes that the smallest run maps, 1.3 GB: libraries below us hang or crash with less
 
 
 def prepare_process() -> None:
@@ -73,7 +75,6 @@ def check_limits() -> None:
             f"this shell lets a file have {size} bytes (ulimit -f), and MPI's shared memory needs at least "
             f"{_FILE_BYTES}; start where `ulimit -f unlimited` is allowed"
         )
-
 
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]  # not widened: it guards other people's memory
     if addresses != resource.RLIM_INFINITY and addresses < _ADDRESSES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.grid.block import Block, check_process_grid, choose_process_grid
+from ridgeline.grid.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 
@@ -64,7 +64,7 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     ghost = steps_per_sweep(case, grid)
     largest = Block.of_rank(shape, grid, 0, ghost=ghost)
     nz, ny, nx = largest.shape_local
-    allocated = (nz + 2 * ghost) * (ny + 2 * ghost) * (nx + 2 * ghost) * itemsize
+    allocated = BlockArray.bytes_of(largest, case.run.precision)
     # One copy of each field in the old and the new state, and the contiguous copy that output makes of one.
     memory = 2 * FIELDS * allocated + nz * ny * nx * itemsize
     outputs = case.run.steps // case.output.every if case.output.every else 0

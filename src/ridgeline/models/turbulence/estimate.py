@@ -286,10 +286,9 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     peaks = [
         (len(case.scalar) + 3) * modes
     ]  # a checkpoint: of a signal or the wall-clock limit, if of no other
-    if output.series_every:
-        peaks.append(gradients)
-    if output.spectra_every:
-        peaks.append(products)
+    if output.series_every or output.spectra_every:
+        # Moments and density of the pressure: its modes and its points beside the products that it comes from.
+        peaks.append(products + points + modes)
     if output.every:
         last = products if "pressure" in output.variables else gradients
         plain = all(name.startswith(("velocity", "scalar")) for name in output.variables)
