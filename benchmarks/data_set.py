@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""What the checksums of a data set cost: whole data sets written with them, over the same without.
+
+    python benchmarks/data_set.py            # some two minutes; prints a section for RESULTS.md
+    python benchmarks/data_set.py --quick    # does it run?
+
+Written into memory (/dev/shm) where there is such a file system, so that no disk hides the cost; one rank.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from mpi4py import MPI
+
+from harness.machine import describe
+from harness.table import Row, markdown, show
+from harness.timing import interleave
+from ridgeline.io import bp_sums
+from ridgeline.io.bp import BPWriter, Variable
+
+STEPS = 4
+MEMORY = Path("/dev/shm")
+
+
+def write(folder: Path, fields: dict[str, np.ndarray]) -> None:
+    """Write a data set of STEPS steps, and delete it."""
+    path = folder / "fields.bp"
+    variables = [Variable(name, a.dtype, a.shape, (0, 0, 0), a.shape) for name, a in fields.items()]
+    with BPWriter(path, MPI.COMM_SELF, variables, {}) as out:
+        for step in range(STEPS):
+            out.write(step, float(step), fields)
+    shutil.rmtree(path)
+
+
+def write_without(folder: Path, fields: dict[str, np.ndarray]) -> None:
+    """Write the same without computing or writing checksums."""
+    with mock.patch.object(bp_sums, "digest", return_value=""), mock.patch.object(bp_sums.SumsWriter, "add"):
+        write(folder, fields)
+
+
+def checksums(sizes: tuple[int, ...], seconds: float) -> Iterator[Row]:
+    """Yield a row for each number of cells in each direction, two fields of float64."""
+    place = MEMORY if MEMORY.is_dir() else None
+    for n in sizes:
+        fields = {name: np.random.default_rng(0).random((n, n, n)) for name in "UV"}
+        with tempfile.TemporaryDirectory(dir=place) as folder:
+            timings = interleave(
+                {
+                    "with": partial(write, Path(folder), fields),
+                    "without": partial(write_without, Path(folder), fields),
+                },
+                seconds,
+            )
+        size = sum(array.nbytes for array in fields.values())
+        rates = [STEPS * size / timings.best(name) / 1e9 for name in ("with", "without")]
+        yield Row(
+            f"writing with checksums over without: {size / 2**20:.3g} MiB a step",
+            timings.ratio("with", "without"),
+            "<= 1.05",
+            timings.median_ratio("with", "without"),
+            f"{rates[0]:.2f} against {rates[1]:.2f} GB/s, {STEPS} steps",
+        )
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="one size, a short time")
+    arguments = parser.parse_args()
+    rows = []
+    for row in checksums((32,), 0.5) if arguments.quick else checksums((32, 128, 256), 30.0):
+        rows.append(row)
+        print(row.line(), file=sys.stderr, flush=True)
+    machine = describe()
+    show("Data sets", rows, machine)
+    print()
+    print(markdown(rows, machine, " ".join(["python", "benchmarks/data_set.py", *sys.argv[1:]])))
+
+
+if __name__ == "__main__":
+    main()
