@@ -31,7 +31,7 @@ def test_check_warns_of_the_same(ridgeline):
     done = ridgeline("check", "case.toml", "-n", 2)
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
-    assert "a run finds too little memory and refuses it: the run needs 320.2 TB on" in words
+    assert "a run finds too little memory and refuses it: the run needs 320.3 TB on" in words
     assert "(2 ranks of 160.1 TB)" in words
 
 
