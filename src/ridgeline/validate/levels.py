@@ -135,7 +135,7 @@ def _confirm(
         session.rest()  # asleep while rank 0 judges
         again: dict[str, list[int]] = session.comm.bcast(now)
         parts = {(quantity, node) for quantity, nodes in again.items() for node in nodes}
-        if parts <= before:
+        if not parts or parts == before:
             break
         for step in steps:
             session.again = {node for name in step.quantities for node in again.get(name, ())}
