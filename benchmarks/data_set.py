@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the checksums of a data set cost: whole data sets written with them, over the same without.
 
-    python benchmarks/data_set.py            # some two minutes; prints a section for RESULTS.md
+    python benchmarks/data_set.py            # some minute; prints a section for RESULTS.md
     python benchmarks/data_set.py --quick    # does it run?
 
 Written into memory (/dev/shm) where there is such a file system, so that no disk hides the cost; one rank.
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one size, a short time")
     arguments = parser.parse_args()
     rows = []
-    for row in checksums((32,), 0.5) if arguments.quick else checksums((32, 128, 256), 30.0):
+    for row in checksums((32,), 0.5) if arguments.quick else checksums((32, 128, 256), 12.0):
         rows.append(row)
         print(row.line(), file=sys.stderr, flush=True)
     machine = describe()
