@@ -73,6 +73,9 @@ def test_overwrite_deletes_what_is_ours_and_nothing_else(ridgeline, case):
     done = ridgeline("run", case, "--overwrite")
     assert done.returncode == 0, done.stderr
     assert "gray_scott.previous.bp" not in names(ridgeline.path)
+    too_large = ridgeline("run", case, "--overwrite", "--set", "grid.shape=[20000,20000,20000]")
+    assert too_large.returncode == 2, too_large.stderr
+    assert steps_of(ridgeline.path / "gray_scott.bp") == [4, 8]
     (ridgeline.path / "gray_scott.bp" / "notes.txt").write_text("precious")
     refused = ridgeline("run", case, "--overwrite")
     assert refused.returncode == 6

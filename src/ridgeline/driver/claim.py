@@ -25,19 +25,16 @@ log = logging.getLogger(__name__)
 class Claim:
     """Holds the output paths of a run from entering to leaving. Collective; rank 0 touches the files.
 
-    report_copy: the path of `--json`, if there is one. overwrite: whether what earlier runs of ours left at the
-    paths of the outputs is deleted rather than set aside; checkpoints are set aside in any case.
+    report_copy: the path of `--json`, if there is one.
 
     Raises OutputError or CheckpointError on all ranks: another run holds a path, something is there that Ridgeline
     did not write, or nothing can be written there.
     """
 
-    def __init__(
-        self, case: Case, comm: MPI.Comm, report_copy: str | None = None, overwrite: bool = False
-    ) -> None:
+    def __init__(self, case: Case, comm: MPI.Comm, report_copy: str | None = None) -> None:
         self._paths = case.written()
         self._report, self._copy = Path(case.report_path()), report_copy
-        self._comm, self._overwrite = comm, overwrite
+        self._comm = comm
         self._held = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -53,6 +50,24 @@ class Claim:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
+    def discard(self) -> None:
+        """Delete what earlier runs of ours left at the paths of the outputs; checkpoints stay. Collective.
+
+        Called when the run is sure to begin: one that is refused deletes nothing.
+        """
+        with together(self._comm):
+            if self._comm.rank == 0:
+                for key, path in self._outputs():
+                    discard(path, key)
+
+    def _outputs(self) -> list[tuple[str, str]]:
+        """Return keys and paths of outputs that are one file or folder; at a prefix its own writer looks."""
+        return [
+            (key, path)
+            for key, path in self._paths.items()
+            if key not in ("checkpoint.path", "output.nek5000")
+        ]
+
     def _take(self) -> None:
         self._refuse_copy_over_output()
         checkpoints = Path(self._paths["checkpoint.path"])
@@ -62,9 +77,8 @@ class Claim:
         for key, path in [*outputs, ("output.path", self._report)]:
             _make_folder_of(path, key)
             self._lock(PathLock.beside(path, f"{key} = {path}"))
-        for key, path in outputs:
-            if key != "output.nek5000":  # a prefix of many files, at which its writer looks
-                (discard if self._overwrite else refuse_foreign)(Path(os.path.realpath(path)), key)
+        for key, name in self._outputs():
+            refuse_foreign(Path(os.path.realpath(name)), key)
         check_file(self._report, "output.path")
         check_file(self._copy, "--json")
 

@@ -65,12 +65,13 @@ def run_case(case: Case, model: Model, context: Context, options: Options) -> di
 
     Raises ConfigError, OutputError, CheckpointError, DivergedError, DecompositionError; all ranks raise together.
     """
-    overwrite = options.overwrite and options.resume == "never"
-    with Claim(case, context.comm, options.json_path, overwrite):
-        return _run_claimed(case, model, context, options)
+    with Claim(case, context.comm, options.json_path) as claim:
+        return _run_claimed(case, model, context, options, claim)
 
 
-def _run_claimed(case: Case, model: Model, context: Context, options: Options) -> dict[str, Any]:
+def _run_claimed(
+    case: Case, model: Model, context: Context, options: Options, claim: Claim
+) -> dict[str, Any]:
     """Run a case whose paths are this run's."""
     comm = context.comm
     started_at, memory_before = start_time(), peak_memory()
@@ -90,6 +91,8 @@ def _run_claimed(case: Case, model: Model, context: Context, options: Options) -
     begin = time.perf_counter()
     first, position = restart.begin(options.resume)
     provenance = make_provenance(case, model, context, started_at)
+    if options.overwrite and options.resume == "never":
+        claim.discard()
     outputs = Outputs(case, model, comm, provenance, first, position)
     restart.set_aside()
     setup += time.perf_counter() - begin
