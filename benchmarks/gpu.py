@@ -33,7 +33,7 @@ def make_engine(kind: Any, n: int, dtype: Any, noise: float) -> Any:
     """Return an engine for n^3 cells that holds a random state between 0 and 1, the same for the same n."""
     from mpi4py import MPI
 
-    from ridgeline.comm.cartesian import decompose
+    from ridgeline.blocks.cartesian import decompose
     from ridgeline.models.gray_scott.physics import coefficients
     from ridgeline.runtime.context import Context
 
@@ -78,8 +78,8 @@ def fraction(engine: Any, n: int, dtype: Any, copy: float, seconds: float) -> tu
 
 def correctness(dtypes: list[str]) -> Iterator[Row]:
     """Count the cells that differ from the CPU's after some steps of an odd grid."""
-    from ridgeline.models.gray_scott.cpu import CpuEngine
-    from ridgeline.models.gray_scott.cuda import CudaEngine
+    from ridgeline.models.gray_scott.engine_cpu import CpuEngine
+    from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 
     n, steps = (7, 2) if simulated() else (61, CHECK_STEPS)
     for dtype in dtypes:
@@ -97,7 +97,7 @@ def correctness(dtypes: list[str]) -> Iterator[Row]:
 
 def speed(sizes: list[int], dtypes: list[str], copy: float, seconds: float) -> Iterator[Row]:
     """Measure steps as shipped, then with each other launch at the largest size."""
-    from ridgeline.models.gray_scott.cuda import CudaEngine
+    from ridgeline.models.gray_scott.engine_cuda import CudaEngine
     from ridgeline.models.gray_scott.kernels_cuda import Shape
 
     for dtype in dtypes:
@@ -125,10 +125,10 @@ def faces(n: int, dtypes: list[str], copy: float, seconds: float) -> Iterator[Ro
     """Measure packing the two faces across each direction of u and v."""
     from numba import cuda
 
-    from ridgeline.comm.halo_cuda import CudaPacker
-    from ridgeline.comm.halo_plan import HaloPlan
-    from ridgeline.grid.block import Block, BlockArray
-    from ridgeline.kernels.cuda_device import make_stream
+    from ridgeline.blocks.block import Block, BlockArray
+    from ridgeline.blocks.halo_cuda import CudaPacker
+    from ridgeline.blocks.halo_plan import HaloPlan
+    from ridgeline.jit.cuda_device import make_stream
 
     for dtype in dtypes:
         for axis, name in enumerate("zyx"):
@@ -165,7 +165,7 @@ def main() -> None:
     except DeviceError as error:
         print(f"no device: {error}")
         return
-    from ridgeline.bench.device_copy import measure_device_copy
+    from ridgeline.bench.memory.device_copy import measure_device_copy
 
     copy = measure_device_copy()
     rows = [Row("device copy bandwidth", copy / 1e9, unit="GB/s", note=str(devices[0]))]

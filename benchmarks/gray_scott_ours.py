@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gray_scott_peers import Fields, step_coefficients
-from ridgeline.kernels.random import round_keys
+from ridgeline.jit.random import round_keys
 from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
 
 

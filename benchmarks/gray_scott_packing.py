@@ -8,11 +8,11 @@ import numpy as np
 from gray_scott_sweep import STREAM_BYTES, Settings
 from harness.table import Row
 from harness.timing import interleave
-from ridgeline.bench.stream import StreamArrays
-from ridgeline.comm.halo_pack import HostPacker
-from ridgeline.comm.halo_plan import HaloPlan
-from ridgeline.grid.block import CACHE_LINE, Block, BlockArray
-from ridgeline.kernels import vector
+from ridgeline.bench.memory.stream import StreamArrays
+from ridgeline.blocks.block import CACHE_LINE, Block, BlockArray
+from ridgeline.blocks.halo_pack import HostPacker
+from ridgeline.blocks.halo_plan import HaloPlan
+from ridgeline.jit import vector
 
 GRIDS = {"z": (2, 1, 1), "y": (1, 2, 1), "x": (1, 1, 2)}
 FIELDS = 2

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.c_library import load
-from ridgeline.grid.block import Block, BlockArray
-from ridgeline.kernels.random import uniform_reference
+from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.jit.random import uniform_reference
 from ridgeline.models.gray_scott.physics import Coefficients, coefficients, point_update
 
 Y_BLOCKS = (8, 16, 32, 64)  # strips tried for the tuned C sweep; it gets the best

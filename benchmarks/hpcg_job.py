@@ -23,10 +23,10 @@ from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.study import compile_paths
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
+from ridgeline.bench.memory.stream import StreamArrays, measure_stream
 from ridgeline.bench.numba_threads import numba_threads
-from ridgeline.bench.stream import StreamArrays, measure_stream
-from ridgeline.kernels.sparse_runs import Runs
-from ridgeline.runtime.communicator import ends_job_on_error, in_turn_per_node
+from ridgeline.parallel.communicator import ends_job_on_error, in_turn_per_node
+from ridgeline.sparse.runs import Runs
 
 Action = Callable[[], object]
 WORD = 8

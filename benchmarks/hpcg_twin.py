@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.c_baseline import address_of, load_c
+from ridgeline.bench.c_library import address_of, load_c
 
 TIMES = ("total", "dot", "waxpby", "spmv", "allreduce", "multigrid")  # seconds, as the C code orders them
 FLAGS = ((),)  # -O3 for any processor of the family: the flags that the reference code comes with

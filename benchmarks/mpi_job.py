@@ -11,9 +11,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.languages import Loops, find_languages, with_persistent
+from ridgeline.bench.language.languages import Loops, find_languages, with_persistent
+from ridgeline.bench.language.pingpong import verify
 from ridgeline.bench.payload import check, content
-from ridgeline.bench.pingpong import verify
 
 
 def rounds(comm: MPI.Comm, loops: list[Loops], seconds: float, run) -> dict[str, list[float]]:

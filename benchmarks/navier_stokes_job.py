@@ -145,7 +145,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from ridgeline.runtime.communicator import ends_job_on_error
+    from ridgeline.parallel.communicator import ends_job_on_error
     from ridgeline.runtime.compile_cache import configure_kernel_cache
     from ridgeline.runtime.threads import configure_threads
 

@@ -61,7 +61,7 @@ def make_repeated(n: int, direction: str) -> Callable[..., None]:
     """Return compiled f(u, matrix, out, repeats): one direction's product on one element, again and again."""
     from numba import njit
 
-    from ridgeline.kernels.tensor import along_x, along_y, along_z
+    from ridgeline.elements.tensor import along_x, along_y, along_z
 
     rows = n * n
 
@@ -151,7 +151,7 @@ def make_peak(dtype: str) -> tuple[Callable[[], object], int]:
     from numba.core import cgutils
     from numba.extending import intrinsic
 
-    from ridgeline.kernels.llvm import I32, Lanes, Vector, element_type, host_vector_bytes
+    from ridgeline.jit.llvm import I32, Lanes, Vector, element_type, host_vector_bytes
 
     number = {"float64": types.float64, "float32": types.float32}[dtype]
     count = host_vector_bytes() * 8 // number.bitwidth
@@ -182,9 +182,9 @@ def make_peak(dtype: str) -> tuple[Callable[[], object], int]:
 
 def stiffness(settings: Settings) -> Iterator[Row]:
     """The stiffness operator with six factors over min(peak, STREAM x intensity), elements in memory."""
-    from ridgeline.bench.stream import KERNELS, StreamArrays
-    from ridgeline.grid.quadrature import gauss_lobatto, gll_derivative
-    from ridgeline.kernels.element_helmholtz import make_helmholtz
+    from ridgeline.bench.memory.stream import KERNELS, StreamArrays
+    from ridgeline.elements.helmholtz import make_helmholtz
+    from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 
     for dtype in settings.dtypes:
         item = np.dtype(dtype).itemsize

@@ -209,7 +209,7 @@ class Job:
 
 def stream_triad(comm: "MPI.Comm", dtype: str) -> float:
     """Return the best rate of STREAM's triad in B/s, all ranks at once, ordinary or streaming stores."""
-    from ridgeline.bench.stream import StreamArrays
+    from ridgeline.bench.memory.stream import StreamArrays
 
     arrays = StreamArrays(STREAM_BYTES, 1, dtype)
     best = 0.0
@@ -239,7 +239,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from ridgeline.runtime.communicator import ends_job_on_error
+    from ridgeline.parallel.communicator import ends_job_on_error
     from ridgeline.runtime.compile_cache import configure_kernel_cache
     from ridgeline.runtime.threads import configure_threads
 

@@ -29,21 +29,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 _UNDER_MPI = any(name in os.environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"))
 
 # Plain pytest starts the parallel files through test_parallel.py; ranks of a launcher run them themselves.
-collect_ignore = ["test_parallel.py"] if _UNDER_MPI else ["parallel"]
+collect_ignore = ["test_parallel.py"] if _UNDER_MPI else ["ranks"]
 
 # Folders whose tests compute and compile in their own process. What starts processes (which would compile into the
 # same cache, and share the cores), or measures time, is not among them, or named by one of these words in it.
 _TOGETHER = {
     "analysis",
-    "comm",
+    "blocks",
     "config",
-    "driver",
-    "grid",
+    "elements",
+    "fourier",
     "io",
-    "kernels",
-    "linalg",
+    "jit",
+    "krylov",
     "models",
-    "perf",
+    "parallel",
+    "simulation",
+    "sparse",
     "validate",
 }
 _ALONE_WORDS = re.compile(

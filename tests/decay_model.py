@@ -11,12 +11,12 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.case import Case
 from ridgeline.config.fields import Integer, setting
-from ridgeline.driver import report
-from ridgeline.driver.job import Options, run_case
-from ridgeline.grid.block import split
 from ridgeline.models.contract import DistributedArray, Figure, Model, Profile, Variable, Work
+from ridgeline.parallel.partition import split
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.signals import SignalCatcher
+from ridgeline.simulation import report
+from ridgeline.simulation.job import Options, run_case
 
 N = 10
 ERRORS: list[Exception] = []

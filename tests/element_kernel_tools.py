@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from ridgeline.grid.quadrature import gauss_lobatto, gll_derivative
-from ridgeline.kernels import element_reference as reference
+from ridgeline.elements import reference
+from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 
 N_ELEMENTS = 4
 ELEMENTS = np.array([2, 0, 3])  # not all, not in order

@@ -3,12 +3,12 @@
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.comm.gather_scatter import GatherScatter
-from ridgeline.grid.element import SIDES, ElementGrid, ElementMesh
-from ridgeline.grid.geometry import Geometry
-from ridgeline.grid.mappings import wavy
-from ridgeline.linalg.cg import cg
-from ridgeline.linalg.element_operator import ElementOperator, side_points
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mappings import wavy
+from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.operator import ElementOperator, side_points
+from ridgeline.krylov.cg import cg
 from ridgeline.runtime.regions import Regions
 
 Array = np.ndarray

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.linalg.operator import InnerProduct, direction
+from ridgeline.krylov.operator import InnerProduct, direction
 
 Array = NDArray[np.float64]
 

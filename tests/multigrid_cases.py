@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ridgeline.comm.gather_scatter import GatherScatter
-from ridgeline.grid import mappings
-from ridgeline.grid.element import ElementGrid, ElementMesh
-from ridgeline.grid.geometry import Geometry
-from ridgeline.linalg.element_operator import ElementOperator
-from ridgeline.linalg.gmres import gmres
-from ridgeline.linalg.multigrid import SchwarzMultigrid
-from ridgeline.linalg.multigrid_level import Level
+from ridgeline.elements import mappings
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.multigrid import SchwarzMultigrid
+from ridgeline.elements.multigrid_level import Level
+from ridgeline.elements.operator import ElementOperator
+from ridgeline.krylov.gmres import gmres
 
 UNIT = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.grid.element import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
 from ridgeline.models.navier_stokes.problem import FlowRate, Problem, Scalar, ScalarSide, VelocitySide
 
 PI = np.pi

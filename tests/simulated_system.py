@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeline.validate.measurements import Measurements, NodeQuantity, PairQuantity
-from ridgeline.validate.verdict import Verdict
+from ridgeline.validate.judge.verdict import Verdict
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
 
 
 @dataclass

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.kernels.sparse_levels import WHOLE, dependency_levels, level_order
-from ridgeline.kernels.sparse_runs import Runs, make_halves
+from ridgeline.sparse.levels import WHOLE, dependency_levels, level_order
+from ridgeline.sparse.runs import Runs, make_halves
 
 
 class System(NamedTuple):

@@ -1,4 +1,4 @@
-"""Run every file tests/parallel/test_*.py under the environment's own mpiexec at several numbers of ranks.
+"""Run every file tests/ranks/test_*.py under the environment's own mpiexec at several numbers of ranks.
 
 A file may narrow that, or ask for more time, by module-level literals, which are read without importing it:
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent / "parallel"
+FOLDER = Path(__file__).parent / "ranks"
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 180
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import PencilGrid
-from ridgeline.models.turbulence.cpu import CpuEngine
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.reference import ReferenceSolver
 

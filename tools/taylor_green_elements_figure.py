@@ -28,9 +28,9 @@ def run(elements, order, dt, end):
     """Compute one curve: rows of (t, E, 2 nu Z)."""
     from mpi4py import MPI
 
-    from ridgeline.grid.element import SIDES, ElementGrid, ElementMesh
+    from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
     from ridgeline.models.navier_stokes.diagnostics import Diagnostics
-    from ridgeline.models.navier_stokes.engine import Engine
+    from ridgeline.models.navier_stokes.engine_cpu import Engine
     from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver, Problem, VelocitySide
 
     comm, nu = MPI.COMM_SELF, 1 / REYNOLDS

@@ -23,9 +23,9 @@ def run(n, dealias):
     """Compute one curve: rows (n, dealias, t, E, 2 nu Z)."""
     from mpi4py import MPI
 
-    from ridgeline.grid.pencil import PencilGrid
+    from ridgeline.fourier.pencil import PencilGrid
     from ridgeline.models.turbulence import initial
-    from ridgeline.models.turbulence.cpu import CpuEngine
+    from ridgeline.models.turbulence.engine_cpu import CpuEngine
     from ridgeline.models.turbulence.reference import Flow
     from ridgeline.models.turbulence.spectra import sum_over_modes
 

@@ -1,4 +1,4 @@
-/* The three tensor products of an element through LIBXSMM's generated kernels: the peer of kernels/tensor.py.
+/* The three tensor products of an element through LIBXSMM's generated kernels: the peer of elements/tensor.py.
  *
  * C is by rows here and by columns in LIBXSMM: C' = B' A', so the factors change places.
  * prepare() returns 0, or 1 where LIBXSMM has no kernel; run() applies a prepared product to every element. */

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ridgeline.config.load import load_case
-from ridgeline.driver.check import plan_case
 from ridgeline.models import case_class
 from ridgeline.runtime.errors import RidgelineError
+from ridgeline.simulation.check import plan_case
 from settings_fuzz import SMALLEST, mutated, within
 
 CASES = 1000
@@ -53,11 +53,11 @@ def test_check_takes_or_refuses_whatever_it_gets(model, monkeypatch, tmp_path):
 def test_what_check_takes_runs_or_ends_by_one_of_our_errors(model, monkeypatch, tmp_path):
     from mpi4py import MPI  # not above: `check` needs none
 
-    from ridgeline.driver import report
-    from ridgeline.driver.job import Options, run_case
-    from ridgeline.driver.memory import memory_needed
     from ridgeline.models import create
     from ridgeline.runtime.context import Context
+    from ridgeline.simulation import report
+    from ridgeline.simulation.job import Options, run_case
+    from ridgeline.simulation.memory import memory_needed
 
     monkeypatch.setattr(report, "measure_limits", lambda context: {})
     rng = random.Random(f"{model} run")

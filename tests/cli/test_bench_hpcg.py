@@ -76,7 +76,7 @@ def one_wrong(*matrix):
     levels[levels.size // 2] = 0
     return levels
 optimise.dependency_levels = one_wrong
-from ridgeline.driver.hpcg import run_hpcg
+from ridgeline.bench.hpcg.command import run_hpcg
 run_hpcg((16, None, None), (0, 0, 0), 0.0, stream=False, output="reports")
 """
 

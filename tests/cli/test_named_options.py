@@ -26,7 +26,7 @@ FOREIGN = {
     "runtime/provenance.py": {"--porcelain"},  # git
     "cli/bind.py": {"--of"},
     "validate/binding.py": {"--ppn", "--cpu-bind", "--ntasks-per-node"},  # launchers
-    "validate/report_page.py": {"--ink", "--soft", "--line", "--pale", "--state"},  # names in a style sheet
+    "validate/report/page.py": {"--ink", "--soft", "--line", "--pale", "--state"},  # names in a style sheet
 }
 
 

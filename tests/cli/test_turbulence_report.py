@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ridgeline.grid.pencil import Truncation
+from ridgeline.fourier.pencil import Truncation
 
 CASE = """\
 [run]
@@ -66,7 +66,7 @@ def test_slabs(ridgeline):
     assert not any(name.startswith("row") for name in figures)
     # 7 variables, complex64, of all planes and lines; two substeps.
     held = 7 * 24 * TRUNCATION.n_lines * 8 / 2
-    assert figures["column_bandwidth"]["value"] > 0  # its value: tests/parallel/test_turbulence_figures.py
+    assert figures["column_bandwidth"]["value"] > 0  # its value: tests/ranks/test_turbulence_figures.py
     assert figures["column_bandwidth"]["unit"] == "B/s"
     # Four calls of up to 2 variables, each with one message to the other rank.
     assert figures["column_message"] == {"value": pytest.approx(held / 2 / 4), "unit": "B"}

@@ -15,7 +15,7 @@ import pytest
 from mpi4py import MPI
 
 from bp_toy import SHAPE, assert_same_bits, assert_steps, bits, put, read, variables, writer
-from ridgeline.grid.block import Block, BlockArray
+from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.io import bp, bp_blocks
 from ridgeline.io.bp import BPWriter, Variable, adios2_facts, image_schemas
 from ridgeline.io.bp_reader import BPReader

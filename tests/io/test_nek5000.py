@@ -7,8 +7,8 @@ import pytest
 from mpi4py import MPI
 from pymech import neksuite
 
-from ridgeline.grid.element import ElementGrid, ElementMesh
-from ridgeline.grid.mappings import wavy
+from ridgeline.elements.mappings import wavy
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.nek5000 import Nek5000Writer
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.runtime.errors import ConfigError, OutputError

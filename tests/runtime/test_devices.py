@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from ridgeline.parallel.devices import mpi_takes_device_buffers
 from ridgeline.runtime import devices
-from ridgeline.runtime.devices import DeviceInfo, choose_device, describe_devices, mpi_takes_device_buffers
+from ridgeline.runtime.devices import DeviceInfo, choose_device, describe_devices
 from ridgeline.runtime.errors import DeviceError
 
 GPU = DeviceInfo(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ridgeline.grid.block import Block, check_process_grid, choose_process_grid
+from ridgeline.blocks.block import Block, check_process_grid, choose_process_grid
 from ridgeline.models.contract import Estimate, Work
 
 FLOPS_PER_CELL = 9

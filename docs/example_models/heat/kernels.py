@@ -2,8 +2,10 @@
 
 import numba
 
+from ridgeline.jit.kernel import kernel
 
-@numba.njit(cache=True, parallel=True)
+
+@kernel(parallel=True)
 def advance_heat(t, factor, out):
     """One forward Euler step: out = t + factor * (sum of the 6 neighbours - 6 t).
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ridgeline.comm.cartesian import decompose
-from ridgeline.comm.halo import HaloExchange
-from ridgeline.comm.reduce import global_max, global_min
-from ridgeline.grid.block import BlockArray
+from ridgeline.blocks.block import BlockArray
+from ridgeline.blocks.cartesian import decompose
+from ridgeline.blocks.halo import HaloExchange
 from ridgeline.models.contract import DistributedArray, Model
+from ridgeline.parallel.reduce import global_max, global_min
 
 from .estimate import estimate
 from .kernels import advance_heat

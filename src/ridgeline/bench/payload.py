@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.runtime.devices import mpi_takes_device_buffers, select_device
+from ridgeline.parallel.devices import mpi_takes_device_buffers, select_device
 from ridgeline.runtime.errors import VerificationError
 
 if TYPE_CHECKING:

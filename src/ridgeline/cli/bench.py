@@ -63,8 +63,8 @@ def transpose(
     debug: Debug = False,
 ) -> None:
     """Time the all-to-all exchanges of a turbulence substep alone, for slabs and pencils."""
-    from ridgeline.driver.bench import run_transposes
-    from ridgeline.driver.start import start_ranks
+    from ridgeline.bench.benchmark import run_transposes
+    from ridgeline.parallel.job import start_ranks
 
     code = start_ranks(ranks)
     if code is not None:
@@ -96,8 +96,8 @@ def nekbone(
     debug: Debug = False,
 ) -> None:
     """Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures."""
-    from ridgeline.driver.bench import run_nekbone
-    from ridgeline.driver.start import start_ranks
+    from ridgeline.bench.benchmark import run_nekbone
+    from ridgeline.parallel.job import start_ranks
 
     code = start_ranks(ranks)
     if code is not None:
@@ -114,8 +114,8 @@ def acceptance(
     debug: Debug = False,
 ) -> None:
     """Check the health of every rank before a large run: kernels, memory, Allreduce, gather-scatter."""
-    from ridgeline.driver.bench import run_acceptance
-    from ridgeline.driver.start import start_ranks
+    from ridgeline.bench.benchmark import run_acceptance
+    from ridgeline.parallel.job import start_ranks
 
     code = start_ranks(ranks)
     if code is not None:

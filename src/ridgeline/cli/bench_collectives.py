@@ -49,7 +49,7 @@ def _start(
 ) -> None:
     """Start a benchmark with the options that were given; others keep the defaults of the benchmark."""
     given = only_given(options) | {"operation": operation}
-    start_benchmark(ranks, "collectives.measure_collective", given, *common, device)
+    start_benchmark(ranks, "collectives.measure.measure_collective", given, *common, device)
 
 
 def alltoall(

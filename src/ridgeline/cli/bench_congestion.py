@@ -61,7 +61,7 @@ def congestion(
         "iterations": iterations,
         "seed": seed,
     }
-    start_benchmark(ranks, "congestion.measure_congestion", options, json, plot, debug, device)
+    start_benchmark(ranks, "congestion.measure.measure_congestion", options, json, plot, debug, device)
 
 
 def register(group: typer.Typer) -> None:

@@ -40,13 +40,13 @@ def hpcg(
     HPCG-Benchmark_3.1_DATE.txt has the keys of the official one. The exit code is 0 only if the result is VALID. An
     official run takes 1800 s and a quarter of the main memory.
     """
-    from ridgeline.driver.start import start_ranks
+    from ridgeline.parallel.job import start_ranks
 
     code = start_ranks(ranks)
     if code is not None:
         raise typer.Exit(code)
 
-    from ridgeline.driver.hpcg import run_hpcg
+    from ridgeline.bench.hpcg.command import run_hpcg
 
     run_hpcg((nx, ny, nz), (npx, npy, npz), seconds, threads, dat, stream, output, json, debug)
 

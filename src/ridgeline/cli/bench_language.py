@@ -44,7 +44,7 @@ def pingpong(
         "batch": batch,
         "ranks_per_node": ranks_per_node,
     }
-    _start(ranks, "pingpong.measure_pingpong", options, languages, json, plot, debug)
+    _start(ranks, "language.pingpong.measure_pingpong", options, languages, json, plot, debug)
 
 
 def bsp(
@@ -94,7 +94,7 @@ def bsp(
         "words": words,
         "sweep": sweep,
     }
-    _start(ranks, "bsp.measure_bsp", options, languages, json, plot, debug)
+    _start(ranks, "language.bsp.measure_bsp", options, languages, json, plot, debug)
 
 
 def _start(

@@ -43,7 +43,7 @@ def stream(
     for copy, scale and dot, 3 for add and triad; best of the repeats. On a GPU: its copy bandwidth, 2 words.
     """
     options = {"threads": threads, "dtype": dtype, "bytes_per_rank": n_bytes, "repeats": repeats}
-    start_benchmark(ranks, "stream_result.measure_rates", options, json, plot, debug, device, threads)
+    start_benchmark(ranks, "memory.stream_result.measure_rates", options, json, plot, debug, device, threads)
 
 
 def peak(
@@ -69,7 +69,7 @@ def peak(
     options: dict[str, Any] = {"threads": threads, "seconds": seconds, "repeats": repeats}
     if dtype != "both":
         options["dtypes"] = [dtype]
-    start_benchmark(ranks, "peak.measure_peak", options, json, plot, debug, device, threads)
+    start_benchmark(ranks, "memory.peak.measure_peak", options, json, plot, debug, device, threads)
 
 
 def register(group: typer.Typer) -> None:

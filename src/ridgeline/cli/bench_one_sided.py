@@ -142,7 +142,11 @@ def one_sided(
             raise typer.BadParameter(f"not with --pattern {pattern}", param_hint=name)
     if sync in (("unlock",) if pattern == "pair" else ("lock", "pscw")):
         raise typer.BadParameter(f"{sync} is not of --pattern {pattern}", param_hint="--sync")
-    function = "one_sided.measure_one_sided" if pattern == "pair" else "irregular.measure_irregular"
+    function = (
+        "one_sided.measure.measure_one_sided"
+        if pattern == "pair"
+        else "one_sided.irregular.measure_irregular"
+    )
     start_benchmark(ranks, function, given | {"sync": sync}, json, plot, debug, device)
 
 

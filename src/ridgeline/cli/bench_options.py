@@ -54,9 +54,9 @@ def start_benchmark(
     threads: int = 1,
     csv: str | None = None,
 ) -> None:
-    """Start the ranks, or run the benchmark on this one (driver.bench.run_benchmark)."""
-    from ridgeline.driver.bench import run_benchmark
-    from ridgeline.driver.start import start_ranks
+    """Start the ranks, or run the benchmark on this one (bench.benchmark.run_benchmark)."""
+    from ridgeline.bench.benchmark import run_benchmark
+    from ridgeline.parallel.job import start_ranks
 
     code = start_ranks(ranks)
     if code is not None:

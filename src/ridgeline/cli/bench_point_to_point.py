@@ -91,7 +91,7 @@ def latency(
         _matrix("latency", *common, between, size, iterations, window, seconds, serial, ranks_per_node)
         return
     _start(
-        "point_to_point.measure_latency",
+        "pairs.point_to_point.measure_latency",
         *common,
         sizes=sizes,
         iterations=iterations,
@@ -135,7 +135,7 @@ def bandwidth(
         _matrix("bandwidth", *common, between, size, iterations, window, seconds, serial, ranks_per_node)
         return
     _start(
-        "point_to_point.measure_bandwidth",
+        "pairs.point_to_point.measure_bandwidth",
         *common,
         sizes=sizes,
         iterations=iterations,
@@ -165,7 +165,7 @@ def _matrix(
 ) -> None:
     """Start the benchmark of all pairs."""
     _start(
-        "pair_matrix.measure_all_pairs",
+        "pairs.pair_matrix.measure_all_pairs",
         ranks,
         device,
         json,
@@ -201,7 +201,7 @@ def bibandwidth(
     64 messages each way in flight at once (osu_bibw): bandwidth = 2 x bytes x window x iterations / t.
     """
     _start(
-        "point_to_point.measure_bibandwidth",
+        "pairs.point_to_point.measure_bibandwidth",
         *(ranks, device, json, plot, debug),
         sizes=sizes,
         iterations=iterations,
@@ -232,7 +232,7 @@ def multi_latency(
     the smallest and the largest.
     """
     _start(
-        "point_to_point.measure_multi_latency",
+        "pairs.point_to_point.measure_multi_latency",
         *(ranks, device, json, plot, debug),
         sizes=sizes,
         iterations=iterations,
@@ -265,7 +265,7 @@ def multi_bandwidth(
     synchronous sends (MPI_Ssend_init), no answer.
     """
     _start(
-        "point_to_point.measure_multi_bandwidth",
+        "pairs.point_to_point.measure_multi_bandwidth",
         *(ranks, device, json, plot, debug),
         sizes=sizes,
         iterations=iterations,

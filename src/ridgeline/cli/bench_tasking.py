@@ -75,7 +75,7 @@ def tasking(
         **({"fibonacci": fibonacci} if fibonacci else {}),
     }
     threads = max(workers) if workers else cores_available()
-    start_benchmark(ranks, "tasking.measure_tasking", options, json, plot, debug, threads=threads)
+    start_benchmark(ranks, "tasking.measure.measure_tasking", options, json, plot, debug, threads=threads)
 
 
 def register(group: typer.Typer) -> None:

@@ -44,7 +44,7 @@ def check(
     from rich.console import Console
 
     from ridgeline.cli.options import load
-    from ridgeline.driver.check import predict, print_prediction
+    from ridgeline.simulation.check import predict, print_prediction
 
     loaded = load(case, settings, threads, device, no_python)
     print_prediction(predict(loaded, ranks), Console())

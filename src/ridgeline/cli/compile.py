@@ -14,6 +14,6 @@ def compile_kernels(
 ) -> None:
     """Compile every kernel of a case and keep it in the cache, so that no rank has to at the start of a run."""
     from ridgeline.cli.options import load
-    from ridgeline.driver.start import compile_case
+    from ridgeline.simulation.start import compile_case
 
     compile_case(load(case, settings, threads, device, no_python))

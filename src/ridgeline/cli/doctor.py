@@ -9,7 +9,7 @@ def doctor() -> None:
     """Say which MPI, ADIOS2, FFTW, GPU and cores are found, what is missing and how to mend it."""
     from rich.console import Console
 
-    from ridgeline.driver.doctor import examine, print_findings
+    from ridgeline.validate.doctor import examine, print_findings
 
     findings = examine()
     print_findings(findings, Console())

@@ -15,6 +15,6 @@ def report(
     verbose: Annotated[bool, typer.Option("--verbose", help="All times, counted work and speeds.")] = False,
 ) -> None:
     """Print the stored report of a run or of a benchmark, in the words of the command that wrote it."""
-    from ridgeline.perf.stored_report import show_report
+    from ridgeline.simulation.stored_report import show_report
 
     show_report(file, verbose)

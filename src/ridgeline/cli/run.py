@@ -42,7 +42,8 @@ def run(
     """Run a simulation: settings in, data set, checkpoints and a report out."""
     started = time.monotonic()
     from ridgeline.cli.options import load
-    from ridgeline.driver.start import run_on_this_rank, start_ranks
+    from ridgeline.parallel.job import start_ranks
+    from ridgeline.simulation.start import run_on_this_rank
 
     loaded = load(case, settings, threads, device, no_python)
     code = start_ranks(ranks)

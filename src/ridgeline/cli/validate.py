@@ -115,8 +115,8 @@ def validate(
     Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed, a node was busy with
     something else).
     """
-    from ridgeline.driver.validate import Inputs, phase_plan, start_validation
     from ridgeline.runtime.errors import ConfigError
+    from ridgeline.validate.command import Inputs, phase_plan, start_validation
 
     if prolog and epilog:
         raise ConfigError("--prolog and --epilog are two events; choose one")

@@ -136,7 +136,7 @@ class BPWriter:
         self._engine: Any = None
         self._open = False
         self._bindings: Any = None
-        from ridgeline.comm.reduce import decide, together  # they import mpi4py, which readers do without
+        from ridgeline.parallel.reduce import decide, together  # they import mpi4py, which readers do without
 
         self._together = functools.partial(together, comm)
         with together(comm):

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from mpi4py import MPI as mpi
 
-from ridgeline.comm.reduce import decide, together
-from ridgeline.grid.distributed import DistributedArray
 from ridgeline.io.checkpoint_format import (
     PARTIAL,
     REMOVED,
@@ -40,6 +38,8 @@ from ridgeline.io.checkpoint_format import (
 from ridgeline.io.checkpoint_load import Loaded, load
 from ridgeline.io.checkpoint_write import check_tiling, commit, sync_directory, write_group_file
 from ridgeline.io.file_errors import explain, explained
+from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

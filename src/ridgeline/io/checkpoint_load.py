@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.comm.reduce import decide, together
-from ridgeline.grid.distributed import DistributedArray
 from ridgeline.io.checkpoint_format import (
     MAGIC,
     MANIFEST,
@@ -33,6 +31,8 @@ from ridgeline.io.checkpoint_format import (
     step_of,
 )
 from ridgeline.io.file_errors import explained
+from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

@@ -14,8 +14,6 @@ import numpy as np
 from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import raise_together
-from ridgeline.grid.distributed import DistributedArray
 from ridgeline.io.checkpoint_format import (
     CHUNK_BYTES,
     MAGIC,
@@ -29,6 +27,8 @@ from ridgeline.io.checkpoint_format import (
     digest,
     encode_table,
 )
+from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.reduce import raise_together
 from ridgeline.runtime.errors import CheckpointError, RidgelineError
 
 if TYPE_CHECKING:

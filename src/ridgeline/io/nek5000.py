@@ -1,6 +1,6 @@
 """Nek5000 field files: written by all ranks together, and the `.nek5000` file that ParaView and VisIt open.
 
-Every rank writes its elements, a contiguous range of the curve order (`grid.element`), by MPI-IO: the files are
+Every rank writes its elements, a contiguous range of the curve order (`elements.mesh`), by MPI-IO: the files are
 the same, byte for byte, on any number of ranks. A file gets its name when it is whole. nek5000_format.py says what
 a file holds, nek5000_read.py reads it. Tags: velocity U, pressure P, the first scalar T, the others S01, S02, ...
 """
@@ -20,10 +20,10 @@ import numpy as np
 from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import decide, raise_together
-from ridgeline.grid.element import ElementGrid
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.file_errors import reason
 from ridgeline.io.nek5000_format import ENDIAN_TAG, MOST_SCALARS, Header, Section
+from ridgeline.parallel.reduce import decide, raise_together
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
 
 if TYPE_CHECKING:

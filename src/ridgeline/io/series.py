@@ -45,7 +45,7 @@ class SeriesWriter:
     def __init__(
         self, path: str | Path, comm: MPI.Comm, columns: Sequence[str], *, keep_rows: int | None = None
     ) -> None:
-        from ridgeline.comm.reduce import together  # imports mpi4py, which readers do without
+        from ridgeline.parallel.reduce import together  # imports mpi4py, which readers do without
 
         self.path = Path(path)
         self.columns = tuple(columns)

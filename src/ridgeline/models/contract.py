@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
-from ridgeline.grid.distributed import DistributedArray
 from ridgeline.io.bp_blocks import Variable
+from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.regions import Region
 

@@ -30,7 +30,7 @@ _SILENT = 2.0  # seconds of waiting before it is said what for
 
 
 # Packages whose code is never compiled into a kernel: editing them keeps the kernels.
-_NEVER_COMPILED = {"analysis", "cli", "config", "driver", "io", "perf", "runtime"}
+_NEVER_COMPILED = {"analysis", "cli", "config", "io", "runtime", "simulation"}
 
 
 def source_digest() -> str:

@@ -6,7 +6,6 @@ says what is missing. Numba and the CUDA bindings are imported on demand only.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
+    pass
 
 INSTALL = 'pip install "ridgeline[cuda]"'
 MINIMUM_CAPABILITY = (7, 5)  # oldest GPUs that CUDA 13 compiles for
@@ -83,58 +82,6 @@ def choose_device(local_rank: int, devices: list[DeviceInfo]) -> DeviceInfo:
             f"CUDA_VISIBLE_DEVICES, or run with --device cpu"
         )
     return device
-
-
-def select_device(comm: MPI.Comm) -> DeviceInfo:
-    """Make the GPU of this rank the current one of the calling thread and return it. Collective.
-
-    The rank's number on its node, modulo the GPUs it sees, is the GPU's: one rank per GPU, or a launcher that
-    shows each rank only its own (--gpus-per-task), both work.
-    Raises DeviceError as `describe_devices` and `choose_device` do.
-    """
-    from ridgeline.runtime.communicator import node_communicator
-
-    node = node_communicator(comm)
-    local_rank = node.rank
-    node.Free()
-    device = choose_device(local_rank, describe_devices())
-    import_module("numba.cuda").select_device(device.index)
-    return device
-
-
-def mpi_takes_device_buffers() -> bool:
-    """Say whether the MPI library sends from and receives into GPU memory.
-
-    RIDGELINE_GPU_AWARE_MPI=1 or 0 decides; else the library is asked through MPIX_Query_cuda_support (Open MPI,
-    MPICH, MVAPICH) and MPIX_GPU_query_support (MPICH, Cray MPICH). Simulated devices have no such memory.
-    Raises DeviceError if the variable is neither 0 nor 1.
-    """
-    chosen = os.environ.get(MPI_SWITCH, "")
-    if chosen not in ("", "0", "1"):
-        raise DeviceError(
-            f"{MPI_SWITCH} = {chosen!r} is neither 0 (stage in host memory) nor 1 (GPU-aware MPI); "
-            f"unset it to let the MPI library say"
-        )
-    if simulated() or chosen == "0":
-        return False
-    if chosen == "1":
-        return True
-    library = _mpi_symbols()
-    if hasattr(library, "MPIX_Query_cuda_support") and library.MPIX_Query_cuda_support():
-        return True
-    if hasattr(library, "MPIX_GPU_query_support"):
-        supported = ctypes.c_int(0)
-        cuda_kind = 0  # MPIX_GPU_SUPPORT_CUDA
-        library.MPIX_GPU_query_support(cuda_kind, ctypes.byref(supported))
-        return bool(supported.value)
-    return False
-
-
-def _mpi_symbols() -> Any:
-    """Return the functions of the MPI library: mpi4py's extension also finds what it is linked with."""
-    from mpi4py import MPI
-
-    return ctypes.CDLL(MPI.__file__)
 
 
 def _driver() -> Any:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ridgeline.bench.hpcg.command import choose_settings, write_report
 from ridgeline.bench.hpcg.hpcg_dat import HpcgDat, read_hpcg_dat
-from ridgeline.driver.hpcg import choose_settings, write_report
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 HEAD = "HPCG benchmark input file\nSandia National Laboratories; University of Tennessee, Knoxville\n"

@@ -10,7 +10,7 @@ from ridgeline.bench.hpcg.measure import measure_hpcg
 from ridgeline.bench.hpcg.phases import Benchmark
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
-from ridgeline.bench.stream import StreamLimits, StreamRates
+from ridgeline.bench.memory.stream import StreamLimits, StreamRates
 from ridgeline.runtime.errors import ConfigError
 
 COMM = MPI.COMM_SELF

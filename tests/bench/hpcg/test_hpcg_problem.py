@@ -5,9 +5,9 @@ import pytest
 from mpi4py import MPI
 
 import hpcg_dense
+from ridgeline.bench.hpcg import problem_kernels
 from ridgeline.bench.hpcg.geometry import coarsen, place
 from ridgeline.bench.hpcg.problem import diagonal_of, generate_problem, replace_diagonal
-from ridgeline.kernels import hpcg_problem
 from ridgeline.runtime.errors import ConfigError
 
 SELF = MPI.COMM_SELF
@@ -33,9 +33,9 @@ def test_rows_of_every_rank(local, grid) -> None:
         box = geometry.origin, geometry.local, geometry.whole
         n = geometry.n_rows
         indptr, rows, diagonal = (np.zeros(size, np.int64) for size in (n + 1, n, n))
-        hpcg_problem.row_starts(*box, indptr)
+        problem_kernels.row_starts(*box, indptr)
         columns, values, b = np.zeros(indptr[-1], np.int64), np.zeros(indptr[-1]), np.zeros(n)
-        hpcg_problem.fill_rows(*box, rows, columns, values, diagonal, b)
+        problem_kernels.fill_rows(*box, rows, columns, values, diagonal, b)
         np.testing.assert_array_equal(rows, hpcg_dense.numbers(geometry))
         np.testing.assert_array_equal(dense_rows(indptr, columns, values, len(expected)), expected[rows])
         np.testing.assert_array_equal(columns[diagonal], rows)

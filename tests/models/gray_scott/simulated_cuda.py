@@ -7,13 +7,13 @@ import pytest
 from mpi4py import MPI
 from numba import cuda
 
-from ridgeline.comm.cartesian import decompose
-from ridgeline.grid.block import Block, BlockArray
-from ridgeline.kernels.cuda_device import SIMULATED
-from ridgeline.kernels.cuda_random import device_key
-from ridgeline.models.gray_scott import cuda as engine_module
-from ridgeline.models.gray_scott.cpu import CpuEngine
-from ridgeline.models.gray_scott.cuda import CudaEngine
+from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.blocks.cartesian import decompose
+from ridgeline.jit.cuda_device import SIMULATED
+from ridgeline.jit.cuda_random import device_key
+from ridgeline.models.gray_scott import engine_cuda as engine_module
+from ridgeline.models.gray_scott.engine_cpu import CpuEngine
+from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.kernels_cuda import (
     PAD_ROWS,
     Shape,

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from ridgeline.grid.block import Block
+from ridgeline.blocks.block import Block
 from ridgeline.models.gray_scott.boxes import split_for_overlap
 
 FACES = list(itertools.product(range(3), (-1, 1)))

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from ridgeline.grid.block import Block, factorizations
+from ridgeline.blocks.block import Block
 from ridgeline.models.gray_scott.initial import set_box
+from ridgeline.parallel.partition import factorizations
 
 
 @pytest.mark.parametrize("shape", [(20, 13, 15), (5, 40, 3), (1, 1, 1), (12, 12, 12)])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numba import set_num_threads
 
-from ridgeline.grid.block import Block, BlockArray
-from ridgeline.kernels.random import round_keys
+from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.jit.random import round_keys
 from ridgeline.models.gray_scott import kernels
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance

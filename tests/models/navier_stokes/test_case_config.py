@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ridgeline.config.load import load_case
-from ridgeline.grid.element import SIDES
-from ridgeline.grid.quadrature import gauss
+from ridgeline.elements.mesh import SIDES
+from ridgeline.elements.quadrature import gauss
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.boundary import dealias_points, mesh_of, problem_of
 from ridgeline.models.navier_stokes.fluxes import Faces

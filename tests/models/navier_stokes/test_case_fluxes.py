@@ -8,9 +8,9 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.config.load import load_case
-from ridgeline.grid.element import ElementGrid
-from ridgeline.grid.geometry import Geometry
-from ridgeline.grid.quadrature import gauss_lobatto
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.boundary import mesh_of, problem_of
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries

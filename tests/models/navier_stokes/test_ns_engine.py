@@ -5,8 +5,8 @@ import pytest
 from mpi4py import MPI
 
 from navier_stokes_tools import EVERYTHING, ethier_case, history, make_start, walsh_case
-from ridgeline.grid.mappings import wavy
-from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.elements.mappings import wavy
+from ridgeline.models.navier_stokes.engine_cpu import Engine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
 from ridgeline.models.navier_stokes.reference import ReferenceSolver
 from ridgeline.runtime.errors import ConfigError, DivergedError

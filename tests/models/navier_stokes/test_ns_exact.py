@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 from navier_stokes_tools import ethier_case, history, walsh_case
-from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.models.navier_stokes.engine_cpu import Engine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
 
 TOLERANCES = {"pressure": PressureSolver(tolerance=1e-8), "velocity": HelmholtzSolver(tolerance=1e-11)}

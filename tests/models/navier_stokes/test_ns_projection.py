@@ -7,8 +7,8 @@ import pytest
 from mpi4py import MPI
 
 from navier_stokes_tools import all_sides, duct, make_start, periodic_mesh
-from ridgeline.grid.element import ElementGrid
-from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.models.navier_stokes.engine_cpu import Engine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver, Problem
 
 STEPS = 40

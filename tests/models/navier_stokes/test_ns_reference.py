@@ -3,8 +3,8 @@
 import numpy as np
 
 from navier_stokes_tools import ethier_case, history, periodic_mesh
-from ridgeline.grid.element import SIDES, ElementGrid, ElementMesh
-from ridgeline.grid.quadrature import gauss_lobatto
+from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.problem import (
     FlowRate,
     Problem,

@@ -7,9 +7,9 @@ import pytest
 from mpi4py import MPI
 
 from navier_stokes_tools import all_sides, periodic_mesh
-from ridgeline.grid.element import ElementGrid
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models.navier_stokes.diagnostics import Diagnostics
-from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.models.navier_stokes.engine_cpu import Engine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver, Problem
 from ridgeline.models.turbulence.initial import taylor_green
 from ridgeline.models.turbulence.reference import Flow

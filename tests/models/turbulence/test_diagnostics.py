@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.kernels import mode_sums, point_sums
+from ridgeline.models.turbulence import mode_sums, point_sums
 from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
 from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
-from ridgeline.models.turbulence.output_fields import output_field, output_names
+from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_modes
 from whole_box import (
     COMM,

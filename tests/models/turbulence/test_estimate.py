@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ridgeline.grid.pencil import PencilGrid, Truncation
+from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.estimate import (
     Share,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import PencilGrid
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.forcing import (

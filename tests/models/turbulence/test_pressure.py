@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.kernels import point_sums
+from ridgeline.models.turbulence import point_sums
 from ridgeline.models.turbulence.diagnostics import Diagnostics
-from ridgeline.models.turbulence.output_fields import output_field
+from ridgeline.models.turbulence.outputs import output_field
 from ridgeline.models.turbulence.pressure import (
     BINS_PER_RMS,
     DEVIATIONS,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ridgeline.grid.pencil import Truncation
-from ridgeline.kernels.runs import gather_runs, scatter_runs
-from ridgeline.kernels.solenoidal import project, sum_of_squares
+from ridgeline.fourier.pencil import Truncation
+from ridgeline.jit.runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence.restart import field_sizes, recover
+from ridgeline.models.turbulence.solenoidal import project, sum_of_squares
 from spectral_toys import backward, random_fields, whole_modes
 
 SHAPE = (12, 10, 14)

@@ -1,6 +1,6 @@
 /* The tasking primitives of C with POSIX threads and OpenMP, which those of Python are compared with.
 
-   What is measured is described in bench/tasking.py; patterns: Sec. III, Figs. 1 to 5 of Rizvi and Hale, "A Look at
+   What is measured is described in bench/tasking/measure.py; patterns: Sec. III, Figs. 1 to 5 of Rizvi and Hale, "A Look at
    Communication-Intensive Performance in Julia". Every function writes the seconds of one operation for each trial,
    in order, and returns 0, the number of an error of the system, or WRONG_DATA. */
 

@@ -14,11 +14,11 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.bench.hpcg.cg_passes import blocks
 from ridgeline.bench.hpcg.multigrid import MultigridLevel
 from ridgeline.bench.hpcg.path import SLACK, CGResult, Times
-from ridgeline.comm.sparse_halo import HaloVector
-from ridgeline.kernels.cg_passes import blocks
-from ridgeline.kernels.sparse import add_scaled
+from ridgeline.sparse.halo import HaloVector
+from ridgeline.sparse.rows import add_scaled
 
 Array = NDArray[np.float64]
 Product = Callable[[HaloVector, Array], float]

@@ -13,11 +13,11 @@ from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS
 from ridgeline.bench.hpcg.record import Record
 from ridgeline.bench.hpcg.report import make_report, report_text, to_dict
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
-from ridgeline.bench.layout import find_layout
+from ridgeline.bench.memory.stream import StreamLimits, measure_stream
 from ridgeline.bench.numba_threads import check_threads
 from ridgeline.bench.result import Column, Result
-from ridgeline.bench.stream import StreamLimits, measure_stream
-from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.optimise import OptimisedLevel
 from ridgeline.bench.hpcg.passes import Passes
-from ridgeline.comm.sparse_halo import HaloVector
-from ridgeline.kernels.sparse_transfer import correct, move_boundary, restore, subtract_boundary
+from ridgeline.sparse.halo import HaloVector
+from ridgeline.sparse.transfer import correct, move_boundary, restore, subtract_boundary
 
 Array = NDArray[np.float64]
 

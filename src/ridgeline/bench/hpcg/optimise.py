@@ -1,9 +1,9 @@
 """What the optimised path makes of a matrix before it runs: HPCG's optimisation phase.
 
-Rows are put into the order of their dependency level in natural-order Gauss-Seidel (kernels/sparse_levels.py): above
+Rows are put into the order of their dependency level in natural-order Gauss-Seidel (sparse/levels.py): above
 the levels of the lower-numbered rows that a row needs. A sweep in the new order computes what the sweep in natural
 order does, to rounding, and rows of one level do not need each other. The matrix is then split by position: strictly
-lower and strictly upper triangle, each as runs of rows that share one list of columns (kernels/sparse_runs.py), the
+lower and strictly upper triangle, each as runs of rows that share one list of columns (sparse/runs.py), the
 diagonal, and the columns of other ranks; what the transfers between grids need is stored a second time, apart.
 
 Everything is found from the matrix, the halo plan and the list of coarse points; nothing of the problem is known.
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.problem import Level
-from ridgeline.comm.sparse_halo import SparseHaloPlan
-from ridgeline.kernels.sparse_levels import WHOLE, block_rows, dependency_levels, level_order
-from ridgeline.kernels.sparse_runs import Runs, make_halves
-from ridgeline.kernels.sparse_select import chosen_rows, external_rows, has_external, upper_blocks
-from ridgeline.kernels.sparse_transfer import RunRows, SparseBlocks, SparseRows
+from ridgeline.sparse.halo import SparseHaloPlan
+from ridgeline.sparse.levels import WHOLE, block_rows, dependency_levels, level_order
+from ridgeline.sparse.runs import Runs, make_halves
+from ridgeline.sparse.select import chosen_rows, external_rows, has_external, upper_blocks
+from ridgeline.sparse.transfer import RunRows, SparseBlocks, SparseRows
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int32]

@@ -14,8 +14,8 @@ from ridgeline.bench.hpcg.optimise import optimise
 from ridgeline.bench.hpcg.path import CGResult, Times
 from ridgeline.bench.hpcg.problem import Level
 from ridgeline.bench.numba_threads import check_threads, numba_threads
-from ridgeline.comm.sparse_halo import HaloVector
-from ridgeline.kernels.sparse_transfer import add_boundary
+from ridgeline.sparse.halo import HaloVector
+from ridgeline.sparse.transfer import add_boundary
 
 Array = NDArray[np.float64]
 

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ridgeline.bench.hpcg import cg_passes
 from ridgeline.bench.hpcg.optimise import OptimisedLevel, threads_for
-from ridgeline.kernels import cg_passes, sparse_sweeps, sparse_sweeps_threaded, sparse_transfer
+from ridgeline.sparse import sweeps, sweeps_threaded, transfer
 
 Pass = Callable[..., Any]
 
 
 class Passes:
-    """Functions of `kernels.sparse_sweeps`, `sparse_transfer` and `cg_passes`, or their twins for several threads.
+    """Functions of `sparse.sweeps`, `sparse_transfer` and `cg_passes`, or their twins for several threads.
 
     n_threads: at most; levels of few rows take one. Passes over the boundary always do: they are short. Raises
     ConfigError if Numba does not run so many threads at once.
@@ -21,30 +22,30 @@ class Passes:
 
     def __init__(self, level: OptimisedLevel, n_threads: int) -> None:
         n_threads = threads_for(level.n_rows, n_threads)
-        self.team: sparse_sweeps_threaded.Team | None = None
+        self.team: sweeps_threaded.Team | None = None
         if n_threads > 1:
             self._share(level, n_threads)
             return
-        self.forward_zero: Pass = sparse_sweeps.forward_zero
-        self.forward: Pass = sparse_sweeps.forward
-        self.backward: Pass = sparse_sweeps.backward
-        self.backward_dot: Pass = sparse_sweeps.backward_dot
-        self.multiply_dot: Pass = sparse_sweeps.multiply_dot
-        self.coarse_residual: Pass = sparse_transfer.coarse_residual
-        self.add_product: Pass = sparse_transfer.add_product
+        self.forward_zero: Pass = sweeps.forward_zero
+        self.forward: Pass = sweeps.forward
+        self.backward: Pass = sweeps.backward
+        self.backward_dot: Pass = sweeps.backward_dot
+        self.multiply_dot: Pass = sweeps.multiply_dot
+        self.coarse_residual: Pass = transfer.coarse_residual
+        self.add_product: Pass = transfer.add_product
         self.dot: Pass = cg_passes.dot
         self.residual: Pass = cg_passes.residual
         self.direction: Pass = cg_passes.direction
 
     def _share(self, level: OptimisedLevel, n_threads: int) -> None:
-        self.team = sparse_sweeps_threaded.make_team(level.lower, n_threads)
-        self.forward_zero = partial(sparse_sweeps_threaded.forward_zero, self.team)
-        self.forward = partial(sparse_sweeps_threaded.forward, self.team)
-        self.backward = partial(sparse_sweeps_threaded.backward, self.team)
-        self.backward_dot = partial(sparse_sweeps_threaded.backward_dot, self.team)
-        self.multiply_dot = partial(sparse_sweeps_threaded.multiply_dot, self.team)
-        self.coarse_residual = partial(sparse_transfer.coarse_residual_threaded, n_threads)
-        self.add_product = partial(sparse_transfer.add_product_threaded, n_threads)
+        self.team = sweeps_threaded.make_team(level.lower, n_threads)
+        self.forward_zero = partial(sweeps_threaded.forward_zero, self.team)
+        self.forward = partial(sweeps_threaded.forward, self.team)
+        self.backward = partial(sweeps_threaded.backward, self.team)
+        self.backward_dot = partial(sweeps_threaded.backward_dot, self.team)
+        self.multiply_dot = partial(sweeps_threaded.multiply_dot, self.team)
+        self.coarse_residual = partial(transfer.coarse_residual_threaded, n_threads)
+        self.add_product = partial(transfer.add_product_threaded, n_threads)
         self.dot = partial(cg_passes.dot_threaded, n_threads)
         self.residual = partial(cg_passes.residual_threaded, n_threads)
         self.direction = partial(cg_passes.direction_threaded, n_threads)

@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.comm.sparse_halo import HaloVector
+from ridgeline.sparse.halo import HaloVector
 
 Array = NDArray[np.float64]
 

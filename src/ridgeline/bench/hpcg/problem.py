@@ -2,7 +2,7 @@
 
 The operator has 26 on the diagonal and -1 for each of up to 26 neighbours; rows at the boundary have fewer. The
 right side makes all ones the solution. Local rows in natural order, x fastest; local columns: the rank's rows, then
-external ones (comm/sparse_halo.py). Whoever solves may use the matrix and `fine_of_coarse`, not the geometry.
+external ones (sparse/halo.py). Whoever solves may use the matrix and `fine_of_coarse`, not the geometry.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.bench.hpcg import problem_kernels
 from ridgeline.bench.hpcg.geometry import Geometry, coarsen
 from ridgeline.bench.hpcg.rating import LevelSize
-from ridgeline.comm.sparse_halo import SparseHaloPlan, plan_sparse_halo
-from ridgeline.kernels import hpcg_problem, sparse
+from ridgeline.sparse import rows
+from ridgeline.sparse.halo import SparseHaloPlan, plan_sparse_halo
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int32]
@@ -50,7 +51,7 @@ class SparseMatrix:
 
     @property
     def csr(self) -> tuple[Numbers, Indices, Array]:
-        """Return (indptr, columns, values) with local columns, as kernels.sparse takes them."""
+        """Return (indptr, columns, values) with local columns, as rows.rows takes them."""
         return self.indptr, self.columns, self.values
 
     @property
@@ -74,10 +75,10 @@ def generate_matrix(comm: MPI.Comm, geometry: Geometry) -> tuple[SparseMatrix, A
     n = geometry.n_rows
     box = geometry.origin, geometry.local, geometry.whole
     indptr, rows, diagonal = (np.empty(size, np.int64) for size in (n + 1, n, n))
-    hpcg_problem.row_starts(*box, indptr)
+    problem_kernels.row_starts(*box, indptr)
     nonzeros = int(indptr[-1])
     columns_global, values, right_side = np.empty(nonzeros, np.int64), np.empty(nonzeros), np.empty(n)
-    hpcg_problem.fill_rows(*box, rows, columns_global, values, diagonal, right_side)
+    problem_kernels.fill_rows(*box, rows, columns_global, values, diagonal, right_side)
     plan, columns = plan_sparse_halo(comm, rows, indptr, columns_global)
     total = comm.allreduce(nonzeros)
     return (
@@ -102,7 +103,7 @@ def generate_problem(comm: MPI.Comm, geometry: Geometry, levels: int = LEVELS) -
         index = None
         if level is not None:
             index = np.empty(level.matrix.n_rows, np.int32)
-            hpcg_problem.every_second(level.matrix.geometry.local, index)
+            problem_kernels.every_second(level.matrix.geometry.local, index)
         level = Level(matrix, index, level)
     assert level is not None  # there is at least one
     return level, right_side, np.ones(geometry.n_rows)
@@ -116,7 +117,7 @@ def replace_diagonal(matrix: SparseMatrix, values: Array) -> None:
 def diagonal_of(matrix: SparseMatrix) -> Array:
     """Return the diagonal [n] in natural order."""
     result = np.empty(matrix.n_rows)
-    sparse.gather(matrix.diagonal, matrix.values, result)
+    rows.gather(matrix.diagonal, matrix.values, result)
     return result
 
 

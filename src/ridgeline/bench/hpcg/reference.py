@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.path import SLACK, CGResult, Times
 from ridgeline.bench.hpcg.problem import Level, SparseMatrix, replace_diagonal
-from ridgeline.comm.sparse_halo import HaloVector
-from ridgeline.kernels import sparse
+from ridgeline.sparse import rows
+from ridgeline.sparse.halo import HaloVector
 
 Array = NDArray[np.float64]
 
@@ -96,11 +96,11 @@ class ReferencePath:
 
     def _multiply(self, matrix: SparseMatrix, x: HaloVector, y: Array) -> None:
         x.exchange()
-        sparse.multiply(*matrix.csr, x.values, y)
+        rows.multiply(*matrix.csr, x.values, y)
 
     def _smooth(self, matrix: SparseMatrix, r: Array, x: HaloVector) -> None:
         x.exchange()
-        sparse.symmetric_gauss_seidel(*matrix.csr, matrix.diagonal, r, x.values)
+        rows.symmetric_gauss_seidel(*matrix.csr, matrix.diagonal, r, x.values)
 
     def _cycle(self, depth: int, r: Array, x: HaloVector) -> None:
         matrix = self._matrices[depth]
@@ -109,14 +109,14 @@ class ReferencePath:
         if depth < len(self._coarse):
             coarse = self._coarse[depth]
             self._multiply(matrix, x, coarse.product)
-            sparse.restrict_residual(coarse.index, r, coarse.product, coarse.residual)
+            rows.restrict_residual(coarse.index, r, coarse.product, coarse.residual)
             self._cycle(depth + 1, coarse.residual, coarse.correction)
-            sparse.prolong_add(coarse.index, coarse.correction.owned, x.owned)
+            rows.prolong_add(coarse.index, coarse.correction.owned, x.owned)
             self._smooth(matrix, r, x)
 
     def _dot(self, x: Array, y: Array, times: Times) -> float:
         start = time.perf_counter()
-        self._mine[0] = sparse.dot(x, y)
+        self._mine[0] = rows.dot(x, y)
         middle = time.perf_counter()
         self.comm.Allreduce(self._mine, self._total)
         end = time.perf_counter()
@@ -142,7 +142,7 @@ class ReferencePath:
         middle = now()
         self._multiply(matrix, p, ap)
         end = now()
-        sparse.add_scaled(b.owned, -1.0, ap, r)
+        rows.add_scaled(b.owned, -1.0, ap, r)
         times.spmv += end - middle
         times.waxpby += middle - start + now() - end
         first = residual = math.sqrt(self._dot(r, r, times))
@@ -159,7 +159,7 @@ class ReferencePath:
             before, rz = rz, self._dot(r, z.owned, times)
             start = now()
             if history:
-                sparse.add_scaled(z.owned, rz / before, p.owned, p.owned)
+                rows.add_scaled(z.owned, rz / before, p.owned, p.owned)
             else:
                 p.owned[:] = z.owned
             middle = now()
@@ -171,8 +171,8 @@ class ReferencePath:
                 break
             alpha = rz / curvature
             start = now()
-            sparse.add_scaled(x.owned, alpha, p.owned, x.owned)
-            sparse.add_scaled(r, -alpha, ap, r)
+            rows.add_scaled(x.owned, alpha, p.owned, x.owned)
+            rows.add_scaled(r, -alpha, ap, r)
             times.waxpby += now() - start
             residual = math.sqrt(self._dot(r, r, times))
             history.append(residual / first)

@@ -26,10 +26,10 @@ from ridgeline.bench.hpcg.path import CGResult, Path
 from ridgeline.bench.hpcg.problem import Level, generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferencePath
-from ridgeline.bench.layout import find_layout
-from ridgeline.bench.patience import patient_barrier
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.runtime.communicator import in_turn_per_node
+from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.problem import Level, SparseMatrix, diagonal_of, levels_of
 from ridgeline.bench.hpcg.record import AgreementTest, SpectralTest, SymmetryTest, reaches
-from ridgeline.comm.reduce import global_max
-from ridgeline.comm.sparse_halo import HaloVector
+from ridgeline.parallel.reduce import global_max
+from ridgeline.sparse.halo import HaloVector
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -1,6 +1,6 @@
 """Which cells of a block to compute before the exchange starts, and which while it travels."""
 
-from ridgeline.grid.block import Block
+from ridgeline.blocks.block import Block
 
 Box = tuple[int, int, int, int, int, int]  # z0, z1, y0, y1, x0, x1: local cells z0 <= k < z1 and so on
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.comm.reduce import global_sums
-from ridgeline.grid.block import BlockArray, Triple
-from ridgeline.kernels.scan import EXPONENT_MASKS, scan_extrema
+from ridgeline.blocks.block import BlockArray
+from ridgeline.models.gray_scott.scan import EXPONENT_MASKS, scan_extrema
+from ridgeline.parallel.partition import Triple
+from ridgeline.parallel.reduce import global_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.grid.block import Block, BlockArray, check_process_grid, choose_process_grid
+from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 

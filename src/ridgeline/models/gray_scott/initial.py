@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.block import Block
+from ridgeline.blocks.block import Block
 
 
 def set_box(

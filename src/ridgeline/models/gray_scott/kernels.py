@@ -36,30 +36,32 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.grid.block import CACHE_LINE, PAGE, Triple
-from ridgeline.kernels.llvm import host_vector_bytes, store_fence
+from ridgeline.blocks.block import CACHE_LINE, PAGE
+from ridgeline.jit.kernel import kernel
+from ridgeline.jit.llvm import host_vector_bytes, store_fence
 from ridgeline.models.gray_scott.kernels_rows import update_one_row, update_row_groups
+from ridgeline.parallel.partition import Triple
 
 PREFETCH_ROWS = 2  # rows ahead, in the next plane
 RING = 3  # planes of an intermediate step that the next one reads
 
 
-@njit(cache=True)
+@kernel
 def _inside(i, n):
     """Return the global index of a cell up to one period outside."""
     return i + n if i < 0 else (i - n if i >= n else i)
 
 
-@njit(cache=True)
+@kernel
 def _fill(flat, first, last, value):
     for i in range(first, last):
         flat[i] = value
 
 
-@njit(cache=True)
+@kernel
 def _copy_ghosts(flat, first, last, width):
     """Set `width` periodic ghosts at both ends of the row flat[first:last]."""
     for n in range(width):
@@ -67,7 +69,7 @@ def _copy_ghosts(flat, first, last, width):
         flat[last + n] = flat[first + n]
 
 
-@njit(cache=True)
+@kernel
 def _share(first, last, part, parts, unit, offset):
     """Return part `part` of the range, cut where the global index (local + offset) is a multiple of `unit`."""
     n = last - first
@@ -85,7 +87,7 @@ def make_sweep(vector_bytes: int = 0):
     """Return the compiled sweep (see the module) for vectors of 16, 32 or 64 bytes; 0: this CPU's."""
     vector_bytes = vector_bytes or host_vector_bytes()
 
-    @njit(cache=True, parallel=True, nogil=True, error_model="numpy")
+    @kernel(parallel=True, nogil=True, error_model="numpy")
     def sweep(
         u, v, layout, box, offset_global, shape_global, periodic, step, steps,
         keys, coefficients, tile_rows, streaming, n_threads, scratch_u, scratch_v, out_u, out_v,
@@ -214,7 +216,7 @@ def make_sweep(vector_bytes: int = 0):
     return sweep
 
 
-@njit(cache=True)
+@kernel
 def _scratch_pitch(x0, x1, steps, line):
     first = (x0 - steps + 1) // line * line - line
     last = -(-(x1 + steps - 1) // line) * line + line

@@ -36,17 +36,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import cuda
 
-from ridgeline.kernels.cuda_device import (
-    WARP,
-    device_function,
-    fma,
-    kernel,
-    load,
-    store,
-    store_streaming,
-)
-from ridgeline.kernels.cuda_random import SCALE, philox_words, significant_bits
-from ridgeline.kernels.random import WORDS
+from ridgeline.jit.cuda_device import WARP, device_function, fma, kernel, load, store, store_streaming
+from ridgeline.jit.cuda_random import SCALE, philox_words, significant_bits
+from ridgeline.jit.random import WORDS
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
 PAD_ROWS = WORDS  # a group of four rows may start up to 3 rows, and read 4, outside the block

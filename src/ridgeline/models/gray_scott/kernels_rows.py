@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ridgeline.kernels.llvm import (
+from ridgeline.jit.llvm import (
     I32,
     I64,
     Lanes,
@@ -26,8 +26,8 @@ from ridgeline.kernels.llvm import (
     prefetch,
     right_neighbours,
 )
-from ridgeline.kernels.random import WORDS
-from ridgeline.kernels.random_llvm import UNIFORM_SCALE, load_keys, philox_words, unscaled_uniform
+from ridgeline.jit.random import WORDS
+from ridgeline.jit.random_llvm import UNIFORM_SCALE, load_keys, philox_words, unscaled_uniform
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
 CHUNK = 1024  # cells of a row that are updated in one go: the noise of 2 x 4 rows of them is kept

@@ -12,9 +12,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.cartesian import decompose
-from ridgeline.grid.block import BlockArray
-from ridgeline.grid.distributed import DistributedArray
+from ridgeline.blocks.block import BlockArray
+from ridgeline.blocks.cartesian import decompose
 from ridgeline.models.contract import Context, Figure, Model, StepTimes, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
@@ -22,6 +21,7 @@ from ridgeline.models.gray_scott.effective import effective_bytes
 from ridgeline.models.gray_scott.estimate import FIELDS, least_work, process_grid, steps_per_sweep
 from ridgeline.models.gray_scott.initial import set_box
 from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.parallel.distributed import DistributedArray
 
 NAMES = ("U", "V")
 
@@ -79,11 +79,11 @@ class GrayScott(Model):
         )
         arguments = (self._block, self._cartesian, c, case.run.seed, self._dtype, context)
         if context.device == "cuda":
-            from ridgeline.models.gray_scott.cuda import CudaEngine
+            from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 
             self._engine: Engine = CudaEngine(*arguments)
         else:
-            from ridgeline.models.gray_scott.cpu import CpuEngine
+            from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 
             self._engine = CpuEngine(*arguments)
 

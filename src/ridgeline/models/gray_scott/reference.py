@@ -6,7 +6,7 @@ Written to be read. Equations as in `physics` (Godoy et al., SC-W 2023, Eqs. 1-3
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.kernels.random import uniform_reference
+from ridgeline.jit.random import uniform_reference
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
 U_OUTSIDE, V_OUTSIDE = 1.0, 0.0  # beyond a fixed boundary

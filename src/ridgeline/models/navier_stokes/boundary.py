@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.config.load import NO_PYTHON
-from ridgeline.grid.element import SIDES, ElementMesh
-from ridgeline.grid.element import Mapping as BoxMapping
-from ridgeline.grid.mappings import MAPPINGS
+from ridgeline.elements.mappings import MAPPINGS
+from ridgeline.elements.mesh import SIDES, ElementMesh
+from ridgeline.elements.mesh import Mapping as BoxMapping
 from ridgeline.models.navier_stokes.checks import is_periodic, scalar_kind
 from ridgeline.models.navier_stokes.exact import Array, Flow
 from ridgeline.models.navier_stokes.expressions import Expression, parse

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.gather_scatter import GatherScatter
-from ridgeline.comm.reduce import global_min
-from ridgeline.grid.element import ElementGrid, side_axis, side_index
-from ridgeline.grid.geometry import Geometry, Side
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.geometry import Geometry, Side
+from ridgeline.elements.mesh import ElementGrid, side_axis, side_index
 from ridgeline.models.navier_stokes.kernels import make_face_derivatives
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
@@ -23,6 +22,7 @@ from ridgeline.models.navier_stokes.problem import (
     smallest_spacing,
     vorticity_extrapolation,
 )
+from ridgeline.parallel.reduce import global_min
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ridgeline.config.fields import Problem
-from ridgeline.grid.element import SIDES, side_axis
+from ridgeline.elements.mesh import SIDES, side_axis
 
 if TYPE_CHECKING:
     from ridgeline.models.navier_stokes.config import NavierStokesCase

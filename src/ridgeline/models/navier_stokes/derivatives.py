@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.geometry import Geometry, reference_gradient
+from ridgeline.elements.geometry import Geometry, reference_gradient
 
 Array = NDArray[np.float64]
 CACHE_NUMBERS = 2**16  # numbers of one field that are worked on at a time: with its derivatives in the caches

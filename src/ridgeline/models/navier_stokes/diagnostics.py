@@ -38,9 +38,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import global_max, global_min, global_sums
-from ridgeline.grid.element import ElementGrid, side_axis
-from ridgeline.grid.geometry import Geometry
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid, side_axis
 from ridgeline.models.contract import Figure
 from ridgeline.models.navier_stokes.derivatives import (
     element_chunks,
@@ -48,6 +47,7 @@ from ridgeline.models.navier_stokes.derivatives import (
     velocity_gradient,
     vorticity,
 )
+from ridgeline.parallel.reduce import global_max, global_min, global_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.grid.element import ElementGrid
-from ridgeline.grid.geometry import Geometry
-from ridgeline.grid.quadrature import derivative_matrix, gauss, gauss_interpolation, gauss_lobatto
-from ridgeline.kernels.element_advection import fine_metrics, make_advection, make_advection_collocated
-from ridgeline.kernels.element_courant import inverse_spacing, make_courant
+from ridgeline.elements.advection import fine_metrics, make_advection, make_advection_collocated
+from ridgeline.elements.courant import inverse_spacing, make_courant
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation, gauss_lobatto
 from ridgeline.models.navier_stokes.kernels import make_force_divergence, make_momentum
 from ridgeline.models.navier_stokes.problem import Array, Problem, bubble_filter
 

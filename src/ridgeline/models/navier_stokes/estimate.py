@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.grid.block import split
-from ridgeline.grid.element import ElementGrid, ElementMesh, curve_range
-from ridgeline.grid.quadrature import gauss_lobatto
+from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range
+from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.boundary import dealias_points, mesh_of
 from ridgeline.models.navier_stokes.courant import advice
 from ridgeline.models.navier_stokes.first_courant import first_courant_rate
+from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
     from ridgeline.models.navier_stokes.config import NavierStokesCase

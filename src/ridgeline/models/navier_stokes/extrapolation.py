@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeline.grid.geometry import Geometry
+from ridgeline.elements.geometry import Geometry
 from ridgeline.models.navier_stokes.kernels import make_weak_right_hand_side
 from ridgeline.models.navier_stokes.problem import BACKWARD, EXTRAPOLATION, Array
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeline.config.fields import Problem, toml
-from ridgeline.grid.element import SIDES, ElementMesh
-from ridgeline.grid.quadrature import gauss_lobatto
+from ridgeline.elements.mesh import SIDES, ElementMesh
+from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.boundary import mesh_of, scalar_sides
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.expressions import is_number, parse

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.element import ElementGrid, ElementMesh, curve_range, side_axis
-from ridgeline.grid.geometry import Geometry
-from ridgeline.grid.quadrature import gauss_lobatto
-from ridgeline.kernels.element_courant import inverse_spacing
+from ridgeline.elements.courant import inverse_spacing
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, side_axis
+from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.boundary import velocity_sides
 from ridgeline.models.navier_stokes.boundary_terms import side_points
 from ridgeline.models.navier_stokes.exact import Array

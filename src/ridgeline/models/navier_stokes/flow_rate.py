@@ -13,7 +13,7 @@ import numpy as np
 from ridgeline.models.navier_stokes.problem import Array, FlowRate
 
 if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.engine import Engine
+    from ridgeline.models.navier_stokes.engine_cpu import Engine
 
 
 class HeldFlowRate:

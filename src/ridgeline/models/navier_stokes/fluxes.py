@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.config.fields import Problem
-from ridgeline.grid.element import SIDES, ElementMesh, side_axis
-from ridgeline.grid.quadrature import derivative_matrix, gauss, gauss_lobatto
+from ridgeline.elements.mesh import SIDES, ElementMesh, side_axis
+from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_lobatto
 from ridgeline.models.navier_stokes.boundary import mesh_of, velocity_sides
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, VelocitySide, sides_of

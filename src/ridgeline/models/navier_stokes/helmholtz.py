@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.comm.gather_scatter import GatherScatter
-from ridgeline.grid.geometry import Geometry
-from ridgeline.kernels.element_helmholtz import make_helmholtz
-from ridgeline.linalg.cg import cg
-from ridgeline.linalg.element_operator import ElementOperator
-from ridgeline.linalg.operator import InnerProduct, SolveResult, Workspace
-from ridgeline.linalg.projection import Projection
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.helmholtz import make_helmholtz
+from ridgeline.elements.operator import ElementOperator
+from ridgeline.krylov.cg import cg
+from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
+from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.boundary_terms import GivenValues
 from ridgeline.models.navier_stokes.problem import Array, HelmholtzSolver
 from ridgeline.runtime.regions import Regions

@@ -8,9 +8,9 @@ from functools import cache
 
 import numpy as np
 
-from ridgeline.kernels.element_metrics import multiply_three, to_physical, to_reference
-from ridgeline.kernels.element_points import compiled, scratch
-from ridgeline.kernels.tensor import along_x, along_y, along_z
+from ridgeline.elements.metrics import multiply_three, to_physical, to_reference
+from ridgeline.elements.points import compiled, scratch
+from ridgeline.elements.tensor import along_x, along_y, along_z
 
 
 @cache
@@ -84,7 +84,7 @@ def make_force_divergence(n: int, axis_aligned: bool):
 
     out = (grad q, f inverse_mass), unassembled: f [3, E, n, n, n] is an assembled weak force, inverse_mass the
     inverse of the assembled mass matrix, so that their product is continuous. One pass: reads 4 words per point (and
-    10 of curved elements), writes 1. See kernels.element_derivatives.make_weak_divergence.
+    10 of curved elements), writes 1. See elements.derivatives.make_weak_divergence.
     """
     rows, points = n * n, n**3
 

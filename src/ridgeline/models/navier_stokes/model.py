@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ridgeline.grid.element import ElementGrid
-from ridgeline.grid.geometry import Geometry
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models.contract import (
     Context,
     DistributedArray,
@@ -32,10 +32,10 @@ from ridgeline.models.navier_stokes.diagnostics import (
     locate_nonfinite,
     summarise,
 )
-from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.models.navier_stokes.engine_cpu import Engine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
-from ridgeline.models.navier_stokes.output_fields import OutputFields
+from ridgeline.models.navier_stokes.outputs import OutputFields
 from ridgeline.models.navier_stokes.problem import Problem
 from ridgeline.models.navier_stokes.recorders import Flow, nek5000_output, statistics_output
 from ridgeline.models.navier_stokes.restart import EngineState, field_names

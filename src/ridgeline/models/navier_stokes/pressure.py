@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.gather_scatter import GatherScatter
-from ridgeline.grid.geometry import Geometry
-from ridgeline.linalg.element_operator import ElementOperator
-from ridgeline.linalg.flexible_cg import flexible_cg
-from ridgeline.linalg.gmres import gmres
-from ridgeline.linalg.multigrid import SchwarzMultigrid
-from ridgeline.linalg.operator import InnerProduct, Jacobi, Preconditioner, SolveResult, Workspace
-from ridgeline.linalg.projection import Projection
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.multigrid import SchwarzMultigrid
+from ridgeline.elements.operator import ElementOperator
+from ridgeline.krylov.flexible_cg import flexible_cg
+from ridgeline.krylov.gmres import gmres
+from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, SolveResult, Workspace
+from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.problem import Array, Problem
 from ridgeline.runtime.regions import Regions
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.quadrature import legendre_matrix
+from ridgeline.elements.quadrature import legendre_matrix
 
 Array = NDArray[np.float64]
 # (x, y, z, t) -> three components, each a number or an array of x's shape.

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.element import ElementGrid
-from ridgeline.grid.geometry import Geometry
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.nek5000 import Nek5000Writer
 from ridgeline.models.contract import FurtherOutput, Recorder

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import sparse
 
-from ridgeline.grid.element import ElementGrid, side_axis
+from ridgeline.elements.mesh import ElementGrid, side_axis
 from ridgeline.models.navier_stokes.problem import (
     BACKWARD,
     DIRICHLET,

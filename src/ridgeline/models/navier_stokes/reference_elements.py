@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from ridgeline.grid.element import ElementGrid, side_axis, side_index
-from ridgeline.grid.quadrature import gauss, gauss_interpolation, gauss_lobatto, gll_derivative
+from ridgeline.elements.mesh import ElementGrid, side_axis, side_index
+from ridgeline.elements.quadrature import gauss, gauss_interpolation, gauss_lobatto, gll_derivative
 from ridgeline.models.navier_stokes.problem import Array
 
 Flags = NDArray[np.bool_]

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.grid.distributed import DistributedArray
-from ridgeline.linalg.projection import Projection
-from ridgeline.models.navier_stokes.engine import Engine
+from ridgeline.krylov.projection import Projection
+from ridgeline.models.navier_stokes.engine_cpu import Engine
 from ridgeline.models.navier_stokes.problem import Array
+from ridgeline.parallel.distributed import DistributedArray
 
 COMPONENTS = ("velocity_x", "velocity_y", "velocity_z")
 

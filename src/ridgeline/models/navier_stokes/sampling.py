@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import global_max, global_min
-from ridgeline.grid.block import Triple, split
-from ridgeline.grid.element import ElementGrid
-from ridgeline.grid.quadrature import gauss_lobatto, gll_derivative, interpolation_matrix
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, interpolation_matrix
+from ridgeline.parallel.partition import Triple, split
+from ridgeline.parallel.reduce import global_max, global_min
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.distributed import DistributedArray
-from ridgeline.grid.element import ElementGrid
-from ridgeline.grid.geometry import Geometry
-from ridgeline.grid.quadrature import gauss_lobatto
-from ridgeline.kernels.moments import add_moments, compile_moments
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.quadrature import gauss_lobatto
+from ridgeline.models.navier_stokes.moments import add_moments, compile_moments
+from ridgeline.parallel.distributed import DistributedArray
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ridgeline.comm.reduce import compile_sums
-from ridgeline.kernels import mode_sums, point_sums
+from ridgeline.models.turbulence import mode_sums, point_sums
+from ridgeline.parallel.reduce import compile_sums
 
 
 def compile_diagnostics(dtype: DTypeLike) -> None:

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.modes import Modes
-from ridgeline.kernels.mode_sums import first_nonfinite
+from ridgeline.fourier.modes import Modes
 from ridgeline.models.contract import Figure, Profile
 from ridgeline.models.turbulence.gradients import (
     AXES,
@@ -31,7 +30,8 @@ from ridgeline.models.turbulence.gradients import (
     Transform,
     gradient_statistics,
 )
-from ridgeline.models.turbulence.output_fields import state_names
+from ridgeline.models.turbulence.mode_sums import first_nonfinite
+from ridgeline.models.turbulence.outputs import state_names
 from ridgeline.models.turbulence.pressure import (
     DEVIATIONS,
     PressureStatistics,

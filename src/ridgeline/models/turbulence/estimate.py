@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.comm.fourier_lines import lines_per_tile, pitched
-from ridgeline.comm.fourier_planes import Layout, PlaneLayout, planes_per_exchange, planes_per_piece
-from ridgeline.comm.fourier_rows import rows_per_block
-from ridgeline.comm.transpose_plan import TransposePlan
-from ridgeline.grid.block import Triple, split
-from ridgeline.grid.pencil import PencilGrid, ProcessGrid, Truncation, check_process_grid, choose_process_grid
+from ridgeline.fourier.lines import lines_per_tile, pitched
+from ridgeline.fourier.pencil import (
+    PencilGrid,
+    ProcessGrid,
+    Truncation,
+    check_process_grid,
+    choose_process_grid,
+)
+from ridgeline.fourier.planes import Layout, PlaneLayout, planes_per_exchange, planes_per_piece
+from ridgeline.fourier.rows import rows_per_block
+from ridgeline.fourier.transpose_plan import TransposePlan
 from ridgeline.models.contract import Estimate, Work
+from ridgeline.parallel.partition import Triple, split
 from ridgeline.runtime.errors import DecompositionError
 
 if TYPE_CHECKING:

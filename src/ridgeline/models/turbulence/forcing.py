@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import global_sums
-from ridgeline.grid.modes import Modes
+from ridgeline.fourier.modes import Modes
 from ridgeline.models.turbulence.random_numbers import Purpose, normal
 from ridgeline.models.turbulence.spectra import Shells, sum_over_modes
+from ridgeline.parallel.reduce import global_sums
 from ridgeline.runtime.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.redistribute import Redistribution, equal_ranges
-from ridgeline.comm.reduce import decide, together
-from ridgeline.grid.distributed import DistributedArray
-from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import Truncation
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.pencil import Truncation
+from ridgeline.fourier.redistribute import Redistribution, equal_ranges
 from ridgeline.io.checkpoint_format import (
     MANIFEST,
     DamagedError,
@@ -31,9 +29,11 @@ from ridgeline.io.checkpoint_format import (
 )
 from ridgeline.io.checkpoint_load import read_parts
 from ridgeline.io.file_errors import explained
-from ridgeline.kernels.runs import scatter_runs
-from ridgeline.kernels.solenoidal import recover_y, sum_of_squares
+from ridgeline.jit.runs import scatter_runs
 from ridgeline.models.turbulence.restart import VELOCITY_Y, field_sizes
+from ridgeline.models.turbulence.solenoidal import recover_y, sum_of_squares
+from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import decide, raise_together, together
-from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import PencilGrid
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.bp_reader import BPReader, Piece
-from ridgeline.kernels.solenoidal import project
+from ridgeline.models.turbulence.solenoidal import project
+from ridgeline.parallel.reduce import decide, raise_together, together
 from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Transform(Protocol):
     """What is asked of a FourierTransform."""
 
     def to_spectral(self, physical: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the retained modes, complex [n, n_modes], of real [n, *grid.block]. Collective."""
+        """Return the retained modes, complex [n, n_modes], of real [n, *blocks.block]. Collective."""
 
 
 def read_data_set(

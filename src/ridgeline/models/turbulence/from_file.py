@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.comm.reduce import decide
-from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import PencilGrid
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.bp_files import INDEX, describe
 from ridgeline.io.checkpoint_format import MANIFEST, find_checkpoints, step_of
-from ridgeline.kernels.solenoidal import project, sum_of_squares
 from ridgeline.models.turbulence import restart
 from ridgeline.models.turbulence.from_checkpoint import read_checkpoint
 from ridgeline.models.turbulence.from_data_set import Transform, read_data_set
+from ridgeline.models.turbulence.solenoidal import project, sum_of_squares
+from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:

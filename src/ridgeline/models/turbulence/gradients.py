@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import global_sums
-from ridgeline.grid.modes import Modes
-from ridgeline.kernels.mode_sums import combine_derivatives
-from ridgeline.kernels.point_sums import (
+from ridgeline.fourier.modes import Modes
+from ridgeline.models.turbulence.mode_sums import combine_derivatives
+from ridgeline.models.turbulence.point_sums import (
     POWERS,
     add_squares,
     count_octaves,
@@ -28,6 +27,7 @@ from ridgeline.kernels.point_sums import (
     sum_powers,
 )
 from ridgeline.models.turbulence.spectra import sum_over_ranks
+from ridgeline.parallel.reduce import global_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -41,7 +41,7 @@ BIN_EDGES = octave_edges(LOWEST_OCTAVE, -LOWEST_OCTAVE, BIN_BITS)
 
 
 class Transform(Protocol):
-    """What is asked of a distributed transform (comm.fourier.FourierTransform)."""
+    """What is asked of a distributed transform (fourier.transform.FourierTransform)."""
 
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
         """Return new contiguous real [n, z, y, x] of complex [n, n_modes]. Collective."""

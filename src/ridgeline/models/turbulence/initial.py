@@ -1,6 +1,6 @@
 """Initial states of turbulence, set mode by mode so that every decomposition starts alike.
 
-A spectral field is complex [n_modes] over this rank's retained modes (grid/modes.py); fields are [3 + S, n_modes],
+A spectral field is complex [n_modes] over this rank's retained modes (fourier/modes.py); fields are [3 + S, n_modes],
 velocity components x, y, z and scalars, complex64 or complex128. u(x) = sum_k u_hat(k) exp(i k.x).
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import Lines, PencilGrid
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.pencil import Lines, PencilGrid
 from ridgeline.models.turbulence import spectra_models
 from ridgeline.models.turbulence.from_file import fill_from_file
 from ridgeline.models.turbulence.random_numbers import Purpose, uniform

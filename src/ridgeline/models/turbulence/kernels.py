@@ -10,10 +10,11 @@ Complex numbers are passed as real arrays, real and imaginary parts alternating.
 """
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-from ridgeline.kernels.llvm import I64, Lanes, VectorLoop
+from ridgeline.jit.kernel import kernel
+from ridgeline.jit.llvm import I64, Lanes, VectorLoop
 
 N_VELOCITY, N_PRODUCTS, N_COMBINED = 3, 5, 4  # variables without scalars; each scalar adds 1, 3 and 2
 XX, ZZ, XY, XZ, YZ = range(5)
@@ -59,7 +60,7 @@ def _multiply_rows(typing, rated, velocity, at, step, per_cell, lanes, products,
     return types.void(*arguments), codegen
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rates, out_products):
     """Form the products of a block of rows in physical space.
 
@@ -89,7 +90,7 @@ def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rates, out_products
                     flux[i] = component[i] * scalar[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _combine(a, b, ka, kb, step, length, out):
     """Set out = ka a + kb b. ka : (2 length,) each factor twice; kb : scalar; step : of a and b, in reals."""
     if step == 2:
@@ -101,7 +102,7 @@ def _combine(a, b, ka, kb, step, length, out):
             out[2 * i + 1] = ka[2 * i] * a[step * i + 1] + kb * b[step * i + 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _copy(a, step, length, out):
     if step == 2:
         out[: 2 * length] = a[: 2 * length]
@@ -111,7 +112,7 @@ def _copy(a, step, length, out):
             out[2 * i + 1] = a[step * i + 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _add_gradient(arena, start, place, length, gradient, scale, out):
     """Add -i scale G . u to out, where arena still holds the modes of u that came in."""
     for c in range(3):
@@ -169,9 +170,9 @@ def _combine_run(typing, planes, at, step, stride, kx, column, kz, arena, x, xy,
     return types.void(*arguments), codegen
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradients, scale, scratch, arena):
-    """Combine the transformed products of planes and write them to the arena: see `kernels.spectral.pack_planes`.
+    """Combine the transformed products of planes and write them to the arena: see `fourier.packing.pack_planes`.
 
     Parameters
     ----------

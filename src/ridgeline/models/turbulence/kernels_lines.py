@@ -12,12 +12,13 @@ factor and N the rate of a substep,
 """
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ridgeline.kernels.llvm import I64, Vector, VectorLoop
-from ridgeline.kernels.spectral_pairs import alternating, swapped
+from ridgeline.fourier.row_pairs import alternating, swapped
+from ridgeline.jit.kernel import kernel
+from ridgeline.jit.llvm import I64, Vector, VectorLoop
 
 # UNDO: real part of the phase of the grid on which the rate was formed, its imaginary part follows; NEXT: of that of
 # the following stage; DECAY: integrating factor of the velocity, those of scalars follow; FLAT: k_x^2 + k_z^2, tiny
@@ -193,7 +194,7 @@ def _displace_half(
     return types.void(*arguments), codegen
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def load_lines(fields, first_line, n_lines, start, of_line, along, shifted, out_tile):
     """Fill a tile with fields on the displaced grid of the next stage, zeros where no mode is retained.
 
@@ -226,7 +227,7 @@ def load_lines(fields, first_line, n_lines, start, of_line, along, shifted, out_
             out_tile[v, l, 2 * (most + 1) : 2 * (n_y - most)] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _add_force(
     tile, l, last, values, first, end, places, begin, most, of_line, along, coefficients, kept
 ):  # fmt: skip
@@ -250,7 +251,7 @@ def _add_force(
                 tile[v, l, 2 * y + 1] += to_stage * (re * fi + im * fr)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def advance_lines(
     tile, first_line, n_lines, start, of_line, along, shifted, last, coefficients, scale, forced_begin,
     forced_places, forced_values, now, base, kept,

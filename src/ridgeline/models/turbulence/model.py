@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import global_max
-from ridgeline.grid.pencil import PencilGrid
+from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.contract import (
     Context,
     DistributedArray,
@@ -26,15 +25,16 @@ from ridgeline.models.contract import (
 from ridgeline.models.turbulence import from_file
 from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
 from ridgeline.models.turbulence.config import TurbulenceCase
-from ridgeline.models.turbulence.cpu import COLUMNS, CpuEngine
 from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar, summarise
+from ridgeline.models.turbulence.engine_cpu import COLUMNS, CpuEngine
 from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
-from ridgeline.models.turbulence.output_fields import output_field, output_names
+from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.reference import Flow
 from ridgeline.models.turbulence.restart import SpectralState
-from ridgeline.runtime.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import DivergedError
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import global_max
-from ridgeline.grid.modes import Modes
-from ridgeline.kernels.mode_sums import add_spectrum, add_stress, shift_modes
-from ridgeline.kernels.point_sums import add_magnitudes, count_evenly, multiply
+from ridgeline.fourier.modes import Modes
 from ridgeline.models.turbulence.gradients import STRAIN, Transform, mean_powers, shape_factors
+from ridgeline.models.turbulence.mode_sums import add_spectrum, add_stress, shift_modes
+from ridgeline.models.turbulence.point_sums import add_magnitudes, count_evenly, multiply
 from ridgeline.models.turbulence.spectra import Shells, sum_over_ranks
+from ridgeline.parallel.reduce import global_max
 
 if TYPE_CHECKING:
     from mpi4py import MPI

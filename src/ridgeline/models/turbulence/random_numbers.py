@@ -1,6 +1,6 @@
 """Random numbers of Fourier modes and of steps: pure functions of (seed, purpose, step, mode).
 
-Philox4x32-10 of kernels/random.py with the counter (j_x, j_y, j_z, step), signed mode numbers as 32-bit two's
+Philox4x32-10 of jit/random.py with the counter (j_x, j_y, j_z, step), signed mode numbers as 32-bit two's
 complement, and a key drawn from the seed for each purpose. A mode has the same numbers on any decomposition,
 on any grid that retains it, and after a restart.
 """
@@ -12,8 +12,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeline.grid.block import Triple
-from ridgeline.kernels.random import WORDS, philox4x32, round_keys
+from ridgeline.jit.random import WORDS, philox4x32, round_keys
+from ridgeline.parallel.partition import Triple
 
 
 class Purpose(IntEnum):

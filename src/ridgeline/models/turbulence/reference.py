@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.modes import Modes
-from ridgeline.grid.pencil import Lines
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.pencil import Lines
 from ridgeline.models.turbulence.random_numbers import phase_shift
 
 if TYPE_CHECKING:

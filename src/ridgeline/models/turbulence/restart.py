@@ -1,6 +1,6 @@
 """The state of a turbulence run as checkpoints hold it: in Fourier space, whatever process grid computed it.
 
-A checkpoint holds the retained modes only, in the canonical order of grid/pencil.py, as 1-D arrays of which
+A checkpoint holds the retained modes only, in the canonical order of fourier/pencil.py, as 1-D arrays of which
 rank p has the p-th of equal ranges:
 
     velocity_x, velocity_z    every mode
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.comm.redistribute import Redistribution, equal_ranges
-from ridgeline.grid.distributed import DistributedArray
-from ridgeline.grid.modes import Lengths, Modes
-from ridgeline.grid.pencil import PencilGrid, Truncation
-from ridgeline.kernels.runs import gather_runs, scatter_runs
-from ridgeline.kernels.solenoidal import recover_y
+from ridgeline.fourier.modes import Lengths, Modes
+from ridgeline.fourier.pencil import PencilGrid, Truncation
+from ridgeline.fourier.redistribute import Redistribution, equal_ranges
+from ridgeline.jit.runs import gather_runs, scatter_runs
+from ridgeline.models.turbulence.solenoidal import recover_y
+from ridgeline.parallel.distributed import DistributedArray
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.comm.reduce import global_sums
-from ridgeline.grid.modes import Modes
-from ridgeline.kernels.mode_sums import FLOW_SUMS, HALF, SCALAR_SUMS, sum_modes
+from ridgeline.fourier.modes import Modes
+from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, HALF, SCALAR_SUMS, sum_modes
+from ridgeline.parallel.reduce import global_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -65,7 +65,7 @@ class Shells:
 
 @dataclass(frozen=True)
 class Sums:
-    """Averages over the box that are sums over modes (kernels.mode_sums names them), and spectra.
+    """Averages over the box that are sums over modes (models.turbulence.mode_sums names them), and spectra.
 
     flow: values of `FLOW_SUMS` by name; scalars: of `SCALAR_SUMS`, for each scalar.
     energy_spectrum: E(k_n); gradient_spectrum: of k^2 |u|^2, 2 nu Omega = nu times its sum; scalar_spectra:

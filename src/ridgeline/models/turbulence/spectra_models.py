@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ridgeline.models.turbulence.spectra import largest_sphere
 
 if TYPE_CHECKING:
-    from ridgeline.grid.modes import Modes
+    from ridgeline.fourier.modes import Modes
     from ridgeline.models.turbulence.config import InitialSection
 
 Real = NDArray[np.float64]

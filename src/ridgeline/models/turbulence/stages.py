@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.grid.modes import Modes
+from ridgeline.fourier.modes import Modes
 from ridgeline.models.turbulence.kernels_lines import (
     DECAY,
     DECAY_ALONG,

@@ -1,0 +1,205 @@
+"""C beside Python: sources of bench/c compiled on the spot, loaded into the same process, with the same MPI.
+
+A shared library in the process of the measurement has the same memory, core binding, MPI library and
+communicator as the Python that it is compared with, so that what differs is the language alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.runtime.machine import cpu_name
+from ridgeline.runtime.private_folder import private_folder
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+SOURCES = Path(__file__).parent / "c"
+COMMON = ("-O3", "-std=gnu11", "-pthread", "-shared", "-fPIC")
+# The first that the compiler takes: not every one has OpenMP's run-time library or knows the processor.
+OPTIONAL = (("-march=native", "-fopenmp"), ("-march=native",), ("-fopenmp",), ())
+COMPILE_SECONDS = 120.0
+
+# Type of the result, then those of the arguments, as ctypes has them: (ctypes.c_double, ctypes.c_int).
+Signature = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """A compiled C source. compiler: first line of its --version; command: what compiled it, without files."""
+
+    functions: dict[str, Callable[..., Any]]
+    compiler: str
+    command: str
+    path: Path = field(compare=False)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return a function by its name in C."""
+        return self.functions[name]
+
+
+def load_c(
+    comm: MPI.Comm | None,
+    name: str,
+    functions: Mapping[str, Signature],
+    mpi: bool | None = None,
+    folder: Path | None = None,
+    optional: Sequence[tuple[str, ...]] | None = None,
+) -> tuple[Library | None, str]:
+    """Compile bench/c/NAME.c unless that was done before, load it, and return (library, how), or (None, why not).
+
+    Collective over comm, which may be None for this process alone: one rank of each node compiles, and all ranks
+    have the library or none has. functions: of the source, by name. mpi: compile by the MPI's own compiler
+    (default: if there is a comm), which MPICC names, or mpicc beside the interpreter or on PATH; else by CC or cc.
+    folder: where NAME.c lies instead. OpenMP and tuning for this processor are asked for and done without where the
+    compiler lacks them, so test _OPENMP in the source; optional: other sets of flags, of which the compiler gets the
+    first that it takes. The result lies in the cache folder under a digest of source, compiler, flags and processor.
+
+    Raises nothing for want of a compiler: the reason is one for a row of a table.
+    """
+    mpi = comm is not None if mpi is None else mpi
+    source = (SOURCES if folder is None else folder) / f"{name}.c"
+    options = OPTIONAL if optional is None else tuple(optional)
+    if comm is None:
+        path, text = _build(source, mpi, options)
+    else:
+        path, text = _build_on_node(comm, source, mpi, options)
+    library, reason = (None, text) if path is None else _open(path, text, functions, mpi)
+    if comm is not None:
+        failed = [why for absent, why in comm.allgather((library is None, reason)) if absent]
+        if failed:
+            return None, failed[0]
+    return library, reason
+
+
+def address_of(comm: MPI.Comm) -> int:
+    """Return where the communicator's handle lies: an `MPI_Comm *` for C, valid while comm lives."""
+    from mpi4py import MPI
+
+    return MPI._addressof(comm)
+
+
+def _build_on_node(
+    comm: MPI.Comm, source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]
+) -> tuple[Path | None, str]:
+    """Build on one rank of each node while the others sleep. Collective."""
+    from ridgeline.bench.sleeping_wait import patient_barrier
+    from ridgeline.parallel.communicator import node_communicator
+
+    node = node_communicator(comm)
+    try:
+        built = _build(source, mpi, optional) if node.rank == 0 else None
+        patient_barrier(node)
+        result: tuple[Path | None, str] = node.bcast(built)
+    finally:
+        node.Free()
+    return result
+
+
+def _build(source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]) -> tuple[Path | None, str]:
+    """Return (shared library, compiler and options), or (None, why there is none)."""
+    compiler = _find_compiler(mpi)
+    if compiler is None:
+        missing = "mpicc beside the interpreter, on PATH or in MPICC" if mpi else "cc on PATH or in CC"
+        return None, f"no C compiler: there is no {missing}"
+    called = Path(compiler[0]).name
+    version = _run([*compiler, "--version"])
+    if version.returncode:
+        return None, f"no C compiler: {called} says {_first_error(version)}"
+    title = version.stdout.splitlines()[0] if version.stdout else called
+    key = f"{compiler} {title} {cpu_name()} {COMMON} {optional}".encode() + source.read_bytes()
+    folder = private_folder("c")  # what lies there is loaded, and so run
+    path = folder / f"{source.stem}-{hashlib.blake2b(key, digest_size=8).hexdigest()}.so"
+    record = path.with_suffix(".txt")
+    if path.exists() and record.exists():
+        return path, record.read_text()
+    why = ""
+    for flags in optional:
+        command = [*compiler, *COMMON, *flags]
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            target = Path(scratch) / path.name
+            done = _run([*command, str(source), "-o", str(target), "-lm"])
+            if done.returncode == 0:
+                text = f"{title}\n{' '.join((called, *compiler[1:], *COMMON, *flags))}"
+                (Path(scratch) / record.name).write_text(text)
+                # Into place at once, so that another run never loads half a file.
+                os.replace(Path(scratch) / record.name, record)
+                os.replace(target, path)
+                return path, text
+        why = why or _first_error(done)
+    return None, f"{called} cannot compile {source.name}: {why}"
+
+
+def _find_compiler(mpi: bool) -> list[str] | None:
+    """Return the compiler's path and what must follow it, None if there is none."""
+    chosen = shlex.split(os.environ.get("MPICC" if mpi else "CC", ""))
+    if chosen:
+        path = shutil.which(chosen[0])
+    elif mpi:
+        # Beside the interpreter before links are followed: the environment's folder, where its MPI lies too.
+        path = shutil.which("mpicc", path=str(Path(sys.executable).parent)) or shutil.which("mpicc")
+    else:
+        path = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    return None if path is None else [path, *chosen[1:]]
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=COMPILE_SECONDS,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, "", f"error: {error}")
+
+
+def _first_error(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line or "not found" in line] or lines
+    return errors[0].split("error:")[-1].strip() if errors else f"exit code {done.returncode}"
+
+
+def _open(path: Path, text: str, functions: Mapping[str, Signature], mpi: bool) -> tuple[Library | None, str]:
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        return None, f"the compiled {path.name} cannot be loaded: {error}"
+    if mpi and not _same_mpi(loaded):
+        return None, "mpicc belongs to another MPI library than mpi4py runs with; name the right one by MPICC"
+    found = {}
+    for name, (result, *arguments) in functions.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+        found[name] = function
+    compiler, _, command = text.partition("\n")
+    return Library(found, compiler, command, path), text.replace("\n", ", ")
+
+
+def _same_mpi(loaded: ctypes.CDLL) -> bool:
+    """Say whether C calls the very library that mpi4py calls: a second copy would not be initialised."""
+    from mpi4py import MPI
+
+    def address(library: ctypes.CDLL) -> int | None:
+        return ctypes.cast(library.MPI_Get_library_version, ctypes.c_void_p).value
+
+    try:
+        return address(loaded) == address(ctypes.CDLL(MPI.__file__))
+    except (AttributeError, OSError):  # where mpi4py loads MPI by other means, its name must do
+        text, length = ctypes.create_string_buffer(8192 * 2), ctypes.c_int()
+        loaded.MPI_Get_library_version(text, ctypes.byref(length))
+        return text.value.decode(errors="replace") == MPI.Get_library_version()

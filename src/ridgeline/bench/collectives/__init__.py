@@ -1,0 +1,1 @@
+"""Collective calls: how long ranks take for one together."""

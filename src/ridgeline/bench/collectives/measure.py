@@ -1,0 +1,313 @@
+"""Collective operations over message sizes and numbers of ranks: latency on every rank, bandwidth of all-to-all.
+
+As the OSU micro-benchmarks measure them: every call is timed by itself, with a barrier between calls, and a rank's
+latency is the mean over its calls; min, mean and max are over ranks. The aggregate bandwidth of all-to-all is what
+all ranks send to others over the time of the slowest rank, as in Fig. 4 of MPI on Aurora (Sec. 3.8.1).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from mpi4py import MPI
+
+from ridgeline.bench.collectives.calls import COLLECTIVES, Collective
+from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE, Repetitions, message_sizes
+from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
+from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.parallel.communicator import node_communicator
+from ridgeline.parallel.layout import Layout, find_layout
+from ridgeline.parallel.reduce import together
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.memory import memory_available
+from ridgeline.runtime.progress import Phases, silent
+
+if TYPE_CHECKING:
+    from ridgeline.bench.payload import Memory
+
+Operation = Literal["alltoall", "allreduce", "bcast", "allgather", "barrier"]
+Placement = Literal["packed", "spread"]
+_MEMORY_SHARE = 0.5  # of a node's free memory that messages may take
+_WARM_UP_SHARE = 0.1  # of the seconds of a size
+
+
+def alltoall_bandwidth(ranks: int, size: int, seconds: float) -> float:
+    """Return B/s that all ranks together send to others in an all-to-all of `size` bytes a message."""
+    return ranks * (ranks - 1) * size / seconds
+
+
+def network_bandwidth(ranks_on_nodes: Sequence[int], size: int, seconds: float) -> float:
+    """Return B/s of an all-to-all that go from one node to another, for so many ranks on each node."""
+    ranks = sum(ranks_on_nodes)
+    return sum(n * (ranks - n) for n in ranks_on_nodes) * size / seconds
+
+
+def sweep_of(ranks: int) -> list[int]:
+    """Return the numbers of ranks of a sweep: 2, 4, 8 ... and all."""
+    return sorted({2**k for k in range(1, ranks.bit_length())} | {ranks})
+
+
+def choose_ranks(layout: Layout, count: int, placement: Placement) -> list[int]:
+    """Return `count` ranks in rank order: "packed" fills node after node, "spread" takes one of each node in turn."""
+    places = zip(layout.node_of_rank, layout.local_rank)
+    order = [
+        ((node, local) if placement == "packed" else (local, node), rank)
+        for rank, (node, local) in enumerate(places)
+    ]
+    return sorted(rank for _, rank in sorted(order)[:count])
+
+
+def measure_collective(
+    comm: MPI.Comm,
+    operation: Operation,
+    sizes: tuple[int, int] | None = None,
+    iterations: int | None = None,
+    warm_up: int | None = None,
+    seconds: float | None = None,
+    in_place: bool = False,
+    sweep: bool = False,
+    subsets: Sequence[int] | None = None,
+    placement: Placement = "packed",
+    ranks_per_node: int | None = None,
+    memory: Memory = "host",
+    progress: Phases | None = None,
+) -> Result:
+    """Measure one collective operation. Collective over comm; rows are complete on rank 0.
+
+    sizes: first and last in B (default: 1, for allreduce 4, to 1 MiB); iterations, warm_up: default as OSU's;
+    seconds: of one size at most, if not None: then there may be fewer iterations; sweep: sub-communicators of 2, 4,
+    8, ... and all ranks; subsets: of these numbers of ranks; placement: which ranks those are; ranks_per_node: see
+    `find_layout`. Every size is verified before and after, not in place also the result of the timed calls.
+    Raises ConfigError for options out of range, VerificationError on all ranks for wrong data.
+    """
+    kind = COLLECTIVES[operation]
+    counts = _counts(comm.size, operation, sweep, subsets)
+    if in_place and not kind.has_in_place:
+        raise ConfigError(f"{operation} has no form in place; leave --in-place out")
+    if seconds is not None and seconds <= 0:
+        raise ConfigError(f"{seconds} s for a size: it must be more than 0")
+    asked = _sizes(kind, sizes)
+    repetitions = Repetitions("collective", iterations, warm_up)
+    layout = find_layout(comm, ranks_per_node)
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    progress = progress or silent()
+    for count in counts:
+        fitting = _fitting(comm, kind, count, asked, in_place)
+        if len(fitting) < len(asked):
+            notes.append(
+                f"{count} ranks: messages above {fitting[-1]} B do not fit into half of the free memory"
+            )
+        chosen = choose_ranks(layout, count, placement)
+        group = comm.Split(0 if comm.rank in chosen else MPI.UNDEFINED, comm.rank)
+        if group != MPI.COMM_NULL:
+            on_nodes = list(Counter(layout.node_of_rank[rank] for rank in chosen).values())
+            calls = kind(group, fitting[-1], in_place, memory)
+            progress.begin(f"sizes on {count} ranks,", now=False)
+            for done, size in enumerate(fitting):
+                progress.update(done, len(fitting))
+                row = _describe(operation, on_nodes, size) | _measure_size(calls, size, repetitions, seconds)
+                rows.append(row | _bandwidths(operation, on_nodes, size, row["most"]))
+            del calls
+            group.Free()
+        patient_barrier(comm)  # the others sleep meanwhile
+    return Result(
+        benchmark=operation,
+        pattern=kind.pattern + ", in place" * in_place,
+        formula=_formula(operation),
+        statistic="mean over the iterations of a rank; min, mean and max over ranks",
+        ranks=comm.size,
+        columns=_columns(operation, layout.n_nodes),
+        rows=rows,
+        nodes=layout.n_nodes,
+        verified=operation != "barrier",
+        settings={
+            "sizes": asked,
+            "iterations": iterations,
+            "warm_up": warm_up,
+            "seconds": seconds,
+            "in_place": in_place,
+            "subsets": counts,
+            "placement": placement,
+            "ranks_per_node": layout.ranks_per_node(),
+            "memory": memory,
+        },
+        notes=notes,
+        plot=_plot(operation),
+    )
+
+
+def _counts(ranks: int, operation: str, sweep: bool, subsets: Sequence[int] | None) -> list[int]:
+    if ranks < 2:
+        raise ConfigError(f"{operation} needs at least 2 ranks; start them with -n 2")
+    counts = sorted(set(subsets or ()) | set(sweep_of(ranks) if sweep else ())) or [ranks]
+    for count in counts:
+        if not 2 <= count <= ranks:
+            raise ConfigError(f"{operation} among {count} of {ranks} ranks: 2 to {ranks} are possible")
+    return counts
+
+
+def _sizes(kind: type[Collective], sizes: tuple[int, int] | None) -> list[int]:
+    if kind.blocks(2) == (0, 0):
+        if sizes is not None:
+            raise ConfigError(f"{kind.name} moves no data; leave --sizes out")
+        return [0]
+    found = message_sizes(*(sizes or (kind.multiple, MAX_COLLECTIVE_SIZE)))
+    for size in found:
+        if size % kind.multiple:
+            raise ConfigError(
+                f"{kind.name} of {size} B: sizes are multiples of {kind.multiple} B, the bytes of a number"
+            )
+    return found
+
+
+def _fitting(
+    comm: MPI.Comm, kind: type[Collective], count: int, sizes: list[int], in_place: bool
+) -> list[int]:
+    """Return the sizes whose buffers fit into every node's memory. Collective."""
+    node = node_communicator(comm)
+    mine = _MEMORY_SHARE * memory_available() / node.size
+    node.Free()
+    limit = comm.allreduce(mine, MPI.MIN)
+    fitting = [size for size in sizes if kind.bytes_per_rank(count, size, in_place) <= limit]
+    if not fitting:
+        raise ConfigError(
+            f"{kind.name} of {sizes[0]} B among {count} ranks needs more than half of a node's free memory; "
+            f"use smaller --sizes"
+        )
+    return fitting
+
+
+def _once(calls: Collective, size: int) -> float:
+    """Do the operation once and return its seconds."""
+    function, arguments = calls.call(size)
+    calls.comm.Barrier()
+    if calls.receive.staged:
+        return _timed_staged(calls, size, 1)
+    return _timed(calls.comm.Barrier, function, arguments, 1)
+
+
+def _timed(barrier: Any, function: Any, arguments: tuple[Any, ...], iterations: int) -> float:
+    """Return the mean seconds of a call on this rank."""
+    now = time.perf_counter
+    total = 0.0
+    for _ in range(iterations):
+        start = now()
+        function(*arguments)
+        total += now() - start
+        barrier()
+    return total / max(iterations, 1)
+
+
+def _timed_staged(calls: Collective, size: int, iterations: int) -> float:
+    """Return the mean seconds of a call, with the copies from and to the GPU."""
+    function, arguments = calls.call(size)
+    now, barrier = time.perf_counter, calls.comm.Barrier
+    stage_out, stage_in = calls.stage_out, calls.stage_in
+    total = 0.0
+    for _ in range(iterations):
+        start = now()
+        stage_out(size)
+        function(*arguments)
+        stage_in(size)
+        total += now() - start
+        barrier()
+    return total / max(iterations, 1)
+
+
+def bounded(iterations: int, warm_up: int, seconds: float, of_one: float) -> tuple[int, int]:
+    """Return (iterations, warm-up) that take at most about `seconds` if one call takes of_one s; at least (1, 0)."""
+    fit = seconds / of_one if of_one > 0 else float(iterations)
+    return max(1, int(min(iterations, fit))), int(min(warm_up, _WARM_UP_SHARE * fit))
+
+
+def _measure_size(
+    calls: Collective, size: int, repetitions: Repetitions, seconds: float | None
+) -> dict[str, Any]:
+    """Verify, warm up, time and verify messages of one size. Collective over calls.comm."""
+    comm = calls.comm
+    iterations, warm_up = repetitions.of(size)
+    calls.prepare(size, 0)
+    of_one = _once(calls, size)
+    with together(comm):
+        calls.verify(size, 0)
+    if seconds is not None:
+        iterations, warm_up = bounded(iterations, warm_up, seconds, comm.allreduce(of_one, MPI.MAX))
+    if calls.in_place:
+        calls.calm(size)
+    else:
+        calls.prepare(size, 1)
+    function, arguments = calls.call(size)
+    comm.Barrier()
+    if calls.receive.staged:
+        _timed_staged(calls, size, warm_up)
+        mine = _timed_staged(calls, size, iterations)
+    else:
+        _timed(comm.Barrier, function, arguments, warm_up)
+        mine = _timed(comm.Barrier, function, arguments, iterations)
+    if calls.in_place:  # many calls in place have mixed what was there
+        calls.prepare(size, 1)
+        _once(calls, size)
+    with together(comm):
+        calls.verify(size, 1)
+    every = comm.allgather(mine)
+    return {
+        "iterations": iterations,
+        "seconds": sum(every) / comm.size,
+        "least": min(every),
+        "most": max(every),
+        "slowest_rank": every.index(max(every)),
+    }
+
+
+def _describe(operation: str, on_nodes: Sequence[int], size: int) -> dict[str, Any]:
+    per_node = f"{min(on_nodes)}" if len(set(on_nodes)) == 1 else f"{min(on_nodes)} to {max(on_nodes)}"
+    facts = {"ranks": sum(on_nodes), "nodes": len(on_nodes), "ranks_per_node": per_node}
+    return facts if operation == "barrier" else facts | {"size": size}
+
+
+def _bandwidths(operation: str, on_nodes: Sequence[int], size: int, seconds: float) -> dict[str, Any]:
+    if operation != "alltoall":
+        return {}
+    return {
+        "bandwidth": alltoall_bandwidth(sum(on_nodes), size, seconds),
+        "network_bandwidth": network_bandwidth(on_nodes, size, seconds),
+    }
+
+
+def _columns(operation: str, n_nodes: int) -> list[Column]:
+    found = [Column("ranks", "ranks"), Column("ranks_per_node", "a node")]
+    if operation != "barrier":
+        found.append(SIZE)
+    found += [
+        replace(MICROSECONDS, head="mean us"),
+        replace(MICROSECONDS, key="least", head="min us"),
+        replace(MICROSECONDS, key="most", head="max us"),
+    ]
+    if operation == "alltoall":
+        found.append(Column("bandwidth", "all MB/s", 1e6))
+        if n_nodes > 1:
+            found.append(Column("network_bandwidth", "network MB/s", 1e6))
+    return found
+
+
+def _formula(operation: str) -> str:
+    if operation != "alltoall":
+        return "latency = t of one call, timed by itself, a barrier between calls"
+    return (
+        "latency = t of one call, timed by itself, a barrier between calls; all MB/s = "
+        "ranks x (ranks - 1) x size / t of the slowest rank"
+    )
+
+
+def _plot(operation: str) -> Plot:
+    if operation == "barrier":
+        return Plot("ranks", ("seconds", "least", "most"), x_label="ranks", y_label="us", y_scale=1e-6)
+    if operation == "alltoall":
+        label = "GB/s of all ranks together"
+        return Plot("size", ("bandwidth",), ("ranks",), x_label="B a message", y_label=label, y_scale=1e9)
+    return Plot("size", ("seconds",), ("ranks",), x_label="B", y_label="us", y_scale=1e-6)

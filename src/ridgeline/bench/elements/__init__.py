@@ -1,0 +1,1 @@
+"""Nekbone, and the acceptance test of a machine by spectral elements."""

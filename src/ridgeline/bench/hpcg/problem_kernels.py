@@ -1,0 +1,63 @@
+"""The matrix and right side of HPCG on one rank's box: 27 points, cut off at the whole box's boundary, serial."""
+
+from ridgeline.jit.kernel import kernel
+
+
+@kernel
+def _points(place, count):
+    """Return how many of the points place - 1, place, place + 1 lie in 0 ... count - 1."""
+    return 1 + (place > 0) + (place < count - 1)
+
+
+@kernel
+def row_starts(origin, local, whole, indptr):
+    """indptr[i + 1] = non-zeros of rows 0 ... i. origin, local, whole: (x, y, z) of the first point, of the sizes."""
+    row, total = 0, 0
+    indptr[0] = 0
+    for z in range(origin[2], origin[2] + local[2]):
+        in_z = _points(z, whole[2])
+        for y in range(origin[1], origin[1] + local[1]):
+            in_plane = in_z * _points(y, whole[1])
+            for x in range(origin[0], origin[0] + local[0]):
+                total += in_plane * _points(x, whole[0])
+                row += 1
+                indptr[row] = total
+
+
+@kernel
+def fill_rows(origin, local, whole, rows, columns, values, diagonal, right_side):
+    """Write all rows, entries in the order z, y, x of the neighbour: numbers in the whole box, 26 and -1.
+
+    rows [n], columns, values [non-zeros], diagonal [n] (its place in values), right_side [n] = 26 - (non-zeros - 1).
+    """
+    row, p = 0, 0
+    for z in range(origin[2], origin[2] + local[2]):
+        for y in range(origin[1], origin[1] + local[1]):
+            for x in range(origin[0], origin[0] + local[0]):
+                number = x + whole[0] * (y + whole[1] * z)
+                rows[row] = number
+                first = p
+                low, high = max(x - 1, 0), min(x + 2, whole[0])
+                for other_z in range(max(z - 1, 0), min(z + 2, whole[2])):
+                    for other_y in range(max(y - 1, 0), min(y + 2, whole[1])):
+                        line = whole[0] * (other_y + whole[1] * other_z)
+                        for other_x in range(low, high):
+                            columns[p] = line + other_x
+                            values[p] = -1.0
+                            if line + other_x == number:
+                                values[p] = 26.0
+                                diagonal[row] = p
+                            p += 1
+                right_side[row] = 26.0 - (p - first - 1)
+                row += 1
+
+
+@kernel
+def every_second(coarse, fine_of_coarse):
+    """fine_of_coarse[c] = row of the fine box at twice the point of row c. coarse: (x, y, z) sizes of its box."""
+    row = 0
+    for z in range(coarse[2]):
+        for y in range(coarse[1]):
+            for x in range(coarse[0]):
+                fine_of_coarse[row] = 2 * x + 2 * coarse[0] * (2 * y + 2 * coarse[1] * 2 * z)
+                row += 1

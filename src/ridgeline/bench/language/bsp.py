@@ -1,0 +1,224 @@
+"""The bulk-synchronous ring of the Julia paper: what a language costs where ranks compute and communicate in turn.
+
+Per iteration every rank loads r words of an array, stores w, does f floating-point operations, each of which waits
+for the one before, and c times sends a message to the rank before it on a ring and receives one from the rank
+behind. The work of a rank does not depend on their number (weak scaling).
+
+Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV, Figs. 6-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.bench.language.languages import LANGUAGES, Found, Loops, Work, find_languages, ring_partners
+from ridgeline.bench.payload import check, content
+from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.tukey import remove_outliers
+from ridgeline.parallel.layout import find_layout
+from ridgeline.runtime.errors import ConfigError, VerificationError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+PARTS = ("reads", "writes", "flops", "communications")  # of an iteration, as they are timed
+ROUNDS = 5  # in each of which the languages take turns
+
+COLUMNS = (
+    Column("ranks", "ranks"),
+    Column("per_iteration", "c"),
+    Column("language", "language"),
+    Column("seconds", "us", 1e-6),
+    Column("ratio", "over C", form=".3f"),
+    *(Column(f"{part}_share", f"{part} %", 0.01, ".1f") for part in PARTS),
+    Column("outliers", "outliers"),
+    Column("note", ""),
+)
+
+
+def measure_bsp(
+    comm: MPI.Comm,
+    iterations: int = 100,
+    reads: int = 100_000,
+    writes: int = 100_000,
+    flops: int = 100_000,
+    communications: Sequence[int] = (10, 100),
+    size: int = 8,
+    words: int = 65_536,
+    sweep: Sequence[int] | None = None,
+    languages: Sequence[str] = LANGUAGES,
+) -> Result:
+    """Time iterations of the ring in each language, and where their time goes. Collective over comm.
+
+    reads, writes: of 8-byte words of an array of `words` (a power of two); size: of a message in bytes;
+    communications: each number of them is measured; sweep: numbers of ranks, each the first of comm (default: all).
+    Raises ConfigError for numbers out of range, VerificationError if a message or a result is wrong.
+    """
+    counts = list(sweep) if sweep else [comm.size]
+    _check_options(comm, iterations, (reads, writes, flops), communications, size, words, counts)
+    layout = find_layout(comm)
+    found = find_languages(comm, languages)
+    work = Work(reads, writes, flops, 0)
+    rows: list[dict[str, Any]] = []
+    for n_ranks in counts:
+        part = comm.Split(comm.rank < n_ranks, comm.rank)
+        if comm.rank < n_ranks:
+            here = [way.on(part) for way in found.loops]
+            for number in communications:
+                timed = _measure(part, here, replace(work, communications=number), size, words, iterations)
+                if comm.rank == 0:
+                    rows += make_rows([way.name for way in here], n_ranks, number, timed)
+        patient_barrier(comm)
+        part.Free()
+    rows += [{"language": name, "note": f"not run: {why}"} for name, why in found.missing.items()]
+    settings = {"iterations": iterations, "size": size, "words": words, "languages": found.how}
+    return _make_result(
+        comm, layout.n_nodes, found, rows, settings | asdict(work) | {"communications": communications}
+    )
+
+
+def _check_options(
+    comm: MPI.Comm,
+    iterations: int,
+    work: tuple[int, int, int],
+    communications: Sequence[int],
+    size: int,
+    words: int,
+    counts: Sequence[int],
+) -> None:
+    if iterations < 1:
+        raise ConfigError(f"iterations = {iterations} is not a number of repetitions; it must be >= 1")
+    for name, number in (
+        *zip(PARTS, work),
+        *(("communications", number) for number in communications),
+        ("size", size),
+    ):
+        if number < 0:
+            raise ConfigError(f"{name} = {number} is below 0; give a number >= 0")
+    if words < 1 or words & (words - 1):
+        raise ConfigError(f"words = {words} is no power of two; choose one such as 65536")
+    for number in counts:
+        if not 1 <= number <= comm.size:
+            raise ConfigError(f"a ring of {number} ranks: the job has {comm.size}; choose 1 to {comm.size}")
+
+
+def _measure(
+    comm: MPI.Comm, loops: Sequence[Loops], work: Work, size: int, n_words: int, iterations: int
+) -> NDArray[np.float64]:
+    """Return seconds on rank 0, [languages, iterations, 4], means over ranks; nothing of use elsewhere. Collective.
+
+    A round that does not count comes first; messages and sums are compared with what they must be in every round.
+    """
+    forward, backward = ring_partners(comm)
+    outbox, inbox = (np.zeros(max(size, 1), np.uint8)[:size] for _ in range(2))
+    words = np.zeros(n_words, np.uint64)
+    rounds = [min(iterations, ROUNDS)] + [
+        len(part) for part in np.array_split(range(iterations), ROUNDS) if len(part)
+    ]
+    expected = {length: expected_sums(work, n_words, length) for length in set(rounds)}
+    timed: list[list[NDArray[np.float64]]] = [[] for _ in loops]
+    order = list(enumerate(loops))
+    for turn, length in enumerate(rounds):
+        for number, way in order if turn % 2 == 0 else reversed(order):
+            sequence = turn * len(loops) + number
+            outbox[:] = content(size, comm.rank, forward, sequence)
+            inbox[:] = 0
+            words[:] = initial_words(n_words)
+            seconds = np.zeros((length, len(PARTS)))
+            comm.Barrier()
+            found = way.ring(work, words, outbox, inbox, seconds)
+            if work.communications:
+                check(inbox, backward, comm.rank, sequence)
+            if found != expected[length]:
+                raise VerificationError(
+                    f"rank {comm.rank} computed {found} in {way.name}, where {expected[length]} is right: "
+                    f"its memory or its core is at fault"
+                )
+            if turn:
+                timed[number].append(seconds)
+    mine = np.array([np.concatenate(parts) for parts in timed]).reshape(len(loops), iterations, len(PARTS))
+    total = np.zeros_like(mine)
+    comm.Reduce(mine, total)
+    return total / comm.size
+
+
+def initial_words(n_words: int) -> NDArray[np.uint64]:
+    """Return what the array holds before the first iteration, uint64 [n_words]."""
+    return np.arange(n_words, dtype=np.uint64)
+
+
+def expected_sums(work: Work, n_words: int, iterations: int) -> tuple[int, float]:
+    """Return what `bench.language.languages.Loops.ring` must return: from whole arrays, not by its loops."""
+    words, place = initial_words(n_words), np.arange(n_words, dtype=np.uint64)
+    last = place + np.uint64(n_words) * ((np.uint64(max(work.writes - 1, 0)) - place) // np.uint64(n_words))
+    written = place < np.uint64(work.writes)
+    seen, x = 0, 1.0
+    for i in range(iterations):
+        turns, rest = divmod(work.reads, n_words)
+        seen += turns * int(words.sum()) + int(words[:rest].sum())
+        words[written] = last[written] + np.uint64(i)
+        x += 1.0
+        for _ in range(min(work.flops // 2, 64)):  # by then 2, which x / 2 + 1 leaves as it is
+            x = 0.5 * x + 1.0
+    return seen & 0xFFFFFFFF, x
+
+
+def make_rows(
+    names: Sequence[str], n_ranks: int, communications: int, timed: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    """Return a row of each language. timed: s [languages, iterations, 4], means over ranks."""
+    means: dict[str, NDArray[np.float64]] = {}
+    outliers = {}
+    for name, seconds in zip(names, timed):
+        totals = seconds.sum(axis=1)
+        kept = np.isin(totals, remove_outliers(totals))
+        means[name], outliers[name] = seconds[kept].mean(axis=0), int((~kept).sum())
+    rows = []
+    for name, parts in means.items():
+        total = float(parts.sum())
+        row = {"ranks": n_ranks, "per_iteration": communications, "language": name, "seconds": total}
+        row["ratio"] = total / float(means["C"].sum()) if "C" in means else None
+        for part, value in zip(PARTS, parts.tolist()):
+            row[part], row[f"{part}_share"] = value, value / total
+        rows.append(row | {"outliers": outliers[name]})
+    return rows
+
+
+def _make_result(
+    comm: MPI.Comm, n_nodes: int, found: Found, rows: list[dict[str, Any]], settings: dict[str, Any]
+) -> Result:
+    notes = [f"{name}: {how}" for name, how in found.how.items()]
+    if comm.size > 1 and "numba-mpi" in found.how and any(row.get("ranks") == 1 for row in rows):
+        notes.append(
+            "1 rank: numba-mpi knows MPI_COMM_WORLD alone, where messages to oneself may take longer"
+        )
+    return Result(
+        benchmark="bsp",
+        pattern=f"ring: {settings['reads']} loads, {settings['writes']} stores, {settings['flops']} floating-point "
+        f"operations, c messages of {settings['size']} B forward and from behind per rank and iteration",
+        formula="us: of an iteration, the sum of its four parts; %: shares of the parts; over C: ratio of us",
+        statistic=f"mean over ranks and {settings['iterations']} iterations, outliers removed (Tukey, 1.5 IQR); "
+        f"the languages in turn in {ROUNDS} rounds",
+        ranks=comm.size,
+        nodes=n_nodes,
+        columns=COLUMNS if found.missing else COLUMNS[:-1],
+        rows=rows,
+        settings=settings,
+        extra={"missing": found.missing},
+        notes=notes,
+        plot=Plot(
+            "language",
+            PARTS,
+            ("ranks", "per_iteration"),
+            "bars",
+            y_label="us per iteration",
+            y_scale=1e-6,
+            log_y=False,
+        ),
+    )

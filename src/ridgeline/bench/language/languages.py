@@ -1,0 +1,320 @@
+"""The same communication in three languages: C, Python through mpi4py, compiled Python through numba-mpi.
+
+All three call the same MPI library in the same process, on the same communicator's ranks, with the same buffers
+and the same order of calls; `Loops` says what each of them can do.
+
+Source of the comparison: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.c_library import Library, address_of, load_c
+from ridgeline.bench.language.ring_work import compute, read_words, write_words
+from ridgeline.runtime.errors import ConfigError, VerificationError
+
+if TYPE_CHECKING:
+    Bytes = NDArray[np.uint8]
+
+LANGUAGES = ("C", "mpi4py", "numba-mpi")
+MAX_WINDOW = 1024  # messages in flight, as in bench/c/mpi_patterns.c
+TAG, ACKNOWLEDGE = 7, 8  # of messages and of what answers a window
+REPLY = 4  # bytes that end a window
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a rank does in an iteration of the ring. reads, writes: of 8-byte words; flops; communications."""
+
+    reads: int
+    writes: int
+    flops: int
+    communications: int
+
+    def as_array(self) -> NDArray[np.int64]:
+        """Return the four numbers, int64 [4]."""
+        return np.array([self.reads, self.writes, self.flops, self.communications], np.int64)
+
+
+class Loops(Protocol):
+    """The timed loops in one language on one communicator. Buffers are uint8 arrays, all of a message's bytes.
+
+    Every loop raises VerificationError if MPI reports an error.
+    """
+
+    name: str
+
+    def on(self, comm: MPI.Comm) -> Loops:
+        """Return these loops on another communicator."""
+
+    def ping_pong(self, partner: int, first: bool, outbox: Bytes, inbox: Bytes, batch: int) -> float:
+        """Return the seconds of `batch` round trips. Collective over the two ranks, one of which is first."""
+
+    def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
+        """Return the seconds of `batch` windows of messages from who sends to who does not, 4 bytes back after each.
+
+        Collective over the two ranks.
+        """
+
+    def ring(
+        self, work: Work, words: NDArray[np.uint64], outbox: Bytes, inbox: Bytes, seconds: NDArray[np.float64]
+    ) -> tuple[int, float]:
+        """Run len(seconds) iterations: read, write, compute, send forward and receive from behind.
+
+        words: a power of two of them; seconds [iterations, 4]: set to those in reads, writes, flops and
+        communications. Returns the sum of what was read modulo 2**32 and the last number computed. Collective.
+        """
+
+
+@dataclass
+class Found:
+    """loops: of the languages that are here; missing: why others are not, by name; how: what each was made by."""
+
+    loops: list[Loops] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    how: dict[str, str] = field(default_factory=dict)
+
+
+def find_languages(comm: MPI.Comm, names: Sequence[str] = LANGUAGES) -> Found:
+    """Return the loops of each named language that can run on all ranks. Collective, the same on all ranks.
+
+    Raises ConfigError for an unknown name. numba-mpi is imported here, and only if it is asked for.
+    """
+    for name in names:
+        if name not in LANGUAGES:
+            raise ConfigError(f"language {name!r} is unknown; choose from {', '.join(LANGUAGES)}")
+    found = Found()
+    for name in dict.fromkeys(names):
+        loops, how = _MAKERS[name](comm)
+        if loops is None:
+            found.missing[name] = how
+        else:
+            found.loops.append(loops)
+            found.how[name] = how
+    return found
+
+
+def _make_c(comm: MPI.Comm) -> tuple[Loops | None, str]:
+    library, how = load_c(comm, "mpi_patterns", _FUNCTIONS)
+    return (None if library is None else CLoops(library, comm)), how
+
+
+def _make_mpi4py(comm: MPI.Comm) -> tuple[Loops | None, str]:
+    import mpi4py
+
+    return PythonLoops(comm), f"mpi4py {mpi4py.__version__}, buffers"
+
+
+def _make_numba(comm: MPI.Comm) -> tuple[Loops | None, str]:
+    loops: Loops | None = None
+    try:
+        from ridgeline.bench.language.compiled_mpi import CompiledLoops, numba_mpi_version
+
+        loops, how = CompiledLoops(comm), f"numba-mpi {numba_mpi_version()}"
+    except ModuleNotFoundError:
+        how = "numba-mpi is not installed (GPL-3.0, an optional extra); pip install 'ridgeline[peers]'"
+    except (ImportError, RuntimeError, OSError, ConfigError) as error:
+        how = f"numba-mpi cannot run here: {error}"
+    absent = [why for is_absent, why in comm.allgather((loops is None, how)) if is_absent]
+    return (None, absent[0]) if absent else (loops, how)
+
+
+_MAKERS: dict[str, Callable[[MPI.Comm], tuple[Loops | None, str]]] = {
+    "C": _make_c,
+    "mpi4py": _make_mpi4py,
+    "numba-mpi": _make_numba,
+}
+
+_POINTER, _INT, _LONG, _SECONDS = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_double
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "ping_pong": (_SECONDS, _POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT),
+    "windows": (_SECONDS, _POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT, _INT),
+    "persistent_windows": (_SECONDS, _POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT, _INT),
+    "ring": (
+        _INT, _POINTER, _INT, _INT, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _INT, _LONG, _POINTER, _POINTER,
+    ),
+}  # fmt: skip
+
+
+def check_mpi(name: str, failed: bool) -> None:
+    """Raise VerificationError if MPI reported an error in a loop of this language."""
+    if failed:
+        raise VerificationError(
+            f"MPI reported an error in a loop in {name}: the network or a rank is at fault"
+        )
+
+
+class CLoops:
+    """The loops in C, called through ctypes: once for a whole batch, its clock inside."""
+
+    name = "C"
+    windows_function = "windows"
+
+    def __init__(self, library: Library, comm: MPI.Comm) -> None:
+        self.library, self.comm = library, comm
+        self.handle = address_of(comm)
+        self.reply = np.zeros(REPLY, np.uint8)
+
+    def on(self, comm: MPI.Comm) -> CLoops:
+        """Return these loops on another communicator."""
+        return CLoops(self.library, comm)
+
+    def ping_pong(self, partner: int, first: bool, outbox: Bytes, inbox: Bytes, batch: int) -> float:
+        """Return the seconds of `batch` round trips. Collective over the two ranks."""
+        boxes = outbox.ctypes.data, inbox.ctypes.data
+        seconds = self.library["ping_pong"](self.handle, partner, first, *boxes, outbox.size, batch)
+        check_mpi(self.name, seconds < 0)
+        return float(seconds)
+
+    def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
+        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
+        if not 1 <= window <= MAX_WINDOW:
+            raise ConfigError(f"a window of {window} messages; C keeps 1 to {MAX_WINDOW} in flight")
+        boxes = buffer.ctypes.data, self.reply.ctypes.data
+        function = self.library[self.windows_function]
+        seconds = function(self.handle, partner, sends, *boxes, buffer.size, window, batch)
+        check_mpi(self.name, seconds < 0)
+        return float(seconds)
+
+    def ring(
+        self, work: Work, words: NDArray[np.uint64], outbox: Bytes, inbox: Bytes, seconds: NDArray[np.float64]
+    ) -> tuple[int, float]:
+        """Run len(seconds) iterations of the ring. Collective."""
+        forward, backward = ring_partners(self.comm)
+        counts, sums = work.as_array(), np.zeros(2)
+        error = self.library["ring"](
+            self.handle, forward, backward, words.ctypes.data, words.size - 1, counts.ctypes.data,
+            outbox.ctypes.data, inbox.ctypes.data, outbox.size, len(seconds), seconds.ctypes.data, sums.ctypes.data,
+        )  # fmt: skip
+        check_mpi(self.name, error != 0)
+        return int(sums[0]), float(sums[1])
+
+
+class PersistentCLoops(CLoops):
+    """The loops in C, windows by persistent requests."""
+
+    name = "C, persistent"
+    windows_function = "persistent_windows"
+
+    def on(self, comm: MPI.Comm) -> PersistentCLoops:
+        """Return these loops on another communicator."""
+        return PersistentCLoops(self.library, comm)
+
+
+class PythonLoops:
+    """The loops in Python: mpi4py with specifications of buffers made before, computing in compiled kernels."""
+
+    name = "mpi4py"
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self.comm = comm
+        self.reply = [np.zeros(REPLY, np.uint8), REPLY, MPI.BYTE]
+
+    def on(self, comm: MPI.Comm) -> PythonLoops:
+        """Return these loops on another communicator."""
+        return PythonLoops(comm)
+
+    def ping_pong(self, partner: int, first: bool, outbox: Bytes, inbox: Bytes, batch: int) -> float:
+        """Return the seconds of `batch` round trips. Collective over the two ranks."""
+        send, receive = self.comm.Send, self.comm.Recv
+        out, into = [outbox, outbox.size, MPI.BYTE], [inbox, inbox.size, MPI.BYTE]
+        start = perf_counter()
+        if first:
+            for _ in repeat(None, batch):
+                send(out, partner, TAG)
+                receive(into, partner, TAG)
+        else:
+            for _ in repeat(None, batch):
+                receive(into, partner, TAG)
+                send(out, partner, TAG)
+        return perf_counter() - start
+
+    def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
+        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
+        begin = self.comm.Isend if sends else self.comm.Irecv
+        end: Any = self.comm.Recv if sends else self.comm.Send
+        wait, message, reply = MPI.Request.Waitall, [buffer, buffer.size, MPI.BYTE], self.reply
+        start = perf_counter()
+        for _ in repeat(None, batch):
+            wait([begin(message, partner, TAG) for _ in repeat(None, window)])
+            end(reply, partner, ACKNOWLEDGE)
+        return perf_counter() - start
+
+    def ring(
+        self, work: Work, words: NDArray[np.uint64], outbox: Bytes, inbox: Bytes, seconds: NDArray[np.float64]
+    ) -> tuple[int, float]:
+        """Run len(seconds) iterations of the ring. Collective."""
+        send, receive = self.comm.Isend, self.comm.Recv
+        forward, backward = ring_partners(self.comm)
+        out, into = [outbox, outbox.size, MPI.BYTE], [inbox, inbox.size, MPI.BYTE]
+        mask, seen, x = words.size - 1, 0, 1.0
+        for i in range(len(seconds)):
+            start = perf_counter()
+            seen += int(read_words(words, mask, work.reads))
+            after_reads = perf_counter()
+            write_words(words, mask, work.writes, np.uint64(i))
+            after_writes = perf_counter()
+            x = compute(x + 1.0, work.flops)
+            after_flops = perf_counter()
+            for _ in repeat(None, work.communications):
+                request = send(out, forward, TAG)
+                receive(into, backward, TAG)
+                request.Wait()
+            end = perf_counter()
+            seconds[i] = (
+                after_reads - start, after_writes - after_reads, after_flops - after_writes, end - after_flops,
+            )  # fmt: skip
+        return seen & 0xFFFFFFFF, x
+
+
+class PersistentPythonLoops(PythonLoops):
+    """The loops in Python, windows by persistent requests: one call starts them all."""
+
+    name = "mpi4py, persistent"
+
+    def on(self, comm: MPI.Comm) -> PersistentPythonLoops:
+        """Return these loops on another communicator."""
+        return PersistentPythonLoops(comm)
+
+    def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
+        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
+        make = self.comm.Send_init if sends else self.comm.Recv_init
+        end: Any = self.comm.Recv if sends else self.comm.Send
+        message, reply = [buffer, buffer.size, MPI.BYTE], self.reply
+        requests = [make(message, partner, TAG) for _ in range(window)]
+        begin, wait = MPI.Prequest.Startall, MPI.Request.Waitall
+        start = perf_counter()
+        for _ in repeat(None, batch):
+            begin(requests)
+            wait(requests)
+            end(reply, partner, ACKNOWLEDGE)
+        seconds = perf_counter() - start
+        for request in requests:
+            request.Free()
+        return seconds
+
+
+def with_persistent(loops: Sequence[Loops]) -> list[Loops]:
+    """Return the loops, and those in C and mpi4py once more with windows by persistent requests."""
+    more: list[Loops] = []
+    for way in loops:
+        if isinstance(way, CLoops):
+            more.append(PersistentCLoops(way.library, way.comm))
+        elif isinstance(way, PythonLoops):
+            more.append(PersistentPythonLoops(way.comm))
+    return [*loops, *more]
+
+
+def ring_partners(comm: MPI.Comm) -> tuple[int, int]:
+    """Return (the rank to send to, the rank to receive from) on the ring of all ranks."""
+    return (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size

@@ -1,0 +1,192 @@
+"""A message there and back between two ranks in three languages: Fig. 9 of the Julia paper.
+
+Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Secs. III.A and IV: mean latency
+and harmonic mean of throughput over 100 trials after 10 that do not count, outliers removed by Tukey's rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.bench.language.languages import LANGUAGES, Found, Loops, find_languages
+from ridgeline.bench.payload import check, content
+from ridgeline.bench.repetitions import message_sizes
+from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
+from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.tukey import remove_outliers
+from ridgeline.parallel.layout import Layout, find_layout
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+LARGEST = 2**20  # bytes, the last of the paper's sizes
+
+COLUMNS = (
+    SIZE,
+    Column("language", "language"),
+    MICROSECONDS,
+    Column("median", "median us", 1e-6),
+    Column("best", "best us", 1e-6),
+    Column("ratio", "over C", form=".3f"),
+    Column("bandwidth", "MB/s", 1e6),
+    Column("outliers", "outliers"),
+    Column("note", ""),
+)
+
+
+def one_way(seconds: float, round_trips: int) -> float:
+    """Return the latency in s: half a round trip, t / (2 n)."""
+    return seconds / (2 * round_trips)
+
+
+def harmonic_throughput(size: int, latencies: NDArray[np.float64]) -> float:
+    """Return the harmonic mean in B/s of the throughputs size / latency. latencies: s [trials]."""
+    return size * latencies.size / float(latencies.sum())
+
+
+def measure_pingpong(
+    comm: MPI.Comm,
+    sizes: tuple[int, int] | None = None,
+    trials: int = 100,
+    warm_up: int = 10,
+    batch: int = 10,
+    languages: Sequence[str] = LANGUAGES,
+    ranks_per_node: int | None = None,
+) -> Result:
+    """Time round trips between rank 0 and one other, the first of the second node where there is one.
+
+    Collective over comm; the other ranks sleep. sizes: first and last in bytes (default 1 B to 1 MiB); batch: round
+    trips of a trial. The languages take turns in every trial, so that what disturbs one disturbs all. Raises
+    ConfigError for one rank or numbers out of range, VerificationError if a message arrives changed.
+    """
+    asked = message_sizes(*(sizes or (1, LARGEST)))
+    for name, value, least in (("trials", trials, 1), ("warm-up", warm_up, 0), ("batch", batch, 1)):
+        if value < least:
+            raise ConfigError(f"{name} = {value} is not a number of repetitions; it must be >= {least}")
+    if comm.size < 2:
+        raise ConfigError("a ping-pong needs two ranks, 1 runs; start it with -n 2")
+    layout = find_layout(comm, ranks_per_node)
+    found = find_languages(comm, languages)
+    pair = (0, layout.ranks_on(1)[0] if layout.n_nodes > 1 else 1)
+    timed = []
+    if comm.rank in pair:
+        first = comm.rank == 0
+        for size in asked:
+            timed.append(
+                _measure_size(comm.rank, pair[first], first, found.loops, size, trials, warm_up, batch)
+            )
+    patient_barrier(comm)
+    return _make_result(comm, layout, pair, found, asked, timed, (trials, warm_up, batch))
+
+
+def _measure_size(
+    rank: int,
+    partner: int,
+    first: bool,
+    loops: Sequence[Loops],
+    size: int,
+    trials: int,
+    warm_up: int,
+    batch: int,
+) -> NDArray[np.float64]:
+    """Return latencies in s, [languages, trials]. Collective over the two ranks."""
+    outbox = np.zeros(max(size, 1), np.uint8)[
+        :size
+    ]  # never without memory: numba-mpi looks at the first byte
+    inbox = np.zeros(max(size, 1), np.uint8)[:size]
+    samples = np.zeros((len(loops), warm_up + trials))
+    for number, way in enumerate(loops):
+        verify(way, rank, partner, first, outbox, inbox, number)
+    order = list(enumerate(loops))
+    for trial in range(warm_up + trials):
+        for number, way in order if trial % 2 == 0 else reversed(order):
+            samples[number, trial] = one_way(way.ping_pong(partner, first, outbox, inbox, batch), batch)
+    if loops:
+        check(inbox, partner, rank, len(loops) - 1)
+    return samples[:, warm_up:]
+
+
+def verify(
+    way: Loops,
+    rank: int,
+    partner: int,
+    first: bool,
+    outbox: NDArray[np.uint8],
+    inbox: NDArray[np.uint8],
+    sequence: int,
+) -> None:
+    """Send message number `sequence` there and another back; compare. Collective over the two ranks.
+
+    Leaves the message in the outbox. Raises VerificationError if what arrived is not what was sent.
+    """
+    outbox[:] = content(outbox.size, rank, partner, sequence)
+    inbox[:] = 0
+    way.ping_pong(partner, first, outbox, inbox, 1)
+    check(inbox, partner, rank, sequence)
+
+
+def make_rows(
+    names: Sequence[str], sizes: Sequence[int], timed: Sequence[NDArray[np.float64]]
+) -> list[dict[str, Any]]:
+    """Return a row of each size and language. timed: latencies in s of every size, [languages, trials]."""
+    rows = []
+    for size, samples in zip(sizes, timed):
+        kept = [remove_outliers(values) for values in samples]
+        means = {name: float(np.mean(values)) for name, values in zip(names, kept)}
+        for name, values, every in zip(names, kept, samples):
+            rows.append(
+                {
+                    "size": size,
+                    "language": name,
+                    "seconds": means[name],
+                    "median": float(np.median(values)),
+                    "best": float(np.min(every)),
+                    "ratio": means[name] / means["C"] if "C" in means else None,
+                    "bandwidth": harmonic_throughput(size, values),
+                    "outliers": int(every.size - values.size),
+                }
+            )
+    return rows
+
+
+def _make_result(
+    comm: MPI.Comm,
+    layout: Layout,
+    pair: tuple[int, int],
+    found: Found,
+    sizes: Sequence[int],
+    timed: Sequence[NDArray[np.float64]],
+    repetitions: tuple[int, int, int],
+) -> Result:
+    trials, warm_up, batch = repetitions
+    rows = make_rows([way.name for way in found.loops], sizes, timed) if comm.rank == 0 else []
+    rows += [{"language": name, "note": f"not run: {why}"} for name, why in found.missing.items()]
+    apart = layout.node_of_rank[pair[0]] != layout.node_of_rank[pair[1]]
+    return Result(
+        benchmark="pingpong",
+        pattern=f"a message from rank {pair[0]} to rank {pair[1]} and one back, "
+        f"{'on two nodes' if apart else 'on one node'}; in C, Python and compiled Python in turn",
+        formula="us: round trip / 2; MB/s: harmonic mean of size / us; over C: ratio of the means",
+        statistic=f"mean of {trials} trials of {batch} round trips after {warm_up}, outliers removed (Tukey)",
+        ranks=comm.size,
+        nodes=layout.n_nodes,
+        columns=COLUMNS if found.missing else COLUMNS[:-1],
+        rows=rows,
+        left_out=[rank for rank in range(comm.size) if rank not in pair],
+        settings={"trials": trials, "warm_up": warm_up, "batch": batch, "languages": found.how},
+        extra={"missing": found.missing},
+        notes=[f"{name}: {how}" for name, how in found.how.items()],
+        plot=Plot(
+            "size",
+            ("seconds",),
+            ("language",),
+            x_label="message size in B",
+            y_label="latency in us",
+            y_scale=1e-6,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""One node alone: bandwidth of memory, rate of arithmetic, and whether both are correct."""

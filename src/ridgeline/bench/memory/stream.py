@@ -1,0 +1,301 @@
+"""STREAM: the sustainable memory bandwidth of the machine, on the ranks and threads of the run.
+
+Kernels copy (c = a), scale (b = s c), add (c = a + b), triad (a = b + s c), each with ordinary and with
+streaming (non-temporal) stores, and a read-only dot product. Bytes are counted as STREAM counts them: 2 words
+an element for copy, scale and dot, 3 for add and triad; the line that an ordinary store reads before it
+overwrites it is not counted, so that streaming stores show a higher rate for the same traffic.
+
+All ranks run a kernel at the same time, between barriers; a rate is the bytes of all ranks over the time of
+the slowest one, the best of all repeats (a disturbance can only slow a kernel down).
+
+Source: McCalpin, "Memory bandwidth and machine balance in current high performance computers", IEEE TCCA
+Newsletter, 1995, and the run rules of STREAM (arrays of at least four times the caches).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.bench.numba_threads import check_threads, numba_threads
+from ridgeline.jit import vector
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.memory import node_memory_available, process_memory_available
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+KERNELS = ("copy", "scale", "add", "triad")
+WORDS = {"copy": 2, "scale": 2, "add": 3, "triad": 3, "read": 2}  # moved per element
+_OPERATIONS = {"copy": vector.COPY, "scale": vector.SCALE, "add": vector.ADD, "triad": vector.TRIAD}
+_CACHES = 4  # an array is this many times as large as the last-level caches
+_MIN_ARRAY = 16 * 2**20  # bytes of an array over the ranks of a node, if its caches are small
+_UNKNOWN_CACHE = 64 * 2**20  # bytes, where the system does not say
+_CASES = [(name, streaming) for streaming in (False, True) for name in KERNELS] + [("read", False)]
+_SECONDS = 1.0  # that the repeats may take together
+_REPEATS = (5, 30)  # bounds on repeats, if they are chosen by time
+# With s = sqrt(2) - 1 a round copy, scale, add, triad gives back a: b = s a, c = (1 + s) a, a' = (2 s + s^2) a.
+_SCALAR = math.sqrt(2.0) - 1.0
+
+
+@dataclass(frozen=True)
+class StreamRates:
+    """Rates of the four kernels in B/s, summed over ranks."""
+
+    copy: float
+    scale: float
+    add: float
+    triad: float
+
+    @property
+    def best(self) -> tuple[float, str]:
+        """Return the highest rate and the kernel's name."""
+        return max((getattr(self, name), name) for name in KERNELS)
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    """What memory can deliver to this run: rates in B/s summed over ranks, best of `repeats`.
+
+    ordinary, streaming: by kind of store; read: of the dot product. bytes_per_array: size of one of the three
+    arrays on one rank; caches_per_node: bytes of the last-level caches that a node's ranks may use.
+    """
+
+    ordinary: StreamRates
+    streaming: StreamRates
+    read: float
+    ranks: int
+    threads: int
+    dtype: str
+    bytes_per_array: int
+    ranks_per_node: int
+    caches_per_node: int
+    repeats: int
+
+    @property
+    def best(self) -> float:
+        """Highest rate of copy, scale, add and triad, ordinary and streaming, in B/s."""
+        return max(self.ordinary.best[0], self.streaming.best[0])
+
+    @property
+    def best_name(self) -> str:
+        """The kernel and kind of store of `best`, e.g. 'copy, streaming stores'."""
+        kind = max(("ordinary", "streaming"), key=lambda kind: getattr(self, kind).best)
+        return f"{getattr(self, kind).best[1]}, {kind} stores"
+
+    def share(self, bandwidth: float) -> float:
+        """Return the share of STREAM of a bandwidth in B/s: over `best`, which is what every report divides by."""
+        return bandwidth / self.best
+
+    @property
+    def times_caches(self) -> float:
+        """Size of one array, over the ranks of a node, in units of the last-level caches (STREAM wants 4)."""
+        return self.bytes_per_array * self.ranks_per_node / self.caches_per_node
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields and `best`, `best_name`, `times_caches`, for JSON."""
+        derived = {"best": self.best, "best_name": self.best_name, "times_caches": self.times_caches}
+        return derived | asdict(self) | {"unit": "B/s", "statistic": "best of repeats"}
+
+
+class StreamArrays:
+    """Three arrays on this rank and the kernels on them; also used to interleave STREAM with other kernels.
+
+    Each thread touches its own part first. Raises ConfigError if Numba has fewer threads than n_threads.
+    """
+
+    def __init__(self, n_bytes: int, n_threads: int, dtype: DTypeLike = np.float64) -> None:
+        self.n_threads = n_threads
+        self.dtype = np.dtype(dtype)
+        n = n_bytes // self.dtype.itemsize
+        self.a, self.b, self.c = (self._allocate(n, value) for value in (1.0, _SCALAR, 1.0 + _SCALAR))
+
+    def _allocate(self, n: int, value: float) -> NDArray[Any]:
+        line = vector.LINE // self.dtype.itemsize
+        raw = np.empty(n + line, self.dtype)
+        start = (-raw.ctypes.data // self.dtype.itemsize) % line
+        array = raw[start : start + n]
+        vector.fill(value, array, self.n_threads)
+        return array
+
+    def run(self, kernel: str, streaming: bool = False) -> None:
+        """Run 'copy', 'scale', 'add', 'triad' or 'read' once."""
+        a, b, c = self.a, self.b, self.c
+        if kernel == "read":
+            vector.dot(a, b, self.n_threads)
+            return
+        x, y, out = {"copy": (a, a, c), "scale": (c, c, b), "add": (a, b, c), "triad": (b, c, a)}[kernel]
+        vector.apply(_OPERATIONS[kernel], x, y, _SCALAR, out, self.n_threads, streaming)
+
+    def bytes_moved(self, kernel: str) -> int:
+        """Return the bytes that STREAM counts for one run of `kernel` on this rank."""
+        return WORDS[kernel] * self.a.nbytes
+
+    def check(self) -> None:
+        """Raise RuntimeError unless the arrays hold what whole rounds of the four kernels leave in them."""
+        tolerance = 1e3 * np.finfo(self.dtype).eps
+        for name, array, value in (("a", self.a, 1.0), ("b", self.b, _SCALAR), ("c", self.c, 1.0 + _SCALAR)):
+            for index in (0, array.size // 2, array.size - 1):
+                if abs(array[index] - value) > tolerance:
+                    raise RuntimeError(
+                        f"STREAM went wrong: {name}[{index}] = {array[index]} and should be {value}; the memory "
+                        f"or the compiled kernels of this machine cannot be trusted"
+                    )
+
+
+def last_level_caches(cpus: set[int]) -> dict[str, int]:
+    """Return the distinct last-level caches of these CPUs: {the CPUs that share it: bytes}; {} if unknown."""
+    caches: dict[str, int] = {}
+    for cpu in cpus:
+        by_level = {}
+        for index in Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"):
+            try:
+                level, size, shared = (
+                    (index / name).read_text().strip() for name in ("level", "size", "shared_cpu_list")
+                )
+                by_level[int(level)] = (shared, int(size.rstrip("K")) * 1024)
+            except (OSError, ValueError):
+                continue
+        if by_level:
+            shared, n_bytes = by_level[max(by_level)]
+            caches[shared] = n_bytes
+    return caches
+
+
+def compile_stream(dtype: DTypeLike = np.float64) -> None:
+    """Compile the kernels for `dtype`, or load them from the cache."""
+    arrays = StreamArrays(256 * vector.LINE, 1, dtype)
+    for kernel in WORDS:
+        arrays.run(kernel)
+
+
+def _check_arguments(
+    n_threads: int, dtype: DTypeLike, bytes_per_rank: int | None, repeats: int | None
+) -> None:
+    if np.dtype(dtype) not in vector.DTYPES:
+        raise ConfigError(f"STREAM has no kernels for dtype {np.dtype(dtype)}; use float64 or float32")
+    check_threads(n_threads, f"STREAM on {n_threads} threads")
+    least = 3 * vector.LINE * n_threads
+    if bytes_per_rank is not None and bytes_per_rank < least:
+        raise ConfigError(
+            f"STREAM on {bytes_per_rank} bytes per rank: {n_threads} threads need at least {least}, and "
+            f"figures mean something only well above the size of the caches"
+        )
+    if repeats is not None and repeats < 1:
+        raise ConfigError(f"STREAM with repeats = {repeats}: at least 1 is needed")
+
+
+def _over_node(comm: MPI.Comm, caches: dict[str, int]) -> tuple[dict[str, int], int]:
+    """Return the caches of all ranks of this rank's node together, and the most ranks on any node."""
+    from ridgeline.parallel.communicator import node_communicator
+
+    node = node_communicator(comm)
+    together = {shared: size for one in node.allgather(caches) for shared, size in one.items()}
+    ranks = max(comm.allgather(node.size))
+    node.Free()
+    return together, ranks
+
+
+def _time(arrays: StreamArrays, comm: MPI.Comm | None, repeats: int | None) -> NDArray[np.float64]:
+    """Return seconds[case, repeat] of the slowest rank, cases as in _CASES."""
+
+    def one_round() -> list[float]:
+        seconds = []
+        for kernel, streaming in _CASES:
+            if comm is not None:
+                comm.Barrier()
+            start = time.perf_counter()
+            arrays.run(kernel, streaming)
+            if comm is not None:
+                comm.Barrier()  # inside the time: a rank that started late counts in full
+            seconds.append(time.perf_counter() - start)
+        return seconds
+
+    start = time.perf_counter()
+    one_round()  # warm up
+    estimate = time.perf_counter() - start
+    if comm is not None:
+        estimate = max(comm.allgather(estimate))
+    if repeats is None:
+        repeats = min(max(int(_SECONDS / estimate), _REPEATS[0]), _REPEATS[1])
+    seconds = np.array([one_round() for _ in range(repeats)]).T
+    if comm is not None:
+        seconds = np.max(comm.allgather(seconds), axis=0)
+    return seconds
+
+
+def _together(comm: MPI.Comm | None) -> AbstractContextManager[None]:
+    """Raise on all ranks what one raises inside: nobody goes on alone, nobody waits for ever."""
+    if comm is None:
+        return nullcontext()
+    from ridgeline.parallel.reduce import together  # not above: it starts MPI
+
+    return together(comm)
+
+
+def measure_stream(
+    comm: MPI.Comm | None,
+    n_threads: int,
+    dtype: DTypeLike = np.float64,
+    bytes_per_rank: int | None = None,
+    repeats: int | None = None,
+) -> StreamLimits:
+    """Measure the bandwidth that all ranks of `comm` reach together, n_threads threads each.
+
+    Collective over comm (None: this process alone): barriers around every kernel, one reduction. By default
+    each array holds four times the last-level caches of a node, divided over its ranks (less if a third of
+    the node's free memory, or of what the process may take, is not enough), and repeats are chosen to take about a
+    second.
+
+    bytes_per_rank: of the three arrays together, on each rank. dtype: float64 or float32.
+    Raises ConfigError if an argument is out of range, RuntimeError if the results are wrong, MemoryError; all ranks
+    raise together.
+    """
+    _check_arguments(n_threads, dtype, bytes_per_rank, repeats)
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    caches = last_level_caches(cpus)
+    ranks_per_node = 1
+    if comm is None:
+        compile_stream(dtype)
+    else:
+        from ridgeline.parallel.communicator import in_turn_per_node  # not above: it starts MPI
+
+        caches, ranks_per_node = _over_node(comm, caches)
+        in_turn_per_node(comm, lambda: compile_stream(dtype))
+    cache_bytes = sum(caches.values()) or _UNKNOWN_CACHE
+    if bytes_per_rank is None:
+        per_node = max(_CACHES * cache_bytes, _MIN_ARRAY)
+        per_node = min(per_node, node_memory_available() // 9)
+        bytes_per_rank = min(3 * per_node // ranks_per_node, process_memory_available() // 3)
+        if comm is not None:
+            bytes_per_rank = min(comm.allgather(bytes_per_rank))  # free memory differs from node to node
+    with numba_threads(n_threads):
+        with _together(comm):
+            arrays = StreamArrays(bytes_per_rank // 3, n_threads, dtype)
+        seconds = _time(arrays, comm, repeats)
+    with _together(comm):
+        arrays.check()
+    ranks = comm.size if comm is not None else 1
+    best = {
+        case: ranks * arrays.bytes_moved(case[0]) / times for case, times in zip(_CASES, seconds.min(axis=1))
+    }
+    return StreamLimits(
+        ordinary=StreamRates(*(float(best[name, False]) for name in KERNELS)),
+        streaming=StreamRates(*(float(best[name, True]) for name in KERNELS)),
+        read=float(best["read", False]),
+        ranks=ranks,
+        threads=n_threads,
+        dtype=str(np.dtype(dtype)),
+        bytes_per_array=arrays.a.nbytes,
+        ranks_per_node=ranks_per_node,
+        caches_per_node=cache_bytes,
+        repeats=seconds.shape[1],
+    )

@@ -1,0 +1,1 @@
+"""One-sided communication: windows, and irregular accesses to the memory of other ranks."""

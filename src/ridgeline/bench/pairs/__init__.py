@@ -1,0 +1,1 @@
+"""Messages between pairs of ranks: latency, bandwidth, all pairs."""

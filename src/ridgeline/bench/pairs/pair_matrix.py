@@ -1,0 +1,367 @@
+"""Latency and bandwidth of every pair of ranks or nodes, in rounds of disjoint pairs: O(N) rounds, an N x N matrix.
+
+A pair's loop ends in bounded time on a slow or lossy link too: its first rank orders one small batch after another
+and stops when the time is over; the second does what each order says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.bench.pairs.message_loops import AFTER, BEFORE, bandwidth, ping_pong, verify, windowed
+from ridgeline.bench.pairs.pairing import Pair, check_pairs, tournament
+from ridgeline.bench.payload import Buffer, Memory
+from ridgeline.bench.repetitions import WINDOW
+from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.parallel.layout import find_layout
+from ridgeline.parallel.reduce import together
+from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.progress import Phases, silent
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+OnPair = Callable[[Pair | None, str], None]
+_PING, _FORWARD, _BACKWARD, _VERIFY, _STOP = range(5)  # orders
+_MEASURED = (_PING, _FORWARD, _BACKWARD)
+_ORDER, _READY, _SECONDS = 11, 12, 13  # tags
+_CHUNK = 16  # round trips between two looks at the clock
+
+
+@dataclass(frozen=True)
+class PairFigures:
+    """What pairs measured, in the order of the rounds.
+
+    first, second: ranks, int64 [n_pairs]; latency: s one way, mean of each repeat, float64 [n_pairs, repeats];
+    forward, backward: B/s from first to second and from second to first, float64 [n_pairs, repeats]; NaN where time
+    was over. errors: (source, target, text) of messages that did not arrive as they were sent.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    latency: NDArray[np.float64]
+    forward: NDArray[np.float64]
+    backward: NDArray[np.float64]
+    errors: list[tuple[int, int, str]] = field(default_factory=list)
+
+    @property
+    def bandwidth(self) -> NDArray[np.float64]:
+        """B/s of the slower direction, float64 [n_pairs, repeats]."""
+        return np.minimum(self.forward, self.backward)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    latency_size: int
+    bandwidth_size: int
+    repeats: int
+    iterations: int
+    window: int
+    seconds: float
+
+    @property
+    def slice(self) -> float:
+        """Seconds that one batch may take: there are three kinds, and finding their lengths takes about two."""
+        return self.seconds / (len(_MEASURED) * (self.repeats + 2))
+
+
+def measure_pairs(
+    comm: MPI.Comm,
+    rounds: Sequence[Sequence[Pair]],
+    latency_size: int = 8,
+    bandwidth_size: int = 2**20,
+    repeats: int = 5,
+    iterations: int = 100,
+    seconds_per_pair: float = 2.0,
+    serial: bool = False,
+    on_pair: OnPair | None = None,
+    window: int = 16,
+    memory: Memory = "host",
+) -> PairFigures | None:
+    """Measure latency and bandwidth of pairs of ranks, those of a round at the same time. Collective over comm.
+
+    Returns the figures on rank 0, None elsewhere. A repeat is a batch of up to `iterations` round trips of
+    latency_size bytes and a window of up to `window` messages of bandwidth_size bytes each way, fewer where the
+    link is so slow that they would not end within seconds_per_pair; at least one repeat of one message is measured.
+    Ranks that rest, and those that are ready before others, sleep.
+
+    rounds: the same on all ranks; serial: one pair at a time; on_pair: called with (pair, step) when this rank
+    begins a pair and with (None, step) when it waits for the others. Raises ConfigError if pairs of a round are not
+    disjoint or name ranks that are not there.
+    """
+    plan = _Plan(latency_size, bandwidth_size, repeats, iterations, window, seconds_per_pair)
+    _check(rounds, comm.size, plan)
+    if serial:
+        rounds = [[pair] for pairs in rounds for pair in pairs]
+    buffer = Buffer(max(latency_size, bandwidth_size), memory)
+    measured: dict[Pair, NDArray[np.float64]] = {}
+    errors: list[tuple[int, int, str]] = []
+    for number, pairs in enumerate(rounds):
+        step = f"round {number + 1} of {len(rounds)}"
+        for pair in pairs:
+            if comm.rank in pair:
+                if on_pair is not None:
+                    on_pair(pair, step)
+                exchange = _Exchange(comm, pair, buffer, plan, errors)
+                if exchange.leads:
+                    measured[pair] = exchange.lead()
+                else:
+                    exchange.follow()
+        if on_pair is not None:
+            on_pair(None, step)
+        patient_barrier(comm)
+    gathered = comm.gather((measured, errors))
+    if gathered is None:
+        return None
+    table: dict[Pair, NDArray[np.float64]] = {}
+    for part, _ in gathered:
+        table |= part
+    order = [pair for pairs in rounds for pair in pairs]
+    figures = np.array([table[pair] for pair in order]).reshape(len(order), len(_MEASURED), repeats)
+    ranks = np.array(order, np.int64).reshape(len(order), 2)
+    return PairFigures(
+        ranks[:, 0],
+        ranks[:, 1],
+        figures[:, _PING],
+        figures[:, _FORWARD],
+        figures[:, _BACKWARD],
+        [error for _, found in gathered for error in found],
+    )
+
+
+def _check(rounds: Sequence[Sequence[Pair]], n_ranks: int, plan: _Plan) -> None:
+    for pairs in rounds:
+        ranks = [rank for pair in pairs for rank in pair]
+        if len(set(ranks)) < len(ranks):
+            raise ConfigError(f"pairs {list(pairs)} of one round share a rank; they must be disjoint")
+        if ranks and not 0 <= min(ranks) <= max(ranks) < n_ranks:
+            raise ConfigError(f"pairs {list(pairs)} of {n_ranks} ranks: ranks must be 0 to {n_ranks - 1}")
+    seen = [tuple(sorted(pair)) for pairs in rounds for pair in pairs]
+    if len(set(seen)) < len(seen):
+        raise ConfigError("a pair meets more than once; give every pair once, and more repeats")
+    for name in ("repeats", "iterations", "window", "bandwidth_size"):
+        if getattr(plan, name) < 1:
+            raise ConfigError(f"{name} = {getattr(plan, name)}: it must be at least 1")
+
+
+class _Exchange:
+    """All that two ranks do together. The first of the pair leads."""
+
+    def __init__(
+        self, comm: MPI.Comm, pair: Pair, buffer: Buffer, plan: _Plan, errors: list[tuple[int, int, str]]
+    ) -> None:
+        self.comm, self.buffer, self.plan, self.errors = comm, buffer, plan, errors
+        self.leads = comm.rank == pair[0]
+        self.partner = pair[1] if self.leads else pair[0]
+        self._order = np.zeros(2, np.int64)  # kind, number of messages
+        self._ready = np.zeros(1, np.uint8)
+        self._seconds = np.zeros(1, np.float64)
+
+    def lead(self) -> NDArray[np.float64]:
+        """Return latency (s), bandwidth forward and backward (B/s), float64 [3, repeats]."""
+        plan = self.plan
+        over = perf_counter() + plan.seconds
+        figures = np.full((len(_MEASURED), plan.repeats), np.nan)
+        self._give(_VERIFY, BEFORE)
+        limits = {_PING: plan.iterations, _FORWARD: plan.window, _BACKWARD: plan.window}
+        counts = {kind: self._grow(kind, limits[kind], over) for kind in _MEASURED}
+        for i in range(plan.repeats):
+            for kind in _MEASURED:
+                figures[kind, i] = self._repeat(kind, counts[kind], over)
+            if perf_counter() > over:
+                break
+        self._give(_VERIFY, AFTER)
+        self._give(_STOP, 0)
+        return figures
+
+    def follow(self) -> None:
+        """Do what the partner orders until it says stop."""
+        while True:
+            self.comm.Recv(self._order, self.partner, _ORDER)
+            self.comm.Send(self._ready, self.partner, _READY)
+            kind, count = map(int, self._order)
+            if kind == _STOP:
+                return
+            self._perform(kind, count)
+
+    def _give(self, kind: int, count: int) -> float:
+        """Order a batch and do this rank's part of it; return its seconds."""
+        self._order[:] = kind, count
+        self.comm.Send(self._order, self.partner, _ORDER)
+        self.comm.Recv(self._ready, self.partner, _READY)
+        return self._perform(kind, count)
+
+    def _perform(self, kind: int, count: int) -> float:
+        """Return the seconds of a batch on the rank that leads."""
+        comm, partner, leads, buffer, plan = self.comm, self.partner, self.leads, self.buffer, self.plan
+        if kind == _PING:
+            return 2 * count * ping_pong(comm, partner, leads, buffer, plan.latency_size, count, 1)
+        if kind == _VERIFY:
+            try:
+                verify(comm, partner, leads, buffer, plan.bandwidth_size, sequence=count)
+            except VerificationError as error:
+                self.errors.append((partner, comm.rank, str(error)))
+        if kind == _FORWARD:
+            return windowed(comm, partner, leads, buffer, plan.bandwidth_size, count, 1, 0)
+        if kind == _BACKWARD:
+            seconds = windowed(comm, partner, not leads, buffer, plan.bandwidth_size, count, 1, 0)
+            if leads:  # the sender's clock is the one that counts
+                comm.Recv(self._seconds, partner, _SECONDS)
+                return float(self._seconds[0])
+            self._seconds[0] = seconds
+            comm.Send(self._seconds, partner, _SECONDS)
+        return 0.0
+
+    def _grow(self, kind: int, limit: int, over: float) -> int:
+        """Return how many messages fit into a batch, found by doubling, which warms the link up too."""
+        count = 1
+        while True:
+            seconds = self._give(kind, count)
+            if perf_counter() > over:
+                return count
+            if seconds > self.plan.slice:
+                # One stall, of a core that is shared, says nothing of the link.
+                seconds = min(seconds, self._give(kind, count))
+            if count == limit or seconds > self.plan.slice:
+                return count
+            count = min(2 * count, limit)
+
+    def _repeat(self, kind: int, count: int, over: float) -> float:
+        """Return the latency or bandwidth of one batch; a long one is cut where time is over."""
+        if kind != _PING:
+            return bandwidth(self.plan.bandwidth_size, count, self._give(kind, count))
+        done, seconds = 0, 0.0
+        while done < count and (done == 0 or perf_counter() < over):
+            chunk = min(_CHUNK, count - done)
+            seconds += self._give(kind, chunk)
+            done += chunk
+        return seconds / (2 * done)
+
+
+def measure_all_pairs(
+    comm: MPI.Comm,
+    quantity: Literal["latency", "bandwidth"],
+    of: Literal["ranks", "nodes"] = "ranks",
+    size: int | None = None,
+    repeats: int = 5,
+    iterations: int | None = None,
+    window: int = WINDOW,
+    seconds_per_pair: float = 2.0,
+    serial: bool = False,
+    ranks_per_node: int | None = None,
+    memory: Memory = "host",
+    progress: Phases | None = None,
+) -> Result:
+    """Return an N x N matrix in extra["matrix"] (row: sender), names in extra["names"]. Collective over comm.
+
+    of: every rank meets every other one, or the first rank of every node. size: bytes of a message, by default 8 for
+    latency and 1 MiB for bandwidth. Raises ConfigError for fewer than two partners, VerificationError on all ranks
+    if a message is not what was sent.
+    """
+    if size is not None and size < (quantity == "bandwidth"):
+        raise ConfigError(f"messages of {size} B have no {quantity}; choose another size")
+    layout = find_layout(comm, ranks_per_node)
+    if of == "nodes":
+        members = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
+        names = list(layout.hosts)
+        if len(members) < 2:
+            raise ConfigError("one node makes no pair of nodes; start ranks on 2 nodes, or compare ranks")
+    else:
+        members = list(range(comm.size))
+        names = [f"{rank} {layout.hosts[layout.node_of_rank[rank]]}" for rank in members]
+        check_pairs(None, len(members) // 2, comm.size)
+    rounds = [[(members[a], members[b]) for a, b in pairs] for pairs in tournament(len(members))]
+    sizes = {"latency": 8, "bandwidth": 2**20} | ({} if size is None else {quantity: size})
+    progress = progress or silent()
+    n_rounds = len(rounds) * (len(members) // 2 if serial else 1)
+    finished = itertools.count(1)
+
+    def on_pair(pair: Pair | None, step: str) -> None:
+        if pair is None:
+            progress.update(next(finished), n_rounds)
+
+    progress.begin("rounds of pairs", now=False)
+    figures = measure_pairs(
+        comm,
+        rounds,
+        sizes["latency"],
+        sizes["bandwidth"],
+        repeats,
+        100 if iterations is None else iterations,
+        seconds_per_pair,
+        serial,
+        on_pair,
+        window=window,
+        memory=memory,
+    )
+    with together(comm):
+        if figures is not None and figures.errors:
+            raise VerificationError(figures.errors[0][2])
+    matrix = _matrix(figures, members, quantity) if figures is not None else None
+    rounds_text = f"{len(rounds)} round{'s' * (len(rounds) != 1)}"
+    at_once = "one pair at a time" if serial else f"up to {len(members) // 2} disjoint pairs at a time"
+    latency = quantity == "latency"
+    scale, unit = (1e-6, "us") if latency else (1e6, "MB/s")
+    result = Result(
+        benchmark=f"{quantity} of all pairs",
+        pattern=f"every two {of} meet once, in {rounds_text}, {at_once}; messages of {sizes[quantity]} B"
+        + ("" if latency else f", windows of up to {window}"),
+        formula="latency = t / (2 iterations)" if latency else "bandwidth = bytes x window / t",
+        statistic=f"median of {repeats} repeats for each pair",
+        ranks=comm.size,
+        nodes=layout.n_nodes,
+        left_out=[rank for rank in range(comm.size) if rank not in members],
+        columns=[
+            Column("size", "B"),
+            Column("pairs", "pairs"),
+            *(Column(key, f"{key} {unit}", scale) for key in ("min", "median", "mean", "max")),
+        ],
+        rows=[],
+        settings={"of": of, "sizes": sizes, "repeats": repeats, "window": window, "serial": serial}
+        | {"seconds_per_pair": seconds_per_pair, "memory": memory},
+        plot=Plot(kind="heat", x_label=f"to ({of})", y_label=f"{quantity} in {unit}", y_scale=scale),
+    )
+    if matrix is not None:
+        _summarise(result, matrix, names, sizes[quantity], latency)
+    return result
+
+
+def _matrix(figures: PairFigures, members: list[int], quantity: str) -> NDArray[np.float64]:
+    """Return the medians of repeats, float64 [n, n], row: sender; NaN on the diagonal."""
+    place = {rank: i for i, rank in enumerate(members)}
+    a = [place[int(rank)] for rank in figures.first]
+    b = [place[int(rank)] for rank in figures.second]
+    there, back = (
+        (figures.latency, figures.latency) if quantity == "latency" else (figures.forward, figures.backward)
+    )
+    matrix = np.full((len(members), len(members)), math.nan)
+    matrix[a, b] = np.nanmedian(there, axis=1)
+    matrix[b, a] = np.nanmedian(back, axis=1)
+    return matrix
+
+
+def _summarise(
+    result: Result, matrix: NDArray[np.float64], names: list[str], size: int, latency: bool
+) -> None:
+    """Fill in the row, the matrix, and the three slowest pairs."""
+    a, b = np.triu_indices(len(names), 1)
+    worse = np.maximum if latency else np.minimum
+    values = worse(matrix[a, b], matrix[b, a])
+    row: dict[str, Any] = {"size": size, "pairs": len(values)}
+    row |= {key: float(getattr(np, key)(values)) for key in ("min", "median", "mean", "max")}
+    result.rows.append(row)
+    result.extra["matrix"] = [[None if math.isnan(v) else v for v in line] for line in matrix.tolist()]
+    result.extra["names"] = names
+    unit, scale = ("us", 1e-6) if latency else ("MB/s", 1e6)
+    order = np.argsort(-values if latency else values)[:3]
+    slowest = "; ".join(f"{names[a[i]]} - {names[b[i]]} {values[i] / scale:.2f} {unit}" for i in order)
+    result.notes.append(f"slowest: {slowest}")

@@ -1,0 +1,351 @@
+"""Latency, bandwidth and message rate between pairs of ranks.
+
+The patterns are those of the OSU micro-benchmarks 7.4 (osu_latency, osu_bw, osu_bibw, osu_multi_lat, osu_mbw_mr),
+and ALCF's: "synchronous send-recv pairs, and the reported latency is an average over 16 outstanding messages in a
+communication window", with several ranks sharing a NIC ("MPI on Aurora", Sec. 5.1, Figs. 10 and 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mpi4py import MPI
+
+from ridgeline.bench.pairs.message_loops import (
+    BEFORE,
+    bandwidth,
+    both_ways,
+    message_rate,
+    ping_pong,
+    prepare,
+    verify,
+    verify_left,
+    windowed,
+)
+from ridgeline.bench.pairs.pairing import Pair, check_pairs, halves, neighbours, node_halves
+from ridgeline.bench.payload import Buffer, Memory
+from ridgeline.bench.repetitions import MAX_SIZE, WINDOW, Family, Repetitions, message_sizes
+from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
+from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.parallel.layout import Layout, find_layout
+from ridgeline.parallel.reduce import together
+from ridgeline.runtime.errors import ConfigError, VerificationError
+
+__all__ = ["ping_pong", "windowed"]  # of message_loops, beside the measure_* functions below
+
+Pairing = Literal["halves", "node-halves", "neighbours"]
+Method = Literal["osu", "alcf"]
+Loop = Literal["ping-pong", "windows", "both ways"]
+ALCF_WINDOW = 16  # outstanding messages (Sec. 5.1)
+SIZES = (0, MAX_SIZE)
+_PAIRINGS = {
+    "halves": "rank i of the first half with i of the second",
+    "node-halves": "ranks of the first half of the nodes with those of equal local number in the second half",
+    "neighbours": "rank 0 with 1, 2 with 3 and so on",
+}
+_RATES = [Column("bandwidth", "MB/s", 1e6), Column("message_rate", "messages/s", 1.0, ".0f")]
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What all benchmarks of pairs share; the fields are options of the measure_* functions."""
+
+    sizes: tuple[int, int] = SIZES
+    iterations: int | None = None
+    warm_up: int | None = None
+    pairing: Pairing = "halves"
+    pairs: int | None = 1
+    ranks_per_node: int | None = None
+    memory: Memory = "host"
+
+
+def measure_latency(
+    comm: MPI.Comm, method: Method = "osu", window: int | None = None, **options: Any
+) -> Result:
+    """Return the latency over message sizes, the same on all ranks. Collective over comm.
+
+    method "osu": ping-pong (osu_latency), t / (2 iterations); "alcf": windows of synchronous sends, t / (iterations
+    x window). pairs: at the same time, 1 unless told (None for all); rows hold the mean, smallest and largest over
+    pairs. window: outstanding messages of the ALCF way, 16 unless told. options: of `_Options`, sizes (first, last)
+    in bytes, iterations, warm_up (None: OSU's), pairing, pairs, ranks_per_node, memory.
+
+    Raises ConfigError on all ranks for numbers that make no sense, VerificationError if a message is damaged.
+    """
+    chosen = _Options(**options)
+    if method == "osu":
+        if window is not None:
+            raise ConfigError("a ping-pong has no window; leave --window out, or use --method alcf")
+        return _latency(comm, "latency", chosen)
+    window = ALCF_WINDOW if window is None else window
+    run = _measure(comm, chosen, "windows", "bandwidth", window, synchronous=True)
+    each = [
+        [seconds / (count * window) for seconds, count in zip(times, run.counts)] for times in run.seconds
+    ]
+    return run.latency_result(
+        "latency (ALCF)",
+        f"{window} synchronous sends (MPI_Ssend_init) in flight at once, one way, no reply",
+        f"latency = t / (iterations x {window})",
+        each,
+    )
+
+
+def measure_multi_latency(comm: MPI.Comm, **options: Any) -> Result:
+    """Return the latency over sizes of all pairs at the same time (osu_multi_lat). Collective over comm.
+
+    options, errors: as `measure_latency`, with all pairs unless told.
+    """
+    return _latency(comm, "multi-latency", _Options(**{"pairs": None} | options))
+
+
+def measure_bandwidth(
+    comm: MPI.Comm, method: Method = "osu", window: int | None = None, **options: Any
+) -> Result:
+    """Return bandwidth and message rate over sizes in one direction. Collective over comm.
+
+    method "osu": windows of 64 messages, each answered by 4 bytes (osu_bw); "alcf": windows of 16 synchronous sends,
+    no answer. window: messages in flight, if not these. options, errors: as `measure_latency`.
+    """
+    return _bandwidth(comm, "bandwidth", _Options(**options), method, window)
+
+
+def measure_multi_bandwidth(
+    comm: MPI.Comm, method: Method = "osu", window: int | None = None, **options: Any
+) -> Result:
+    """Return aggregate bandwidth and message rate of all pairs at the same time (osu_mbw_mr). Collective over comm.
+
+    method, window, options, errors: as `measure_bandwidth`, with all pairs unless told.
+    """
+    return _bandwidth(comm, "multi-bandwidth", _Options(**{"pairs": None} | options), method, window)
+
+
+def measure_bibandwidth(comm: MPI.Comm, window: int | None = None, **options: Any) -> Result:
+    """Return bandwidth and message rate with both ranks sending at the same time (osu_bibw). Collective over comm.
+
+    window: messages in flight each way, 64 unless told. options, errors: as `measure_latency`.
+    """
+    window = WINDOW if window is None else window
+    run = _measure(comm, _Options(**options), "both ways", "bandwidth", window)
+    return run.bandwidth_result(
+        "bibandwidth",
+        f"{window} messages each way in flight at once (MPI_Send_init, MPI_Startall)",
+        window,
+        2,
+    )
+
+
+def _latency(comm: MPI.Comm, name: str, options: _Options) -> Result:
+    run = _measure(comm, options, "ping-pong", "latency", 1)
+    return run.latency_result(
+        name,
+        "one message there and back (MPI_Send, MPI_Recv)",
+        "latency = t / (2 iterations)",
+        run.seconds,
+    )
+
+
+def _bandwidth(comm: MPI.Comm, name: str, options: _Options, method: Method, window: int | None) -> Result:
+    alcf = method == "alcf"
+    window = (ALCF_WINDOW if alcf else WINDOW) if window is None else window
+    run = _measure(comm, options, "windows", "bandwidth", window, alcf)
+    how = (
+        "synchronous sends (MPI_Ssend_init), no reply" if alcf else "messages (MPI_Send_init), then 4 B back"
+    )
+    return run.bandwidth_result(
+        f"{name} (ALCF)" if alcf else name, f"one way, windows of {window} {how}", window, 1
+    )
+
+
+@dataclass
+class _Run:
+    """What was measured. seconds: [n_pairs][n_sizes], one way of a ping-pong or t of all windows."""
+
+    ranks: int
+    layout: Layout
+    options: _Options
+    loop: Loop
+    window: int
+    pairs: list[Pair]
+    sizes: list[int]
+    counts: list[int]
+    seconds: list[list[float]]
+
+    def latency_result(
+        self, name: str, pattern: str, formula: str, each: Sequence[Sequence[float]]
+    ) -> Result:
+        """Return latencies, each [n_pairs][n_sizes] s: their mean, smallest and largest over pairs."""
+        rows = []
+        for size, *values in zip(self.sizes, *each):
+            row: dict[str, Any] = {"size": size, "seconds": sum(values) / len(values)}
+            rows.append(row | {"min_seconds": min(values), "max_seconds": max(values)})
+        columns = [SIZE, MICROSECONDS]
+        if len(self.pairs) > 1:
+            columns = [
+                SIZE,
+                Column("seconds", "mean us", 1e-6),
+                Column("min_seconds", "min us", 1e-6),
+                Column("max_seconds", "max us", 1e-6),
+            ]
+        plot = Plot("size", ("seconds",), x_label="message size in B", y_label="latency in us", y_scale=1e-6)
+        return self._result(name, pattern, formula, columns, rows, plot)
+
+    def bandwidth_result(self, name: str, pattern: str, window: int, directions: int) -> Result:
+        """Return rates of all pairs together, from the mean over pairs of the sender's seconds."""
+        rows = []
+        for size, count, *times in zip(self.sizes, self.counts, *self.seconds):
+            seconds = sum(times) / len(times)
+            messages = count * window
+            rows.append(
+                {
+                    "size": size,
+                    "bandwidth": bandwidth(size, messages, seconds, len(times), directions),
+                    "message_rate": message_rate(messages, seconds, len(times), directions),
+                }
+            )
+        factors = "window x iterations" + " x 2" * (directions == 2) + " x pairs" * (len(self.pairs) > 1)
+        plot = Plot(
+            "size", ("bandwidth",), x_label="message size in B", y_label="bandwidth in MB/s", y_scale=1e6
+        )
+        return self._result(
+            name,
+            pattern,
+            f"message rate = {factors} / t; bandwidth = bytes x message rate",
+            [SIZE, *_RATES],
+            rows,
+            plot,
+        )
+
+    def _result(
+        self,
+        name: str,
+        pattern: str,
+        formula: str,
+        columns: list[Column],
+        rows: list[dict[str, Any]],
+        plot: Plot,
+    ) -> Result:
+        n = len(self.pairs)
+        who = f"ranks {self.pairs[0][0]} and {self.pairs[0][1]}"
+        if n > 1:
+            who = f"{n} pairs at the same time, {_PAIRINGS[self.options.pairing]}"
+        busy = {rank for pair in self.pairs for rank in pair}
+        options = self.options
+        return Result(
+            benchmark=name,
+            pattern=f"{who}: {pattern}",
+            formula=formula,
+            statistic="mean of all iterations" + (", mean over pairs" if n > 1 else ""),
+            ranks=self.ranks,
+            nodes=self.layout.n_nodes,
+            columns=columns,
+            rows=rows,
+            left_out=[rank for rank in range(self.ranks) if rank not in busy],
+            settings={
+                "pairing": options.pairing,
+                "pairs": self.pairs[:64],
+                "n_pairs": n,
+                "window": self.window,
+                "iterations": dict(zip(map(str, self.sizes), self.counts)),
+                "ranks_per_node": self.layout.ranks_per_node(),
+                "memory": options.memory,
+            },
+            plot=plot,
+        )
+
+
+def choose_pairs(layout: Layout, pairing: Pairing, asked: int | None) -> list[Pair]:
+    """Return the first `asked` pairs of ranks, all for None. Raises ConfigError if there are not that many."""
+    n = len(layout.node_of_rank)
+    if pairing == "node-halves" and layout.n_nodes < 2 <= n:
+        raise ConfigError("pairs across nodes need 2 nodes, the job has 1; start it on more, or use halves")
+    every = {"halves": halves(n), "neighbours": neighbours(n)}.get(pairing)
+    if every is None:
+        every = node_halves(layout.node_of_rank)
+    return every[: check_pairs(asked, len(every), n)]
+
+
+def _measure(
+    comm: MPI.Comm, options: _Options, loop: Loop, family: Family, window: int, synchronous: bool = False
+) -> _Run:
+    """Run a loop for every size on all pairs at the same time. Collective; ranks without a partner sleep."""
+    if window < 1:
+        raise ConfigError(f"window = {window} is not a number of messages in flight; it must be >= 1")
+    sizes = message_sizes(*options.sizes)
+    repetitions = Repetitions(family, options.iterations, options.warm_up)
+    layout = find_layout(comm, options.ranks_per_node)
+    pairs = choose_pairs(layout, options.pairing, options.pairs)
+    mine = next((pair for pair in pairs if comm.rank in pair), None)
+    active = comm.Split(MPI.UNDEFINED if mine is None else 0, comm.rank)
+    seconds: list[float] = []
+    failure: VerificationError | None = None
+    if mine is not None:
+        station = _Station(comm, active, mine, sizes[-1], options.memory, loop, window, synchronous)
+        for size in sizes:
+            seconds.append(station.measure(size, *repetitions.of(size)))
+        failure = station.failure
+        active.Free()
+    patient_barrier(comm)
+    with together(comm):
+        if failure is not None:
+            raise failure
+    gathered = comm.allgather(seconds)
+    times = [gathered[first] for first, _ in pairs]
+    counts = [repetitions.of(size)[0] for size in sizes]
+    return _Run(comm.size, layout, options, loop, window, pairs, sizes, counts, times)
+
+
+class _Station:
+    """One rank of a pair with its buffers. failure: the first damaged message; the loops go on to their end."""
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        active: MPI.Comm,
+        pair: Pair,
+        largest: int,
+        memory: Memory,
+        loop: Loop,
+        window: int,
+        synchronous: bool,
+    ) -> None:
+        self.comm, self.active, self.pair = comm, active, pair
+        self.loop, self.window, self.synchronous = loop, window, synchronous
+        self.first = comm.rank == pair[0]
+        self.partner = pair[self.first]
+        self.buffer = Buffer(largest, memory)
+        self.incoming = Buffer(largest, memory) if loop == "both ways" else self.buffer
+        self.failure: VerificationError | None = None
+
+    def measure(self, size: int, iterations: int, warm_up: int) -> float:
+        """Return the seconds of one size; all pairs begin together, after their warm-up."""
+        source, target = self.pair
+        me, partner = self.comm.rank, self.partner
+        try:
+            verify(self.comm, partner, self.first, self.buffer, size, BEFORE)
+        except VerificationError as error:
+            self.failure = self.failure or error
+        prepare(self.buffer, size, source, target, me)
+        if self.loop == "both ways":
+            source, target = partner, me
+            prepare(self.buffer, size, me, partner, me)
+            prepare(self.incoming, size, source, target, me)
+        self._run(size, warm_up)
+        self.active.Barrier()
+        seconds = self._run(size, iterations)
+        try:
+            verify_left(self.incoming, size, source, target)
+        except VerificationError as error:
+            self.failure = self.failure or error
+        return seconds
+
+    def _run(self, size: int, count: int) -> float:
+        if count == 0:
+            return 0.0
+        pair = (self.comm, self.partner, self.first)
+        if self.loop == "ping-pong":
+            return ping_pong(*pair, self.buffer, size, count, 0)
+        if self.loop == "both ways":
+            return both_ways(*pair, self.buffer, self.incoming, size, self.window, count, 0)
+        alcf = self.synchronous
+        return windowed(*pair, self.buffer, size, self.window, count, 0, reply=not alcf, synchronous=alcf)

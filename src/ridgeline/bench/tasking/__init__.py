@@ -1,0 +1,1 @@
+"""Tasks, futures, channels and loops of C, Python and compiled Python, compared."""

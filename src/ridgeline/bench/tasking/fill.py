@@ -1,0 +1,12 @@
+"""Initialisation of an array by all threads."""
+
+from numba import prange
+
+from ridgeline.jit.kernel import kernel
+
+
+@kernel(parallel=True)
+def fill(array, value):
+    """Set array = value, any 1-D array, cut into as many parts as Numba has threads."""
+    for i in prange(array.size):
+        array[i] = value

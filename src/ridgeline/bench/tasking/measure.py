@@ -1,0 +1,176 @@
+"""What tasks cost in Python, compiled Python and C: creation, switch, futures, notification, channels, loops.
+
+Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. III, Figs. 1 to 5: 100 trials
+after 10 that are thrown away, outliers removed by Tukey's rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.bench.result import MICROSECONDS, Column, Plot, Result
+from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.tasking.array import measure_fill, measure_mpi_fill
+from ridgeline.bench.tasking.c_tasks import load_tasking
+from ridgeline.bench.tasking.channel import measure_channels
+from ridgeline.bench.tasking.create import measure_creation, measure_switch
+from ridgeline.bench.tasking.futures import (
+    check_work,
+    measure_futures,
+    measure_mpi_futures,
+    measure_spawned_futures,
+)
+from ridgeline.bench.tasking.notify import measure_notification
+from ridgeline.bench.tasking.trials import COUNT, WARM_UP, Series, Trials, tabulate
+from ridgeline.bench.tukey import remove_outliers
+from ridgeline.parallel.reduce import raise_together
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.progress import Phases, silent
+from ridgeline.runtime.threads import cores_available
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+ITEMS = ("creation", "switch", "futures", "notification", "channel", "initialise")
+ARRAY_BYTES = 50_000_000
+MAX_WORKERS = 16  # the paper's, if the machine has as many cores
+FIBONACCI = (10, 90)
+
+_COLUMNS = (
+    Column("item", "item"),
+    Column("primitive", "primitive"),
+    Column("operation", "operation"),
+    Column("work", "task"),
+    Column("workers", "workers"),
+    Column("seconds", "mean us", 1e-6, ".4g"),
+    Column("deviation", "+- us", 1e-6, ".2g"),
+    Column("median", "median us", 1e-6, ".4g"),
+    Column("least", "min us", 1e-6, ".4g"),
+    Column("outliers", "outliers"),
+    Column("over_c", "x C", 1.0, ".3g"),
+    Column("note", ""),
+)
+
+
+def default_workers(cores: int | None = None) -> list[int]:
+    """Return 1, 2, 4, ... and the number of cores that this process may use, at most 16."""
+    most = min(cores_available() if cores is None else cores, MAX_WORKERS)
+    return sorted({2**k for k in range(most.bit_length()) if 2**k <= most} | {most})
+
+
+def measure_tasking(
+    comm: MPI.Comm,
+    items: Sequence[str] = ITEMS,
+    trials: int = COUNT,
+    warm_up: int = WARM_UP,
+    workers: Sequence[int] | None = None,
+    fibonacci: Sequence[int] = FIBONACCI,
+    n_bytes: int = ARRAY_BYTES,
+    spawn: bool = False,
+    progress: Phases | None = None,
+) -> Result:
+    """Measure the primitives of tasking on rank 0, and those between ranks on all. Collective over comm.
+
+    items: of ITEMS. workers: numbers of workers of futures and of the parallel initialisation (default_workers).
+    fibonacci: tasks of futures beside the null task. n_bytes: of the array that is initialised. spawn: measure also
+    mpi4py.futures with workers that MPI starts; an MPI that cannot do so may abort the job.
+    Ranks that have nothing to do sleep. Only rank 0's result holds figures. Raises ConfigError for options out of
+    range, VerificationError if a task, a channel or an array holds other data than it must.
+    """
+    how_often = Trials(trials, warm_up)
+    counts = sorted(set(default_workers() if workers is None else workers))
+    _check(items, counts, n_bytes)
+    check_work(fibonacci)
+    c, how = load_tasking() if comm.rank == 0 else (None, "")
+    alone: dict[str, list[Callable[[], list[Series]]]] = {
+        "creation": [lambda: measure_creation(how_often, c, how)],
+        "switch": [lambda: measure_switch(how_often, c, how)],
+        "futures": [lambda: measure_futures(how_often, counts, fibonacci, c, how)],
+        "notification": [lambda: measure_notification(how_often, c, how)],
+        "channel": [lambda: measure_channels(how_often, c, how)],
+        "initialise": [lambda: measure_fill(how_often, counts, n_bytes, c, how)],
+    }
+    if spawn:
+        alone["futures"].append(lambda: measure_spawned_futures(how_often, counts, fibonacci))
+    series: list[Series] = []
+    progress = progress or silent()
+    for item in (item for item in ITEMS if item in items):
+        progress.begin(item)
+        for measure in alone[item]:
+            series += _on_rank_zero(comm, measure)
+        if item == "futures":
+            series += measure_mpi_futures(comm, how_often, counts, fibonacci)
+        if item == "initialise":
+            series += measure_mpi_fill(comm, how_often, counts, n_bytes)
+    notes = [f"C: {how}"]
+    if "futures" in items and comm.size == 1 and not spawn:
+        notes.append(
+            "mpi4py.futures needs ranks for its workers: -n 3 gives it 2; or --spawn lets MPI start them"
+        )
+    return Result(
+        benchmark="tasking",
+        pattern="tasks of the language against threads of C, on one node; one operation at a time",
+        formula="seconds of the operations of a trial / their number",
+        statistic=f"mean of {trials} trials after {warm_up}, without outliers by Tukey's rule (1.5 IQR)",
+        ranks=comm.size,
+        columns=_COLUMNS,
+        rows=tabulate(series),
+        settings={
+            "items": list(items),
+            "trials": trials,
+            "warm_up": warm_up,
+            "workers": counts,
+            "fibonacci": list(fibonacci),
+            "bytes": n_bytes,
+            "cores": cores_available(),
+            "c": how if c is None else f"{c.compiler}; {c.command}",
+        },
+        extra={"samples": _samples(series, items)},
+        notes=notes,
+        plot=_plot(items),
+    )
+
+
+def _check(items: Sequence[str], workers: Sequence[int], n_bytes: int) -> None:
+    for item in items:
+        if item not in ITEMS:
+            raise ConfigError(f"tasking has no item {item!r}; there are {', '.join(ITEMS)}")
+    if not items or not workers or min(workers) < 1:
+        raise ConfigError(f"{len(items)} items with {list(workers)} workers: give one item and workers >= 1")
+    if n_bytes < 8 * max(workers):
+        raise ConfigError(
+            f"{n_bytes} B for {max(workers)} workers: the array must have 8 B for each, as {ARRAY_BYTES}"
+        )
+
+
+def _on_rank_zero(comm: MPI.Comm, measure: Callable[[], list[Series]]) -> list[Series]:
+    """Measure on rank 0 while the other ranks sleep; an error there is raised on all. Collective."""
+    found: list[Series] = []
+    problem: Exception | None = None
+    if comm.rank == 0:
+        try:
+            found = measure()
+        except Exception as error:
+            problem = error
+    patient_barrier(comm)
+    raise_together(comm, problem)
+    return found
+
+
+def _samples(series: list[Series], items: Sequence[str]) -> dict[str, list[float]]:
+    """Return the seconds of the trials that Tukey's rule leaves, by names that tell the series apart."""
+    several = len(set(items)) > 1
+    return {
+        f"{one.item}: {one.name}" if several else one.name: remove_outliers(one.seconds).tolist()
+        for one in series
+    }
+
+
+def _plot(items: Sequence[str]) -> Plot:
+    """Return curves over the number of workers for what depends on it alone, else violins of all trials."""
+    labels: dict[str, Any] = {"y_label": f"time ({MICROSECONDS.head})", "y_scale": MICROSECONDS.scale}
+    if set(items) <= {"futures", "initialise"}:
+        by = ("primitive", "operation", "work")
+        return Plot("workers", ("seconds",), by, x_label="workers", log_x=False, **labels)
+    return Plot(kind="boxes", **labels)

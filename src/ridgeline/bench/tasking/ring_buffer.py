@@ -1,0 +1,101 @@
+"""A channel in compiled code: a ring of numbers for one thread that puts and one that takes.
+
+Neither waits for a lock: who puts alone moves the tail, who takes alone moves the head, and each reads the other's
+by acquire and writes its own by release (Lamport, "Specifying concurrent program modules", TOPLAS 5, 1983). What is
+taken is read on every path: read in a branch, Numba counts references to the arrays at every call, at five times the
+cost.
+
+ends: int64 [ENDS], how many were ever taken (HEAD) and put (TAIL), on cache lines of their own; items: int64
+[capacity], a power of two. All are compiled without the GIL and may wait for the other thread in compiled code only.
+"""
+
+import numpy as np
+
+from ridgeline.jit.atomics import load_acquire, store_release
+from ridgeline.jit.kernel import kernel
+
+HEAD = 0
+TAIL = 16  # 128 bytes on: pairs of lines are fetched together
+ENDS = 32
+
+
+def make_ring(capacity: int):
+    """Return (ends, items) of an empty ring for at least `capacity` numbers."""
+    return np.zeros(ENDS, np.int64), np.zeros(1 << max(capacity - 1, 0).bit_length(), np.int64)
+
+
+@kernel(nogil=True)
+def put(ends, items, item):
+    """Append item; return False if the ring is full."""
+    tail = ends[TAIL]
+    room = tail - load_acquire(ends, HEAD) < items.size
+    if room:
+        items[tail & (items.size - 1)] = item
+        store_release(ends, TAIL, tail + 1)
+    return room
+
+
+@kernel(nogil=True)
+def take(ends, items, nothing):
+    """Remove the first item and return it, or `nothing` if the ring is empty."""
+    head = ends[HEAD]
+    there = load_acquire(ends, TAIL) != head
+    item = items[head & (items.size - 1)]  # of an empty ring: read and thrown away
+    store_release(ends, HEAD, head + there)
+    return item if there else nothing
+
+
+@kernel(nogil=True)
+def peek(ends, items, nothing):
+    """Return the first item, which stays, or `nothing` if the ring is empty. For the thread that takes."""
+    head = ends[HEAD]
+    there = load_acquire(ends, TAIL) != head
+    item = items[head & (items.size - 1)]
+    return item if there else nothing
+
+
+@kernel(nogil=True)
+def put_range(ends, items, first, n):
+    """Put first, first + 1, ... until n are put or the ring is full; return how many were put."""
+    for i in range(n):
+        if not put(ends, items, first + i):
+            return i
+    return n
+
+
+@kernel(nogil=True)
+def take_range(ends, items, first, n):
+    """Take n numbers and return how many are not first, first + 1, ...; -1 stands for an empty ring."""
+    wrong = 0
+    for i in range(n):
+        wrong += take(ends, items, -1) != first + i
+    return wrong
+
+
+@kernel(nogil=True)
+def peek_often(ends, items, first, n):
+    """Look at the first number n times and return how often it is not `first`."""
+    wrong = 0
+    for _ in range(n):
+        wrong += peek(ends, items, -1) != first
+    return wrong
+
+
+@kernel(nogil=True)
+def send_range(ends, items, first, n):
+    """Put first, first + 1, ..., n numbers in all, waiting for room that another thread makes."""
+    for i in range(n):
+        while not put(ends, items, first + i):
+            pass
+
+
+@kernel(nogil=True)
+def receive_range(ends, items, first, n):
+    """Take n numbers that another thread puts; return how many are not first, first + 1, ... (first >= 0)."""
+    wrong = 0
+    for i in range(n):
+        item = take(ends, items, -1)
+        while item == -1:
+            item = take(ends, items, -1)
+        wrong += item != first + i
+    return wrong

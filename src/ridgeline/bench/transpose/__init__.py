@@ -1,0 +1,1 @@
+"""The all-to-all exchanges of a turbulence substep alone."""

@@ -1,0 +1,275 @@
+"""The all-to-all exchanges of a pseudo-spectral substep alone, for slabs and pencils and every process grid.
+
+Per substep and velocity alone: 3 variables go from modes to points (column exchange, then row exchange) and 5
+products come back (row exchange), of which 4 combinations go through the column exchange. Only retained columns
+and lines travel; with lines = "full" every exchange has the paper's counts, all N_x/2 columns and N_z N_x/2 lines.
+
+Bandwidth is the paper's Eq. 13, P2P x R / t: what a rank hands over, its own block included, over the time of the
+slowest rank, a mean over cycles. Source: Yeung et al. (GESTS), Sec. 5.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from rich.table import Table
+
+from ridgeline.fourier.pencil import Dealias, PencilGrid, ProcessGrid, Truncation, check_process_grid
+from ridgeline.fourier.transpose import Method, Transpose
+from ridgeline.parallel.communicator import node_communicator
+from ridgeline.parallel.partition import Triple, split
+from ridgeline.runtime.errors import ConfigError, DecompositionError
+from ridgeline.runtime.memory import memory_available
+from ridgeline.runtime.progress import Phases, silent
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+INVERSE = 3  # variables from modes to points: the velocity, in both exchanges
+ROW_FORWARD = 5  # products from points towards modes: T_xx, T_zz, T_xy, T_xz, T_yz
+COLUMN_FORWARD = 4  # their combinations A_x, A_z and T_xy, T_yz
+
+LineSet = Literal["retained", "full"]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What is exchanged. shape: (N_z, N_y, N_x); dtype: complex64 or complex128; cycles: timed substeps."""
+
+    shape: Triple
+    dealias: Dealias = "phase-shift"
+    lines: LineSet = "retained"
+    dtype: str = "complex64"
+    method: Method = "auto"
+    cycles: int = 5
+
+
+@dataclass(frozen=True)
+class ExchangeFigures:
+    """Figures of the row or the column exchanges of a substep, forward and inverse, of all variables.
+
+    ranks: R of one communicator; message: bytes of the mean message of Q variables between two ranks, P2P;
+    messages: sent by a rank; bytes_sent: by all ranks to others; seconds: of the slowest rank, mean over cycles;
+    bandwidth: Eq. 13 in B/s and rank, None where one rank has all.
+    """
+
+    ranks: int
+    method: str
+    message: float
+    messages: int
+    bytes_sent: int
+    seconds: float
+    bandwidth: float | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One process grid and Q. seconds: of a substep's exchanges."""
+
+    process_grid: ProcessGrid
+    batch: int
+    row: ExchangeFigures
+    column: ExchangeFigures
+    seconds: float
+
+
+def counts_of(pattern: Pattern, process_grid: ProcessGrid, rank: int) -> tuple[list[int], ...]:
+    """Return (row exchange: rows, columns; column exchange: rows, columns) of the ranks that exchange with rank.
+
+    Row exchange: rows are the (y, z) of a rank's planes, columns the wavenumbers j_x; column exchange: rows are
+    planes y, columns the lines (j_x, j_z) of one row index.
+    """
+    p_r, p_c = process_grid
+    r, c = rank % p_r, rank // p_r
+    nz, ny, nx = pattern.shape
+    planes = [split(ny, p_c, i)[1] for i in range(p_c)]
+    row_rows = [planes[c] * split(nz, p_r, i)[1] for i in range(p_r)]
+    if pattern.lines == "full":
+        row_columns = [split(nx // 2, p_r, i)[1] for i in range(p_r)]
+        lines = [split(nz * row_columns[r], p_c, i)[1] for i in range(p_c)]
+    else:
+        grid = PencilGrid(pattern.shape, pattern.dealias, process_grid, rank)
+        row_columns = [len(grid.columns_of(i)) for i in range(p_r)]
+        lines = [grid.line_range(r, i)[1] for i in range(p_c)]
+    return row_rows, row_columns, planes, lines
+
+
+def fitting_grids(pattern: Pattern, n_ranks: int) -> list[ProcessGrid]:
+    """Return every P_r x P_c of n_ranks that gives each rank points and modes, slabs first.
+
+    Raises DecompositionError if there is none.
+    """
+    truncation = Truncation(pattern.shape, pattern.dealias)
+    found: list[ProcessGrid] = []
+    problem: DecompositionError | None = None
+    for rows in (d for d in range(1, n_ranks + 1) if n_ranks % d == 0):
+        try:
+            check_process_grid(truncation, (rows, n_ranks // rows))
+            found.append((rows, n_ranks // rows))
+        except DecompositionError as error:
+            problem = problem or error
+    if not found and problem is not None:
+        raise problem
+    return found
+
+
+def measure_transposes(
+    comm: MPI.Comm,
+    pattern: Pattern,
+    process_grids: Sequence[ProcessGrid] | None = None,
+    batches: Sequence[int] = (1, 2, 3, 4),
+    progress: Phases | None = None,
+) -> list[Figures]:
+    """Time the exchanges for each process grid (default: all that fit) and Q. Collective, the same on all ranks.
+
+    Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory.
+    """
+    if process_grids is None:
+        process_grids = fitting_grids(pattern, comm.size)
+    for p_r, p_c in process_grids:
+        if p_r * p_c != comm.size:
+            raise DecompositionError(
+                f"process grid {p_r} x {p_c} has {p_r * p_c} ranks, the job has {comm.size}"
+            )
+        check_process_grid(Truncation(pattern.shape, pattern.dealias), (p_r, p_c))
+    progress = progress or silent()
+    figures = []
+    for p_r, p_c in process_grids:
+        for batch in batches:
+            progress.begin(f"{p_r} x {p_c} ranks, {batch} variable{'s' * (batch != 1)}")
+            figures.append(measure_one(comm, pattern, (p_r, p_c), batch))
+    return figures
+
+
+def measure_one(comm: MPI.Comm, pattern: Pattern, process_grid: ProcessGrid, batch: int) -> Figures:
+    """Time the exchanges of one process grid and Q. Collective."""
+    p_r = process_grid[0]
+    r, c = comm.rank % p_r, comm.rank // p_r
+    row_rows, row_columns, planes, lines = counts_of(pattern, process_grid, comm.rank)
+    dtype = np.dtype(pattern.dtype)
+    numbers = ROW_FORWARD * (row_rows[r] * sum(row_columns) + sum(row_rows) * row_columns[r])
+    numbers += COLUMN_FORWARD * (planes[c] * sum(lines) + sum(planes) * lines[c])
+    _require_memory(comm, numbers * dtype.itemsize)
+    row_comm, column_comm = comm.Split(c, r), comm.Split(r, c)
+    try:
+        options: dict[str, Any] = {"method": pattern.method, "batch": batch, "agreement": comm}
+        row = Transpose(row_comm, row_rows, row_columns, ROW_FORWARD, INVERSE, dtype, **options)
+        column = Transpose(column_comm, planes, lines, COLUMN_FORWARD, INVERSE, dtype, **options)
+        _substep(row, column)  # touches the pages
+        timed = []
+        for _ in range(pattern.cycles):
+            comm.Barrier()
+            timed.append(_substep(row, column))
+        every = np.array(comm.allgather(timed))  # [rank, cycle, (row, column)]
+        row_seconds, column_seconds = every.max(axis=0).mean(axis=0).tolist()
+        figures = Figures(
+            process_grid,
+            batch,
+            _figures(comm, row, row_seconds),
+            _figures(comm, column, column_seconds),
+            float(every.sum(axis=2).max(axis=0).mean()),
+        )
+        row.free()
+        column.free()
+    finally:
+        row_comm.Free()
+        column_comm.Free()
+    return figures
+
+
+def _substep(row: Transpose, column: Transpose) -> tuple[float, float]:
+    """Exchange as a substep does; return the seconds in row and column exchanges."""
+    marks = [time.perf_counter()]
+    for direction in (column.inverse, row.inverse, row.forward, column.forward):
+        direction.exchange()
+        marks.append(time.perf_counter())
+    return marks[3] - marks[1], marks[1] - marks[0] + marks[4] - marks[3]
+
+
+def _figures(comm: MPI.Comm, transpose: Transpose, seconds: float) -> ExchangeFigures:
+    forward, inverse = transpose.forward, transpose.inverse
+    size = transpose.comm.size
+    held = comm.allreduce(forward.bytes_held() + inverse.bytes_held()) / comm.size
+    together = min(transpose.plan.batch, forward.n_variables)
+    variables = forward.n_variables + inverse.n_variables
+    return ExchangeFigures(
+        ranks=size,
+        method=transpose.method,
+        message=held / size * together / variables,
+        messages=forward.messages() + inverse.messages(),
+        bytes_sent=comm.allreduce(forward.bytes_sent() + inverse.bytes_sent()),
+        seconds=seconds,
+        bandwidth=held / seconds if size > 1 else None,
+    )
+
+
+def _require_memory(comm: MPI.Comm, n_bytes: int) -> None:
+    """Raise ConfigError on all ranks if the arenas of a node's ranks do not fit into its memory. Collective."""
+    node = node_communicator(comm)
+    needed = node.allreduce(n_bytes)
+    fits = needed < memory_available()
+    node.Free()
+    worst = max(comm.allgather((not fits, needed)))
+    if worst[0]:
+        raise ConfigError(
+            f"the exchanges of this shape need {worst[1] / 2**30:.1f} GiB on a node, more than it has; "
+            f"use a smaller --shape or more nodes"
+        )
+
+
+def to_dict(pattern: Pattern, n_ranks: int, figures: Sequence[Figures]) -> dict[str, Any]:
+    """Return pattern and figures for JSON, with what the unit of each number is."""
+    truncation = Truncation(pattern.shape, pattern.dealias)
+    nz, _, nx = pattern.shape
+    sent = truncation.n_lines if pattern.lines == "retained" else nz * (nx // 2)
+    return asdict(pattern) | {
+        "ranks": n_ranks,
+        "lines_sent": sent,
+        "lines_of_the_paper": nz * (nx // 2),
+        "variables": {"inverse": INVERSE, "row_forward": ROW_FORWARD, "column_forward": COLUMN_FORWARD},
+        "units": {"message": "B", "bytes_sent": "B", "seconds": "s", "bandwidth": "B/s per rank (Eq. 13)"},
+        "statistic": "slowest rank, mean over cycles",
+        "figures": [asdict(figure) for figure in figures],
+    }
+
+
+def make_table(pattern: Pattern, n_ranks: int, figures: Sequence[Figures]) -> Table:
+    """Return the figures as the paper's Tables 10-14 have them: P2P size, seconds and bandwidth by direction."""
+    facts = to_dict(pattern, n_ranks, [])
+    shape, ranks = " x ".join(map(str, pattern.shape)), f"{n_ranks} rank{'s' * (n_ranks > 1)}"
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title_justify="left",
+        caption_justify="left",
+        title=f"Exchanges of one substep, {shape} (z y x), {pattern.dtype}, {ranks}, {pattern.lines} lines: "
+        f"{facts['lines_sent']} of {facts['lines_of_the_paper']}",
+        caption="B/W: P2P x R / t per rank, own block included (Eq. 13); slowest rank, "
+        f"mean of {pattern.cycles} cycles",
+    )
+    table.add_column("P_r x P_c", no_wrap=True)
+    table.add_column("Q", justify="right")
+    for name in ("row", "column"):
+        table.add_column(f"{name}: method", no_wrap=True)
+        for head in ("P2P MiB", "messages", "ms", "B/W GB/s"):
+            table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("all ms", justify="right", no_wrap=True)
+    for figure in figures:
+        cells = [f"{figure.process_grid[0]} x {figure.process_grid[1]}", str(figure.batch)]
+        for exchange in (figure.row, figure.column):
+            if exchange.bandwidth is None:
+                cells += ["one rank", "", "", "", ""]
+                continue
+            cells += [
+                exchange.method,
+                f"{exchange.message / 2**20:.4g}",
+                str(exchange.messages),
+                f"{1e3 * exchange.seconds:.3f}",
+                f"{exchange.bandwidth / 1e9:.2f}",
+            ]
+        table.add_row(*cells, f"{1e3 * figure.seconds:.3f}")
+    return table

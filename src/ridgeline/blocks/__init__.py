@@ -1,0 +1,1 @@
+"""Cartesian blocks: who owns what, halos, packing."""

@@ -1,0 +1,206 @@
+"""Cartesian blocks: which rank owns which cells of a [z, y, x] grid, and how it stores them.
+
+Vocabulary: a block's *owned* cells are the ones it computes; *ghost* cells around them hold copies of
+neighbours' cells (or boundary values). *Global* indices count cells of the whole grid, *local* ones owned
+cells of one block from 0. All triples are in the order (z, y, x).
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.parallel.partition import Triple, factorizations, split
+from ridgeline.runtime.errors import DecompositionError
+
+CACHE_LINE = 64  # bytes; rows of owned cells start on one
+PAGE = 4096  # bytes; strides that are multiples of it collide in the caches
+
+
+def exchange_cost(shape_global: Triple, process_grid: Triple) -> float:
+    """Return the cells that an inner block of mean size sends per ghost layer, as time weighs them.
+
+    Faces across x count four times: each of their cells costs a cache line to pack and one to unpack.
+    """
+    local = [n / p for n, p in zip(shape_global, process_grid)]
+    volume = local[0] * local[1] * local[2]
+    return sum((volume / local[d]) * (4 if d == 2 else 1) for d in range(3) if process_grid[d] > 1)
+
+
+def choose_process_grid(shape_global: Triple, n_ranks: int, ghost: int = 1) -> Triple:
+    """Return the process grid with the least `exchange_cost`; ties go to the one that cuts z first.
+
+    In a direction that is cut, every block keeps at least `ghost` cells, which its neighbour will ask for.
+    Raises DecompositionError if no process grid of n_ranks fits.
+    """
+    fitting = [
+        grid
+        for grid in factorizations(n_ranks)
+        if all(n // p >= (ghost if p > 1 else 1) for p, n in zip(grid, shape_global))
+    ]
+    if not fitting:
+        least = f"{ghost} cells in each direction" if ghost > 1 else "one cell"
+        raise DecompositionError(
+            f"cannot cut grid.shape = {list(shape_global)} into {n_ranks} blocks of at least {least}; "
+            f"use a larger grid or fewer ranks (-n)"
+        )
+    return min(fitting, key=lambda grid: (exchange_cost(shape_global, grid), grid[2], grid[1]))
+
+
+def check_process_grid(shape_global: Triple, process_grid: Triple, n_ranks: int) -> None:
+    """Raise DecompositionError unless process_grid has n_ranks blocks of at least one cell each."""
+    blocks = process_grid[0] * process_grid[1] * process_grid[2]
+    if blocks != n_ranks:
+        choices = ", ".join(str(list(g)) for g in factorizations(n_ranks))
+        raise DecompositionError(
+            f"grid.process_grid = {list(process_grid)} has {blocks} blocks but the run has {n_ranks} ranks; "
+            f'use -n {blocks}, process_grid = "auto", or one of {choices}'
+        )
+    for axis, n, p in zip("zyx", shape_global, process_grid):
+        if p > n:
+            raise DecompositionError(
+                f"grid.process_grid = {list(process_grid)} cuts {n} cells in {axis} into {p} blocks; "
+                f"at most {n} fit: use fewer ranks in {axis} or a larger grid.shape"
+            )
+
+
+@dataclass(frozen=True)
+class Block:
+    """The block of one rank: plain data, no communicator.
+
+    coords is the rank's place in process_grid; ranks are numbered with x fastest (row-major), as
+    MPI_Cart_create without reordering does.
+    """
+
+    shape_global: Triple
+    process_grid: Triple
+    coords: Triple
+    periodic: tuple[bool, bool, bool] = (True, True, True)
+    ghost: int = 1
+
+    @classmethod
+    def of_rank(
+        cls,
+        shape_global: Triple,
+        process_grid: Triple,
+        rank: int,
+        periodic: tuple[bool, bool, bool] = (True, True, True),
+        ghost: int = 1,
+    ) -> "Block":
+        """Return the block that `rank` owns."""
+        _, py, px = process_grid
+        return cls(
+            shape_global, process_grid, (rank // (py * px), rank // px % py, rank % px), periodic, ghost
+        )
+
+    def _split(self, axis: int) -> tuple[int, int]:
+        return split(self.shape_global[axis], self.process_grid[axis], self.coords[axis])
+
+    @property
+    def offset_global(self) -> Triple:
+        """Global index of the first owned cell."""
+        return self._split(0)[0], self._split(1)[0], self._split(2)[0]
+
+    @property
+    def shape_local(self) -> Triple:
+        """Owned cells in each direction."""
+        return self._split(0)[1], self._split(1)[1], self._split(2)[1]
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of blocks."""
+        return self.process_grid[0] * self.process_grid[1] * self.process_grid[2]
+
+    def neighbour(self, direction: Triple) -> int | None:
+        """Return the rank of the block at coords + direction, None beyond a boundary that is not periodic."""
+        place = []
+        for c, d, p, wraps in zip(self.coords, direction, self.process_grid, self.periodic):
+            if not wraps and not 0 <= c + d < p:
+                return None
+            place.append((c + d) % p)
+        return (place[0] * self.process_grid[1] + place[1]) * self.process_grid[2] + place[2]
+
+    def at_boundary(self, axis: int, side: int) -> bool:
+        """Say whether the block's side (-1 or +1) in `axis` lies on a boundary that is not periodic."""
+        edge = 0 if side < 0 else self.process_grid[axis] - 1
+        return not self.periodic[axis] and self.coords[axis] == edge
+
+
+@dataclass(frozen=True)
+class BlockArray:
+    """One field on one block: owned cells with `ghost` layers, rows aligned for vectors.
+
+    Cell (k, j, i), local, ghosts from -ghost, lies at flat[origin + k * plane_pitch + j * row_pitch + i].
+    Every owned row starts on a cache line. The right ghosts of a row and the left ghosts of the next share
+    a cache line, so that ghosts cost one more line per row and not two.
+
+    Two views, no copies: `ghosted` (nz+2g, ny+2g, nx+2g) and `owned` (nz, ny, nx), dtype as given.
+    """
+
+    block: Block
+    flat: NDArray[np.generic]
+    origin: int
+    row_pitch: int
+    plane_pitch: int
+
+    @classmethod
+    def allocate(cls, block: Block, dtype: DTypeLike, fill: float = 0.0) -> "BlockArray":
+        """Allocate a field of `dtype` and set every cell, ghosts and padding included, to `fill`."""
+        itemsize = np.dtype(dtype).itemsize
+        line = CACHE_LINE // itemsize
+        g = block.ghost
+        row_pitch, plane_pitch, lead, size = cls._layout(block, itemsize)
+        origin = lead + g * (row_pitch + plane_pitch)
+        raw = np.empty(size + line, dtype)
+        start = (-raw.ctypes.data // itemsize) % line
+        flat = raw[start : start + size]
+        flat[:] = fill
+        return cls(block, flat, origin, row_pitch, plane_pitch)
+
+    @classmethod
+    def bytes_of(cls, block: Block, dtype: DTypeLike) -> int:
+        """Return the bytes that `allocate` takes for a field of `dtype`, with ghosts and padding."""
+        itemsize = np.dtype(dtype).itemsize
+        return cls._layout(block, itemsize)[3] * itemsize + CACHE_LINE
+
+    @staticmethod
+    def _layout(block: Block, itemsize: int) -> tuple[int, int, int, int]:
+        """Return the pitches of rows and planes, the numbers before the first plane, and the size, in numbers."""
+        line = CACHE_LINE // itemsize
+        nz, ny, nx = block.shape_local
+        g = block.ghost
+        row_pitch = -(-(nx + 2 * g) // line) * line
+        row_pitch += line * (row_pitch * itemsize % PAGE == 0)
+        plane_pitch = row_pitch * (ny + 2 * g)
+        plane_pitch += line * (plane_pitch * itemsize % PAGE == 0)
+        lead = -(-g // line) * line
+        # One more line behind: the last row's vector of right neighbours may read a whole vector.
+        return row_pitch, plane_pitch, lead, lead + (nz + 2 * g) * plane_pitch + 2 * line
+
+    def _view(self, ghost: int) -> NDArray[np.generic]:
+        start = self.origin - ghost * (self.plane_pitch + self.row_pitch + 1)
+        nz, ny, nx = self.block.shape_local
+        itemsize = self.flat.itemsize
+        return as_strided(
+            self.flat[start:],
+            (nz + 2 * ghost, ny + 2 * ghost, nx + 2 * ghost),
+            (self.plane_pitch * itemsize, self.row_pitch * itemsize, itemsize),
+        )
+
+    @property
+    def ghosted(self) -> NDArray[np.generic]:
+        """Owned and ghost cells, a view of shape (nz+2g, ny+2g, nx+2g)."""
+        return self._view(self.block.ghost)
+
+    @property
+    def owned(self) -> NDArray[np.generic]:
+        """Owned cells, a view of shape (nz, ny, nx)."""
+        return self._view(0)
+
+
+def all_directions() -> list[Triple]:
+    """Return the 26 directions to a block's neighbours: 6 faces, 12 edges, 8 corners, in that order."""
+    directions = [(z, y, x) for z, y, x in product((-1, 0, 1), repeat=3) if (z, y, x) != (0, 0, 0)]
+    return sorted(directions, key=lambda d: sum(map(abs, d)))

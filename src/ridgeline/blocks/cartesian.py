@@ -1,0 +1,55 @@
+"""The ranks of a run laid out over a [z, y, x] grid: one Cartesian communicator, one block per rank."""
+
+from typing import Literal
+
+from mpi4py import MPI
+
+from ridgeline.blocks.block import Block, check_process_grid, choose_process_grid
+from ridgeline.parallel.partition import Triple
+from ridgeline.runtime.errors import DecompositionError
+
+
+def decompose(
+    comm: MPI.Comm,
+    shape_global: Triple,
+    process_grid: Literal["auto"] | Triple = "auto",
+    periodic: tuple[bool, bool, bool] = (True, True, True),
+    ghost: int = 1,
+) -> tuple[MPI.Cartcomm, Block]:
+    """Lay the ranks of `comm` over the grid; return the Cartesian communicator and this rank's block.
+
+    "auto" takes the cheapest of all factorizations of comm.size (blocks.block.choose_process_grid). Ranks are
+    not reordered: the rank in the returned communicator is the rank in `comm`, x fastest, so that a launcher
+    which fills nodes one after the other keeps neighbours in x on one node.
+
+    Communication: collective over comm; every rank passes the same arguments, so an error is raised by all.
+    Raises DecompositionError if the process grid does not fit the ranks, the grid or the ghost layers.
+    """
+    if not isinstance(comm, MPI.Intracomm):
+        raise TypeError("an inter-communicator has two groups of ranks; the grid needs one")
+    if process_grid == "auto":
+        process_grid = choose_process_grid(shape_global, comm.size, ghost)
+    check_process_grid(shape_global, process_grid, comm.size)
+    check_ghost(shape_global, process_grid, periodic, ghost)
+    cartesian = comm.Create_cart(list(process_grid), periods=list(periodic), reorder=False)
+    return cartesian, Block.of_rank(shape_global, process_grid, cartesian.rank, periodic, ghost)
+
+
+def check_ghost(
+    shape_global: Triple, process_grid: Triple, periodic: tuple[bool, bool, bool], ghost: int
+) -> None:
+    """Raise DecompositionError if a block is thinner than the ghost layers that its neighbours take from it.
+
+    The exchange takes ghosts from direct neighbours only, hence also from the block itself where a periodic
+    direction is not cut.
+    """
+    for axis, n, p, wraps in zip("zyx", shape_global, process_grid, periodic):
+        thinnest = n // p
+        if (p > 1 or wraps) and ghost > thinnest:
+            most = max((cuts for cuts in range(1, p) if n // cuts >= ghost), default=0)
+            advice = f"cut {axis} into at most {most} blocks" if most else "use fewer ghost layers"
+            raise DecompositionError(
+                f"grid.process_grid = {list(process_grid)} leaves blocks of {thinnest} cells in {axis} "
+                f"(of {n}), thinner than the {ghost} ghost layers that a neighbour takes; {advice}, or use "
+                f"a larger grid.shape"
+            )

@@ -1,1 +1,0 @@
-"""Moving data between owners."""

@@ -1,1 +1,0 @@
-"""The one time loop: stepping, output, checkpoints, resume, stop conditions."""

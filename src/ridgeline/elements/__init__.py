@@ -1,0 +1,1 @@
+"""Spectral elements: mesh, geometry, small matrix products, gather-scatter, operators, Schwarz, multigrid."""

@@ -1,0 +1,152 @@
+"""What integration and differentiation on spectral elements need: metrics, Jacobians, surfaces.
+
+The map of an element is the polynomial through its points (isoparametric), so that constants and divergences
+come out consistently. Axis-aligned elements need three scale factors and a volume each; no array of points is
+kept for them but the mass matrix. Source: Deville, Fischer, Mund (2002), Secs. 4.3 and 4.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.elements.mesh import SIDES, ElementGrid, side_axis, side_index
+from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
+from ridgeline.runtime.errors import ConfigError
+
+Array = NDArray[np.float64]
+CHUNK = 2**22  # numbers of temporary arrays at a time
+
+
+def reference_gradient(u: Array, derivative: Array) -> tuple[Array, Array, Array]:
+    """Return (u_r, u_s, u_t) of a field [..., z, y, x]: derivatives in the reference directions."""
+    along_r = u @ derivative.T
+    along_s = derivative @ u
+    flat = u.reshape(*u.shape[:-2], u.shape[-2] * u.shape[-1])
+    along_t = (derivative @ flat).reshape(u.shape)
+    return along_r, along_s, along_t
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The faces of this rank's elements at one side of the box.
+
+    elements: int64 [f], local indices. normal_area: float64 [f, 3, n, n], outward normal times area times quadrature
+    weight at each point; area: its length [f, n, n]. The axes of a face are those of the field without its own.
+    """
+
+    name: str
+    elements: NDArray[np.int64]
+    normal_area: Array
+    area: Array
+
+    @property
+    def index(self) -> tuple[slice | int, ...]:
+        """Index that takes the face out of a field [e, z, y, x]."""
+        return side_index(self.name)
+
+    def take(self, field: Array) -> Array:
+        """Return the values of a field [..., e, z, y, x] on the faces, [..., f, n, n]."""
+        faces: Array = field[(..., *self.index)]
+        return faces[..., self.elements, :, :]
+
+
+class Geometry:
+    """The geometry of one rank's elements. float64 throughout.
+
+    derivative: [n, n]; weights: [n], of one direction. coordinates: [3, E, n, n, n]; mass: [E, n, n, n], quadrature
+    weight times Jacobian. Axis-aligned meshes: scale [E, 3] = (dr/dx, ds/dy, dt/dz), volume [E] = Jacobian, and
+    metrics and factors without elements. Others: metrics [E, 9, n, n, n] = r_x, r_y, r_z, s_x, ..., t_z and
+    factors [E, 6, n, n, n] = G_rr, G_rs, G_rt, G_ss, G_st, G_tt, with weight and Jacobian; scale and volume empty.
+
+    Raises ConfigError naming the element whose map has a Jacobian that is not positive.
+    """
+
+    def __init__(self, grid: ElementGrid) -> None:
+        n = grid.n
+        self.grid = grid
+        self.axis_aligned = grid.mesh.axis_aligned
+        self.derivative = gll_derivative(n)
+        self.weights = gauss_lobatto(n)[1]
+        self.coordinates = grid.coordinates
+        self._cube = np.einsum("k,j,i->kji", self.weights, self.weights, self.weights)
+        if self.axis_aligned:
+            lengths = grid.mesh.box_lengths(grid.positions)
+            if not (lengths > 0).all():
+                raise ConfigError("an element has no volume; check grid.lengths and grid.distribution")
+            self.scale = 2.0 / lengths
+            self.volume = lengths.prod(axis=1) / 8.0
+            self.metrics = np.empty((0, 9, n, n, n))
+            self.factors = np.empty((0, 6, n, n, n))
+            self.mass = self.volume[:, None, None, None] * self._cube
+            self.extents = lengths
+        else:
+            self.scale, self.volume = np.empty((0, 3)), np.empty(0)
+            self.metrics = np.empty((grid.n_elements, 9, n, n, n))
+            self.factors = np.empty((grid.n_elements, 6, n, n, n))
+            self.mass = np.empty(grid.shape)
+            self.extents = np.empty((grid.n_elements, 3))
+            per_element = 30 * n**3
+            step = max(1, CHUNK // per_element)
+            for start in range(0, grid.n_elements, step):
+                self._map(slice(start, min(start + step, grid.n_elements)))
+
+    def _map(self, chunk: slice) -> None:
+        """Fill the arrays of some curved elements."""
+        tangents = self._tangents(chunk)
+        adjugate, jacobian = _cross_products(tangents)
+        worst = jacobian.reshape(len(jacobian), -1).min(axis=1)
+        if not (worst > 0).all():
+            local = int(np.argmin(worst))
+            z, y, x = self.grid.positions[chunk][local]
+            raise ConfigError(
+                f"the map of the mesh folds element (z={z}, y={y}, x={x}): its Jacobian falls to {worst[local]:.3g}; "
+                f"need > 0 everywhere: check grid.mapping and grid.mapping_amplitude, or use more elements"
+            )
+        metrics = adjugate / jacobian
+        mass = jacobian * self._cube
+        self.mass[chunk] = mass
+        for row in range(3):
+            for column in range(3):
+                self.metrics[chunk, 3 * row + column] = metrics[row, column]
+        pairs = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
+        for place, (a, b) in enumerate(pairs):
+            self.factors[chunk, place] = mass * (metrics[a] * metrics[b]).sum(axis=0)
+        # An edge's mean length along a direction: its tangent integrated over the reference cube.
+        for direction in range(3):
+            speed = np.sqrt((tangents[:, direction] ** 2).sum(axis=0))
+            self.extents[chunk, direction] = (speed * self._cube).sum(axis=(1, 2, 3)) / 4.0
+
+    def _tangents(self, elements: slice | NDArray[np.int64]) -> Array:
+        """Return d(x, y, z)/d(r, s, t) of some elements: [3 of x, 3 of r, e, n, n, n]."""
+        return np.stack(
+            [np.stack(reference_gradient(c[elements], self.derivative)) for c in self.coordinates]
+        )
+
+    @cached_property
+    def sides(self) -> dict[str, Side]:
+        """The faces at the six sides of the box by name, periodic ones included."""
+        return {name: self._side(name) for name in SIDES}
+
+    def _side(self, name: str) -> Side:
+        grid = self.grid
+        elements = grid.side_elements(name)
+        axis, upper = side_axis(name)
+        adjugate, _ = _cross_products(self._tangents(elements))
+        face = adjugate[
+            (2 - axis, slice(None), *side_index(name))
+        ]  # J grad r, s or t on the face: [3, f, n, n]
+        weights = np.outer(self.weights, self.weights)
+        normal_area = np.ascontiguousarray((face if upper else -face).transpose(1, 0, 2, 3)) * weights
+        area = np.sqrt((normal_area**2).sum(axis=1))
+        return Side(name, elements, normal_area, area)
+
+
+def _cross_products(tangents: Array) -> tuple[Array, Array]:
+    """Return J grad(r, s, t) [3 of r, 3 of x, ...] and the Jacobian J [...] from d(x)/d(r) [3 of x, 3 of r, ...]."""
+    x_r, x_s, x_t = (tangents[:, direction] for direction in range(3))
+    adjugate = np.stack([np.cross(x_s, x_t, axis=0), np.cross(x_t, x_r, axis=0), np.cross(x_r, x_s, axis=0)])
+    return adjugate, (x_r * adjugate[0]).sum(axis=0)

@@ -1,0 +1,329 @@
+"""The Helmholtz operator h1 K + h2 B on spectral elements, K the stiffness and B the mass matrix.
+
+w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). Two forms:
+
+- curved elements: gradient in the reference directions, six factors at each point, transposed gradient
+  (Deville, Fischer, Mund 2002, Eq. 4.4.7): 12 n + 15 operations per point and 8 words to and from memory;
+- axis-aligned elements: (Hx (x) I (x) I) + (I (x) Hy (x) I) + (I (x) I (x) Hz) (Hutchinson et al. 2016, Eq. 6) with
+  the quadrature weights of the other directions taken out: w = W (A_x + A_y + A_z) u, A = 1 / w D^T w D scaled for
+  the element: 6 n + 1 operations per point, 2 words to and from memory, no array of the geometry is read.
+
+An element's data passes from and to memory once; while one element is worked on, the next is prefetched.
+
+Arguments common to the kernels made here, arrays C-contiguous, of the dtype unless said:
+elements: int64, the local elements to work on, in this order. u, w, p, r, ...: [E, n, n, n]. h1, h2: float64 scalars.
+scale [E, 3], volume [E]: of axis-aligned elements, else any. factors [E, 6, n, n, n], mass [E, n, n, n]: of curved
+ones, else any (mass is read where h2 is not 0). derivative [n, n]; weights [n].
+"""
+
+from functools import cache
+
+import numpy as np
+from numba import njit, types
+
+from ridgeline.elements.points import (
+    add_mass,
+    apply_factors,
+    compiled,
+    dot_points,
+    prefetch_points,
+    scale_points,
+    scratch,
+    search_direction,
+)
+from ridgeline.elements.tensor import along_x, along_y, along_z
+
+GEOMETRY = "r2 r1 r5 r4 r2 r1"  # scale, volume, factors, mass, derivative, weights
+
+
+@njit(inline="always")
+def _line_operator(derivative, weights, out):
+    """out = 1 / w D^T w D: the stiffness matrix of one direction without its weights."""
+    n = weights.size
+    for i in range(n):
+        for j in range(n):
+            total = 0.0
+            for l in range(n):
+                total += weights[l] * derivative[l, i] * derivative[l, j]
+            out[i, j] = total / weights[i]
+
+
+@njit(inline="always")
+def _scaled_operators(line, stretch, h1, h2, volume, matrices):
+    """matrices[0 ... 2] = h1 volume stretch**2 line, of x transposed; the mass term is in x."""
+    n = line.shape[0]
+    for i in range(n):
+        for j in range(n):
+            matrices[0, j, i] = h1 * volume * stretch[0] * stretch[0] * line[i, j]
+            matrices[1, i, j] = h1 * volume * stretch[1] * stretch[1] * line[i, j]
+            matrices[2, i, j] = h1 * volume * stretch[2] * stretch[2] * line[i, j]
+        matrices[0, i, i] += h2 * volume
+
+
+@njit(inline="always")
+def fill_cube(weights, out):
+    """out[k, j, i] = w_k w_j w_i, flat."""
+    n = weights.size
+    for k in range(n):
+        for j in range(n):
+            for i in range(n):
+                out[(k * n + j) * n + i] = weights[k] * weights[j] * weights[i]
+
+
+@njit(inline="always")
+def _separable(n, rows, matrices, u, here, following, others, w):
+    """w = (A_x + A_y + A_z) u of one element; asks for what the following one reads and writes meanwhile.
+
+    others: two arrays of one number per point that are read with an element, besides u; may be u.
+    """
+    for k in range(n):
+        plane = k * rows
+        along_x(n, n, n, False, w, here + plane, matrices[0], u, here + plane)
+        prefetch_points(rows, False, others[0], following + plane)
+        prefetch_points(rows, False, others[1], following + plane)
+        along_y(n, n, 1, n, True, w, here + plane, matrices[1], u, here + plane)
+        prefetch_points(rows, False, u, following + plane)
+        prefetch_points(rows, True, w, following + plane)
+    along_z(n, n, rows, True, w, here, matrices[2], u, here)
+
+
+@njit(inline="always")
+def _scaled_derivatives(derivative, h1, matrices):
+    """matrices = D transposed, h1 D, h1 D transposed."""
+    n = derivative.shape[0]
+    for i in range(n):
+        for j in range(n):
+            matrices[0, j, i] = derivative[i, j]
+            matrices[1, i, j] = h1 * derivative[i, j]
+            matrices[2, j, i] = h1 * derivative[i, j]
+
+
+@njit(inline="always")
+def _stiffness(n, rows, points, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w):
+    """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
+
+    others: four arrays of one number per point that are read with an element; may be the same.
+    """
+    along_z(n, n, rows, False, u_t, 0, derivative, u, here)
+    for k in range(n):
+        plane = k * rows
+        near, ahead = 6 * here + plane, 6 * following + plane
+        along_x(n, n, n, False, u_r, 0, matrices[0], u, here + plane)
+        prefetch_points(rows, False, factors, ahead)
+        prefetch_points(rows, False, factors, ahead + points)
+        prefetch_points(rows, False, others[0], following + plane)
+        along_y(n, n, 1, n, False, u_s, 0, derivative, u, here + plane)
+        prefetch_points(rows, False, factors, ahead + 2 * points)
+        prefetch_points(rows, False, factors, ahead + 3 * points)
+        prefetch_points(rows, False, others[1], following + plane)
+        apply_factors(rows, points, factors, near, u_r, u_s, u_t, plane)
+        along_x(n, n, n, False, w, here + plane, matrices[1], u_r, 0)
+        prefetch_points(rows, False, factors, ahead + 4 * points)
+        prefetch_points(rows, False, factors, ahead + 5 * points)
+        prefetch_points(rows, False, others[2], following + plane)
+        along_y(n, n, 1, n, True, w, here + plane, matrices[2], u_s, 0)
+        prefetch_points(rows, False, others[3], following + plane)
+        prefetch_points(rows, True, w, following + plane)
+    along_z(n, n, rows, True, w, here, matrices[2], u_t, 0)
+
+
+@cache
+def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
+    """Return the kernel of w = h1 K u + h2 B u, unassembled.
+
+    kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
+    """
+    rows, points = n * n, n**3
+    arguments = f"elements r4 h h {GEOMETRY} w4"
+
+    if axis_aligned:
+
+        @compiled(dtype_name, arguments)
+        def helmholtz(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
+            u, w = u.reshape(-1), w.reshape(-1)
+            line, matrices = np.empty((n, n), u.dtype), np.empty((3, n, n), u.dtype)
+            cube = scratch(points, u)
+            _line_operator(derivative, weights, line)
+            fill_cube(weights, cube)
+            for place in range(elements.size):
+                e = elements[place]
+                here = e * points
+                following = elements[min(place + 1, elements.size - 1)] * points
+                _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
+                _separable(n, rows, matrices, u, here, following, (u, u), w)
+                scale_points(points, cube, 0, w, here, cube, 0)
+
+        return helmholtz
+
+    @compiled(dtype_name, arguments)
+    def helmholtz(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
+        u, w = u.reshape(-1), w.reshape(-1)
+        factors, mass = factors.reshape(-1), mass.reshape(-1)
+        constants = np.empty(2, u.dtype)
+        constants[1] = h2
+        matrices = np.empty((3, n, n), u.dtype)
+        _scaled_derivatives(derivative, h1, matrices)
+        u_r, u_s, u_t = scratch(rows, u), scratch(rows, u), scratch(points, u)
+        others = (u, u, u, mass if h2 != 0.0 else u)
+        for place in range(elements.size):
+            here = elements[place] * points
+            following = elements[min(place + 1, elements.size - 1)] * points
+            _stiffness(
+                n,
+                rows,
+                points,
+                derivative,
+                matrices,
+                factors,
+                u,
+                here,
+                following,
+                others,
+                u_r,
+                u_s,
+                u_t,
+                w,
+            )
+            if h2 != 0.0:
+                add_mass(points, constants, mass, here, w, here, u, here)
+
+    return helmholtz
+
+
+@cache
+def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
+    """Return the kernel of one iteration's search direction and operator of preconditioned conjugate gradients.
+
+    kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w)
+    p = inverse_diagonal r + beta p; w = h1 K p + h2 B p, unassembled; returns p.w summed over these
+    elements in float64, which for a continuous p is that of p with the assembled w. One pass: reads r,
+    inverse_diagonal, p (and 6 factors, mass), writes p and w.
+    """
+    rows, points = n * n, n**3
+    arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
+
+    if axis_aligned:
+
+        @compiled(dtype_name, arguments, types.float64)
+        def helmholtz_cg(
+            elements,
+            r,
+            inverse_diagonal,
+            beta,
+            p,
+            h1,
+            h2,
+            scale,
+            volume,
+            factors,
+            mass,
+            derivative,
+            weights,
+            w,
+        ):
+            r, p, w = r.reshape(-1), p.reshape(-1), w.reshape(-1)
+            inverse_diagonal = inverse_diagonal.reshape(-1)
+            line, matrices = np.empty((n, n), p.dtype), np.empty((3, n, n), p.dtype)
+            constants = np.empty(1, p.dtype)
+            constants[0] = beta
+            cube = scratch(points, p)
+            _line_operator(derivative, weights, line)
+            fill_cube(weights, cube)
+            total = 0.0
+            for place in range(elements.size):
+                e = elements[place]
+                here = e * points
+                following = elements[min(place + 1, elements.size - 1)] * points
+                _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
+                search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
+                _separable(n, rows, matrices, p, here, following, (r, inverse_diagonal), w)
+                total += scale_points(points, cube, 0, w, here, p, here)
+            return total
+
+        return helmholtz_cg
+
+    @compiled(dtype_name, arguments, types.float64)
+    def helmholtz_cg(
+        elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w
+    ):
+        r, p, w = r.reshape(-1), p.reshape(-1), w.reshape(-1)
+        inverse_diagonal = inverse_diagonal.reshape(-1)
+        factors, mass = factors.reshape(-1), mass.reshape(-1)
+        constants = np.empty(2, p.dtype)
+        constants[0], constants[1] = beta, h2
+        matrices = np.empty((3, n, n), p.dtype)
+        _scaled_derivatives(derivative, h1, matrices)
+        u_r, u_s, u_t = scratch(rows, p), scratch(rows, p), scratch(points, p)
+        others = (r, inverse_diagonal, p, mass if h2 != 0.0 else r)
+        total = 0.0
+        for place in range(elements.size):
+            here = elements[place] * points
+            following = elements[min(place + 1, elements.size - 1)] * points
+            search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
+            _stiffness(
+                n,
+                rows,
+                points,
+                derivative,
+                matrices,
+                factors,
+                p,
+                here,
+                following,
+                others,
+                u_r,
+                u_s,
+                u_t,
+                w,
+            )
+            if h2 != 0.0:
+                total += add_mass(points, constants, mass, here, w, here, p, here)
+            else:
+                total += dot_points(points, p, here, w, here)
+        return total
+
+    return helmholtz_cg
+
+
+@cache
+def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
+    """Return the kernel of the diagonal of h1 K + h2 B, unassembled.
+
+    kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. Computed
+    rarely: plain loops.
+    """
+    arguments = f"elements h h {GEOMETRY} w4"
+
+    if axis_aligned:
+
+        @compiled(dtype_name, arguments)
+        def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
+            line = np.empty((n, n), out.dtype)
+            _line_operator(derivative, weights, line)
+            for e in elements:
+                x, y, z = scale[e]
+                for k in range(n):
+                    for j in range(n):
+                        for i in range(n):
+                            weight = volume[e] * weights[k] * weights[j] * weights[i]
+                            stiffness = x * x * line[i, i] + y * y * line[j, j] + z * z * line[k, k]
+                            out[e, k, j, i] = weight * (h1 * stiffness + h2)
+
+        return diagonal
+
+    @compiled(dtype_name, arguments)
+    def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
+        for e in elements:
+            g = factors[e]
+            for k in range(n):
+                for j in range(n):
+                    for i in range(n):
+                        r, s, t = derivative[i, i], derivative[j, j], derivative[k, k]
+                        total = 2.0 * (g[1, k, j, i] * r * s + g[2, k, j, i] * r * t + g[4, k, j, i] * s * t)
+                        for l in range(n):
+                            total += derivative[l, i] ** 2 * g[0, k, j, l]
+                            total += derivative[l, j] ** 2 * g[3, k, l, i]
+                            total += derivative[l, k] ** 2 * g[5, l, j, i]
+                        out[e, k, j, i] = h1 * total + h2 * mass[e, k, j, i]
+
+    return diagonal

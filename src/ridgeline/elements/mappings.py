@@ -1,0 +1,72 @@
+"""Named smooth maps of a box to curved domains: functions of arrays (x, y, z) -> (x, y, z).
+
+A factory takes the box (origin and lengths, as (z, y, x)) and an amplitude, and returns the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ridgeline.elements.mesh import Array, Mapping
+from ridgeline.runtime.errors import ConfigError
+
+
+def wavy(origin: Sequence[float], lengths: Sequence[float], amplitude: float) -> Mapping:
+    """Displace every point smoothly; points on a side slide along it, so the box's shape is kept.
+
+    x moves by amplitude L_x sin(a) cos(b) cos(c), with a, b, c = 2 pi of the relative x, y, z; y and z alike.
+    Periodic directions stay periodic. Invertible for |amplitude| < 0.07.
+    """
+    (z0, y0, x0), (lz, ly, lx) = origin, lengths
+
+    def wave(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        a, b, c = (2 * np.pi * (v - v0) / l for v, v0, l in ((x, x0, lx), (y, y0, ly), (z, z0, lz)))
+        return (
+            x + amplitude * lx * np.sin(a) * np.cos(b) * np.cos(c),
+            y + amplitude * ly * np.cos(a) * np.sin(b) * np.cos(c),
+            z + amplitude * lz * np.cos(a) * np.cos(b) * np.sin(c),
+        )
+
+    return wave
+
+
+def annulus(origin: Sequence[float], lengths: Sequence[float], amplitude: float) -> Mapping:
+    """Bend the box into a full ring around the z axis: x is the angle, y the radius, z stays.
+
+    The radius runs over the box's y, which must be > 0; x runs once around, counterclockwise, over its whole length:
+    make x periodic. amplitude is not used.
+    """
+    (_, y0, x0), (_, _, lx) = origin, lengths
+    if y0 <= 0:
+        raise ConfigError(f'grid.mapping = "annulus" takes y as radius: grid.origin has y = {y0:g}, use > 0')
+
+    def bend(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        angle = -2 * np.pi * (x - x0) / lx  # against y outwards, so that the Jacobian is positive
+        return y * np.cos(angle), y * np.sin(angle), z
+
+    return bend
+
+
+def periodic_hill(origin: Sequence[float], lengths: Sequence[float], amplitude: float) -> Mapping:
+    """Raise the floor y = y_min to smooth hills at both ends of x, as high as `amplitude` of the box's height.
+
+    The hill is amplitude L_y cos^2(pi x / L_x) to the fourth power, flat in between; the roof stays. Periodic in x.
+    A smooth relative of the hills of Mellen, Froehlich and Rodi (2000), not their polynomials.
+    """
+    (_, y0, x0), (_, ly, lx) = origin, lengths
+
+    def raise_floor(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        floor = amplitude * ly * np.cos(np.pi * (x - x0) / lx) ** 8
+        eta = (y - y0) / ly
+        return x, y0 + floor + eta * (ly - floor), z
+
+    return raise_floor
+
+
+MAPPINGS: dict[str, Callable[[Sequence[float], Sequence[float], float], Mapping]] = {
+    "wavy": wavy,
+    "annulus": annulus,
+    "periodic-hill": periodic_hill,
+}

@@ -1,0 +1,166 @@
+"""Hybrid Schwarz multigrid: the preconditioner of the pressure's Poisson problem K p = f.
+
+Levels are polynomial orders on the same elements: p, intermediate ones, and about 1 on the coarse level; long thin
+elements keep higher orders along their long directions, where points are as dense as across (semi-coarsening),
+without which stretched boxes stall. Additive over the overlapping elements of a level (`schwarz`), multiplicative
+between levels on the way down: with S the Schwarz sweep of a level, J the interpolation from the next,
+
+    z = S r;    z += J V(J^T (r - K z));    on the coarse level V is a direct solve or a cycle of algebraic multigrid.
+
+That is no symmetric operator: use flexible Krylov methods. `post_smoothing` adds z += S (r - K z) on the way up.
+All of it is float32 unless asked otherwise. Sources: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45; Fischer and
+Lottes (2005); Hadri et al. (NekBox), Sec. 2.4. Oracle: `schwarz_reference.ReferenceMultigrid`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.elements.coarse import CoarseSolver
+from ridgeline.elements.coarse_amg import AlgebraicCoarse
+from ridgeline.elements.coarse_direct import DirectCoarse
+from ridgeline.elements.fast_diagonalisation import mean_extents
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.multigrid_level import Level, level_orders
+from ridgeline.elements.quadrature import gll_interpolation
+from ridgeline.elements.schwarz import SchwarzLevel
+from ridgeline.elements.schwarz_kernels import make_transfer
+from ridgeline.krylov.operator import timed
+from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.partition import Triple
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.runtime.regions import Regions
+
+Field = NDArray[Any]
+MOST_DIRECT = 2**17  # points of a coarse problem that every rank may solve whole, directly
+
+
+class _Transfer:
+    """J and J^T between two levels."""
+
+    def __init__(self, fine: Level, coarse: Level, dtype: DTypeLike) -> None:
+        matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
+        self._lines = tuple(np.ascontiguousarray(m, dtype) for m in (*matrices, *(m.T for m in matrices)))
+        self._work = np.zeros((2, int(np.prod(fine.n))), dtype)
+        self._restrict, self._prolong = make_transfer(*fine.n, *coarse.n)
+        # Products with matrices of the fine and of the coarse sizes: what one element costs, either way.
+        (nz, ny, nx), (cz, cy, cx) = fine.n, coarse.n
+        self.flops = 2.0 * fine.shape[0] * (cz * nz * ny * nx + cz * cy * ny * nx + cz * cy * cx * nx)
+
+    def restrict(self, left: Field, below: Field) -> None:
+        self._restrict(left, self._lines, self._work, below)
+
+    def prolong(self, below: Field, z: Field) -> None:
+        self._prolong(below, self._lines, self._work, z)
+
+
+class SchwarzMultigrid:
+    """z ~ K^-1 r for the stiffness matrix K of `geometry`. Built collectively.
+
+    orders: None, or triples (z, y, x) from grid.order down to the coarse level. coarse: "direct" (axis-aligned
+    boxes), "amg", or "auto": direct where it can be and the problem is small. dirichlet_sides: where z = 0; none:
+    constants are free, and z is right up to a constant. regions: charged as "schwarz", "transfer" and "coarse".
+    apply() allocates nothing. Raises ValueError for orders or a coarse solver that do not fit.
+    """
+
+    def __init__(
+        self,
+        grid: ElementGrid,
+        geometry: Geometry,
+        comm: MPI.Comm,
+        dirichlet_sides: Sequence[str] = (),
+        orders: Sequence[Triple] | None = None,
+        dtype: DTypeLike = "float32",
+        coarse: Literal["auto", "direct", "amg"] = "auto",
+        post_smoothing: bool = False,
+        regions: Regions | None = None,
+    ) -> None:
+        self.dtype, self.regions, self.post_smoothing = np.dtype(dtype), regions, post_smoothing
+        if orders is None:
+            inverse = (1.0 / mean_extents(grid.mesh, grid.positions)).sum(axis=0)
+            total = comm.allreduce(inverse) if comm.size > 1 else inverse
+            orders = level_orders(grid.order, tuple(1.0 / total[::-1]))
+        if len(orders) < 2 or tuple(orders[0]) != (grid.order,) * 3:
+            raise ValueError(
+                f"orders {orders} of multigrid: at least two triples, the first of order {grid.order}"
+            )
+        self.orders = [tuple(triple) for triple in orders]
+        sides = tuple(dirichlet_sides)
+        levels = [Level(grid.mesh, grid.positions, (z, y, x), sides) for z, y, x in orders]
+        if not grid.mesh.axis_aligned:
+            levels[0].factors = geometry.factors
+        if coarse == "direct" and not grid.mesh.axis_aligned:
+            raise ValueError("a direct coarse solve needs an axis-aligned box; use amg")
+        small = levels[-1].n_unique <= MOST_DIRECT
+        self.coarse: CoarseSolver
+        if coarse == "direct" or (coarse == "auto" and grid.mesh.axis_aligned and small):
+            self.coarse = DirectCoarse(comm, levels[-2], levels[-1], self.dtype)
+        else:
+            self.coarse = AlgebraicCoarse(comm, levels[-2], levels[-1], self.dtype)
+        self.levels = [SchwarzLevel(comm, level, dtype) for level in levels[:-1]]
+        self._transfers = [_Transfer(a, b, dtype) for a, b in pairwise(levels)]
+        sizes = [int(np.prod(level.shape)) for level in levels]
+        self._r = [np.zeros(size, dtype) for size in sizes]
+        self._z = [np.zeros(size, dtype) for size in sizes]
+        self._again = np.zeros(sizes[0], dtype) if post_smoothing else np.zeros(0, dtype)
+        in_turn_per_node(comm, self._compile)
+        self._work = [level.work() for level in self.levels]
+
+    def _compile(self) -> None:
+        none = np.zeros(0, self.dtype)
+        for transfer in self._transfers:
+            transfer.restrict(none, none)
+            transfer.prolong(none, none)
+
+    def apply(self, r: NDArray[np.float64], z: Field) -> None:
+        """Set z = M r. r: float64 [E, n, n, n], assembled; z: of any float dtype and that shape, continuous."""
+        self._r[0][:] = r.reshape(-1)
+        self._down(0)
+        np.copyto(z.reshape(-1), self._z[0])
+
+    def _down(self, place: int) -> None:
+        r, z = self._r[place], self._z[place]
+        if place == len(self.levels):
+            with timed(self.regions, "coarse"):
+                self.coarse.solve(r, z)
+            return
+        level, transfer = self.levels[place], self._transfers[place]
+        work = self._work[place]
+        below = self._r[place + 1]
+        with timed(self.regions, "schwarz", *work):
+            level.smooth(r, z)
+            left = level.residual(r, z)
+        with timed(self.regions, "transfer", transfer.flops, below.itemsize * (left.size + below.size)):
+            transfer.restrict(left, below)
+            if place + 1 < len(self.levels):
+                next_level = self.levels[place + 1]
+                next_level.points.sum(below.reshape(next_level.level.shape))
+        self._down(place + 1)
+        with timed(self.regions, "transfer", transfer.flops, below.itemsize * (2 * left.size + below.size)):
+            transfer.prolong(self._z[place + 1], z)
+        if self.post_smoothing:
+            with timed(self.regions, "schwarz", *work):
+                self._post(level, r, z)
+
+    def _post(self, level: SchwarzLevel, r: Field, z: Field) -> None:
+        """z += S (r - K z)."""
+        again = self._again[: z.size]
+        left = level.defect(r, z)
+        level.points.sum(left.reshape(level.level.shape))
+        level.smooth(left, again)
+        again *= level.weight
+        z += again
+
+    def describe(self) -> str:
+        """Return one line: orders, smoother and coarse solver."""
+        names = " -> ".join("x".join(map(str, triple)) for triple in self.orders)
+        return f"Schwarz multigrid, orders (z, y, x) {names}, {self.dtype}, coarse: {self.coarse.describe()}"

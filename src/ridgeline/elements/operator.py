@@ -1,0 +1,232 @@
+"""The assembled Helmholtz operator h1 K + h2 B of spectral elements, K the stiffness and B the mass matrix.
+
+    A = M Q Q^T (h1 K_L + h2 B_L) M,   M u = 0 at constrained points,
+
+K_L and B_L element by element (elements/helmholtz.py), Q Q^T the gather-scatter: elements that share points
+with other ranks are done first, their points travel while the others are done.
+Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Sec. 4.4-4.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.helmholtz import make_diagonal, make_helmholtz, make_helmholtz_cg
+from ridgeline.elements.mesh import ElementGrid, side_index
+from ridgeline.krylov.kernels import zero_points
+from ridgeline.krylov.operator import Array, InnerProduct, timed
+from ridgeline.parallel.communicator import in_turn_per_node
+
+if TYPE_CHECKING:
+    from ridgeline.elements.gather_scatter import GatherScatter
+    from ridgeline.runtime.regions import Regions
+
+Points = NDArray[np.int64]
+CHUNK_BYTES = 2**19  # geometry of curved elements that stays in a second-level cache for all components
+
+
+def side_points(grid: ElementGrid, sides: Sequence[str]) -> Points:
+    """Return the flat places, in a field of this rank, of all points on some sides of the box, int64, ascending."""
+    inside = np.zeros(grid.shape, bool)
+    for side in sides:
+        inside[side_index(side)][grid.side_elements(side)] = True
+    return np.flatnonzero(inside)
+
+
+class ElementOperator:
+    """h1 K + h2 B on continuous fields, for one component or several at once; an `Operator`.
+
+    Parameters
+    ----------
+    constrained : int64, flat places in a field of this rank whose values are given (all copies of a point), the
+        same for all components; or a sequence of such arrays, one per component
+    inner : shared by operators on the same points; made here if None (with the assembled mass matrix)
+    nullspace : whether constants are free; None: if h2 = 0 and no point of any rank is constrained
+    regions : "helmholtz" and "gather-scatter" are charged
+
+    h1 and h2 may be set later; a new diagonal and a reset of projections are the caller's to do.
+    Made collectively.
+    """
+
+    def __init__(
+        self,
+        grid: ElementGrid,
+        geometry: Geometry,
+        gather_scatter: GatherScatter,
+        h1: float,
+        h2: float,
+        constrained: Points | Sequence[Points] = (),
+        *,
+        inner: InnerProduct | None = None,
+        nullspace: bool | None = None,
+        regions: Regions | None = None,
+    ) -> None:
+        self.grid, self.geometry, self.gather_scatter, self.regions = grid, geometry, gather_scatter, regions
+        self.h1, self.h2 = float(h1), float(h2)
+        self.constrained = (
+            [np.ascontiguousarray(constrained, np.int64)]
+            if isinstance(constrained, np.ndarray)
+            else [np.ascontiguousarray(points, np.int64) for points in constrained]
+        )
+        comm = gather_scatter.comm
+        given = comm.allreduce(sum(points.size for points in self.constrained))
+        self.nullspace = (self.h2 == 0.0 and given == 0) if nullspace is None else nullspace
+        self._groups = (gather_scatter.boundary_elements, gather_scatter.interior_elements)
+        self._apply: Callable[..., None]
+        self._direction: Callable[..., float]
+        in_turn_per_node(comm, self._compile)
+        g = geometry
+        self._shape = (g.scale, g.volume, g.factors, g.mass, g.derivative, g.weights)
+        self.inner = inner or element_inner_product(geometry, gather_scatter)
+
+    def _compile(self) -> None:
+        kind = (self.grid.n, "float64", self.geometry.axis_aligned)
+        self._apply, self._direction = make_helmholtz(*kind), make_helmholtz_cg(*kind)
+
+    def apply(self, u: Array, out: Array) -> None:
+        """Set out = A u, assembled, zero at constrained points. u is not changed, and may be non-zero there.
+
+        u, out: float64 [E, n, n, n] or [c, E, n, n, n], contiguous; u continuous. Passes: reads u (for curved
+        elements 6 factors and, if h2 is not 0, the mass), writes out. One exchange with neighbours for all
+        components.
+        """
+        fields, results = self._fields(u), self._fields(out)
+
+        def compute(c: int, elements: Points) -> None:
+            self._apply(elements, fields[c], self.h1, self.h2, *self._shape, results[c])
+
+        self._assemble(compute, results, 0, len(fields), 2)
+
+    def direction(
+        self,
+        r: Array,
+        inverse_diagonal: Array,
+        beta: Array,
+        p: Array,
+        w: Array,
+        components: Sequence[int],
+    ) -> Array:
+        """Set p = inverse_diagonal r + beta p and w = A p; return this rank's share of p.w (`Operator.direction`).
+
+        Passes: reads r, inverse_diagonal, p (and geometry as `apply`), writes p, w; an element stays in cache.
+        """
+        residuals, directions, results = self._fields(r), self._fields(p), self._fields(w)
+        diagonal, shares = self._fields(inverse_diagonal), np.zeros(len(beta))
+
+        def compute(c: int, elements: Points) -> None:
+            shares[c] += self._direction(
+                elements,
+                residuals[c],
+                diagonal[c if len(diagonal) > 1 else 0],
+                float(beta[c]),
+                directions[c],
+                self.h1,
+                self.h2,
+                *self._shape,
+                results[c],
+            )
+
+        for first, end in _runs(components):
+            self._assemble(compute, results, first, end, 5)
+        return shares
+
+    def _assemble(
+        self, compute: Callable[[int, Points], None], results: Array, first: int, end: int, words: int
+    ) -> None:
+        """Compute components first ... end - 1 of results, boundary elements first, and sum their shared points."""
+        exchange, part = self.gather_scatter, results[first:end]
+        boundary, interior = self._groups
+        count = end - first
+        flops, moved = self._work(count, words)
+        with timed(self.regions, "helmholtz", flops, moved):
+            self._elements(compute, boundary, first, end)
+        with timed(self.regions, "gather-scatter", *self._surface_work(count)):
+            exchange.start(part)
+        with timed(self.regions, "helmholtz"):
+            self._elements(compute, interior, first, end)
+        with timed(self.regions, "gather-scatter"):
+            exchange.finish(part)
+            for c in range(first, end):
+                points = self._constrained(c)
+                if points.size:
+                    zero_points(results[c].reshape(1, -1), points)
+
+    def _elements(
+        self, compute: Callable[[int, Points], None], elements: Points, first: int, end: int
+    ) -> None:
+        """Compute components of some elements: curved ones a few at a time, so that geometry is read once for all."""
+        step = max(len(elements), 1)
+        if not self.geometry.axis_aligned and end - first > 1:
+            step = max(1, CHUNK_BYTES // (7 * 8 * self.grid.n**3))
+        for start in range(0, len(elements), step):
+            chunk = elements[start : start + step]
+            for c in range(first, end):
+                compute(c, chunk)
+
+    def _constrained(self, c: int) -> Points:
+        if not self.constrained:
+            return np.empty(0, np.int64)
+        return self.constrained[c if len(self.constrained) > 1 else 0]
+
+    def _fields(self, u: Array) -> Array:
+        return u.reshape(-1, *self.grid.shape)
+
+    def _work(self, count: int, words: int) -> tuple[float, float]:
+        """Return least (flops, bytes) of `count` components, `words` per point read and written beside geometry."""
+        n, points = self.grid.n, self.grid.n_points
+        if self.geometry.axis_aligned:
+            flops, shared = 6 * n + 1, 0
+        else:
+            with_mass = self.h2 != 0.0
+            flops, shared = 12 * n + 15 + 2 * with_mass, 6 + with_mass
+        flops += 4 if words > 2 else 0  # the direction and p.w
+        alone = words - 1 if words > 2 else words  # the diagonal is read once for all components
+        return float(flops * points * count), 8.0 * points * (alone * count + shared + (words - alone))
+
+    def _surface_work(self, count: int) -> tuple[float, float]:
+        """Return least (flops, bytes) of a gather-scatter: points on surfaces of elements are read, written."""
+        n = self.grid.n
+        surface = self.grid.n_elements * (n**3 - max(n - 2, 0) ** 3)
+        return float(surface * count), 16.0 * surface * count
+
+    def inverse_diagonal(self) -> Array:
+        """Return 1 / diagonal of A, assembled, float64 [E, n, n, n], for all components; as if none were constrained.
+
+        One exchange. Its kernel is compiled here: call it at set-up.
+        """
+        diagonal = np.empty(self.grid.shape)
+
+        def compile_it() -> None:
+            make_diagonal(self.grid.n, "float64", self.geometry.axis_aligned)
+
+        in_turn_per_node(self.gather_scatter.comm, compile_it)
+        kernel: Any = make_diagonal(self.grid.n, "float64", self.geometry.axis_aligned)
+        kernel(np.arange(self.grid.n_elements), self.h1, self.h2, *self._shape, diagonal)
+        self.gather_scatter.sum(diagonal)
+        return np.asarray(1.0 / diagonal)
+
+    def mask(self, u: Array) -> None:
+        """Set u to zero at constrained points, in place. u: one component or several."""
+        for c, field in enumerate(self._fields(u)):
+            zero_points(field.reshape(1, -1), self._constrained(c))
+
+
+def element_inner_product(geometry: Geometry, gather_scatter: GatherScatter) -> InnerProduct:
+    """Return the inner product of a rank's points with the assembled mass matrix. Two exchanges and an Allreduce."""
+    mass = geometry.mass.copy()
+    gather_scatter.sum(mass)
+    return InnerProduct(gather_scatter.comm, gather_scatter.inverse_multiplicity(), mass)
+
+
+def _runs(components: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield [first, end) of the runs of neighbouring numbers in an ascending sequence."""
+    start = 0
+    for place in range(1, len(components) + 1):
+        if place == len(components) or components[place] != components[place - 1] + 1:
+            yield components[start], components[place - 1] + 1
+            start = place

@@ -1,0 +1,280 @@
+"""Loops over the points of an element in vector registers: what element kernels do between their products.
+
+Each is an intrinsic on 1-D arrays with a literal number of points, so that LLVM needs no checks for overlap, and the
+last points, fewer than a register holds, go by masks. `x_start`: first number of array x. Arithmetic is fused
+multiply-add where written so; no reassociation but in sums, which keep one partial sum per lane.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ridgeline.jit.kernel import kernel
+from ridgeline.jit.llvm import F64, I32, I64, Lanes, Vector, data_pointer, element_type, host_vector_bytes
+from ridgeline.jit.llvm import prefetch as emit_prefetch
+
+LINE = 64  # bytes of a cache line
+
+
+class PointLoop:
+    """The loop of one intrinsic over a literal number of points.
+
+    names: of the intrinsic's arguments in order. An argument `x_start` is the place where array `x` begins. dtype:
+    Numba's type of the numbers.
+    """
+
+    def __init__(self, context, builder, signature, args, names, dtype):
+        self.builder = builder
+        self.values = {}
+        for n, (name, kind) in enumerate(zip(names, signature.args, strict=True)):
+            array = isinstance(kind, types.Array)
+            self.values[name] = data_pointer(context, builder, signature, args, n) if array else args[n]
+        for name, value in list(self.values.items()):
+            if name.endswith("_start"):
+                array = name.removesuffix("_start")
+                self.values[array] = builder.gep(self.values[array], [value])
+        self.lanes = Lanes(builder, element_type(dtype), host_vector_bytes() * 8 // dtype.bitwidth)
+        self._index = None
+        self._mask = None
+        self._sum = None
+
+    def splat(self, name: str, place: int | None = None) -> Vector:
+        """Return a scalar argument, or number `place` of an array, in every lane."""
+        value = self.values[name]
+        if place is not None:
+            value = self.builder.load(self.builder.gep(value, [ir.Constant(I64, place)]))
+        return self.lanes.splat(value)
+
+    def _place(self, shift: int):
+        return self.builder.add(self._index, ir.Constant(I64, shift)) if shift else self._index
+
+    def load(self, name: str, shift: int = 0) -> Vector:
+        """Load the loop's points of an array, from `shift` numbers further on; zeros beyond the last."""
+        if self._mask is None:
+            return self.lanes.load(self.values[name], self._place(shift))
+        return self.lanes.load_masked(self._mask, self.values[name], self._place(shift))
+
+    def store(self, vector: Vector, name: str, shift: int = 0) -> None:
+        """Store the loop's points, but none beyond the last."""
+        if self._mask is None:
+            vector.store(self.values[name], self._place(shift))
+        else:
+            vector.store_masked(self._mask, self.values[name], self._place(shift))
+
+    def add_to_sum(self, a: Vector, b: Vector) -> None:
+        """Add a * b to the sum that `total` returns; beyond the last point, a or b must be zero."""
+        self._sum_slot()
+        self.builder.store(self.lanes.fma(a, b, self._loaded_sum()).value, self._sum)
+
+    def _sum_slot(self) -> None:
+        if self._sum is None:
+            raise RuntimeError("start_sum() comes before the loop")
+
+    def start_sum(self) -> None:
+        """Set the partial sums to zero; before `run`."""
+        self._sum = cgutils.alloca_once(self.builder, self.lanes.type)
+        self.builder.store(self.lanes.constant(0.0).value, self._sum)
+
+    def _loaded_sum(self) -> Vector:
+        return Vector(self.lanes, self.builder.load(self._sum))
+
+    def total(self):
+        """Return the sum of all lanes as float64, summed pairwise."""
+        parts = self.builder.load(self._sum)
+        values = [
+            self.builder.extract_element(parts, ir.Constant(I32, lane)) for lane in range(self.lanes.count)
+        ]
+        if self.lanes.element != F64:
+            values = [self.builder.fpext(value, F64) for value in values]
+        while len(values) > 1:
+            values = [self.builder.fadd(a, b) for a, b in zip(values[::2], values[1::2])]
+        return values[0]
+
+    def run(self, count: int, body) -> None:
+        """Emit body() for `count` points, a literal: whole registers in a loop, the rest under a mask."""
+        width = self.lanes.count
+        whole = count - count % width
+        if whole:
+            ends = (ir.Constant(I64, value) for value in (0, whole, width))
+            with cgutils.for_range_slice(self.builder, *ends) as (index, _):
+                self._index = index
+                body()
+        if whole < count:
+            self._index = ir.Constant(I64, whole)
+            bits = [int(lane < count - whole) for lane in range(width)]
+            self._mask = ir.Constant(ir.VectorType(ir.IntType(1), width), bits)
+            body()
+            self._mask = None
+
+
+def literal(value) -> int | None:
+    """Return the number of a literal type, None for other types: the intrinsic then asks again with literals."""
+    return value.literal_value if isinstance(value, types.IntegerLiteral) else None
+
+
+def scalar(value):
+    """Return Numba's type of a scalar argument, without its literal value."""
+    return types.unliteral(value)
+
+
+@intrinsic(prefer_literal=True)
+def prefetch_points(typing, count, write, x, x_start):
+    """Ask for `count` numbers of x, into the second-level cache, to read or to write; beyond the array is harmless.
+
+    count and write are literal.
+    """
+    if literal(count) is None or not isinstance(write, types.BooleanLiteral):
+        return None
+    numbers = LINE * 8 // x.dtype.bitwidth
+
+    def codegen(context, builder, signature, args):
+        pointer = data_pointer(context, builder, signature, args, 2)
+        ends = (ir.Constant(I64, value) for value in (0, literal(count), numbers))
+        with cgutils.for_range_slice(builder, *ends) as (index, _):
+            place = builder.add(index, args[3])
+            emit_prefetch(builder, pointer, place, write=write.literal_value, locality=2)
+        return context.get_dummy_value()
+
+    return types.void(count, write, x, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def apply_factors(typing, count, pitch, factors, factors_start, u_r, u_s, u_t, u_t_start):
+    """(u_r, u_s, u_t) = G (u_r, u_s, u_t) at `count` points, in place; G_rr, G_rs, ... begin `pitch` apart."""
+    if literal(count) is None or literal(pitch) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ("count", "pitch", "factors", "factors_start", "u_r", "u_s", "u_t", "u_t_start")
+        loop = PointLoop(context, builder, signature, args, names, u_r.dtype)
+
+        def body():
+            fma = loop.lanes.fma
+            r, s, t = loop.load("u_r"), loop.load("u_s"), loop.load("u_t")
+            rr, rs, rt, ss, st, tt = (loop.load("factors", literal(pitch) * place) for place in range(6))
+            loop.store(fma(rr, r, fma(rs, s, rt * t)), "u_r")
+            loop.store(fma(rs, r, fma(ss, s, st * t)), "u_s")
+            loop.store(fma(rt, r, fma(st, s, tt * t)), "u_t")
+
+        loop.run(literal(count), body)
+        return context.get_dummy_value()
+
+    return types.void(count, pitch, factors, types.int64, u_r, u_s, u_t, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def search_direction(typing, count, constants, diagonal, diagonal_start, r, r_start, p, p_start):
+    """p = diagonal r + constants[0] p."""
+    if literal(count) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ("count", "constants", "diagonal", "diagonal_start", "r", "r_start", "p", "p_start")
+        loop = PointLoop(context, builder, signature, args, names, p.dtype)
+        beta = loop.splat("constants", 0)
+
+        def body():
+            product = loop.load("diagonal") * loop.load("r")
+            loop.store(loop.lanes.fma(beta, loop.load("p"), product), "p")
+
+        loop.run(literal(count), body)
+        return context.get_dummy_value()
+
+    index = types.int64
+    return types.void(count, constants, diagonal, index, r, index, p, index), codegen
+
+
+@intrinsic(prefer_literal=True)
+def scale_points(typing, count, factor, factor_start, w, w_start, p, p_start):
+    """w *= factor; return p.w, the sum over the points, as float64."""
+    if literal(count) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ("count", "factor", "factor_start", "w", "w_start", "p", "p_start")
+        loop = PointLoop(context, builder, signature, args, names, w.dtype)
+        loop.start_sum()
+
+        def body():
+            value = loop.load("factor") * loop.load("w")
+            loop.store(value, "w")
+            loop.add_to_sum(loop.load("p"), value)
+
+        loop.run(literal(count), body)
+        return loop.total()
+
+    index = types.int64
+    return types.float64(count, factor, index, w, index, p, index), codegen
+
+
+@intrinsic(prefer_literal=True)
+def add_mass(typing, count, constants, mass, mass_start, w, w_start, p, p_start):
+    """w += constants[1] mass p; return p.w, the sum over the points, as float64."""
+    if literal(count) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ("count", "constants", "mass", "mass_start", "w", "w_start", "p", "p_start")
+        loop = PointLoop(context, builder, signature, args, names, w.dtype)
+        loop.start_sum()
+        h2 = loop.splat("constants", 1)
+
+        def body():
+            p_here = loop.load("p")
+            value = loop.lanes.fma(h2 * loop.load("mass"), p_here, loop.load("w"))
+            loop.store(value, "w")
+            loop.add_to_sum(p_here, value)
+
+        loop.run(literal(count), body)
+        return loop.total()
+
+    index = types.int64
+    return types.float64(count, constants, mass, index, w, index, p, index), codegen
+
+
+@intrinsic(prefer_literal=True)
+def dot_points(typing, count, x, x_start, y, y_start):
+    """Return x.y, the sum over the points, as float64."""
+    if literal(count) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ("count", "x", "x_start", "y", "y_start")
+        loop = PointLoop(context, builder, signature, args, names, x.dtype)
+        loop.start_sum()
+        loop.run(literal(count), lambda: loop.add_to_sum(loop.load("x"), loop.load("y")))
+        return loop.total()
+
+    return types.float64(count, x, types.int64, y, types.int64), codegen
+
+
+def compiled(dtype_name: str, arguments: str, returns=types.void):
+    """Return a decorator that compiles a kernel at once for one signature, or loads it from the disk cache.
+
+    arguments: one word each: `elements` (int64 list), `h` (a float64 scalar), `r4` or `w4` (an array of the dtype in
+    4 dimensions, read or written), `i2` (an int64 array read). Reading arguments take arrays that may not be written,
+    too. One signature: no second compile for arrays that differ in such details.
+    """
+    number = {"float64": types.float64, "float32": types.float32}[dtype_name]
+
+    def kind(word: str):
+        if word == "h":
+            return types.float64
+        if word == "elements":
+            return types.Array(types.int64, 1, "C", readonly=True)
+        if word[0] == "i":
+            return types.Array(types.int64, int(word[1]), "C", readonly=True)
+        return types.Array(number, int(word[1]), "C", readonly=word[0] == "r")
+
+    signature = returns(*(kind(word) for word in arguments.split()))
+    return kernel(signature, nogil=True, error_model="numpy")
+
+
+@njit(inline="always")
+def scratch(count, like):
+    """Return an uninitialised array of the dtype of `like` that begins at a cache line."""
+    whole = np.empty(count + LINE // like.itemsize, like.dtype)
+    lead = -(whole.ctypes.data // like.itemsize) % (LINE // like.itemsize)
+    return whole[lead : lead + count]

@@ -1,0 +1,137 @@
+"""Small dense matrix products inside compiled kernels, and the tensor products of spectral elements made of them.
+
+C[m x n] (+)= A[m x k] B[k x n] for sizes that are known when the kernel is compiled (2 ... 33, and n**2 and the
+like as the long side), float64 and float32, any alignment. Called from `@njit` functions; all arguments but the
+arrays and their starts are literals: plain integers of a factory's closure, so that one factory call gives one
+specialised kernel.
+
+    @cache
+    def make_gradient(n):
+        rows = n * n
+
+        @kernel
+        def gradient(u, d, d_transposed, ur, us, ut):                   # all flat; u: one element, n**3
+            along_x(n, n, rows, False, ur, 0, d_transposed, u, 0)
+            along_y(n, n, n, n, False, us, 0, d, u, 0)
+            along_z(n, n, rows, False, ut, 0, d, u, 0)
+
+        return gradient
+
+Arrays are C-contiguous, of one dtype, in any number of dimensions; a start is the place of the first element
+in the flat array. The output must not overlap an input. Nothing outside of the matrices is read or written.
+A matrix that begins in the middle of an array is passed as a view of it: `matrices[start:]`.
+
+Source: Hutchinson, Heinecke, Pabst, Henry, Parsani, Keyes, "Efficiency of high order spectral element methods on
+petascale architectures", ISC 2016, Sec. 2 (tensor products as small matrix products) and Sec. 3.1; after Heinecke
+et al., "LIBXSMM", SC 2016 (code for each size, generated at run time). Code: `tensor_llvm`; oracle:
+`tensor_reference`.
+"""
+
+from numba import types
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+from ridgeline.elements.tensor_llvm import ProductShape, emit_product
+from ridgeline.jit.llvm import data_pointer, element_type
+
+
+def _sizes(name: str, **arguments) -> dict[str, int]:
+    """Return the values of literal arguments. Raises TypingError naming one that is not known when compiling."""
+    for key, kind in arguments.items():
+        if not isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
+            raise TypingError(
+                f"{name}: {key} is {kind}, not known when compiling; use a plain integer of the factory's closure"
+            )
+    return {key: kind.literal_value for key, kind in arguments.items()}
+
+
+def _check_arrays(name: str, **arrays) -> None:
+    """Raise TypingError unless the arrays are C-contiguous and all float64 or all float32."""
+    dtypes = {kind.dtype for kind in arrays.values() if isinstance(kind, types.Array) and kind.layout == "C"}
+    if len(dtypes) != 1 or not dtypes <= {types.float64, types.float32}:
+        kinds = ", ".join(f"{key}: {kind}" for key, kind in arrays.items())
+        raise TypingError(f"{name}: {kinds}; use C-contiguous arrays, all float64 or all float32")
+
+
+def _code(shape: ProductShape, c: int, a: int, b: int):
+    """Return the code generator of a product, given the places of its arrays among the arguments.
+
+    An array is followed by its start, but for a matrix whose start is not an argument.
+    """
+
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        pointers = []
+        for n in (c, a, b):
+            pointer = data_pointer(context, builder, signature, args, n)
+            if n + 1 < len(kinds) and isinstance(kinds[n + 1], types.Integer):
+                start = context.cast(builder, args[n + 1], kinds[n + 1], types.intp)
+                pointer = builder.gep(pointer, [start])
+            pointers.append(pointer)
+        function = emit_product(builder.module, element_type(kinds[c].dtype), shape)
+        builder.call(function, pointers)
+        return context.get_dummy_value()
+
+    return codegen
+
+
+@intrinsic(prefer_literal=True)
+def product(typing, m, n, k, lda, ldb, ldc, accumulate, c, c_start, a, a_start, b, b_start):
+    """C[m x n] = A[m x k] B[k x n], or C += A B with `accumulate`; in a Numba function.
+
+    lda, ldb, ldc: distance of the rows in elements; all sizes and `accumulate` literal. Reads m k + k n elements
+    (and m n with `accumulate`), writes m n; 2 m n k floating-point operations.
+    """
+    sizes = _sizes("product", m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, accumulate=accumulate)
+    _check_arrays("product", c=c, a=a, b=b)
+    start = types.intp
+    signature = types.void(m, n, k, lda, ldb, ldc, accumulate, c, start, a, start, b, start)
+    return signature, _code(ProductShape(**sizes), 7, 9, 11)
+
+
+@intrinsic(prefer_literal=True)
+def along_x(typing, n_to, n_from, rows, accumulate, out, out_start, matrix_transposed, u, u_start):
+    """out[row, i] (+)= sum_l matrix_transposed[l, i] u[row, l]; in a Numba function.
+
+    out: [rows, n_to], u: [rows, n_from], rows = all slower directions together; matrix_transposed:
+    [n_from, n_to]. Sizes and `accumulate` literal.
+    """
+    sizes = _sizes("along_x", n_to=n_to, n_from=n_from, rows=rows, accumulate=accumulate)
+    _check_arrays("along_x", out=out, matrix_transposed=matrix_transposed, u=u)
+    to, source, count, add = sizes.values()
+    shape = ProductShape(count, to, source, lda=source, ldb=to, ldc=to, accumulate=add)
+    start = types.intp
+    signature = types.void(n_to, n_from, rows, accumulate, out, start, matrix_transposed, u, start)
+    return signature, _code(shape, 4, 7, 6)
+
+
+@intrinsic(prefer_literal=True)
+def along_y(typing, n_to, n_from, planes, n_fast, accumulate, out, out_start, matrix, u, u_start):
+    """out[plane, j, i] (+)= sum_l matrix[j, l] u[plane, l, i]; in a Numba function.
+
+    out: [planes, n_to, n_fast], u: [planes, n_from, n_fast], matrix: [n_to, n_from]. Sizes and `accumulate`
+    literal.
+    """
+    sizes = _sizes("along_y", n_to=n_to, n_from=n_from, planes=planes, n_fast=n_fast, accumulate=accumulate)
+    _check_arrays("along_y", out=out, matrix=matrix, u=u)
+    to, source, count, fast, add = sizes.values()
+    shape = ProductShape(to, fast, source, source, fast, fast, add, count, 0, source * fast, to * fast)
+    start = types.intp
+    signature = types.void(n_to, n_from, planes, n_fast, accumulate, out, start, matrix, u, start)
+    return signature, _code(shape, 5, 7, 8)
+
+
+@intrinsic(prefer_literal=True)
+def along_z(typing, n_to, n_from, n_fast2, accumulate, out, out_start, matrix, u, u_start):
+    """out[k, i] (+)= sum_l matrix[k, l] u[l, i]; in a Numba function.
+
+    out: [n_to, n_fast2], u: [n_from, n_fast2], n_fast2 = both faster directions together; matrix:
+    [n_to, n_from]. Sizes and `accumulate` literal.
+    """
+    sizes = _sizes("along_z", n_to=n_to, n_from=n_from, n_fast2=n_fast2, accumulate=accumulate)
+    _check_arrays("along_z", out=out, matrix=matrix, u=u)
+    to, source, fast, add = sizes.values()
+    shape = ProductShape(to, fast, source, lda=source, ldb=fast, ldc=fast, accumulate=add)
+    start = types.intp
+    signature = types.void(n_to, n_from, n_fast2, accumulate, out, start, matrix, u, start)
+    return signature, _code(shape, 4, 6, 7)

@@ -1,0 +1,269 @@
+"""LLVM code of small matrix products: register-blocked accumulators, broadcasts and fused multiply-adds.
+
+`emit_product` adds one function to a module for C[m x n] (+)= A[m x k] B[k x n], everything but the pointers
+literal, and returns it; a second call with the same sizes returns the same function, so that a kernel which
+applies one product in five places holds its code once.
+
+Blocking. C is covered by blocks of rows x vector registers, which are summed over k and stored once; k is
+unrolled. Columns are vectors of the full width, then one narrower vector, masked where it is no power of two:
+nothing beyond column n is read or written. Rows are shared out in blocks of at most two heights. Loops over
+blocks are loops at run time: the code of a product is that of one to four blocks.
+
+Rounding: every element is a sum over k in ascending order by fma, beginning with the first product or with C;
+it does not depend on the blocking or on the vector width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+
+from llvmlite import ir
+
+from ridgeline.jit.llvm import F64, I1, I64, Lanes, Vector, constant, host_vector_bytes
+
+ACCUMULATORS = {
+    64: 16,
+    32: 10,
+    16: 10,
+}  # of a block by vector bytes: they hide the latency; with more, LLVM spills
+MAX_VECTORS = 3  # of a row of a block: B is read once for all rows, so blocks are rather tall than wide
+LATENCY_ROWS = 8  # rows from which one vector a row hides the latency
+
+
+@dataclass(frozen=True)
+class ProductShape:
+    """What a product is specialised on; lengths in elements, matrices by rows.
+
+    m, n, k: C[m x n] (+)= A[m x k] B[k x n]; lda, ldb, ldc: distance of rows; batch: how many products, whose
+    matrices lie stride_a, stride_b, stride_c apart (0: the same matrix for all).
+    """
+
+    m: int
+    n: int
+    k: int
+    lda: int
+    ldb: int
+    ldc: int
+    accumulate: bool
+    batch: int = 1
+    stride_a: int = 0
+    stride_b: int = 0
+    stride_c: int = 0
+
+    def name(self, element: ir.Type, vector_bytes: int) -> str:
+        """Return the name of the function in LLVM."""
+        sizes = (self.m, self.n, self.k, self.lda, self.ldb, self.ldc, int(self.accumulate), self.batch)
+        numbers = "_".join(map(str, (*sizes, self.stride_a, self.stride_b, self.stride_c)))
+        return f"ridgeline_product_{'f64' if element == F64 else 'f32'}_{vector_bytes}_{numbers}"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A vector of a block's row: its lanes, and how many of them are used."""
+
+    lanes: int
+    used: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns of a block, `count` times side by side: the first column and the vectors of one row."""
+
+    column: int
+    pieces: tuple[Piece, ...]
+    count: int
+
+    @property
+    def width(self) -> int:
+        """Columns of one block."""
+        return sum(piece.used for piece in self.pieces)
+
+
+def column_pieces(n: int, lanes: int) -> list[Piece]:
+    """Cover n columns by vectors of `lanes`, and the rest by one vector of the least power of two."""
+    rest = n % lanes
+    tail = [Piece(1 << (rest - 1).bit_length(), rest)] if rest else []
+    return [Piece(lanes, lanes)] * (n // lanes) + tail
+
+
+def shares(total: int, largest: int) -> list[int]:
+    """Split `total` into parts of at most `largest`, not much smaller, and of two sizes at most.
+
+    Equal parts share their code, so equal ones come first; else those with the least code in both sizes, the last
+    part not too small to hide the latency; else sizes that differ by one.
+    """
+    sizes = range(min(largest, total), largest // 2, -1)
+    for size in sizes:
+        if total % size == 0:
+            return [size] * (total // size)
+    uneven = [size for size in sizes if total % size >= largest // 4]
+    if largest > 4 and uneven:
+        size = min(uneven, key=lambda size: size + total % size)
+        return [size] * (total // size) + [total % size]
+    parts = -(-total // largest)
+    size, larger = divmod(total, parts)
+    return [size + 1] * larger + [size] * (parts - larger)
+
+
+def column_groups(m: int, n: int, lanes: int) -> list[Group]:
+    """Split n columns into the columns of blocks; neighbours that are alike form one group.
+
+    One vector a row, where m rows of it hide the latency: each product is then one instruction that broadcasts
+    from memory, and B is read once for many rows. Else several vectors share the broadcasts.
+    """
+    pieces = column_pieces(n, lanes)
+    sizes = [1] * len(pieces) if m >= LATENCY_ROWS else shares(len(pieces), MAX_VECTORS)
+    blocks, first = [], 0
+    for size in sizes:
+        blocks.append(tuple(pieces[first : first + size]))
+        first += size
+    groups, column = [], 0
+    for block, alike in groupby(blocks):
+        group = Group(column, block, len(list(alike)))
+        groups.append(group)
+        column += group.count * group.width
+    return groups
+
+
+class _Product:
+    """The code of one function: loops over blocks, and blocks."""
+
+    def __init__(self, builder: ir.IRBuilder, element: ir.Type, shape: ProductShape, pointers):
+        self.builder = builder
+        self.element = element
+        self.shape = shape
+        self.c, self.a, self.b = pointers
+
+    def at(self, pointer, offset):
+        """Return `pointer` moved by `offset` elements, a number or an LLVM value."""
+        if isinstance(offset, int):
+            offset = ir.Constant(I64, offset)
+        return self.builder.gep(pointer, [offset])
+
+    def repeat(self, count: int, body: Callable) -> None:
+        """Emit body(i) for i = 0 ... count - 1: a loop, or once with a constant."""
+        builder, zero = self.builder, ir.Constant(I64, 0)
+        if count == 1:
+            body(zero)
+            return
+        before, inside = builder.block, builder.append_basic_block("loop")
+        builder.branch(inside)
+        builder.position_at_end(inside)
+        index = builder.phi(I64)
+        body(index)
+        following = builder.add(index, ir.Constant(I64, 1))
+        index.add_incoming(zero, before)
+        index.add_incoming(following, builder.block)
+        after = builder.append_basic_block("done")
+        more = builder.icmp_unsigned("<", following, ir.Constant(I64, count))
+        builder.cbranch(more, inside, after).set_metadata("llvm.loop", _never_unroll(builder.module))
+        builder.position_at_end(after)
+
+    def times(self, index, factor: int):
+        return self.builder.mul(index, ir.Constant(I64, factor))
+
+    def lanes(self, piece: Piece) -> Lanes:
+        return Lanes(self.builder, self.element, piece.lanes)
+
+    def load(self, piece: Piece, pointer, offset: int) -> Vector:
+        index = ir.Constant(I64, offset)
+        if piece.used == piece.lanes:
+            return self.lanes(piece).load(pointer, index)
+        return self.lanes(piece).load_masked(self.mask(piece), pointer, index)
+
+    def store(self, vector: Vector, piece: Piece, pointer, offset: int) -> None:
+        index = ir.Constant(I64, offset)
+        if piece.used == piece.lanes:
+            vector.store(pointer, index)
+        else:
+            vector.store_masked(self.mask(piece), pointer, index)
+
+    def mask(self, piece: Piece):
+        return constant(ir.VectorType(I1, piece.lanes), [int(i < piece.used) for i in range(piece.lanes)])
+
+    def run(self, lanes: int, accumulators: int) -> None:
+        """Emit the whole product, for vectors of `lanes` and so many accumulators."""
+        shape = self.shape
+        groups = column_groups(shape.m, shape.n, lanes)
+
+        def one_product(number):
+            a = self.at(self.a, self.times(number, shape.stride_a))
+            b = self.at(self.b, self.times(number, shape.stride_b))
+            c = self.at(self.c, self.times(number, shape.stride_c))
+            for group in groups:
+                rows = shares(shape.m, max(1, accumulators // len(group.pieces)))
+
+                def column_block(number, group=group, rows=rows):
+                    column = self.builder.add(self.times(number, group.width), ir.Constant(I64, group.column))
+                    first = 0
+                    for size, alike in groupby(rows):
+                        count = len(list(alike))
+
+                        def row_block(number, size=size, first=first):
+                            row = self.builder.add(self.times(number, size), ir.Constant(I64, first))
+                            place = self.builder.add(self.times(row, shape.ldc), column)
+                            self.block(
+                                size,
+                                group.pieces,
+                                self.at(c, place),
+                                self.at(a, self.times(row, shape.lda)),
+                                self.at(b, column),
+                            )
+
+                        self.repeat(count, row_block)
+                        first += size * count
+
+                self.repeat(group.count, column_block)
+
+        self.repeat(shape.batch, one_product)
+
+    def block(self, rows: int, pieces: tuple[Piece, ...], c, a, b) -> None:
+        """Emit one block of C: load the accumulators or start without, sum over k, store."""
+        shape = self.shape
+        starts = [sum(piece.used for piece in pieces[:v]) for v in range(len(pieces))]
+        places = [(row, v) for row in range(rows) for v in range(len(pieces))]
+        lanes = [self.lanes(pieces[v]) for _, v in places]
+        sums: list[Vector | None] = [None] * len(places)
+        if shape.accumulate:
+            sums = [self.load(pieces[v], c, row * shape.ldc + starts[v]) for row, v in places]
+        for k in range(shape.k):
+            row_of_b = [self.load(piece, b, k * shape.ldb + at) for piece, at in zip(pieces, starts)]
+            for n, (row, v) in enumerate(places):
+                if v == 0:
+                    scalar = self.builder.load(self.at(a, row * shape.lda + k))
+                factor = lanes[n].splat(scalar)
+                if sums[n] is None:
+                    sums[n] = factor * row_of_b[v]
+                else:
+                    sums[n] = lanes[n].fma(factor, row_of_b[v], sums[n])
+        for vector, (row, v) in zip(sums, places):
+            self.store(vector, pieces[v], c, row * shape.ldc + starts[v])
+
+
+def _never_unroll(module: ir.Module) -> ir.MDValue:
+    """Return the metadata of a loop whose body is large enough: LLVM would unroll it, and then spill registers.
+
+    Loops are told apart by a first operand that is the node itself.
+    """
+    disable = module.add_metadata(["llvm.loop.unroll.disable"])
+    node = ir.MDValue(module, [disable], name=str(len(module.metadata)))
+    node.operands = (node, disable)
+    return node
+
+
+def emit_product(module: ir.Module, element: ir.Type, shape: ProductShape) -> ir.Function:
+    """Return the function (c, a, b: pointers to element 0) of a product in `module`, adding it if it is new."""
+    vector_bytes = host_vector_bytes()
+    name = shape.name(element, vector_bytes)
+    if name in module.globals:
+        return module.globals[name]
+    kind = ir.FunctionType(ir.VoidType(), [element.as_pointer()] * 3)
+    function = ir.Function(module, kind, name)
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    item = 8 if element == F64 else 4
+    _Product(builder, element, shape, function.args).run(vector_bytes // item, ACCUMULATORS[vector_bytes])
+    builder.ret_void()
+    return function

@@ -1,0 +1,1 @@
+"""Distributed Fourier transforms: slabs and pencils, modes, transposes, passes over planes and lines."""

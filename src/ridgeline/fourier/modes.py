@@ -1,0 +1,95 @@
+"""The Fourier modes of one rank with their wavenumbers: what every operation on spectral fields needs.
+
+A *spectral field* is a complex array [n_modes] over a rank's retained modes in the order of `Lines`: line by
+line, in a line j_y = 0, 1, ..., -2, -1. Only j_x >= 0 is stored; in sums over all modes a mode counts twice
+unless j_x = 0. Plain data, no communication.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.fourier.pencil import Dealias, Lines, PencilGrid, Truncation
+from ridgeline.parallel.partition import Triple
+
+Lengths = tuple[float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Modes:
+    """The modes that a rank owns.
+
+    lines: their lines; shape: (N_z, N_y, N_x) of the grid; lengths: (L_z, L_y, L_x) of the box;
+    dealias: which modes of the grid are retained. Wavenumbers k_i = 2 pi j_i / L_i are float64.
+    """
+
+    lines: Lines
+    shape: Triple
+    lengths: Lengths
+    dealias: Dealias
+
+    @classmethod
+    def of(cls, grid: PencilGrid, lengths: Lengths) -> Modes:
+        """Return the modes of a rank's share of a grid."""
+        return cls(grid.lines, grid.shape, lengths, grid.dealias)
+
+    @property
+    def n_modes(self) -> int:
+        """Modes of this rank."""
+        return self.lines.n_modes
+
+    @property
+    def truncation(self) -> Truncation:
+        """Which modes are retained, of all ranks."""
+        return Truncation(self.shape, self.dealias)
+
+    @property
+    def unit(self) -> tuple[float, float, float]:
+        """Smallest wavenumbers (2 pi / L_z, 2 pi / L_y, 2 pi / L_x)."""
+        z, y, x = self.lengths
+        return 2 * math.pi / z, 2 * math.pi / y, 2 * math.pi / x
+
+    @cached_property
+    def kx(self) -> NDArray[np.float64]:
+        """k_x of each line, float64 [n_lines]."""
+        return self.unit[2] * self.lines.jx.astype(np.float64)
+
+    @cached_property
+    def kz(self) -> NDArray[np.float64]:
+        """k_z of each line, float64 [n_lines]."""
+        return self.unit[0] * self.lines.jz.astype(np.float64)
+
+    @cached_property
+    def line_weight(self) -> NDArray[np.float64]:
+        """How often the modes of each line count in a sum over all modes: 1 or 2, float64 [n_lines]."""
+        return np.where(self.lines.jx == 0, 1.0, 2.0)
+
+    def ky_of(self, line: int) -> NDArray[np.float64]:
+        """Return k_y of the modes of one line, float64 [2 most + 1]."""
+        most = int(self.lines.most[line])
+        return self.unit[1] * np.concatenate([np.arange(most + 1), np.arange(-most, 0)])
+
+    def expand(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return (k_z, k_y, k_x) of every mode, float64 [n_modes] each. For set-up, not for the step loop."""
+        jz, jy, jx = (j.astype(np.float64) for j in self.lines.expand())
+        z, y, x = self.unit
+        return z * jz, y * jy, x * jx
+
+    def mode_key(self) -> NDArray[np.int64]:
+        """Return (j_z, j_y, j_x) of every mode, int64 [n_modes, 3]: what random numbers are drawn by."""
+        return np.stack(self.lines.expand(), axis=1)
+
+    def weight(self) -> NDArray[np.float64]:
+        """Return how often each mode counts in a sum over all modes: 1 or 2, float64 [n_modes]."""
+        return np.repeat(self.line_weight, np.diff(self.lines.start))
+
+    def blocks(self, n_modes: int) -> list[tuple[int, int]]:
+        """Cut the lines into runs [first, end) of about n_modes modes, to work through them in a cache."""
+        ends = np.searchsorted(self.lines.start, np.arange(n_modes, self.n_modes + n_modes, n_modes))
+        cuts = np.unique(np.concatenate([[0], np.minimum(ends, self.lines.n_lines)]))
+        return list(zip(cuts[:-1].tolist(), cuts[1:].tolist()))

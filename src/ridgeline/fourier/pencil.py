@@ -1,0 +1,262 @@
+"""Slabs and pencils: which rank owns which grid points and which Fourier modes of a periodic box.
+
+P_r x P_c ranks; slabs are P_r = 1. Rank (r, c), numbered r + P_r c so that a row is consecutive ranks, owns
+
+- in physical space the points of a range of z (cut over r) and a range of y (cut over c), all x;
+- after the transform in x the *columns* j_x = r, r + P_r, ... (dealt like cards, so that the many short and
+  the few long ones spread evenly), for its range of y, all z;
+- after the transform in z a range of the *lines* (j_x, j_z), all y.
+
+Modes are numbered by integers j along each direction, the wavenumber is 2 pi j / length. Only retained modes
+exist: lines without one are never moved or transformed. j_x >= 0, the rest follows from conjugate symmetry.
+Lines are ordered by j_z = 0, 1, ..., -2, -1, then j_x; the modes of a line by j_y = 0, 1, ..., -2, -1. This
+*canonical order* of all modes depends on no rank; a rank's lines are in it too. Source: Yeung et al. (GESTS),
+Secs. 2.1 and 3.1; leaving out lines is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.parallel.partition import Triple, split
+from ridgeline.runtime.errors import DecompositionError
+
+Dealias = Literal["phase-shift", "two-thirds", "none"]
+ProcessGrid = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """The set of Fourier modes that a grid of `shape` (N_z, N_y, N_x), all even, keeps.
+
+    phase-shift: |j/N| < sqrt(2)/3, the sphere of Eq. (7)'s k_max (an ellipsoid where the N differ).
+    two-thirds: |j_i| < N_i/3 in each direction. none: |j_i| < N_i/2, without the Nyquist modes.
+    """
+
+    shape: Triple
+    dealias: Dealias
+
+    def most_y(self, jz: NDArray[np.int64], jx: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the largest retained j_y of lines (jz, jx), -1 where none is retained. int64, broadcast."""
+        nz, ny, nx = self.shape
+        jz, jx = np.broadcast_arrays(np.abs(jz), np.abs(jx))
+        if self.dealias == "phase-shift":
+            # 9 sum (j_i w_i)^2 < 2 common^2 in integers, so that no rank rounds differently.
+            common = math.lcm(*self.shape)
+            wz, wy, wx = (common // n for n in self.shape)
+            rest = 2 * common**2 - 9 * ((jz * wz) ** 2 + (jx * wx) ** 2)
+            most = np.floor(np.sqrt(np.maximum(rest - 1, 0) / (9 * wy * wy))).astype(np.int64)
+            most += 9 * wy * wy * (most + 1) ** 2 < rest  # the square root may have been rounded
+            most -= 9 * wy * wy * most**2 >= rest
+            inside = rest > 0
+            most = np.minimum(most, ny // 2 - 1)
+        else:
+            bounds = [-(-n // 3) - 1 if self.dealias == "two-thirds" else n // 2 - 1 for n in self.shape]
+            most = np.full(jz.shape, bounds[1], np.int64)
+            inside = (jz <= bounds[0]) & (jx <= bounds[2])
+        inside &= (jz < nz // 2) & (jx < nx // 2)
+        return np.where(inside, most, -1)
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """Largest retained j_y of every line: [N_z, columns], j_z in the order 0, 1, ..., -2, -1; -1 is none."""
+        nz, _, nx = self.shape
+        jz = np.fft.fftfreq(nz, 1 / nz).round().astype(np.int64)
+        whole = self.most_y(jz[:, np.newaxis], np.arange(nx // 2 + 1)[np.newaxis, :])
+        return np.ascontiguousarray(whole[:, : self.n_columns])
+
+    @cached_property
+    def n_columns(self) -> int:
+        """Retained j_x: 0 ... n_columns - 1."""
+        nx = self.shape[2]
+        return int((self.most_y(np.zeros(1, np.int64), np.arange(nx // 2 + 1)) >= 0).sum())
+
+    @cached_property
+    def n_lines(self) -> int:
+        """Lines (j_x, j_z) with a retained mode, of the N_z (N_x/2 + 1) that a full transform has."""
+        return int((self.table >= 0).sum())
+
+    @cached_property
+    def n_modes(self) -> int:
+        """Retained modes."""
+        kept = self.table[self.table >= 0]
+        return int((2 * kept + 1).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Lines of Fourier modes and the order in which their modes are stored.
+
+    jx, jz, most: int64 [n_lines]; line i has the modes j_y = 0 ... most[i], -most[i] ... -1 at the positions
+    start[i] ... start[i + 1] - 1 of a field. start: int64 [n_lines + 1].
+    start_global: int64 [n_lines], position of each line's first mode in the canonical order of all modes.
+    """
+
+    jx: NDArray[np.int64]
+    jz: NDArray[np.int64]
+    most: NDArray[np.int64]
+    start: NDArray[np.int64]
+    start_global: NDArray[np.int64]
+
+    @property
+    def n_lines(self) -> int:
+        """Lines."""
+        return len(self.jx)
+
+    @property
+    def n_modes(self) -> int:
+        """Modes of all lines."""
+        return int(self.start[-1])
+
+    def expand(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return (jz, jy, jx) of every mode, int64 [n_modes] each. For set-up, not for the step loop."""
+        counts = np.diff(self.start)
+        place = np.arange(self.n_modes) - np.repeat(self.start[:-1], counts)
+        most = np.repeat(self.most, counts)
+        jy = np.where(place <= most, place, place - 2 * most - 1)
+        return np.repeat(self.jz, counts), jy, np.repeat(self.jx, counts)
+
+
+@dataclass(frozen=True)
+class PencilGrid:
+    """One rank's share. shape: (N_z, N_y, N_x); process_grid: (P_r, P_c); rank: of all P_r P_c.
+
+    Raises DecompositionError if some rank would have no points or no modes, or if an N is odd.
+    """
+
+    shape: Triple
+    dealias: Dealias
+    process_grid: ProcessGrid
+    rank: int
+
+    def __post_init__(self) -> None:
+        check_process_grid(self.truncation, self.process_grid)
+
+    @cached_property
+    def truncation(self) -> Truncation:
+        """The retained modes."""
+        return Truncation(self.shape, self.dealias)
+
+    @property
+    def row(self) -> int:
+        """r: index within the row communicator (size P_r)."""
+        return self.rank % self.process_grid[0]
+
+    @property
+    def column(self) -> int:
+        """c: index within the column communicator (size P_c)."""
+        return self.rank // self.process_grid[0]
+
+    @property
+    def z_range(self) -> tuple[int, int]:
+        """(offset, size) of the owned z in physical space."""
+        return split(self.shape[0], self.process_grid[0], self.row)
+
+    @property
+    def y_range(self) -> tuple[int, int]:
+        """(offset, size) of the owned y in physical space and after the transforms in x and z."""
+        return split(self.shape[1], self.process_grid[1], self.column)
+
+    @property
+    def block(self) -> Triple:
+        """Shape of this rank's block in physical space, (z, y, x)."""
+        return self.z_range[1], self.y_range[1], self.shape[2]
+
+    @property
+    def offset(self) -> Triple:
+        """Global index of the block's first point."""
+        return self.z_range[0], self.y_range[0], 0
+
+    def columns_of(self, row: int) -> NDArray[np.int64]:
+        """Return the j_x that row index `row` owns after the transform in x."""
+        return np.arange(row, self.truncation.n_columns, self.process_grid[0])
+
+    def lines_of(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return (place of j_z, 0 ... N_z - 1; index into columns_of(row); most) of the lines of a row index.
+
+        In canonical order; cut over c by `line_range`.
+        """
+        table = self.truncation.table[:, row :: self.process_grid[0]]
+        places, columns = np.nonzero(table >= 0)
+        return places, columns, table[places, columns]
+
+    def line_range(self, row: int, column: int) -> tuple[int, int]:
+        """Return (offset, size) of the lines of rank (row, column) among lines_of(row)."""
+        n_lines = int((self.truncation.table[:, row :: self.process_grid[0]] >= 0).sum())
+        return split(n_lines, self.process_grid[1], column)
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The lines of this rank."""
+        return self.lines_of_rank(self.row, self.column)
+
+    def lines_of_rank(self, row: int, column: int) -> Lines:
+        """Return the lines of rank (row, column)."""
+        table = self.truncation.table
+        counts = np.where(table >= 0, 2 * table + 1, 0)
+        before = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
+        places, columns, most = self.lines_of(row)
+        first, size = self.line_range(row, column)
+        mine = slice(first, first + size)
+        places, most = places[mine], most[mine]
+        jx = self.columns_of(row)[columns[mine]]
+        nz = self.shape[0]
+        start = np.concatenate([[0], np.cumsum(2 * most + 1)])
+        return Lines(jx, np.where(places < nz // 2, places, places - nz), most, start, before[places, jx])
+
+    @property
+    def saved_lines(self) -> float:
+        """Fraction of a full transform's lines that are never moved or transformed in y."""
+        return 1.0 - self.truncation.n_lines / (self.shape[0] * (self.shape[2] // 2 + 1))
+
+
+def check_process_grid(truncation: Truncation, process_grid: ProcessGrid) -> None:
+    """Raise DecompositionError unless every rank of P_r x P_c gets points and modes of an even grid."""
+    rows, columns = process_grid
+    nz, ny, _ = truncation.shape
+    for axis, n in zip("zyx", truncation.shape):
+        if n % 2 or n < 4:
+            raise DecompositionError(f"grid.shape has {n} points in {axis}; need even numbers from 4 on")
+    words = f"grid.process_grid = [{rows}, {columns}]"
+    if rows > nz:
+        raise DecompositionError(f"{words} cuts {nz} points in z into {rows}; at most {nz} rows fit")
+    if columns > ny:
+        raise DecompositionError(f"{words} cuts {ny} points in y into {columns}; at most {ny} columns fit")
+    if rows > truncation.n_columns:
+        raise DecompositionError(
+            f"{words} deals {truncation.n_columns} retained wavenumbers in x to {rows} rows; "
+            f"at most {truncation.n_columns} rows fit"
+        )
+    fewest = min(int((truncation.table[:, r::rows] >= 0).sum()) for r in range(rows))
+    if columns > fewest:
+        raise DecompositionError(f"{words} cuts {fewest} lines of modes into {columns}; use fewer ranks")
+
+
+def choose_process_grid(
+    truncation: Truncation, n_ranks: int, decomposition: Literal["slabs", "pencils"], ranks_per_node: int
+) -> ProcessGrid:
+    """Return (P_r, P_c): (1, P) for slabs; for pencils the smallest P_r that fits and divides a node's ranks.
+
+    A small P_r leaves the row exchange within a node or out altogether (paper, Table 3).
+    Raises DecompositionError if no process grid of n_ranks fits.
+    """
+    if decomposition == "slabs":
+        check_process_grid(truncation, (1, n_ranks))
+        return 1, n_ranks
+    divisors = [d for d in range(1, n_ranks + 1) if n_ranks % d == 0]
+    for rows in sorted(divisors, key=lambda d: (ranks_per_node % d != 0, d)):
+        try:
+            check_process_grid(truncation, (rows, n_ranks // rows))
+        except DecompositionError:
+            continue
+        return rows, n_ranks // rows
+    raise DecompositionError(
+        f"cannot give points and modes of grid.shape = {list(truncation.shape)} to {n_ranks} ranks; "
+        f"use a larger grid or fewer ranks (-n)"
+    )

@@ -1,0 +1,412 @@
+"""Distributed Fourier transforms of real fields on slabs and pencils: the pipeline that turbulence runs on.
+
+A spectral field's modes lie along y on lines, a physical field's points along x in rows (fourier/pencil.py). Between
+them are three stages: `fourier_lines` (y), `fourier_planes` (z) and `fourier_rows` (x), each working in pieces that
+fit a cache, with the column exchange between lines and planes and, where P_r > 1, the row exchange between planes
+and rows. Lines without retained modes are neither moved nor transformed. No whole physical field is stored:
+operations are called with pieces while they are in the cache.
+
+    transform.lines(load, 0, 3)                     # operation fills tiles of lines, which go to planes
+    transform.planes(multiply, combine, 3, 5, 4)    # operations on rows in physical space and on planes
+    transform.lines(advance, 4, 3)                  # what came back is on lines again
+
+Source: Yeung et al. (GESTS), Sec. 2; the pruning and the fusion are ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.fourier.fft import Effort
+from ridgeline.fourier.lines import LineOperation, LineStage, Tile, lines_per_tile
+from ridgeline.fourier.modes import Lengths, Modes
+from ridgeline.fourier.packing import lines_from_modes, modes_from_lines
+from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.planes import Layout, PlaneOperation, PlaneStage
+from ridgeline.fourier.planning import Planner, choose, planned_together
+from ridgeline.fourier.row_exchange import RowExchange
+from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
+from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
+from ridgeline.fourier.transpose import Method, Transpose
+from ridgeline.fourier.workers import Workers
+from ridgeline.parallel.partition import split
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class FourierTransform:
+    """Transforms of this rank's share of a grid, with all buffers and plans. Built collectively.
+
+    Parameters
+    ----------
+    grid, lengths : this rank's points and modes; the box (L_z, L_y, L_x)
+    comm : all ranks, numbered as grid.rank is
+    dtype : of physical fields, float32 or float64
+    n_in, n_mid, n_out : most variables of the passes `lines` and `planes`: from lines to physical space,
+        from there to planes, and, combined, from planes to lines
+    batch, method, ranks_per_node : of the exchanges, see fourier.transpose
+    threads : workers of this rank; results do not depend on it
+    effort : of planning, see fourier.planning
+    layout : of planes, "strided" or "packed"; "auto" takes the faster one
+
+    Attributes: modes; column, row: the transposes (row is None where P_r = 1); scale: what a transform to physical
+    space and back multiplies modes by is 1 / scale.
+
+    Raises ConfigError without wisdom, DecompositionError for too many numbers in an exchange.
+    """
+
+    def __init__(
+        self,
+        grid: PencilGrid,
+        lengths: Lengths,
+        comm: MPI.Comm,
+        dtype: DTypeLike,
+        *,
+        n_in: int = 3,
+        n_mid: int = 5,
+        n_out: int = 4,
+        batch: int = 1,
+        method: Method = "auto",
+        ranks_per_node: int | None = None,
+        threads: int = 1,
+        effort: Effort = "measure",
+        layout: Layout | Literal["auto"] = "auto",
+    ) -> None:
+        self.grid, self.comm = grid, comm
+        self.modes = Modes.of(grid, lengths)
+        self.real: np.dtype[Any] = np.dtype(dtype)
+        self.complex: np.dtype[Any] = np.result_type(self.real, np.complex64)
+        self.workers = Workers(threads)
+        nz, ny, nx = grid.shape
+        # A pair of rows comes back times 2, three unnormalised transforms times all points.
+        self.scale = 1.0 / (2.0 * nx * ny * nz)
+        self._row_seconds = self._column_seconds = 0.0
+        self._counts = n_in, n_mid, n_out
+        self._make_exchanges(batch, method, ranks_per_node)
+        self._make_stages(effort, layout)
+
+    def _make_exchanges(self, batch: int, method: Method, ranks_per_node: int | None) -> None:
+        grid, ny = self.grid, self.grid.shape[1]
+        n_in, n_mid, n_out = self._counts
+        rows, columns = grid.process_grid
+        row_comm = self.comm.Split(grid.column, grid.row)
+        column_comm = self.comm.Split(grid.row, grid.column)
+        self._comms = row_comm, column_comm
+        self._tile = lines_per_tile(ny, max(n_in, n_out), self.complex.itemsize)
+        self.column = Transpose(
+            column_comm,
+            [split(ny, columns, c)[1] for c in range(columns)],
+            [grid.line_range(grid.row, c)[1] for c in range(columns)],
+            n_out, n_in, self.complex,
+            method=method, batch=batch, tile=self._tile, ranks_per_node=ranks_per_node, agreement=self.comm,
+        )  # fmt: skip
+        self.row: RowExchange | None = None
+        if rows > 1:
+            self.row = RowExchange(
+                grid, row_comm, self.comm, n_in, n_mid, self.complex, batch, method, ranks_per_node
+            )
+
+    def _make_stages(self, effort: Effort, layout: Layout | Literal["auto"]) -> None:
+        grid, (nz, ny, nx), workers = self.grid, self.grid.shape, self.workers
+        n_in, n_mid, n_out = self._counts
+        n_columns = grid.truncation.n_columns
+        self._lines = LineStage(self.column, ny, self._tile, n_out, n_in, workers)
+        layouts: tuple[Layout, ...] = ("strided", "packed") if layout == "auto" else (layout,)
+        candidates = {
+            each: PlaneStage(grid, self.column, each, n_in, n_mid, len(workers)) for each in layouts
+        }
+        first = candidates[layouts[0]]
+        if self.row is None:
+            segments, n_rows = np.array([[0, 1, n_columns]], np.int64), first.n_together * nz
+        else:
+            segments, n_rows = self.row.segments(), self.row.n_planes * grid.z_range[1]
+        block = rows_per_block(nx, n_rows, n_mid, self.complex.itemsize)
+        self._rows = RowStage(nx, n_columns, segments, block, n_in, n_mid, self.complex, len(workers))
+        sizes = {n for group in self._groups() for _, n in first.pieces(*group)}
+
+        def make(planner: Planner) -> None:
+            self._lines.plan(planner)
+            self._rows.plan(planner)
+            for stage in candidates.values():
+                stage.plan(planner, sizes)
+
+        planned_together(self.comm, make, effort)
+        self._lines.clear()
+        self._rows.clear()
+        for stage in candidates.values():
+            stage.clear()
+        self._select(candidates)
+
+    def _select(self, candidates: dict[Layout, PlaneStage]) -> None:
+        """Take the faster layout of planes: the one whose first piece of planes goes there and back faster."""
+        n_in, n_mid, n_out = self._counts
+
+        def trial(stage: PlaneStage) -> None:
+            self._use(stage)
+            first, n = stage.pieces(*self._groups()[0])[0]
+            clock = self.workers.clocks[0]
+            stage.inverse(0, clock, first, n, n_in)
+            if self.row is None:
+                self._rows_of_planes(0, first, n, _nothing, n_in, n_mid)
+            stage.forward(0, clock, first, n, n_mid, _nothing)
+            stage.forward(0, clock, first, n, 1, None)
+
+        def trial_of(stage: PlaneStage) -> Any:
+            return lambda: trial(stage)
+
+        key = (
+            f"planes {self.grid.shape} {self.grid.dealias} {self.complex} {self.grid.process_grid} "
+            f"{n_in} {n_mid} {n_out}"
+        )
+        self._use(next(iter(candidates.values())))
+        if len(candidates) > 1:
+            chosen = choose({name: trial_of(stage) for name, stage in candidates.items()}, key, self.comm)
+            self._use(next(stage for name, stage in candidates.items() if name == chosen))
+        self._planes.clear()
+        self._rows.clear()
+        self.column.arena[...] = 0
+        self.reset_timings()
+
+    def _use(self, stage: PlaneStage) -> None:
+        self._planes = stage
+        layout, numbers = stage.layout, stage.work[0].numbers
+        n_variables, n_planes, size = numbers.shape
+        place = np.arange(n_variables)[:, np.newaxis, np.newaxis] * n_planes
+        start = (place + np.arange(n_planes)[:, np.newaxis]) * size + np.arange(layout.nz) * layout.step_z
+        self._plane_rows = np.ascontiguousarray(start.reshape(n_variables, -1, 1))
+
+    def _groups(self) -> list[tuple[int, int]]:
+        """Return (first plane, end) of the parts that `planes` works through."""
+        if self.row is None:
+            cuts = self.column.forward.chunks.tolist()
+        else:
+            n_planes = self.grid.y_range[1]
+            cuts = [*range(0, n_planes, self.row.n_planes), n_planes]
+        return list(itertools.pairwise(cuts))
+
+    @property
+    def layout(self) -> Layout:
+        """How planes lie for the transforms in z."""
+        return self._planes.layout.layout
+
+    @property
+    def plane_runs(self) -> tuple[NDArray[np.int64], int]:
+        """Where retained modes lie in planes: runs and the step between their columns, see `fourier.packing`."""
+        return self._planes.runs, self._planes.layout.step
+
+    def lines(self, operation: LineOperation, n_in: int, n_out: int) -> None:
+        """Call `operation` with every tile of lines; n_in variables come from planes, n_out go there. Collective.
+
+        n_in, n_out: 1, or as many as planned, or 0: nothing comes or goes.
+        """
+        inverse = self.column.inverse
+        for group in range(len(self._lines.tiles)):
+            self._lines.run(group, operation, n_in, n_out)
+            if n_out:
+                t0 = perf_counter()
+                inverse.start(group, n_out)
+                self._column_seconds += perf_counter() - t0
+        if n_out:
+            t0 = perf_counter()
+            inverse.finish()
+            self._column_seconds += perf_counter() - t0
+
+    def planes(
+        self, operation: RowOperation, pack: PlaneOperation | None, n_in: int, n_mid: int, n_out: int
+    ) -> None:
+        """Call `operation` with rows in physical space, transform back, and hand planes over to lines. Collective.
+
+        pack: combines n_mid variables of planes to the n_out that it writes into `column.arena`; None: as they are.
+        n_in, n_mid, n_out: 1, or as many as planned; n_in = 0: nothing comes from lines; n_mid = n_out = 0: nothing
+        goes back.
+        """
+        forward = self.column.forward
+        started = 0
+        for first, end in self._groups():
+            if self.row is None:
+                self._slab(first, end, operation, pack, n_in, n_mid)
+            else:
+                self._pencil(self.row, first, end, operation, pack, n_in, n_mid)
+            if n_out:
+                t0 = perf_counter()
+                while started < len(forward.chunks) - 1 and forward.chunks[started + 1] <= end:
+                    forward.start(started, n_out)
+                    started += 1
+                self._column_seconds += perf_counter() - t0
+        if n_out:
+            t0 = perf_counter()
+            forward.finish()
+            self._column_seconds += perf_counter() - t0
+
+    def _slab(
+        self,
+        first: int,
+        end: int,
+        operation: RowOperation,
+        pack: PlaneOperation | None,
+        n_in: int,
+        n_mid: int,
+    ) -> None:
+        stage, clocks = self._planes, self.workers.clocks
+
+        def work(worker: int, piece: tuple[int, int]) -> None:
+            y, n = piece
+            if n_in:
+                stage.inverse(worker, clocks[worker], y, n, n_in)
+            self._rows_of_planes(worker, y, n, operation, n_in, n_mid)
+            if n_mid:
+                stage.forward(worker, clocks[worker], y, n, n_mid, pack)
+            if worker == 0:
+                self.column.forward.progress()
+
+        self.workers.run(stage.pieces(first, end), work)
+
+    def _rows_of_planes(
+        self, worker: int, plane: int, n: int, operation: RowOperation, n_in: int, n_mid: int
+    ) -> None:
+        stage = self._planes
+        start = self._plane_rows
+        self._rows.run(
+            worker, self.workers.clocks[worker], stage.work[worker].flat, (start, start), stage.layout.step,
+            plane, range(n * stage.layout.nz), operation, n_in, n_mid,
+        )  # fmt: skip
+
+    def _pencil(
+        self,
+        row: RowExchange,
+        first: int,
+        end: int,
+        operation: RowOperation,
+        pack: PlaneOperation | None,
+        n_in: int,
+        n_mid: int,
+    ) -> None:
+        stage, clocks = self._planes, self.workers.clocks
+
+        def down(worker: int, piece: tuple[int, int]) -> None:
+            stage.inverse(worker, clocks[worker], *piece, n_in)
+            row.give(
+                stage.work[worker].numbers, stage.layout, clocks[worker], piece[0] - first, piece[1], n_in
+            )
+
+        def across(worker: int, rows: range) -> None:
+            self._rows.run(
+                worker, clocks[worker], row.flat, row.starts(), 1, first, rows, operation, n_in, n_mid
+            )
+
+        def up(worker: int, piece: tuple[int, int]) -> None:
+            row.take(
+                stage.work[worker].numbers, stage.layout, clocks[worker], piece[0] - first, piece[1], n_mid
+            )
+            stage.forward(worker, clocks[worker], *piece, n_mid, pack)
+            if worker == 0:
+                self.column.forward.progress()
+
+        pieces = stage.pieces(first, end)
+        if n_in:
+            self.workers.run(pieces, down)
+            t0 = perf_counter()
+            row.transpose.inverse.exchange(n_in)
+            self._row_seconds += perf_counter() - t0
+        n_rows = (end - first) * self.grid.z_range[1]
+        size = n_rows if len(self.workers) == 1 else self._rows.block
+        self.workers.run([range(r, min(r + size, n_rows)) for r in range(0, n_rows, size)], across)
+        if n_mid:
+            t0 = perf_counter()
+            row.transpose.forward.exchange(n_mid)
+            self._row_seconds += perf_counter() - t0
+            self.workers.run(pieces, up)
+
+    def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
+        """Return the values at this rank's points, real [n, *blocks.block], of modes [n, n_modes]. Collective."""
+        values = np.empty((len(spectral), *self.grid.block), self.real)
+        start, ny = self.modes.lines.start, self.grid.shape[1]
+        for modes, block in zip(spectral, values):
+
+            def load(tile: Tile, line: int, n: int, modes: NDArray[Any] = modes) -> None:
+                lines_from_modes(modes, start, line, n, ny, tile.modes[0])
+
+            def keep(rows: RowBlock, y: int, first: int, n: int, block: NDArray[Any] = block) -> None:
+                block_from_pairs(rows.inverse[0], y, first, n, block)
+
+            self.lines(load, 0, 1)
+            self.planes(keep, None, 1, 0, 0)
+        return values
+
+    def to_spectral(self, physical: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the retained modes [n, n_modes] of values [n, *blocks.block], scaled by 1/(N_x N_y N_z).
+
+        Collective.
+        """
+        modes = np.empty((len(physical), self.modes.n_modes), self.complex) if out is None else out
+        start, ny = self.modes.lines.start, self.grid.shape[1]
+        scale = self.real.type(self.scale)
+        for block, field in zip(physical, modes):
+
+            def load(rows: RowBlock, y: int, first: int, n: int, block: NDArray[Any] = block) -> None:
+                pairs_from_block(block, y, first, n, rows.forward[0])
+
+            def keep(tile: Tile, line: int, n: int, field: NDArray[Any] = field) -> None:
+                modes_from_lines(tile.modes[0], start, line, n, ny, scale, field)
+
+            self.planes(load, None, 0, 1, 1)
+            self.lines(keep, 1, 0)
+        return modes
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds since `reset_timings` in transforms, packing and exchanges; of threads, the mean."""
+        clocks = self.workers.clocks
+        return {
+            "fft": sum(clock.fft for clock in clocks) / len(clocks),
+            "pack": sum(clock.pack for clock in clocks) / len(clocks),
+            "row all-to-all": self._row_seconds,
+            "column all-to-all": self._column_seconds,
+        }
+
+    @property
+    def under_way(self) -> dict[str, float]:
+        """Seconds of wall time that "row" and "column" exchanges were under way so far.
+
+        At least what `timings` has for them: work that is done between a start and its end counts too.
+        """
+        row = 0.0 if self.row is None else self.row.transpose.under_way
+        return {"row": row, "column": self.column.under_way}
+
+    def reset_timings(self) -> None:
+        """Begin to count `timings` anew."""
+        self._row_seconds = self._column_seconds = 0.0
+        for clock in self.workers.clocks:
+            clock.fft = clock.pack = 0.0
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes held: exchange buffers, and what all workers work in."""
+        stages = self._lines.memory() + self._planes.memory() + self._rows.memory() + self._plane_rows.nbytes
+        exchange = self.column.memory() + (self.row.transpose.memory() if self.row else 0)
+        return {"exchange": exchange, "work": stages}
+
+    def free(self) -> None:
+        """Give communicators and threads back; not usable afterwards. Collective."""
+        self.column.free()
+        if self.row is not None:
+            self.row.transpose.free()
+        for comm in self._comms:
+            comm.Free()
+        self.workers.close()
+
+    def describe(self) -> dict[str, str]:
+        """Return the methods in words."""
+        found = {"transforms in z": self.layout, "column exchange": self.column.describe()}
+        if self.row is not None:
+            found["row exchange"] = self.row.transpose.describe()
+        return found
+
+
+def _nothing(*_: Any) -> None:
+    """Leave everything as it is."""

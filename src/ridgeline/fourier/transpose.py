@@ -1,0 +1,315 @@
+"""Distributed transpose: a matrix cut by rows becomes cut by columns, and back, through one arena.
+
+    transpose = Transpose(comm, row_counts, column_counts, n_forward=4, n_inverse=3, dtype=np.complex64)
+    down = transpose.forward
+    ...                    # the row side writes its pieces at arena[down.row_start[variable, row, segment]]
+    down.start(0)          # once per chunk of down.chunks, in order
+    down.finish()
+    ...                    # the column side reads at arena[down.column_start[variable, row, group]]
+
+then the column side writes at `inverse.column_start` and the row side reads at `inverse.row_start` likewise. The
+regions of transpose_plan.py say why a side may overwrite what it has read. Source: Yeung et al. (GESTS), Sec. 2.1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.fourier.transpose_methods import Alltoall, Alltoallv, Exchange
+from ridgeline.fourier.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
+from ridgeline.fourier.transpose_plan import LINE, TransposePlan, check_layout, check_limits
+from ridgeline.runtime.errors import ConfigError
+
+Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"]
+
+METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node")
+TRIALS = (
+    3,
+    20,
+)  # bounds on timed exchanges, there and back, per method when method = "auto"; the fastest counts
+TRIAL_SECONDS = 0.1  # that they may take together beyond the least number
+CLEARLY = 0.95  # of alltoallv's time, below which another method is worth its messages
+MOST_PADDING = 1.5  # "auto" leaves out padded blocks that hold more than this of the numbers
+
+
+class Direction:
+    """One direction of a transpose. Attributes that the sender and the receiver loop over:
+
+    row_start: int64 [n_variables, my rows, n_segments], arena index of the first number of row i's piece in
+        segment s; the numbers of a piece lie side by side.
+    segment_columns: int64 [n_segments + 1], first column of each segment; columns numbered over all ranks.
+    column_start: int64 [n_variables, all rows, n_groups], the same for my columns of group g.
+    group_columns: int64 [n_groups + 1], first of my columns of each group.
+    chunks: int64 [n_chunks + 1], parts in which the sender hands over: forward its rows
+        chunks[c] ... chunks[c + 1] - 1, inverse its columns.
+    under_way: seconds of wall time between the first `start` and the end of `finish`, over all exchanges so far. What
+        is computed between them counts: no message was moved in less.
+    """
+
+    def __init__(self, plan: TransposePlan, exchange: Exchange, forward: bool, n_variables: int) -> None:
+        self.n_variables = n_variables
+        self.row_start = plan.row_start[:n_variables]
+        self.segment_columns = plan.segment_columns
+        self.column_start = plan.column_start[:n_variables]
+        self.group_columns = plan.column_cuts(plan.rank)
+        self.chunks = plan.row_cuts(plan.rank) if forward else self.group_columns
+        self._plan = plan
+        self._exchange = exchange
+        self._forward = forward
+        self._next = 0
+        self._moving = 0
+        self._begin = self.under_way = 0.0
+
+    def start(self, chunk: int, n_variables: int | None = None) -> None:
+        """Hand over chunk `chunk`, written before; the first n_variables of it (default all). Collective.
+
+        Chunks are started in order, by all ranks with the same n_variables. Until `finish`, leave what was handed
+        over alone; what receivers have of further variables is undefined then. Raises RuntimeError for a chunk out
+        of order, ValueError for more variables than planned.
+        """
+        n = self.n_variables if n_variables is None else n_variables
+        if chunk != self._next or (chunk and n != self._moving):
+            raise RuntimeError(
+                f"chunk {chunk} with {n} variables cannot start now; "
+                f"start chunks in order and with equal variables, the next is {self._next}"
+            )
+        if not 1 <= n <= self.n_variables:
+            raise ValueError(
+                f"{n} variables cannot be exchanged; the transpose was planned for {self.n_variables}"
+            )
+        if chunk == 0:
+            self._begin = time.perf_counter()
+        self._next += 1
+        self._moving = n
+        self._exchange.start(self._forward, chunk, n)
+
+    def progress(self) -> None:
+        """Let MPI move on what was started; worth a call now and then while computing. Not collective."""
+        self._exchange.progress()
+
+    def finish(self) -> None:
+        """Wait until all that others handed over is here and what was handed over may be overwritten. Collective.
+
+        Raises RuntimeError unless every chunk was started.
+        """
+        if self._next != len(self.chunks) - 1:
+            raise RuntimeError(f"the exchange has {len(self.chunks) - 1} chunks, {self._next} were started")
+        self._exchange.finish()
+        self._next = 0
+        self.under_way += time.perf_counter() - self._begin
+
+    def exchange(self, n_variables: int | None = None) -> None:
+        """Start all chunks and finish. Collective."""
+        for chunk in range(len(self.chunks) - 1):
+            self.start(chunk, n_variables)
+        self.finish()
+
+    def regions(self, chunk: int) -> list[tuple[int, int]]:
+        """Return (begin, end) in the arena of all that others get of a chunk."""
+        plan, found = self._plan, []
+        for batch in range(-(-self.n_variables // plan.batch)):
+            for peer in range(plan.size):
+                if peer != plan.rank:
+                    pair = (plan.rank, peer) if self._forward else (peer, plan.rank)
+                    place = plan.place(batch, peer, self._forward)
+                    parts = plan.parts(*pair, batch, self._forward, chunk, self.n_variables)
+                    found += [(place + begin, place + begin + count) for begin, count in parts]
+        return found
+
+    def bytes_sent(self, n_variables: int | None = None) -> int:
+        """Return the bytes that this rank sends to others in one exchange, of all or the first n_variables.
+
+        As handed to MPI: with the padding of "alltoall" and both phases of "node".
+        """
+        return self._exchange.traffic(self._forward, n_variables or self.n_variables)[0]
+
+    def messages(self, n_variables: int | None = None) -> int:
+        """Return the messages that this rank sends to others in one exchange, of all or the first n_variables."""
+        return self._exchange.traffic(self._forward, n_variables or self.n_variables)[1]
+
+    def bytes_held(self, n_variables: int | None = None) -> int:
+        """Return the bytes that this rank hands over, its own block included: P2P x R of the paper's Eq. 13."""
+        plan, n = self._plan, n_variables or self.n_variables
+        if self._forward:
+            entries = plan.row_counts[plan.rank] * sum(plan.column_counts)
+        else:
+            entries = sum(plan.row_counts) * plan.column_counts[plan.rank]
+        return n * entries * plan.itemsize
+
+
+class Transpose:
+    """A planned transpose between the ranks of `comm`. Built collectively; allocates nothing afterwards.
+
+    Parameters
+    ----------
+    comm : all ranks that hold a part
+    row_counts, column_counts : rows and columns of every rank, in the order of ranks; any may be zero
+    n_forward, n_inverse : most variables per exchange from row to column owners, and back
+    dtype : complex64 or complex128
+    method : "alltoallv" (MPI_Alltoallv, exact counts); "ialltoallv" (the same without waiting, chunk by chunk, while
+        the next chunk is computed); "alltoall" (MPI_Alltoall, all blocks padded to the largest); "node" (within
+        nodes, then between them); "auto" times those that fit, writing of the chunks included, and takes the one
+        whose slowest rank is fastest, "alltoallv" unless another is clearly faster. What arrives is the same
+    batch : Q, variables per MPI call, 1 to 4
+    tile : columns that the column side works on together; groups are multiples of it
+    ranks_per_node : None asks MPI which ranks share a node; a number cuts the ranks into nodes of that many
+    n_chunks : parts that "ialltoallv" hands over one by one; fewer where there are fewer rows or tiles
+    agreement : ranks that take the same method in "auto", such as all rows of a process grid, each of which is
+        a `comm` of the same size; None: those of comm
+    allocate : makes the arena of n numbers of a dtype; None: host memory. MPI must know the memory (a device's too)
+
+    Raises ValueError if counts, batch or dtype do not fit, ConfigError for an unknown method, DecompositionError
+    for "node" with unequal nodes or for more numbers than the MPI library can address.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        row_counts: Sequence[int],
+        column_counts: Sequence[int],
+        n_forward: int,
+        n_inverse: int,
+        dtype: DTypeLike,
+        *,
+        method: Method = "auto",
+        batch: int = 1,
+        tile: int = 1,
+        ranks_per_node: int | None = None,
+        n_chunks: int = 4,
+        agreement: MPI.Comm | None = None,
+        allocate: Callable[[int, np.dtype[Any]], Any] | None = None,
+    ) -> None:
+        check_layout(row_counts, column_counts, comm.size)
+        self._dtype = np.dtype(dtype)
+        if self._dtype.kind != "c":
+            raise ValueError(f"a transpose moves complex numbers, not {self._dtype}")
+        if not 1 <= batch <= 4:
+            raise ValueError(f"batch = {batch} variables per call; allowed are 1 to 4")
+        if method not in (*METHODS, "auto"):
+            raise ConfigError(
+                f'transpose.method = "{method}" is unknown; use {", ".join(METHODS)} or auto, which measures'
+            )
+        self.comm = comm
+        self._agreement = comm if agreement is None else agreement
+        self._allocate = allocate or aligned
+        self._base = TransposePlan(
+            comm.rank,
+            tuple(int(n) for n in row_counts),
+            tuple(int(n) for n in column_counts),
+            max(n_forward, n_inverse),
+            batch,
+            self._dtype.itemsize,
+            tile=tile,
+        )
+        self._n_forward, self._n_inverse, self._n_chunks = n_forward, n_inverse, n_chunks
+        nodes = find_nodes(comm, ranks_per_node) if method in ("auto", "node") else None
+        self.measured: dict[Method, float] = {}  # seconds there and back of the slowest rank, by method
+        if method == "auto":
+            method = self._choose(nodes)
+        self._use(method, nodes)
+
+    def _choose(self, nodes: Nodes | None) -> Method:
+        """Return the fastest method that fits. Collective, the same on all ranks."""
+        plan = self._base
+        if plan.size == 1:
+            return "alltoallv"
+        fitting: list[Method] = ["alltoallv", "ialltoallv"]
+        entries = sum(plan.row_counts) * sum(plan.column_counts)
+        if self._all_agree(plan.largest_block * plan.size**2 <= MOST_PADDING * entries):
+            fitting.append("alltoall")
+        if self._all_agree(nodes is not None and 1 < nodes.n_places < plan.size):
+            fitting.append("node")
+        for method in fitting:
+            self._use(method, nodes)
+            warm = self._agreement.allreduce(self._measure(), MPI.MAX)
+            trials = min(TRIALS[1], max(TRIALS[0], int(TRIAL_SECONDS / warm)))
+            best = min(self._measure() for _ in range(trials))
+            self.measured[method] = self._agreement.allreduce(best, MPI.MAX)
+            self.free()
+        return fastest(self.measured)
+
+    def _all_agree(self, flag: bool) -> bool:
+        return bool(self._agreement.allreduce(flag, MPI.LAND))
+
+    def _use(self, method: Method, nodes: Nodes | None) -> None:
+        """Lay out the arena for a method and make its exchange. Collective."""
+        plan, extra = self._base, 0
+        if method == "alltoall":
+            plan = replace(plan, padded=True)
+        elif method == "ialltoallv":
+            tiles = min(-(-n // plan.tile) for n in plan.column_counts)
+            most = max(1, self._n_chunks)
+            plan = replace(plan, n_chunks=min(most, *plan.row_counts) or 1, n_groups=min(most, tiles) or 1)
+        elif method == "node":
+            nodes = require_nodes(nodes, plan.size)
+            extra = staging_size(plan, nodes)
+        check_limits(plan.arena_size + extra, MPI.Get_version()[0])
+        self.method = method
+        self.plan = plan
+        self.arena = self._allocate(plan.arena_size + extra, self._dtype)
+        self._exchange: Exchange
+        if method == "alltoall":
+            self._exchange = Alltoall(self.comm, plan, self.arena)
+        elif method == "node" and nodes is not None:
+            self._exchange = NodeStaged(self.comm, plan, self.arena, nodes)
+        else:
+            self._exchange = Alltoallv(self.comm, plan, self.arena, overlap=method == "ialltoallv")
+        self.forward = Direction(plan, self._exchange, True, self._n_forward)
+        self.inverse = Direction(plan, self._exchange, False, self._n_inverse)
+
+    def _measure(self) -> float:
+        """Return the seconds of an exchange there and back, the writing of what is sent included. Collective."""
+        self.comm.Barrier()
+        begin = time.perf_counter()
+        for direction in (self.forward, self.inverse):
+            for chunk in range(len(direction.chunks) - 1):
+                for first, last in direction.regions(chunk):
+                    self.arena[first:last] = 0
+                direction.start(chunk)
+            direction.finish()
+        return time.perf_counter() - begin
+
+    def free(self) -> None:
+        """Free datatypes and communicators of MPI; the arena goes with its last user. Collective."""
+        self._exchange.free()
+
+    @property
+    def under_way(self) -> float:
+        """Seconds of wall time that exchanges of either direction were under way so far (see `Direction`)."""
+        return self.forward.under_way + self.inverse.under_way
+
+    def memory(self) -> int:
+        """Return the bytes of the arena and of the tables."""
+        tables = (self.plan.row_start, self.plan.column_start)
+        return self.arena.nbytes + sum(table.nbytes for table in tables)
+
+    def describe(self) -> str:
+        """Return the method and this rank's messages in words."""
+        if self.plan.size == 1:
+            return "one rank, nothing moves"
+        words = [f"{self.method}, Q = {self.plan.batch}"]
+        for name, direction in (("forward", self.forward), ("inverse", self.inverse)):
+            messages = direction.messages()
+            each = direction.bytes_sent() / max(messages, 1) / 2**20
+            words.append(f"{name} {messages} messages of {each:.3g} MiB")
+        return ", ".join(words)
+
+
+def fastest(measured: Mapping[Method, float]) -> Method:
+    """Return the method of least seconds; alltoallv, the simplest, unless that is clearly faster."""
+    best = min(measured, key=measured.__getitem__)
+    return best if measured[best] < CLEARLY * measured["alltoallv"] else "alltoallv"
+
+
+def aligned(n: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return n zeros that begin at a cache line."""
+    memory = np.zeros(n * dtype.itemsize + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    return memory[first : first + n * dtype.itemsize].view(dtype)

@@ -1,0 +1,118 @@
+"""What GPU kernels are built with, spelled once for the GPU and for numba-cuda's simulator.
+
+In the simulator (NUMBA_ENABLE_CUDASIM=1) kernels are Python, so the few instructions that Numba does not
+offer by name come from `cuda_simulator` instead of from inline PTX. Import this module only where numba-cuda
+is at hand; `runtime.devices` says whether it is.
+"""
+
+import warnings
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda, types
+
+from ridgeline.jit import cuda_simulator
+from ridgeline.runtime.devices import simulated
+
+SIMULATED = simulated()
+# A face, a small grid and an empty launch to compile are meant to have few thread blocks.
+warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
+
+WARP = 32
+
+
+def device_function(function):
+    """Return `function` for calls from kernels; it is always inlined."""
+    return function if SIMULATED else cuda.jit(device=True, forceinline=True)(function)
+
+
+def kernel(threads, blocks=1, cached=True):
+    """Return the decorator of a kernel for thread blocks of at most `threads`.
+
+    blocks: how many thread blocks shall fit on a multiprocessor at least; it bounds the registers per thread
+    to 65536 / (threads * blocks).
+    cached: keep it in the kernel cache. What it closes over must then be plain numbers, which are its key; its
+    launch bounds are not, so that a kernel made for several must not be cached.
+    """
+    if SIMULATED:
+        return cuda.jit
+    return cuda.jit(cache=cached, launch_bounds=(threads, blocks))
+
+
+def make_stream(urgent=False):
+    """Return a new stream; an urgent one's thread blocks start before those of others that are waiting."""
+    if SIMULATED:
+        return cuda.stream()
+    from cuda.bindings import driver
+
+    cuda.current_context()  # streams belong to a context
+    status, least, greatest = driver.cuCtxGetStreamPriorityRange()
+    if status == driver.CUresult.CUDA_SUCCESS:
+        flag = driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
+        status, stream = driver.cuStreamCreateWithPriority(flag, greatest if urgent else least)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"cannot create a CUDA stream: {status.name}")
+    return cuda.external_stream(int(stream))
+
+
+if SIMULATED:
+    fma = cuda_simulator.fma
+    wide_product = cuda_simulator.wide_product
+    store_streaming = cuda_simulator.store_streaming
+else:
+    from numba.cuda.extending import intrinsic
+
+    @device_function
+    def fma(a, b, c):
+        """Return a * b + c, rounded once; all of one precision."""
+        return cuda.fma(a, b, c)
+
+    @intrinsic
+    def wide_product(typing, a, b):
+        """Return the 64-bit product of two uint32.
+
+        Inline PTX, because a product of widened operands becomes a full 64-bit one and two more instructions.
+        """
+
+        def codegen(context, builder, signature, args):
+            i32, i64 = ir.IntType(32), ir.IntType(64)
+            product = ir.InlineAsm(ir.FunctionType(i64, [i32, i32]), "mul.wide.u32 $0, $1, $2;", "=l,r,r")
+            return builder.call(product, args)
+
+        return types.uint64(types.uint32, types.uint32), codegen
+
+    @intrinsic
+    def _store_streaming(typing, array, index, value):
+        if not isinstance(array.dtype, types.Float) or index != types.uint64 or value != array.dtype:
+            return None
+
+        def codegen(context, builder, signature, args):
+            pointer = builder.gep(context.make_array(array)(context, builder, args[0]).data, [args[1]])
+            kind, register = ("f64", "d") if array.dtype.bitwidth == 64 else ("f32", "f")
+            store = ir.InlineAsm(
+                ir.FunctionType(ir.VoidType(), [pointer.type, args[2].type]),
+                f"st.global.cs.{kind} [$0], $1;",
+                f"l,{register},~{{memory}}",
+                side_effect=True,
+            )
+            builder.call(store, [pointer, args[2]])
+            return context.get_dummy_value()
+
+        return types.void(array, index, value), codegen
+
+    @device_function
+    def store_streaming(array, index, value):
+        """Store into array[index], to be the first that the cache evicts; index is a uint64."""
+        _store_streaming(array, index, value)
+
+
+@device_function
+def load(array, index):
+    """Return array[index]. Numba would test a signed index for being negative at every access."""
+    return array[np.uint64(index)]
+
+
+@device_function
+def store(array, index, value):
+    """Set array[index] = value."""
+    array[np.uint64(index)] = value

@@ -1,0 +1,1 @@
+"""Krylov solvers and solution projection: vectors and operators, no mesh."""

@@ -1,0 +1,246 @@
+"""Passes over the bases of GMRES and of projections onto earlier solutions: many vectors, each read once.
+
+Conventions as in krylov/kernels.py. Rows of a basis are streamed four at a time, in runs long enough for the
+prefetching of hardware; what is combined with them stays in cache.
+"""
+
+import numpy as np
+
+from ridgeline.krylov.kernels import BLOCK, compiled_pass
+
+LONG = 4096  # points of a run where rows of a basis are only read
+CHAIN = 256  # points of a block where all vectors of a projection are wanted again
+
+
+@compiled_pass
+def _add_dots(basis, count, start, end, scaled, out_sums):
+    """Add sum basis[k, start:end] scaled to out_sums[k], k < count, four rows at a time."""
+    size = end - start
+    whole = count - count % 4
+    for k in range(0, whole, 4):
+        a, b, c, d = (
+            basis[k, start:end],
+            basis[k + 1, start:end],
+            basis[k + 2, start:end],
+            basis[k + 3, start:end],
+        )
+        f = g = h = q = 0.0
+        for i in range(size):
+            value = scaled[i]
+            f += a[i] * value
+            g += b[i] * value
+            h += c[i] * value
+            q += d[i] * value
+        out_sums[k] += f
+        out_sums[k + 1] += g
+        out_sums[k + 2] += h
+        out_sums[k + 3] += q
+    for k in range(whole, count):
+        a = basis[k, start:end]
+        f = 0.0
+        for i in range(size):
+            f += a[i] * scaled[i]
+        out_sums[k] += f
+
+
+@compiled_pass
+def _add_pair_dots(basis, count, start, end, first, second, out_sums):
+    """Do what `_add_dots` does for two vectors, out_sums[0] and out_sums[1], with one reading of the rows."""
+    size = end - start
+    whole = count - count % 4
+    for k in range(0, whole, 4):
+        a, b, c, d = (
+            basis[k, start:end],
+            basis[k + 1, start:end],
+            basis[k + 2, start:end],
+            basis[k + 3, start:end],
+        )
+        f = g = h = q = 0.0
+        l = m = o = r = 0.0
+        for i in range(size):
+            one, two = first[i], second[i]
+            f += a[i] * one
+            g += b[i] * one
+            h += c[i] * one
+            q += d[i] * one
+            l += a[i] * two
+            m += b[i] * two
+            o += c[i] * two
+            r += d[i] * two
+        out_sums[0, k] += f
+        out_sums[0, k + 1] += g
+        out_sums[0, k + 2] += h
+        out_sums[0, k + 3] += q
+        out_sums[1, k] += l
+        out_sums[1, k + 1] += m
+        out_sums[1, k + 2] += o
+        out_sums[1, k + 3] += r
+    for k in range(whole, count):
+        a = basis[k, start:end]
+        f = l = 0.0
+        for i in range(size):
+            f += a[i] * first[i]
+            l += a[i] * second[i]
+        out_sums[0, k] += f
+        out_sums[1, k] += l
+
+
+@compiled_pass
+def pair_dots(basis, count, a, b, with_b, weights, out_sums):
+    """Set out_sums[0, k] = sum basis[k] a weights and out_sums[1, k] = sum basis[k] b weights for k < count.
+
+    basis : [rows >= count, n]; a, b, weights : [n], a and b maybe rows of basis; b is not read unless with_b
+    out_sums : [2, rows]. One pass: count + 2 words per point, + 1 with b.
+    """
+    n = len(a)
+    first, second = np.empty(LONG, a.dtype), np.empty(LONG, a.dtype)
+    out_sums[:] = 0.0
+    for start in range(0, n, LONG):
+        end = min(start + LONG, n)
+        _multiply(a[start:end], weights[start:end], first)
+        if with_b:
+            _multiply(b[start:end], weights[start:end], second)
+            _add_pair_dots(basis, count, start, end, first, second, out_sums)
+        else:
+            _add_dots(basis, count, start, end, first, out_sums[0])
+
+
+@compiled_pass
+def _multiply(a, b, out):
+    """Set out = a b over the length of a."""
+    for i in range(len(a)):
+        out[i] = a[i] * b[i]
+
+
+@compiled_pass
+def basis_dots(basis, count, w, weights, out_sums):
+    """Set out_sums[k] = sum basis[k] w weights, k < count, and out_sums[count] = sum w^2 weights.
+
+    basis : [rows >= count, n]; w, weights : [n]; out_sums : [count + 1]. One pass: count + 2 words per point.
+    """
+    n = len(w)
+    scaled = np.empty(LONG, w.dtype)
+    out_sums[: count + 1] = 0.0
+    for start in range(0, n, LONG):
+        end = min(start + LONG, n)
+        a = w[start:end]
+        _multiply(a, weights[start:end], scaled)
+        total = 0.0
+        for i in range(end - start):
+            total += a[i] * scaled[i]
+        out_sums[count] += total
+        _add_dots(basis, count, start, end, scaled, out_sums)
+
+
+@compiled_pass
+def basis_subtract(basis, count, factors, scale, w):
+    """Set w = scale (w - sum_{k < count} factors[k] basis[k]). One pass: count + 2 words per point.
+
+    basis : [rows >= count, n]; factors : [count]; w : [n]
+    """
+    for start in range(0, len(w), BLOCK):
+        end = min(start + BLOCK, len(w))
+        a = w[start:end]
+        for i in range(end - start):
+            a[i] *= scale
+        _add_rows(basis, count, factors, -scale, start, end, a)
+
+
+@compiled_pass
+def basis_subtract_pair(basis, count, of_v, scale_v, of_w, last, scale_w, v, w):
+    """Set v = scale_v (v - sum of_v[k] basis[k]), then w = scale_w (w - sum of_w[k] basis[k] - last v), k < count.
+
+    basis : [rows >= count, n]; of_v, of_w : [count]; v, w : [n]. One pass: count + 4 words per point.
+    """
+    for start in range(0, len(w), BLOCK):
+        end = min(start + BLOCK, len(w))
+        size = end - start
+        a, b = v[start:end], w[start:end]
+        whole = count - count % 2
+        for k in range(0, whole, 2):
+            one, two = basis[k, start:end], basis[k + 1, start:end]
+            f, g, h, q = of_v[k], of_v[k + 1], of_w[k], of_w[k + 1]
+            for i in range(size):
+                a[i] -= f * one[i] + g * two[i]
+                b[i] -= h * one[i] + q * two[i]
+        for k in range(whole, count):
+            one, f, g = basis[k, start:end], of_v[k], of_w[k]
+            for i in range(size):
+                a[i] -= f * one[i]
+                b[i] -= g * one[i]
+        for i in range(size):
+            a[i] *= scale_v
+        for i in range(size):
+            b[i] = scale_w * (b[i] - last * a[i])
+
+
+@compiled_pass
+def basis_add(basis, count, factors, x):
+    """Set x += sum_{k < count} factors[k] basis[k]. basis may be float32. One pass: count + 2 words per point."""
+    for start in range(0, len(x), BLOCK):
+        end = min(start + BLOCK, len(x))
+        _add_rows(basis, count, factors, 1.0, start, end, x[start:end])
+
+
+@compiled_pass
+def _add_rows(basis, count, factors, scale, start, end, out):
+    """Set out += scale sum factors[k] basis[k, start:end], four rows at a time."""
+    size = end - start
+    whole = count - count % 4
+    for k in range(0, whole, 4):
+        a, b, c, d = (
+            basis[k, start:end],
+            basis[k + 1, start:end],
+            basis[k + 2, start:end],
+            basis[k + 3, start:end],
+        )
+        f, g, h, q = (
+            scale * factors[k],
+            scale * factors[k + 1],
+            scale * factors[k + 2],
+            scale * factors[k + 3],
+        )
+        for i in range(size):
+            out[i] += (f * a[i] + g * b[i]) + (h * c[i] + q * d[i])
+    for k in range(whole, count):
+        a, f = basis[k, start:end], scale * factors[k]
+        for i in range(size):
+            out[i] += f * a[i]
+
+
+@compiled_pass
+def projection_combine(basis, count, fresh, along, scale, cosines, sines, rotate, factors, out_x):
+    """Take in a new vector, drop the oldest direction by rotations, and combine: all in one pass.
+
+    basis : [rows, n], rows < count orthonormal. If fresh, row `count` holds a new vector d, which becomes
+    scale (d - sum_k along[k] basis[k]). If rotate, then rows k, k + 1 (k = 0, 1, ... count - 1 in turn) become
+    cosines[k] row_k + sines[k] row_{k + 1} and cosines[k] row_{k + 1} - sines[k] row_k, and the last row is void.
+    out_x = sum_k factors[k] basis[k] over the rows that are then held.
+    Words per point: rows read + 1 written; all rows written too if rotate.
+    """
+    n = len(out_x)
+    chain = np.empty(CHAIN, out_x.dtype)
+    held = count + 1 if fresh else count
+    for start in range(0, n, CHAIN):
+        end = min(start + CHAIN, n)
+        size = end - start
+        x = out_x[start:end]
+        if fresh:
+            new = basis[count, start:end]
+            for i in range(size):
+                new[i] *= scale
+            _add_rows(basis, count, along, -scale, start, end, new)
+        if rotate:
+            row = basis[0, start:end]
+            for i in range(size):
+                chain[i] = row[i]
+            for k in range(held - 1):
+                row, above = basis[k, start:end], basis[k + 1, start:end]
+                c, s = cosines[k], sines[k]
+                for i in range(size):
+                    row[i] = c * chain[i] + s * above[i]
+                for i in range(size):
+                    chain[i] = c * above[i] - s * chain[i]
+        for i in range(size):
+            x[i] = 0.0
+        _add_rows(basis, held - 1 if rotate else held, factors, 1.0, start, end, x)

@@ -1,0 +1,156 @@
+"""Conjugate gradients with a diagonal preconditioner, for several components at once.
+
+Source: Hestenes and Stiefel, J. Res. Natl. Bur. Stand. 49 (1952) 409; merged passes: Hadri et al. (NekBox), Sec. 2.1.
+
+Passes over memory in one iteration, in words per point and component (c components):
+- direction: read r, p, write p, w, with the operator's own data, and 1 / c for the diagonal; p = z + beta p, w = A p
+  and p.w are done while an element is in cache; z is never stored;
+- gather-scatter of w, on the surfaces of elements;
+- update: read p, w, x, r, write x, r, and 2 / c or 3 / c for diagonal and weights; x, r, r.z and r.r in one pass.
+In all 10 words, + 3 / c or 4 / c, where separate vector operations take 18 or more.
+Two Allreduces, of c and of 2 c numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeline.krylov.kernels import cg_residuals, cg_update, residual_norm
+from ridgeline.krylov.operator import Array, Operator, SolveResult, Workspace, timed
+
+if TYPE_CHECKING:
+    from ridgeline.runtime.regions import Regions
+
+
+def cg(
+    operator: Operator,
+    b: Array,
+    x: Array,
+    inverse_diagonal: Array,
+    tolerance: float,
+    max_iterations: int,
+    *,
+    relative: float = 0.0,
+    zero_guess: bool = False,
+    residual: Array | None = None,
+    work: Workspace | None = None,
+    regions: Regions | None = None,
+) -> SolveResult:
+    """Solve A x = b for each component; x is the initial guess and the result.
+
+    Parameters
+    ----------
+    b, x : float64, one component or [c, ...]; assembled, zero at constrained points, contiguous. b is not changed
+    inverse_diagonal : > 0; one component for all, or [c, ...]; its value at constrained points does not matter
+    tolerance : on the norm of the residual (`InnerProduct`) of every component: absolute; or, if larger,
+        `relative` times the norm of that component of b
+    zero_guess : x is taken as zero, whatever it holds: spares one application
+    residual : as b, out: the residual at the end as the recurrence has it, so that A (x - guess) is known
+    work : buffers kept from call to call
+    regions : "cg" is charged with the vector passes
+
+    Each component has its own step lengths, and is left alone once it has converged. Components whose numbers
+    become NaN, or for which A is not positive, stop too: `converged` is then False. With operator.nullspace the
+    residual is made consistent and the mean of the result is zero.
+    """
+    with timed(regions, "cg"):
+        return _cg(
+            operator,
+            b,
+            x,
+            inverse_diagonal,
+            tolerance,
+            max_iterations,
+            relative,
+            zero_guess,
+            residual,
+            work or Workspace(),
+            regions,
+        )
+
+
+def _cg(
+    operator: Operator,
+    b: Array,
+    x: Array,
+    inverse_diagonal: Array,
+    tolerance: float,
+    max_iterations: int,
+    relative: float,
+    zero_guess: bool,
+    residual: Array | None,
+    work: Workspace,
+    regions: Regions | None,
+) -> SolveResult:
+    inner = operator.inner
+    weights, norm_weights = inner.weights.reshape(-1), inner.norm_weights.reshape(-1)
+    r = work("cg r", b.shape) if residual is None else residual
+    p, w = work("cg p", b.shape), work("cg w", b.shape)
+    flat_r, flat_x, flat_p, flat_w = (inner.parts(array) for array in (r, x, p, w))
+    diagonal = inner.parts(inverse_diagonal)
+    c = len(flat_r)
+    if len(diagonal) not in (1, c):
+        raise ValueError(f"{len(diagonal)} components of the diagonal for {c} of the right-hand side")
+
+    targets = np.full(c, float(tolerance))
+    if zero_guess:
+        x[...] = 0.0
+        r[...] = b
+    else:
+        if relative:
+            targets = np.maximum(targets, relative * inner.norm(b))
+        operator.apply(x, w)
+        _subtract(inner.parts(b), flat_w, flat_r, norm_weights)
+    if operator.nullspace:
+        inner.make_consistent(r)
+
+    sums = np.empty((c, 2))
+    cg_residuals(flat_r, diagonal, weights, norm_weights, sums)
+    sums = inner.total(sums)
+    rz, norms = sums[:, 0].copy(), np.sqrt(sums[:, 1] * inner.norm_scale)
+    initial = float(norms.max())
+    if zero_guess and relative:
+        targets = np.maximum(targets, relative * norms)
+    active = norms > targets
+    broken = ~np.isfinite(norms)
+    alpha, beta, shares = np.zeros(c), np.zeros(c), np.empty((c, 2))
+    flat_p[...] = 0.0  # components that never start are not left undefined: operators may touch them
+    iterations = 0
+    done = 0
+    while active.any() and iterations < max_iterations:
+        components = tuple(int(k) for k in np.flatnonzero(active))
+        curvature = inner.total(operator.direction(r, inverse_diagonal, beta, p, w, components))
+        fails = active & ~((curvature > 0) & np.isfinite(curvature) & (rz > 0))
+        broken |= fails
+        active &= ~fails
+        if not active.any():
+            break
+        alpha[:] = 0.0
+        np.divide(rz, curvature, out=alpha, where=active)
+        cg_update(alpha, active, flat_p, flat_w, diagonal, weights, norm_weights, flat_x, flat_r, shares)
+        sums = inner.total(shares)
+        beta[:] = 0.0
+        np.divide(sums[:, 0], rz, out=beta, where=active)
+        rz = np.where(active, sums[:, 0], rz)
+        norms = np.where(active, np.sqrt(sums[:, 1] * inner.norm_scale), norms)
+        iterations += 1
+        done += int(active.sum())
+        broken |= ~np.isfinite(norms)
+        active &= np.isfinite(norms) & (norms > targets)
+
+    if operator.nullspace:
+        inner.remove_mean(x)
+    if regions is not None:
+        shared = 2 if inner.mass is None else 3
+        regions.count("cg", 11.0 * done * weights.size, 8.0 * weights.size * (6 * done + shared * iterations))
+    converged = bool(not broken.any() and (norms <= targets).all())
+    return SolveResult(iterations, float(norms.max()), initial, converged)
+
+
+def _subtract(b: Array, applied: Array, out_r: Array, weights: Array) -> None:
+    """Set out_r = b - applied, component by component."""
+    sums = np.empty(1)
+    for one, done, r in zip(b, applied, out_r):
+        residual_norm(one, done, weights, r, sums)

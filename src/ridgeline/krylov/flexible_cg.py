@@ -1,0 +1,137 @@
+"""Flexible conjugate gradients: any symmetric positive preconditioner, which may vary a little.
+
+Source: Notay, SIAM J. Sci. Comput. 22 (2000) 1444: beta = z.(r - r_old) / (z.r)_old keeps the next direction
+conjugate to the last where the preconditioner is not the same operator each time (single precision, inner
+iterations).
+
+Passes over memory in one iteration, in words per point, beside operator and preconditioner (z of 4 or 8 bytes):
+p.w: 3; x, r, r.r with r kept: 8; the two products with z: 3.5 or 4; the next direction: 2.5 or 3. Three Allreduces,
+of 1, 1 and 2 numbers. Memory: 4 vectors and z, where GMRES has m + 1 and m.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeline.krylov.kernels import (
+    copy,
+    flexible_direction,
+    flexible_dots,
+    flexible_update,
+    residual_norm,
+    weighted_dots,
+)
+from ridgeline.krylov.operator import Array, Operator, Preconditioner, SolveResult, Workspace, timed
+
+if TYPE_CHECKING:
+    from ridgeline.runtime.regions import Regions
+
+
+def flexible_cg(
+    operator: Operator,
+    b: Array,
+    x: Array,
+    preconditioner: Preconditioner | None,
+    restart: int,
+    tolerance: float,
+    max_iterations: int,
+    *,
+    relative: float = 0.0,
+    zero_guess: bool = False,
+    work: Workspace | None = None,
+    regions: Regions | None = None,
+) -> SolveResult:
+    """Solve A x = b for one component of a symmetric positive (semi-)definite A; arguments as `gmres` has them.
+
+    restart : after so many iterations the next direction is the preconditioned residual alone; 0: never.
+    Work is charged to the region "cg". Stops unconverged if a product that must be positive is not.
+    """
+    work = work or Workspace()
+    with timed(regions, "cg"):
+        return _solve(
+            operator,
+            b,
+            x,
+            preconditioner,
+            restart,
+            tolerance,
+            max_iterations,
+            relative,
+            zero_guess,
+            work,
+            regions,
+        )
+
+
+def _solve(
+    operator: Operator,
+    b: Array,
+    x: Array,
+    preconditioner: Preconditioner | None,
+    restart: int,
+    tolerance: float,
+    max_iterations: int,
+    relative: float,
+    zero_guess: bool,
+    work: Workspace,
+    regions: Regions | None,
+) -> SolveResult:
+    inner, shape = operator.inner, x.shape
+    weights, norm_weights = inner.weights.reshape(-1), inner.norm_weights.reshape(-1)
+    n = weights.size
+    if x.size != n:
+        raise ValueError(f"flexible CG solves for one component of {n} points, not for {x.size}")
+    r, old_r, p, w = (work(f"flexible {name}", (n,)) for name in ("r", "old r", "p", "w"))
+    flat_x, sums, two = x.reshape(-1), np.empty(1), np.empty(2)
+    dtype = np.dtype(np.float64) if preconditioner is None else preconditioner.dtype
+    z = work("flexible z", (n,), dtype)
+
+    target = tolerance
+    if zero_guess:
+        x[...] = 0.0
+        copy(b.reshape(-1), r)
+    else:
+        if relative:
+            target = max(target, relative * float(inner.norm(b)[0]))
+        operator.apply(x, w.reshape(shape))
+        residual_norm(b.reshape(-1), w, norm_weights, r, sums)
+    if operator.nullspace:
+        inner.make_consistent(r)
+    residual = initial = float(inner.norm(r)[0])
+    if zero_guess and relative:
+        target = max(target, relative * residual)
+
+    iterations, zr, sound = 0, 0.0, bool(np.isfinite(residual))
+    old_r[...] = 0.0
+    while sound and residual > target and iterations < max_iterations:
+        if preconditioner is None:
+            copy(r, z)
+        else:
+            preconditioner.apply(r.reshape(shape), z.reshape(shape))
+        flexible_dots(z, r, old_r, weights, two)
+        new, change = inner.total(two)
+        fresh = iterations == 0 or (restart > 0 and iterations % restart == 0)
+        beta = 0.0 if fresh else change / zr
+        zr = new
+        if not (zr > 0 and np.isfinite(beta)):
+            sound = False
+            break
+        flexible_direction(z, beta, p)
+        operator.apply(p.reshape(shape), w.reshape(shape))
+        weighted_dots(p[None], w[None], weights, sums)
+        curvature = float(inner.total(sums)[0])
+        if not (curvature > 0 and np.isfinite(curvature)):
+            sound = False
+            break
+        flexible_update(zr / curvature, p, w, norm_weights, flat_x, r, old_r, sums)
+        residual = float(np.sqrt(inner.total(sums)[0] * inner.norm_scale))
+        sound = bool(np.isfinite(residual))
+        iterations += 1
+    if operator.nullspace:
+        inner.remove_mean(x)
+    if regions is not None:
+        small = 2 * z.itemsize
+        regions.count("cg", 17.0 * n * iterations, (8.0 * 16 + small) * n * iterations)
+    return SolveResult(iterations, residual, initial, sound and residual <= target)

@@ -1,0 +1,294 @@
+"""Flexible GMRES(m), preconditioned from the right: the preconditioner may differ from call to call.
+
+Source: Saad, SIAM J. Sci. Comput. 14 (1993) 461 (flexible GMRES); Saad and Schultz, SIAM J. Sci. Stat. Comput. 7
+(1986) 856 (Givens rotations); Swirydowicz, Langou, Ananthan, Yang, Thomas, Numer. Linear Algebra Appl. 28 (2021)
+e2343 (classical Gram-Schmidt with the second sweep delayed by one iteration). The residual is least in the norm of
+`InnerProduct`: that in which the tolerance is stated, as in Nek5000.
+
+Passes over memory in iteration j = 1 ... m of a cycle, in words per point:
+- z_j = M v_j: the preconditioner's; its z (float32: half words) is widened for the operator: 1.5 words;
+- w = A z_j: the operator's;
+- Gram-Schmidt: one pass for the products of all j vectors with w and with v_j itself, j + 2 words; one pass that
+  subtracts and scales, j + 3 words: v_j is orthogonalised a second time, w = v_{j+1} the first time. Column j - 1 of
+  the least-squares problem is corrected then: A Z = V H holds for any Z, so that nothing else depends on it. The
+  norm follows from Pythagoras, so that there is one Allreduce per iteration, of 2 j + 2 numbers, and no pass for
+  scaling. Where nearly all of w cancels (1e-6 of w.w is left) its second sweep is done at once.
+At the end of a cycle x += Z y: j / 2 + 2 words. Another application follows only if a cycle has to be started again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.krylov.basis_kernels import (
+    basis_add,
+    basis_dots,
+    basis_subtract,
+    basis_subtract_pair,
+    pair_dots,
+)
+from ridgeline.krylov.kernels import copy, residual_norm
+from ridgeline.krylov.operator import Array, Operator, Preconditioner, SolveResult, Workspace, timed
+
+if TYPE_CHECKING:
+    from ridgeline.runtime.regions import Regions
+
+CANCELLED = 1e-6  # of w.w left by Gram-Schmidt: below, Pythagoras loses digits and it is repeated at once
+NOTHING = 1e-26  # of w.w left: rounding; the space cannot grow
+DEPENDENT = 1e-13  # of a column of the least-squares problem left by rotations: rounding
+
+
+def gmres(
+    operator: Operator,
+    b: Array,
+    x: Array,
+    preconditioner: Preconditioner | None,
+    restart: int,
+    tolerance: float,
+    max_iterations: int,
+    *,
+    relative: float = 0.0,
+    zero_guess: bool = False,
+    work: Workspace | None = None,
+    regions: Regions | None = None,
+) -> SolveResult:
+    """Solve A x = b for one component; x is the initial guess and the result.
+
+    Parameters
+    ----------
+    b, x : float64, assembled, zero at constrained points, contiguous. b is not changed
+    preconditioner : None for none
+    restart : m, iterations of a cycle, at most max_iterations: m + 1 vectors of float64 and m of the preconditioner's
+        type are held
+    tolerance : on the norm of the residual (`InnerProduct`): absolute; or, if larger, `relative` times that of b
+    zero_guess : x is taken as zero, whatever it holds: spares one application
+    work : buffers kept from call to call; regions : "gmres" is charged with the passes over vectors
+
+    Converged means that the residual which the rotations carry met the tolerance; at the start of every further
+    cycle it is computed anew. With operator.nullspace b is made consistent (on a copy) and the mean of the result
+    is zero. A NaN ends the solve with what earlier iterations gave; `converged` is False.
+    """
+    work = work or Workspace()
+    with timed(regions, "gmres"):
+        solve = _Cycles(operator, x, preconditioner, min(restart, max_iterations), work, regions)
+        return solve.run(b, tolerance, max_iterations, relative, zero_guess)
+
+
+class _LeastSquares:
+    """min |norm e_1 - H y| by Givens rotations, column by column; the last column may be corrected once."""
+
+    def __init__(self, norm: float, steps: int) -> None:
+        self.hessenberg = np.zeros((steps + 1, steps))
+        self.upper = np.zeros((steps, steps))
+        self.cosine, self.sine = np.zeros(steps), np.zeros(steps)
+        self.right = np.zeros(steps + 1)
+        self.right[0] = norm
+        self.used = 0
+        self._before = norm  # right[j] before rotation j, to take the last one back
+
+    @property
+    def residual(self) -> float:
+        """The least norm with the columns so far."""
+        return abs(float(self.right[self.used]))
+
+    def correct(self, j: int, correction: Array) -> None:
+        """Basis vector j turned out to be correction @ basis: restate the column before j by it."""
+        if j == 0:
+            self.right[0] *= correction[0]
+            return
+        column = self.hessenberg[: j + 1, j - 1]
+        below = column[j]
+        column[j] = 0.0
+        column += below * correction
+        self.used = j - 1
+        self.right[j - 1] = self._before
+        self._rotate(j - 1)
+
+    def add(self, j: int, column: Array) -> bool:
+        """Append column j, [j + 2]; False if it depends on those before and does not count."""
+        self.hessenberg[: j + 2, j] = column
+        return self._rotate(j)
+
+    def _rotate(self, j: int) -> bool:
+        column = self.hessenberg[: j + 2, j].copy()
+        size = float(np.sqrt(column @ column))
+        for i in range(j):
+            upper, lower = column[i], column[i + 1]
+            column[i] = self.cosine[i] * upper + self.sine[i] * lower
+            column[i + 1] = self.cosine[i] * lower - self.sine[i] * upper
+        length = float(np.hypot(column[j], column[j + 1]))
+        if not length > DEPENDENT * size:
+            return False
+        self.cosine[j], self.sine[j] = column[j] / length, column[j + 1] / length
+        self.upper[:j, j] = column[:j]
+        self.upper[j, j] = length
+        self._before = self.right[j]
+        self.right[j], self.right[j + 1] = self.cosine[j] * self._before, -self.sine[j] * self._before
+        self.used = j + 1
+        return True
+
+    def factors(self) -> Array:
+        """Return y."""
+        y = np.zeros(self.used)
+        for i in reversed(range(self.used)):
+            y[i] = (self.right[i] - self.upper[i, i + 1 : self.used] @ y[i + 1 :]) / self.upper[i, i]
+        return y
+
+
+class _Cycles:
+    """The vectors and the small least-squares problem of one solve."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        x: Array,
+        preconditioner: Preconditioner | None,
+        restart: int,
+        work: Workspace,
+        regions: Regions | None,
+    ) -> None:
+        self.operator, self.preconditioner, self.regions = operator, preconditioner, regions
+        self.inner = operator.inner
+        self.x, self.shape = x, x.shape
+        self.restart = max(restart, 1)
+        self.weights = self.inner.norm_weights.reshape(-1)
+        n = self.weights.size
+        if x.size != n:
+            raise ValueError(f"GMRES solves for one component of {n} points, not for {x.size}")
+        self.v: Array = work("gmres v", (self.restart + 1, n))
+        self.z: NDArray[Any] = self.v
+        if preconditioner is not None:
+            self.z = work("gmres z", (self.restart, n), preconditioner.dtype)
+        self.wide: Array = work("gmres wide", (n,)) if self.z.dtype != np.float64 else self.v[0]
+
+    def run(
+        self, b: Array, tolerance: float, max_iterations: int, relative: float, zero_guess: bool
+    ) -> SolveResult:
+        iterations, initial, residual, target = 0, np.nan, np.nan, tolerance
+        if relative and not zero_guess:
+            target = max(target, relative * float(self.inner.norm(b)[0]))
+        stuck = False
+        while True:
+            residual = self._residual(b, zero_guess and iterations == 0)
+            if iterations == 0:
+                initial = residual
+                if relative and zero_guess:
+                    target = max(target, relative * residual)
+            if not np.isfinite(residual) or residual <= target or iterations >= max_iterations or stuck:
+                break
+            steps = min(self.restart, max_iterations - iterations)
+            done, estimate, stuck = self._cycle(residual, target, steps)
+            iterations += done
+            if estimate <= target or iterations >= max_iterations or not np.isfinite(estimate):
+                residual = estimate
+                break
+        if self.operator.nullspace:
+            self.inner.remove_mean(self.x)
+        return SolveResult(iterations, float(residual), float(initial), bool(residual <= target))
+
+    def _residual(self, b: Array, zero_guess: bool) -> float:
+        """Set v[0] to the residual over its norm; return the norm."""
+        first, sums = self.v[0], np.empty(1)
+        if zero_guess:
+            self.x[...] = 0.0
+            first[...] = b.reshape(-1)
+        else:
+            applied = self.v[1]
+            self.operator.apply(self.x, applied.reshape(self.shape))
+            residual_norm(b.reshape(-1), applied, self.weights, first, sums)
+        if self.operator.nullspace:
+            self.inner.make_consistent(first)
+        norm = float(self.inner.norm(first)[0])
+        if norm > 0:
+            first *= 1.0 / norm
+        return norm
+
+    def _cycle(self, norm: float, target: float, steps: int) -> tuple[int, float, bool]:
+        """Do up to `steps` iterations and add to x; return (iterations, residual, whether the space is exhausted)."""
+        small = _LeastSquares(norm, steps)
+        done, stuck, bad = 0, False, False
+        for j in range(steps):
+            self._apply(j)
+            done = j + 1
+            column, correction = self._orthogonalise(j)
+            if correction is None:
+                bad = True
+                break
+            small.correct(j, correction)
+            stuck = column[-1] == 0.0
+            if not small.add(j, column):  # A z_j adds nothing to the space
+                break
+            if small.residual <= target or stuck:
+                break
+        if small.used:
+            basis_add(self.z, small.used, small.factors(), self.x.reshape(-1))
+        self._count(done, small.used)
+        return done, np.nan if bad else small.residual, stuck
+
+    def _apply(self, j: int) -> None:
+        """Set z[j] = M v[j] and v[j + 1] = A z[j]."""
+        z = self.z[j]
+        if self.preconditioner is not None:
+            self.preconditioner.apply(self.v[j].reshape(self.shape), z.reshape(self.shape))
+        wide = z
+        if z.dtype != np.float64:
+            wide = self.wide
+            copy(z, wide)
+        self.operator.apply(wide.reshape(self.shape), self.v[j + 1].reshape(self.shape))
+
+    def _orthogonalise(self, j: int) -> tuple[Array, Array | None]:
+        """Orthogonalise v[j] a second time and v[j + 1] the first time; make both unit vectors.
+
+        Returns (column, correction): v[j + 1] as it was is column @ v[: j + 2], column[-1] = 0 if nothing is left of
+        it; v[j] as it was is correction @ v[: j + 1]; None if there is a NaN.
+        """
+        v, w = self.v[j], self.v[j + 1]
+        shares = np.empty((2, j + 2))
+        pair_dots(self.v, j + 2, v, w, True, self.weights, shares)
+        sums = self.inner.total(shares) * self.inner.norm_scale
+        column, correction = np.zeros(j + 2), np.zeros(j + 1)
+        rest = sums[0, j] - sums[0, :j] @ sums[0, :j]
+        if not (np.isfinite(sums).all() and rest > 0):
+            return column, None
+        correction[:j], correction[j] = sums[0, :j], np.sqrt(rest)
+        column[:j] = sums[1, :j]
+        column[j] = (sums[1, j] - sums[0, :j] @ sums[1, :j]) / correction[j]
+        whole = sums[1, j + 1]
+        left = whole - column @ column
+        accept = left > CANCELLED * whole
+        norm = float(np.sqrt(left)) if accept else 1.0
+        basis_subtract_pair(
+            self.v, j, correction[:j], 1.0 / correction[j], column[:j], column[j], 1.0 / norm, v, w
+        )
+        column[-1] = norm if accept else self._repeat(j, whole, column)
+        return column, correction
+
+    def _repeat(self, j: int, first: float, column: Array) -> float:
+        """Orthogonalise v[j + 1] again, at once; add to the column; return the norm of what is left, or 0."""
+        shares = np.empty(j + 2)
+        for _ in range(3):
+            basis_dots(self.v, j + 1, self.v[j + 1], self.weights, shares)
+            sums = self.inner.total(shares) * self.inner.norm_scale
+            whole, products = sums[-1], sums[:-1]
+            if not whole > NOTHING * first:
+                return 0.0
+            left = whole - products @ products
+            accept = left > CANCELLED * whole
+            norm = float(np.sqrt(left)) if accept else 1.0
+            column[:-1] += products
+            basis_subtract(self.v, j + 1, products, 1.0 / norm, self.v[j + 1])
+            if accept:
+                return norm
+        return 0.0
+
+    def _count(self, done: int, used: int) -> None:
+        """Charge a cycle: products and subtractions with 1 ... done vectors, and a sum of `used` vectors."""
+        if self.regions is None:
+            return
+        n, pairs = self.weights.size, done * (done + 1) / 2
+        widened = done * (8 + self.z.itemsize) if self.z.dtype != np.float64 else 0
+        moved = 8 * (2 * pairs + 5 * done + 2) + self.z.itemsize * used + widened
+        self.regions.count("gmres", n * (8 * pairs + 8 * done + 2 * used), n * moved)

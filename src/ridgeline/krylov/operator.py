@@ -1,0 +1,226 @@
+"""What linear solvers are told: operators, preconditioners, inner products, buffers, results.
+
+A field is a float64 array [n_elements, n, n, n], or [c, n_elements, n, n, n] for c components that are solved for
+at once. Points that elements share are stored once per element. A vector is *assembled* if these copies are equal;
+its sum over distinct points weighs every copy by its inverse multiplicity. *Unassembled*: copies are contributions,
+to be summed; the product of an assembled and an unassembled vector needs no weights.
+Nothing here needs elements: any array with weights will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.krylov.kernels import cg_direction, combine, weighted_dots
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.runtime.regions import Regions
+
+Array = NDArray[np.float64]
+
+
+class Operator(Protocol):
+    """A symmetric positive (semi-)definite or, for GMRES, any linear operator A on assembled vectors."""
+
+    inner: InnerProduct
+    nullspace: bool  # whether A 1 = 0: constants are free
+
+    def apply(self, u: Array, out: Array) -> None:
+        """Set out = A u, assembled, zero at constrained points. u is zero there, and is not changed."""
+
+    def direction(
+        self,
+        r: Array,
+        inverse_diagonal: Array,
+        beta: Array,
+        p: Array,
+        w: Array,
+        components: Sequence[int],
+    ) -> Array:
+        """Set p = inverse_diagonal r + beta p and w = A p; return this rank's share of p.w, float64 [c].
+
+        r, p, w: [c, ...]; inverse_diagonal: one component for all, or [c, ...]; beta: float64 [c].
+        components: those to be done; p, w and the share of the others are left as they are (share 0).
+        """
+
+
+class Preconditioner(Protocol):
+    """An approximate inverse, fixed or changing from call to call."""
+
+    dtype: np.dtype[Any]  # of z: float32 or float64
+
+    def apply(self, r: Array, z: NDArray[Any]) -> None:
+        """Set z to about A^-1 r, assembled, zero at constrained points; r is assembled and is not changed."""
+
+
+class Jacobi:
+    """The inverse diagonal as a preconditioner: z = inverse_diagonal r. One component."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, inverse_diagonal: Array) -> None:
+        self.inverse_diagonal = inverse_diagonal.reshape(1, -1)
+
+    def apply(self, r: Array, z: NDArray[Any]) -> None:
+        """Set z = inverse_diagonal r. Reads 2, writes 1 word per point."""
+        cg_direction(r.reshape(1, -1), self.inverse_diagonal, np.zeros(1), z.reshape(1, -1))
+
+
+class InnerProduct:
+    """Sums over the distinct points of all ranks, and the norm of residuals.
+
+    inverse_multiplicity: float64 of the shape of one component (1 / number of copies of each point).
+    mass: assembled diagonal mass matrix B of that shape, or None for ones. It gives
+    - the norm of a residual r (a weak form): sqrt(sum_points r^2 / B / V), V = sum_points B: the mean square over
+      the volume of the residual of the equation itself, B^-1 r (Nek5000's tolerances are of this norm). Without
+      mass: the root mean square of r over points;
+    - the mean of a solution: sum_points B u / V;
+    - what makes a right-hand side consistent with constants in the null space: b - B (sum_points b) / V.
+
+    Reductions have one order on a rank; on other numbers of ranks they differ by rounding.
+    """
+
+    def __init__(self, comm: MPI.Comm | None, inverse_multiplicity: Array, mass: Array | None = None) -> None:
+        self.comm = comm
+        self.weights = np.ascontiguousarray(inverse_multiplicity, np.float64)
+        self.mass = None if mass is None else np.ascontiguousarray(mass, np.float64)
+        of_mean = self.weights if self.mass is None else self.weights * self.mass
+        self.mean_weights = of_mean
+        self.volume = float(self.total(np.array([of_mean.sum()]))[0])
+        self.norm_weights = self.weights if self.mass is None else self.weights / self.mass
+        self.norm_scale = 1.0 / self.volume
+
+    def total(self, shares: Array) -> Array:
+        """Return the sum over ranks of arrays of one shape. One Allreduce."""
+        if self.comm is None or self.comm.size == 1:
+            return shares
+        result = np.empty_like(shares)
+        self.comm.Allreduce(np.ascontiguousarray(shares), result)
+        return result
+
+    def parts(self, u: Array) -> Array:
+        """Return u as [c, points] without a copy; c = 1 if u is one component."""
+        if not u.flags.c_contiguous:
+            raise ValueError("fields of solvers are contiguous")
+        return u.reshape(-1, self.weights.size)
+
+    def dot(self, u: Array, v: Array) -> Array:
+        """Return sum_points u v of each component, float64 [c]. Two assembled vectors, one pass, one Allreduce."""
+        shares = np.zeros(len(self.parts(u)))
+        weighted_dots(self.parts(u), self.parts(v), self.weights.reshape(-1), shares)
+        return self.total(shares)
+
+    def norm(self, r: Array) -> Array:
+        """Return the norm of a residual (see the class) for each component, float64 [c]."""
+        shares = np.zeros(len(self.parts(r)))
+        weighted_dots(self.parts(r), self.parts(r), self.norm_weights.reshape(-1), shares)
+        return np.sqrt(self.total(shares) * self.norm_scale)
+
+    def mean(self, u: Array) -> Array:
+        """Return the mean over the volume of each component, float64 [c]."""
+        return self.total(self.parts(u) @ self.mean_weights.reshape(-1)) / self.volume
+
+    def remove_mean(self, u: Array) -> None:
+        """Subtract the mean of each component in place."""
+        flat = self.parts(u)
+        flat -= self.mean(u)[:, None]
+
+    def make_consistent(self, b: Array) -> None:
+        """Subtract in place from a right-hand side what an operator that is blind to constants cannot reach."""
+        flat = self.parts(b)
+        excess = self.total(flat @ self.weights.reshape(-1)) / self.volume
+        if self.mass is None:
+            flat -= excess[:, None]
+        else:
+            combine(flat, -excess, self.mass.reshape(-1))
+
+
+@dataclass(frozen=True)
+class SolveResult:
+    """How a solve ended. Residuals are norms of `InnerProduct.norm`, the largest of all components.
+
+    converged is False if max_iterations passed, if numbers became NaN or infinite, or if the method broke down;
+    nothing is raised: the caller knows the name of the solve.
+    """
+
+    iterations: int
+    residual: float
+    initial_residual: float
+    converged: bool
+
+    def __str__(self) -> str:
+        end = "converged" if self.converged else "NOT converged"
+        return (
+            f"{end} after {self.iterations} iterations: residual {self.initial_residual:.3e} -> "
+            f"{self.residual:.3e}"
+        )
+
+
+class Workspace:
+    """Buffers by name, made at their first use and kept, so that solves allocate nothing later.
+
+    Solvers that run one after the other may share one.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, NDArray[Any]] = {}
+
+    def __call__(self, name: str, shape: Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """Return a contiguous array of undefined content; the same memory each time it is asked for by name."""
+        kind = np.dtype(dtype)
+        n_bytes = int(np.prod(shape)) * kind.itemsize
+        if name not in self._buffers or self._buffers[name].size < n_bytes:
+            spare = np.empty(n_bytes + 64, np.uint8)
+            start = -spare.ctypes.data % 64
+            self._buffers[name] = spare[start : start + n_bytes]
+        return self._buffers[name][:n_bytes].view(kind).reshape(shape)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory held."""
+        return sum(buffer.size for buffer in self._buffers.values())
+
+
+def direction(
+    operator: Operator,
+    r: Array,
+    inverse_diagonal: Array,
+    beta: Array,
+    p: Array,
+    w: Array,
+    components: Sequence[int],
+) -> Array:
+    """Do what `Operator.direction` does by `Operator.apply`, for operators that do not fuse it.
+
+    Passes: read r, inverse_diagonal, p, write p; apply; read p, w, weights for their product: 7 words per point
+    beside those of the application, where the fused one has 4.
+    """
+    inner = operator.inner
+    shares = np.zeros(len(beta))
+    per_component = len(inner.parts(inverse_diagonal)) == len(beta)
+    for c in components:
+        one = slice(c, c + 1)
+        diagonal = inner.parts(inverse_diagonal)[one if per_component else slice(0, 1)]
+        cg_direction(inner.parts(r)[one], diagonal, beta[one], inner.parts(p)[one])
+    # All components at once: those that are done keep theirs by a product with unchanged p.
+    operator.apply(p, w)
+    dots = np.zeros(len(beta))
+    weighted_dots(inner.parts(p), inner.parts(w), inner.weights.reshape(-1), dots)
+    for c in components:
+        shares[c] = dots[c]
+    return shares
+
+
+def timed(
+    regions: Regions | None, name: str, flops: float = 0.0, bytes: float = 0.0
+) -> AbstractContextManager[None]:
+    """Return the context of a region, or one that does nothing without regions."""
+    return nullcontext() if regions is None else regions(name, flops, bytes)

@@ -1,1 +1,0 @@
-"""Krylov solvers, preconditioners, multigrid and solution projection: arrays and operators, no physics."""

@@ -1,0 +1,142 @@
+"""Gray-Scott on CPU cores: two sets of fields, a sweep from one into the other, and the exchange between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.blocks.halo import HaloExchange
+from ridgeline.jit.random import round_keys
+from ridgeline.models.contract import Context
+from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
+from ridgeline.models.gray_scott.diagnostics import scan
+from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
+from ridgeline.models.gray_scott.physics import Coefficients
+from ridgeline.parallel.communicator import node_communicator
+from ridgeline.parallel.reduce import compile_sums
+from ridgeline.runtime.machine import cache_sizes
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
+
+
+class CpuEngine:
+    """Fields and sweeps on CPU cores (see `model.Engine`).
+
+    The block's ghost width is the number of steps that one sweep advances. Each sweep computes the cells that
+    neighbours wait for first, starts the exchange, and computes the rest while the faces travel.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        cartesian: MPI.Cartcomm,
+        coefficients: Coefficients,
+        seed: int,
+        dtype: DTypeLike,
+        context: Context,
+    ) -> None:
+        """Allocate both sets of fields and plan the exchange. Collective over cartesian."""
+        self._block, self._c, self._context = block, coefficients, context
+        self._dtype = np.dtype(dtype)
+        self.steps_per_sweep = block.ghost
+        self._keys = round_keys(seed) if coefficients.noise else None
+        # Ghosts beyond a fixed boundary keep the value that they are allocated with for ever.
+        self._sets = [
+            [BlockArray.allocate(block, self._dtype, outside) for outside in OUTSIDE] for _ in range(2)
+        ]
+        self._now = 0
+        self._halo = HaloExchange.of_fields(
+            cartesian,
+            self._sets,
+            corners=self.steps_per_sweep > 1,
+            wrap=(True, True, False),  # the sweep wraps rows that are whole rings
+            n_threads=context.threads,
+        )
+        # Cells that are sent across an edge or a corner lie in the layers of a face that is sent as well.
+        across_faces = [d for d in self._halo.directions if sum(map(abs, d)) == 1]
+        faces = {(axis, side) for d in across_faces for axis, side in enumerate(d) if side}
+        self._first_boxes, self._rest_boxes = split_for_overlap(block, faces)
+        caches = cache_sizes()
+        node = node_communicator(cartesian)
+        self._tile_rows, self._streaming = tiling(
+            self._dtype,
+            block.shape_local,
+            self.steps_per_sweep,
+            *([caches[2], caches[max(caches)] // node.size] if 2 in caches else []),
+        )
+        node.Free()
+        self._scratch = make_scratch(
+            self._dtype, block.shape_local, self.steps_per_sweep, self._tile_rows, context.threads
+        )
+        self.bytes_exchanged = self._halo.bytes_sent / self.steps_per_sweep
+        self.messages = self._halo.messages_sent / self.steps_per_sweep
+        stores = "streaming" if self._streaming else "ordinary"
+        self.method = (
+            f"{self.steps_per_sweep} steps per sweep in tiles of {self._tile_rows} rows, {stores} stores, "
+            f"exchange by {self._halo.method}"
+        )
+
+    def compile(self) -> None:
+        """Compile or load the sweep and the scan by calling them on nothing."""
+        self._sweep = make_sweep()
+        self._run((0, 0, 0, 0, 0, 0), 0, 1)
+        scan(self._sets[0][0], self._context.threads)
+        compile_sums(self._dtype)
+
+    def host(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the owned cells of the present u and v: views."""
+        u, v = self._sets[self._now]
+        return u.owned, v.owned
+
+    def commit(self) -> None:
+        """Fill the ghosts of the present fields. Neighbours."""
+        self._halo.exchange(self._now)
+
+    def advance(self, step: int, most: int) -> int:
+        """Advance by one sweep of at most `most` steps, return how many. Neighbours."""
+        steps = min(most, self.steps_per_sweep)
+        timers = self._context.timers
+        new = 1 - self._now
+        with timers.phase("compute"):
+            for box in self._first_boxes:
+                self._run(box, step, steps)
+        with timers.phase("exchange"):
+            self._halo.start(new)
+        with timers.phase("compute"):
+            for box in self._rest_boxes:
+                self._run(box, step, steps)
+        with timers.phase("exchange"):
+            self._halo.finish(new)
+        self._now = new
+        return steps
+
+    def fields(self) -> tuple[BlockArray, BlockArray]:
+        """Return the present u and v."""
+        u, v = self._sets[self._now]
+        return u, v
+
+    def nonfinite(self) -> int:
+        """Return how many owned cells of u and v are not finite."""
+        return sum(scan(field, self._context.threads)[2] for field in self.fields())
+
+    def allocated(self) -> int:
+        """Return the bytes of both sets of fields and of the sweep's scratch."""
+        fields = sum(array.flat.nbytes for pair in self._sets for array in pair)
+        return fields + sum(array.nbytes for array in self._scratch)
+
+    def _run(self, box: Box, step: int, steps: int) -> None:
+        """Sweep one box of local cells (z0, z1, y0, y1, x0, x1) from the present fields into the other set."""
+        (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
+        block = self._block
+        self._sweep(
+            u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), box,
+            block.offset_global, block.shape_global, block.periodic, step, steps,
+            self._keys, self._c, self._tile_rows, self._streaming, self._context.threads, *self._scratch,
+            out_u.flat, out_v.flat,
+        )  # fmt: skip

@@ -1,0 +1,303 @@
+"""The fast solver: one time step as named, timed stages on this rank's elements. The method is that of reference.py.
+
+Stages of a step and the least passes over memory of each, in fields [E, n, n, n] of float64, c = 3 + S components:
+advection (reads velocity and scalars, writes c), right-hand sides (6 c + c), assembly, pressure right-hand side (4),
+pressure solve, momentum right-hand side (1 + 3 + 1 + 3), velocity solve, scalar solves. Axis-aligned elements read no
+array of the geometry but the inverse of the assembled mass matrix and the inverse multiplicity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeline.elements.compile import compile_solvers
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.kernel_set import make_kernel_set
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
+from ridgeline.models.navier_stokes.boundary_terms import Boundaries
+from ridgeline.models.navier_stokes.courant import CourantWatch
+from ridgeline.models.navier_stokes.element_kernels import ElementKernels
+from ridgeline.models.navier_stokes.extrapolation import Coefficients, Levels
+from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
+from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
+from ridgeline.models.navier_stokes.kernels import compile_kernels
+from ridgeline.models.navier_stokes.pressure import PressureSolve
+from ridgeline.models.navier_stokes.problem import LEAK, Array, Problem, Scalar
+from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.reduce import global_max
+from ridgeline.runtime.errors import ConfigError, DivergedError
+from ridgeline.runtime.regions import Regions
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class Engine:
+    """Velocity, pressure and scalars of this rank's elements, and what advances them. Built collectively.
+
+    Raises ConfigError for sides that contradict each other on this mesh (see `Boundaries`).
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        grid: ElementGrid,
+        problem: Problem,
+        regions: Regions | None = None,
+        geometry: Geometry | None = None,
+    ) -> None:
+        self.comm, self.grid, self.problem = comm, grid, problem
+        self.regions = Regions() if regions is None else regions
+        self.geometry = Geometry(grid) if geometry is None else geometry
+        n_fields = 3 + len(problem.scalars)
+        in_turn_per_node(comm, self._compile)
+        self.gather = GatherScatter(comm, grid.ids, max_fields=max(4, n_fields))
+        self.kernels = ElementKernels(grid, self.geometry, problem, n_fields)
+        assembled = self.geometry.mass.copy()
+        self.gather.sum(assembled)
+        self.inverse_mass = 1.0 / assembled
+        self.inner = InnerProduct(comm, self.gather.inverse_multiplicity(), assembled)
+        self.boundaries = Boundaries(comm, grid, self.geometry, problem)
+        self.levels = Levels(problem.time_order, n_fields, self.geometry)
+        self.p = np.zeros(grid.shape)
+        self.time, self.step_index = 0.0, 0
+        self.solves: dict[str, list[SolveResult]] = {}
+        self._right = np.zeros((n_fields, *grid.shape))
+        self._vector = np.zeros((3, *grid.shape))
+        self._weak = np.zeros(grid.shape)
+        self._force = np.array([*problem.force, *[0.0] * len(problem.scalars)])
+        self._watch = CourantWatch(problem.dt)
+        work = self._workspace = Workspace()
+        shared = (self.geometry, self.gather, self.inner, work, self.regions)
+        self.pressure = PressureSolve(comm, *shared, self.boundaries.pressure_points, problem)
+        self.velocity = HelmholtzSolve(
+            "velocity", *shared, self.boundaries.velocity, problem.viscosity, problem.velocity
+        )
+        self.scalars = [
+            HelmholtzSolve(f"scalar {i}", *shared, given, scalar.diffusivity, problem.velocity)
+            for i, (scalar, given) in enumerate(zip(problem.scalars, self.boundaries.scalars))
+        ]
+        self.flow_rate = None if problem.flow_rate is None else HeldFlowRate(self, problem.flow_rate)
+
+    def _compile(self) -> None:
+        """Compile, or load from the cache, what a step calls; solvers' parts compile theirs in turn as well."""
+        aligned = self.geometry.axis_aligned
+        make_kernel_set(self.grid.n, self.problem.dealias_points, aligned)
+        compile_kernels(self.grid.n, aligned)
+        compile_solvers()
+
+    @property
+    def fields(self) -> Array:
+        """Velocity and scalars, [3 + S, E, n, n, n]."""
+        return self.levels.fields[0]
+
+    @property
+    def u(self) -> Array:
+        """Velocity [3, E, n, n, n]."""
+        return self.levels.fields[0][:3]
+
+    def start(self, fields: Array, time: float = 0.0, history: Sequence[Array] = ()) -> None:
+        """Begin at `time` with velocity and scalars [3 + S, E, n, n, n], equal at shared points. Collective.
+
+        history: the same at t - dt and t - 2 dt, as far as known; without it the first steps are of lower order.
+        Raises ConfigError if given velocities have no way out, or a start that is not finite.
+        """
+        self.time, self.step_index = time, 0
+        known = [fields, *history][: self.levels.order]
+        for level, found in zip(self.levels.fields, known):
+            level[...] = found
+            # Jumps between elements would stay for good: no assembled residual sees them.
+            self.gather.sum(level)
+            level *= self.inner.weights
+        self.levels.known = len(known)
+        self.p[...] = 0.0
+        self._refresh()
+        self._refuse_leak()
+
+    def resume(self, time: float, step: int, known: int, shift: float, force: float) -> None:
+        """Continue from levels of fields and a pressure that were put in place. Collective.
+
+        known: levels that hold a solution; shift: b_0/dt of the last step; force: of the flow rate.
+        """
+        self.time, self.step_index = time, step
+        self.levels.known = known
+        self._refresh()
+        self.boundaries.update(time)
+        if shift:
+            for solve in (self.velocity, *self.scalars):
+                solve.prepare(shift)
+        if self.flow_rate is not None:
+            self.flow_rate.force = force
+
+    def _refresh(self) -> None:
+        """Compute what follows from the levels of fields: rates of the past, vorticity at sides. Collective."""
+        known = self.levels.known
+        for back in range(known - 1, 0, -1):
+            self._rate(back)
+        for level in reversed(self.levels.fields[:known]):
+            self.boundaries.record(level[:3])
+        self._watch.begin()
+
+    def _refuse_leak(self) -> None:
+        if not self.problem.level_is_free:
+            return
+        self.boundaries.update(self.time)
+        net, size = self.boundaries.flux()
+        if abs(net) > LEAK * size:
+            raise ConfigError(
+                f"the velocities given at the sides carry a volume flux of {net:.3g} out of the box and no side lets "
+                f'it balance; need 0: make inflow and outflow equal, or give one side kind = "outflow"'
+            )
+
+    def advance(self) -> None:
+        """Advance by one time step. Collective.
+
+        Raises DivergedError if a solve does not converge or the Courant number is beyond stability, before the step
+        or after it: what it left is no state to keep.
+        """
+        problem, levels, regions = self.problem, self.levels, self.regions
+        if not self._watch.begun:
+            self._watch.see(self.step_index, self._first_courant())
+        self._rate(0)
+        at = levels.coefficients(problem.dt)
+        self.time += problem.dt
+        self.step_index += 1
+        right = self._right
+        with regions("other", *levels.work()):
+            levels.right_hand_side(at, self._force, right)
+            self.boundaries.update(self.time)
+            self.boundaries.add_scalar_fluxes(self.time, right[3:])
+        self.assemble(right[:3])
+        self._solve_pressure(right[:3], at)
+        self._solve_velocity(right[:3], at)
+        self._solve_scalars(right[3:], at.shift)
+        if self.flow_rate is not None:
+            self.flow_rate.correct(at.shift)
+        if problem.filter_weight:
+            self._apply_filter()
+        with regions("other"):
+            self.boundaries.record(self.u)
+        self._watch.see(self.step_index, self.courant())
+
+    def _rate(self, back: int) -> None:
+        """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago as those of the newest."""
+        fields, rates = self.levels.fields[back], self.levels.oldest_rate()
+        with self.regions("advection", *self.kernels.advection_work()):
+            self.kernels.advection(fields[:3], fields, rates)
+        for i, scalar in enumerate(self.problem.scalars, start=3):
+            with self.regions("other"):
+                self._add_sources(scalar, fields[:3], self.time - back * self.problem.dt, rates[i])
+
+    def _add_sources(self, scalar: Scalar, velocity: Array, time: float, rate: Array) -> None:
+        """Subtract (v, s - u.G) from a scalar's weak rate."""
+        mass = self.geometry.mass
+        x, y, z = self.geometry.coordinates
+        if scalar.source is not None:
+            rate -= mass * scalar.source(x, y, z, time)
+        for component, gradient in zip(velocity, scalar.mean_gradient):
+            if gradient:
+                rate += mass * (gradient * component)
+
+    def assemble(self, weak: Array) -> None:
+        """Sum the copies of shared points, in place. Neighbours."""
+        with self.regions("gather-scatter"):
+            self.gather.sum(weak)
+
+    def _solve_pressure(self, right: Array, at: Coefficients) -> None:
+        """Set p from the assembled weak right-hand side of the velocity, [3, E, n, n, n]."""
+        b = self._weak
+        with self.regions("other", *self.kernels.divergence_work()):
+            self.kernels.force_divergence(right, self.inverse_mass, b)
+            self.boundaries.add_pressure_terms(at.shift, at.order, b)
+        self.assemble(b)
+        self.note("pressure", self.pressure.solve(b, self.p))
+
+    def _solve_velocity(self, right: Array, at: Coefficients) -> None:
+        """Set the next level's velocity from the assembled weak right-hand side and the present pressure."""
+        weak, levels = self._vector, self.levels
+        with self.regions("other", *self.kernels.momentum_work()):
+            self.kernels.momentum(self.p, right, self.inner.weights, weak)
+            self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(at.a, levels.fields)], weak)
+        self.velocity.prepare(at.shift)
+        self.velocity.subtract_given(weak)
+        self.assemble(weak)
+        self.note("velocity", self.velocity.solve(weak, levels.oldest_fields()[:3]))
+
+    def _solve_scalars(self, right: Array, shift: float) -> None:
+        for i, solve in enumerate(self.scalars):
+            weak = right[i]
+            solve.prepare(shift)
+            solve.subtract_given(weak[None])
+            self.assemble(weak)
+            self.note(solve.name, solve.solve(weak[None], self.fields[3 + i : 4 + i]))
+
+    def _apply_filter(self) -> None:
+        """Take away part of the highest modes; given values stay."""
+        with self.regions("other"):
+            self.kernels.filter(self.fields)
+        self.velocity.given.write(self.u)
+        for i, solve in enumerate(self.scalars, start=3):
+            solve.given.write(self.fields[i : i + 1])
+
+    def note(self, name: str, result: SolveResult) -> None:
+        """Keep how a solve of a step went; raise DivergedError if it did not converge."""
+        self.solves.setdefault(name, []).append(result)
+        self.require(name, result)
+
+    def require(self, name: str, result: SolveResult) -> None:
+        """Raise DivergedError if a solve did not converge."""
+        if result.converged:
+            return
+        count = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
+        section = "pressure" if name == "pressure" else "velocity"
+        raise DivergedError(
+            f"the {name} solve of step {self.step_index} did not converge: residual {result.residual:.3g} after "
+            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt, or a larger tolerance or "
+            f"max_iterations in [model.{section}]"
+        )
+
+    def courant(self) -> float:
+        """Return the Courant number dt max(|u_r|/dr + |u_s|/ds + |u_t|/dt) of the present velocity. Collective."""
+        return self._courant_of(self.u)
+
+    def _courant_of(self, velocity: Array) -> float:
+        with self.regions("other"):
+            mine = self.kernels.courant(velocity)
+            return float(global_max(self.comm, mine)) * self.problem.dt
+
+    def _first_courant(self) -> float:
+        """Return the Courant number before the first step, with what the sides and a flow rate are about to give."""
+        ahead, rate = self._vector, self.problem.flow_rate
+        ahead[...] = self.u
+        self.boundaries.update(self.time)
+        self.velocity.given.write(ahead)
+        number = self._courant_of(ahead)
+        if rate is not None:
+            ahead[...] = 0.0
+            ahead[rate.axis] = rate.bulk_velocity
+            number = max(number, self._courant_of(ahead))
+        return number
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes of fields and buffers of this rank, by what they are for."""
+        levels = sum(array.nbytes for array in (*self.levels.fields, *self.levels.rates))
+        mine = (self.p, self._right, self._vector, self._weak, self.inverse_mass)
+        geometry = self.geometry
+        shape = (geometry.coordinates, geometry.mass, geometry.metrics, geometry.factors)
+        projections = [
+            self.pressure.projection,
+            self.velocity.projection,
+            *(s.projection for s in self.scalars),
+        ]
+        return {
+            "fields": levels + sum(array.nbytes for array in mine),
+            "geometry": sum(array.nbytes for array in shape),
+            "projection": sum(p.basis.nbytes + p.applied.nbytes for p in projections),
+            "Krylov vectors": self._workspace.n_bytes,
+            "gather-scatter": self.gather.memory(),
+        }

@@ -1,0 +1,291 @@
+"""Turbulence on CPU cores: the modes of one rank, advanced by passes over lines and planes that fit caches.
+
+A Runge-Kutta substep is a pass over planes (to physical space, products, back) and a pass over lines (nonlinear
+term, advance, and the next stage velocity on its way). Stage velocities are never stored, nor is anything in physical
+space. Source: Yeung et al. (GESTS), Sec. 3; Rogallo, NASA TM-81315 (1981).
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ridgeline.fourier.fft import Effort, aligned_empty
+from ridgeline.fourier.lines import Tile
+from ridgeline.fourier.modes import Lengths
+from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.planes import Layout, Planes
+from ridgeline.fourier.row_exchange import compile_exchange
+from ridgeline.fourier.rows import RowBlock
+from ridgeline.fourier.transform import FourierTransform
+from ridgeline.fourier.transpose import Method
+from ridgeline.models.turbulence.forcing import Forcing
+from ridgeline.models.turbulence.kernels import (
+    N_COMBINED,
+    N_PRODUCTS,
+    N_VELOCITY,
+    RATES,
+    multiply,
+    pack_combined,
+)
+from ridgeline.models.turbulence.kernels_lines import advance_lines, load_lines
+from ridgeline.models.turbulence.random_numbers import phase_shift
+from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.stages import (
+    SCHEMES,
+    StepTables,
+    displaced_grids,
+)
+from ridgeline.parallel.reduce import global_max
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+COLUMNS = ("fft", "pack", "row all-to-all", "column all-to-all", "other")  # of the paper's Tables 2 to 7
+
+
+class CpuEngine:
+    """Holds and advances velocity and scalars of one rank. Built collectively.
+
+    Parameters
+    ----------
+    grid, lengths, comm, dtype : as of `FourierTransform`
+    flow : viscosity, scheme, scalars, and the seed of the phase shifts
+    batch, method, ranks_per_node, threads, effort, layout : as of `FourierTransform`
+
+    Attributes
+    ----------
+    fields : complex [3 + S, n_modes], u_x, u_y, u_z and scalars, in the order of `modes.lines`
+    time, step_index : where the fields are
+    last_dt, last_courant_rate : length of the last step, and the bracket of Eq. (8) at its begin, 1/time
+    seconds : spent in `advance` since `reset_timings`, by `COLUMNS`
+    under_way : seconds of wall time that "row" and "column" exchanges of all steps so far were under way
+    forcing : set after construction, or none
+    """
+
+    def __init__(
+        self,
+        grid: PencilGrid,
+        lengths: Lengths,
+        comm: MPI.Comm,
+        dtype: DTypeLike,
+        flow: Flow,
+        *,
+        batch: int = 1,
+        method: Method = "auto",
+        ranks_per_node: int | None = None,
+        threads: int = 1,
+        effort: Effort = "measure",
+        layout: Layout | Literal["auto"] = "auto",
+    ) -> None:
+        n_scalars = len(flow.schmidt)
+        self.flow, self.comm, self.n_scalars = flow, comm, n_scalars
+        self._scheme = SCHEMES[flow.scheme]
+        self._counts = N_VELOCITY + n_scalars, N_PRODUCTS + 3 * n_scalars, N_COMBINED + 2 * n_scalars
+        n_in, n_mid, n_out = self._counts
+        self.transform = FourierTransform(
+            grid, lengths, comm, dtype, n_in=n_in, n_mid=n_mid, n_out=n_out, batch=batch, method=method,
+            ranks_per_node=ranks_per_node, threads=threads, effort=effort, layout=layout,
+        )  # fmt: skip
+        self.modes = self.transform.modes
+        self.forcing = Forcing(self.modes, comm)
+        self.time, self.step_index = 0.0, 0
+        self.last_dt = self.last_courant_rate = float("nan")
+        self._real = self.transform.real
+        shape = (n_in, self.modes.n_modes)
+        self.fields = aligned_empty(shape, self.transform.complex)
+        self._sum = aligned_empty(shape if self._scheme.copies == 2 else (n_in, 0), self.transform.complex)
+        self.fields[...] = 0
+        self._sum[...] = 0
+        self.under_way = {"row": 0.0, "column": 0.0}
+        self._make_tables()
+        self.reset_timings()
+
+    def _make_tables(self) -> None:
+        modes, grid, real = self.modes, self.transform.grid, self._real
+        nz, ny, nx = modes.shape
+        unit_z, _, unit_x = modes.unit
+        self._shifted = modes.dealias == "phase-shift"
+        self._tables = StepTables(modes, self.flow.viscosity, self.flow.schmidt, real)
+        self._tables.displace([np.zeros(3)] * 2)
+        self._kx = np.repeat(unit_x * grid.columns_of(grid.row), 2).astype(real)
+        self._kz = (unit_z * np.fft.fftfreq(nz, 1 / nz).round()).astype(real)
+        gradients = np.array(self.flow.mean_gradients, real).reshape(self.n_scalars, 3)
+        self._gradients = gradients
+        n_workers = len(self.transform.workers)
+        self._scratch = [np.zeros(len(self._kx), real) for _ in range(n_workers)]
+        self._rates = np.zeros((n_workers, RATES), real)
+        spacing = (length / n for length, n in zip(reversed(modes.lengths), (nx, ny, nz)))
+        self._per_cell = np.array([1 / d for d in spacing], real)
+        self._forced = (np.zeros(modes.lines.n_lines + 1, np.int64), np.zeros(0, np.int64))
+        self._forced_order = np.zeros(0, np.int64)
+        self._forced_values = np.zeros((3, 0), real)
+
+    @classmethod
+    def compile(cls, comm: MPI.Comm, dtype: DTypeLike, flow: Flow) -> None:
+        """Compile, or load from the cache, every kernel of engines of this precision and flow.
+
+        comm: of this rank alone. Tiny engines do all that a large one does.
+        """
+        grid = PencilGrid((4, 4, 4), "none", (1, 1), 0)
+        layouts: tuple[Layout, ...] = ("strided", "packed")
+        for layout in layouts:
+            engine = cls(grid, (1.0, 1.0, 1.0), comm, dtype, flow, effort="estimate", layout=layout)
+            engine.advance(1.0)
+            engine.transform.to_spectral(
+                engine.transform.to_physical(engine.fields[:1]), out=engine.fields[:1]
+            )
+            engine.transform.free()
+        compile_exchange(engine.transform.complex)
+
+    def advance(self, dt: float | None = None, courant: float = 0.5) -> float:
+        """Make one step of length dt, or of that whose Courant number is `courant`; return its length. Collective.
+
+        Raises ConfigError for a Courant number where the fluid is at rest.
+        """
+        begin, before = perf_counter(), self.transform.under_way
+        n_substeps = len(self._scheme.substeps)
+        if self._shifted:
+            shift = phase_shift(self.flow.seed, self.step_index, self.modes.shape)
+            self._tables.displace(displaced_grids(shift, self.modes))
+        self._load()
+        self._rates[...] = 0
+        self._form_products(rated=True)
+        self.last_courant_rate = float(global_max(self.comm, self._rates.max()))
+        self.last_dt = self._courant_dt(courant) if dt is None else dt
+        self.forcing.begin_step(self.step_index, self.last_dt)
+        self._find_forced()
+        self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
+        for number in range(n_substeps):
+            self._advance(number)
+            if number + 1 < n_substeps:
+                self._form_products(rated=False)
+        self.forcing.end_step(self.fields)
+        self.time += self.last_dt
+        self.step_index += 1
+        for name, seconds in self.transform.under_way.items():
+            self.under_way[name] += seconds - before[name]
+        self._elapsed += perf_counter() - begin
+        return self.last_dt
+
+    def _courant_dt(self, courant: float) -> float:
+        if self.last_courant_rate == 0.0:
+            raise ConfigError(
+                f"model.courant = {courant:g} gives no step from step {self.step_index}, where the fluid is at rest; "
+                "set model.dt instead"
+            )
+        return courant / self.last_courant_rate
+
+    def _load(self) -> None:
+        """Send the fields, on the first displaced grid, towards physical space."""
+        fields, start, tables = self.fields.view(self._real), self.modes.lines.start, self._tables
+        of_line, along = tables.of_line[1], tables.along[1]
+
+        def load(tile: Tile, line: int, n: int) -> None:
+            load_lines(fields, line, n, start, of_line, along, self._shifted, tile.real)
+
+        self.transform.lines(load, 0, self._counts[0])
+
+    def _form_products(self, rated: bool) -> None:
+        """Form products in physical space and bring them, combined, back to lines; rated: note the largest rate."""
+        n_in, n_mid, n_out = self._counts
+        nx, n_scalars, rates = self.modes.shape[2], self.n_scalars, self._rates
+        per_cell = self._per_cell if rated else self._per_cell[:0]
+
+        def products(rows: RowBlock, plane: int, first: int, n: int) -> None:
+            multiply(rows.inverse, (n + 1) // 2, nx, n_scalars, per_cell, rates[rows.index], rows.forward)
+
+        column = self.transform.column
+        start, arena = column.forward.row_start, column.arena.view(self._real)
+        runs, step = self.transform.plane_runs
+        scale = self._real.type(2 * nx * self.modes.shape[0])
+
+        def pack(planes: Planes, first: int, n: int) -> None:
+            pack_combined(
+                planes.real, start, runs, step, first, n, self._kx, self._kz, self._gradients, scale,
+                self._scratch[planes.index], arena,
+            )  # fmt: skip
+
+        self.transform.planes(products, pack, n_in, n_mid, n_out)
+
+    def _advance(self, number: int) -> None:
+        """Form the rate of substep `number` on lines, advance what is stored, and send the next stage off."""
+        n_in, _, n_out = self._counts
+        substeps, tables = self._scheme.substeps, self._tables
+        substep, last = substeps[number], number == len(substeps) - 1
+        now = self.fields.view(self._real)
+        arrays = {"state": now, "sum": self._sum.view(self._real)}
+        base, kept = arrays[substep.base], arrays[substep.kept]
+        of_line, along = tables.of_line[number % 2], tables.along[number % 2]
+        coefficients = substep.coefficients(self.last_dt, self._real)
+        scale, start = self._real.type(self.transform.scale), self.modes.lines.start
+
+        def advance(tile: Tile, line: int, n: int) -> None:
+            advance_lines(
+                tile.real, line, n, start, of_line, along, self._shifted, last, coefficients, scale,
+                *self._forced, self._forced_values, now, base, kept,
+            )  # fmt: skip
+
+        self.transform.lines(advance, n_out, 0 if last else n_in)
+
+    def _find_forced(self) -> None:
+        """Order the forced modes by lines, as `advance_lines` wants them."""
+        indices, lines, ny = self.forcing.indices, self.modes.lines, self.modes.shape[1]
+        if len(indices) == 0:
+            return
+        if len(indices) != len(self._forced_order):
+            self._forced_order = np.argsort(indices)
+            ordered = indices[self._forced_order]
+            line = np.searchsorted(lines.start, ordered, side="right") - 1
+            place = ordered - lines.start[line]
+            place = np.where(place <= lines.most[line], place, place - 2 * lines.most[line] - 1 + ny)
+            self._forced = np.searchsorted(line, np.arange(lines.n_lines + 1)).astype(np.int64), place
+        values = self.forcing.values[:, self._forced_order].astype(self.transform.complex)
+        self._forced_values = np.ascontiguousarray(values).view(self._real)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds in `advance` since `reset_timings`, by `COLUMNS`."""
+        parts = {name: seconds - self._before[name] for name, seconds in self.transform.timings.items()}
+        return {**parts, "other": self._elapsed - sum(parts.values())}
+
+    def reset_timings(self) -> None:
+        """Begin to count `seconds` anew."""
+        self.transform.reset_timings()
+        self._before = self.transform.timings
+        self._elapsed = 0.0
+
+    def exchanged(self) -> dict[str, tuple[float, float]]:
+        """Return, for "row" and "column", what this rank hands over in a step (Eq. 13: P2P x R) and a message. Bytes.
+
+        Own blocks count; exchanges of one rank with itself do not.
+        """
+        n_in, n_mid, n_out = self._counts
+        n_substeps = len(self._scheme.substeps)
+        row, column = self.transform.row, self.transform.column
+        found = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
+        exchanges = [("column", column, n_out, n_substeps)]
+        if row is not None:
+            n_groups = -(-self.transform.grid.y_range[1] // row.n_planes)
+            exchanges.append(("row", row.transpose, n_mid, n_substeps * n_groups))
+        for name, transpose, n_back, n in exchanges:
+            messages = transpose.forward.messages(n_back) + transpose.inverse.messages(n_in)
+            sent = transpose.forward.bytes_sent(n_back) + transpose.inverse.bytes_sent(n_in)
+            held = transpose.forward.bytes_held(n_back) + transpose.inverse.bytes_held(n_in)
+            found[name] = (float(n * held), sent / messages) if messages else (0.0, 0.0)
+        return found
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes that this rank holds, by what they are for."""
+        arrays = (self._kx, self._kz, *self._scratch, *self._forced)
+        found = {"fields": self.fields.nbytes + self._sum.nbytes, **self.transform.memory()}
+        found["work"] += sum(array.nbytes for array in arrays) + self._tables.n_bytes
+        lines = self.modes.lines
+        found["modes"] = sum(
+            a.nbytes for a in (lines.jx, lines.jz, lines.most, lines.start, lines.start_global)
+        )
+        return found

@@ -1,0 +1,68 @@
+"""Fields in physical space by name: what `output.variables` may list."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.fourier.modes import Modes
+from ridgeline.models.turbulence.gradients import Transform, enstrophy_field, strain_square_field
+from ridgeline.models.turbulence.pressure import products
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+VELOCITY = ("velocity_x", "velocity_y", "velocity_z")
+DERIVED = ("vorticity_magnitude", "dissipation", "pressure")
+
+
+def output_names(n_scalars: int) -> tuple[str, ...]:
+    """Return the names of all fields that a run with n_scalars scalars can write."""
+    return (*VELOCITY, *DERIVED, *(f"scalar_{s}" for s in range(n_scalars)))
+
+
+def state_names(n_scalars: int) -> tuple[str, ...]:
+    """Return the names of the fields that are advanced, in the order of spectral fields."""
+    return (*VELOCITY, *(f"scalar_{s}" for s in range(n_scalars)))
+
+
+def output_field(
+    name: str, comm: MPI.Comm, fields: NDArray[Any], modes: Modes, transform: Transform, viscosity: float
+) -> NDArray[Any]:
+    """Return a field at this rank's points, real [z, y, x] in the precision of the run. Collective.
+
+    name: velocity_x, velocity_y, velocity_z; vorticity_magnitude |curl u|; dissipation 2 nu s_ij s_ij (paper,
+    Eq. 10); pressure p/rho (Eq. 11), of zero mean; scalar_0, scalar_1, ...
+    fields: complex [3 + S, n_modes].
+    Raises ConfigError for another name.
+    """
+    advanced = state_names(len(fields) - 3)
+    if name in advanced:
+        place = advanced.index(name)
+        return _one_to_physical(transform, fields[place])
+    velocity = fields[:3]
+    if name == "vorticity_magnitude":
+        squares = enstrophy_field(velocity, modes, transform)
+        np.sqrt(squares, out=squares)
+        return squares
+    if name == "dissipation":
+        squares = strain_square_field(velocity, modes, transform)
+        squares *= 2 * viscosity
+        return squares
+    if name == "pressure":
+        return _one_to_physical(transform, products(comm, velocity, modes, transform).pressure)
+    known = output_names(len(fields) - 3)
+    nearest = get_close_matches(name, known, n=1, cutoff=0.1)[:1] or known[:1]
+    raise ConfigError(
+        f"output.variables names '{name}'; a run can write {', '.join(known)}; try {nearest[0]}"
+    )
+
+
+def _one_to_physical(transform: Transform, field: NDArray[Any]) -> NDArray[Any]:
+    """Return one field at this rank's points, real [z, y, x]. Collective."""
+    (values,) = transform.to_physical(field[np.newaxis])
+    return np.asarray(values)

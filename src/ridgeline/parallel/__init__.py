@@ -1,0 +1,1 @@
+"""Ranks together: communicator, job, partition, reductions, counted exchanges."""

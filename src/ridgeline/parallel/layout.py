@@ -1,0 +1,68 @@
+"""Which rank is on which node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ridgeline.parallel.communicator import node_communicator
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.machine import describe_machine
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+@dataclass(frozen=True)
+class Layout:
+    """node_of_rank, local_rank: of every rank; hosts: name of every node, in the order of their first ranks."""
+
+    node_of_rank: tuple[int, ...]
+    local_rank: tuple[int, ...]
+    hosts: tuple[str, ...]
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.hosts)
+
+    def ranks_on(self, node: int) -> list[int]:
+        """Return the ranks on a node."""
+        return [rank for rank, at in enumerate(self.node_of_rank) if at == node]
+
+    def ranks_per_node(self) -> str:
+        """Return the number of ranks on a node as text: one number, or the range of them."""
+        counts = set(Counter(self.node_of_rank).values())
+        return f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+
+
+def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
+    """Return the nodes of the job: ranks that share memory are on one node. Collective.
+
+    ranks_per_node: let every so many consecutive ranks count as a node, to try patterns of nodes on one machine.
+    Two nodes with one host name get names that differ (host, host#2). Raises ConfigError if it is below 1.
+    """
+    host = describe_machine().host
+    if ranks_per_node is not None:
+        if ranks_per_node < 1:
+            raise ConfigError(f"{ranks_per_node} ranks per node: it must be at least 1")
+        first = comm.rank - comm.rank % ranks_per_node
+    else:
+        shared = node_communicator(comm)
+        first = shared.bcast(comm.rank)
+        shared.Free()
+    every = comm.allgather((first, host))
+    order = sorted({rank for rank, _ in every})
+    names, copies = [], Counter[str]()
+    for rank in order:
+        name = every[rank][1]
+        copies[name] += 1
+        names.append(name if copies[name] == 1 else f"{name}#{copies[name]}")
+    number = {rank: node for node, rank in enumerate(order)}
+    nodes = [number[rank] for rank, _ in every]
+    local, seen = [], Counter[int]()
+    for node in nodes:
+        local.append(seen[node])
+        seen[node] += 1
+    return Layout(tuple(nodes), tuple(local), tuple(names))

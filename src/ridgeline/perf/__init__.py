@@ -1,1 +1,0 @@
-"""Counted work against measured time and measured limits."""

@@ -1,0 +1,1 @@
+"""The one time loop: job, outputs, restart, report, limits."""

@@ -1,0 +1,128 @@
+"""What a run holds while it runs: locks of the paths that it writes to, tried before anything is compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from ridgeline.io.previous import check_file, discard, refuse_foreign
+from ridgeline.parallel.reduce import together
+from ridgeline.runtime.errors import CheckpointError, OutputError
+from ridgeline.runtime.locks import PathLock
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.config.case import Case
+
+log = logging.getLogger(__name__)
+
+
+class Claim:
+    """Holds the output paths of a run from entering to leaving. Collective; rank 0 touches the files.
+
+    report_copy: the path of `--json`, if there is one.
+
+    Raises OutputError or CheckpointError on all ranks: another run holds a path, something is there that Ridgeline
+    did not write, or nothing can be written there.
+    """
+
+    def __init__(self, case: Case, comm: MPI.Comm, report_copy: str | None = None) -> None:
+        self._paths = case.written()
+        self._report, self._copy = Path(case.report_path()), report_copy
+        self._comm = comm
+        self._held = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with together(self._comm):
+            if self._comm.rank == 0:
+                try:
+                    self._take()
+                except BaseException:
+                    self._held.close()
+                    raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def discard(self) -> None:
+        """Delete what earlier runs of ours left at the paths of the outputs; checkpoints stay. Collective.
+
+        Called when the run is sure to begin: one that is refused deletes nothing.
+        """
+        with together(self._comm):
+            if self._comm.rank == 0:
+                for key, path in self._outputs():
+                    discard(path, key)
+
+    def _outputs(self) -> list[tuple[str, str]]:
+        """Return keys and paths of outputs that are one file or folder; at a prefix its own writer looks."""
+        return [
+            (key, path)
+            for key, path in self._paths.items()
+            if key not in ("checkpoint.path", "output.nek5000")
+        ]
+
+    def _take(self) -> None:
+        self._refuse_copy_over_output()
+        checkpoints = Path(self._paths["checkpoint.path"])
+        self._take_checkpoints(checkpoints)
+        outputs = [(key, Path(path)) for key, path in self._paths.items() if key != "checkpoint.path"]
+        # The report is written beside the data set, whether that is written or not.
+        for key, path in [*outputs, ("output.path", self._report)]:
+            _make_folder_of(path, key)
+            self._lock(PathLock.beside(path, f"{key} = {path}"))
+        for key, name in self._outputs():
+            refuse_foreign(Path(os.path.realpath(name)), key)
+        check_file(self._report, "output.path")
+        check_file(self._copy, "--json")
+
+    def _lock(self, lock: PathLock) -> None:
+        dead = lock.acquire()
+        self._held.callback(lock.release)
+        if dead is not None:
+            log.info("%s: the lock of %s, which is over, is taken over", lock.file, dead)
+
+    def _take_checkpoints(self, folder: Path) -> None:
+        """Make the directory, lock it, and try whether files can be made in it."""
+        made = not folder.exists()
+        try:
+            Path(os.path.realpath(folder)).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot write checkpoints to {folder}: {error.strerror}; set checkpoint.path to a place where you "
+                f"may write"
+            ) from None
+        if made:
+            self._held.callback(_remove_if_empty, folder)
+        self._lock(PathLock.inside(folder, f"checkpoint.path = {folder}"))
+
+    def _refuse_copy_over_output(self) -> None:
+        if self._copy is None or self._copy == "-":
+            return
+        copy = os.path.realpath(self._copy)
+        for key, path in self._paths.items():
+            real = os.path.realpath(path)
+            if os.path.commonpath([copy, real]) == real:
+                raise OutputError(f"--json {self._copy} is {key} or lies in it; choose another --json")
+
+
+def _make_folder_of(path: Path, key: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"cannot make the folder of {path}: {error.strerror}; set {key} to a place where you may write"
+        ) from None
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()

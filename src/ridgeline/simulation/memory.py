@@ -1,0 +1,118 @@
+"""Whether a case fits into memory: one answer for `ridgeline check` and `ridgeline run`."""
+
+from __future__ import annotations
+
+import math
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ridgeline.models import estimate
+from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.runtime.memory import node_memory_available, process_memory_available
+from ridgeline.simulation.print_report import format_bytes
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.config.case import Case
+    from ridgeline.models.contract import Estimate
+
+_TRIES = 12  # of smaller grids and of more nodes: the first guesses are nearly right
+
+
+@dataclass(frozen=True)
+class Room:
+    """A node with ranks of a run on it. node: bytes free for all of them; process: that one of them may take."""
+
+    host: str
+    ranks: int
+    node: int
+    process: int
+
+    @classmethod
+    def here(cls, ranks: int) -> Room:
+        """Return the present room of this node for this many ranks."""
+        return cls(socket.gethostname(), ranks, node_memory_available(), process_memory_available())
+
+    @property
+    def per_rank(self) -> float:
+        """Bytes that each rank can have."""
+        return min(self.node / self.ranks, self.process)
+
+
+def memory_needed(plan: Estimate) -> float:
+    """Return the bytes of the rank that needs most: all the time, and at the peaks between steps."""
+    return plan.memory_per_rank + plan.memory_between_steps
+
+
+def shortage(case: Case, plan: Estimate, n_ranks: int, room: Room, nodes: int = 1) -> str | None:
+    """Say by how much a case does not fit, and what would; None if it fits. No communication.
+
+    room: of the node with the least for each of its ranks; nodes: of the run. What is needed is the model's estimate,
+    without Python, its libraries and compiled code (some 0.3 GB a rank).
+    """
+    needed = memory_needed(plan)
+    if needed <= room.per_rank:
+        return None
+    if needed > room.process:
+        sum_ = f"a rank needs {format_bytes(needed)}, but its limits (ulimit -v, ulimit -d) leave it"
+        sum_ += f" {format_bytes(room.process)} on {room.host}"
+    else:
+        ranks = f"{room.ranks} ranks of {format_bytes(needed)}" if room.ranks > 1 else "1 rank"
+        sum_ = f"the run needs {format_bytes(room.ranks * needed)} on {room.host} ({ranks}), but"
+        sum_ += f" {format_bytes(room.node)} are free there"
+    fits = [_smaller_grid(case, n_ranks, room), _more_nodes(case, n_ranks, room, nodes)]
+    hints = " or ".join(filter(None, fits)) or "a smaller grid or more nodes"
+    return f"{sum_}; try {hints}"
+
+
+def _fits(case: Case, n_ranks: int, room: Room) -> bool:
+    try:
+        return memory_needed(estimate(case, n_ranks)) <= room.per_rank
+    except RidgelineError:  # cannot be cut so
+        return False
+
+
+def _smaller_grid(case: Case, n_ranks: int, room: Room) -> str:
+    """Return about the largest grid of the same form that fits, as a setting; "" if none is found."""
+    share = room.per_rank / memory_needed(estimate(case, n_ranks))
+    for _ in range(_TRIES):
+        grid = case.grid.shrunk(share)
+        if _fits(case.model_copy(update={"grid": grid}), n_ranks, room):
+            return f"grid.{grid.EXTENT} = {list(getattr(grid, grid.EXTENT))}"
+        share *= 0.9
+    return ""
+
+
+def _more_nodes(case: Case, n_ranks: int, room: Room, nodes: int) -> str:
+    """Return about the fewest nodes like this one that would do, in words; "" if none is found."""
+    enough = max(nodes + 1, math.ceil(nodes * memory_needed(estimate(case, n_ranks)) / room.per_rank))
+    for _ in range(_TRIES):
+        if _fits(case, enough * room.ranks, room):
+            each = f" with {room.ranks} ranks each" if room.ranks > 1 else ""
+            return f"{enough} such nodes{each}"
+        enough = math.ceil(1.1 * enough)
+    return ""
+
+
+def refuse_what_does_not_fit(case: Case, comm: MPI.Comm) -> None:
+    """Raise ConfigError on all ranks if a node has less memory than its ranks need. Collective.
+
+    Before anything is allocated; run.check_memory = false leaves it out. An estimate that cannot be made is no reason
+    to refuse: what it raises is raised again where the run meets it.
+    """
+    from ridgeline.parallel.communicator import node_communicator
+    from ridgeline.parallel.reduce import decide
+
+    if not case.run.check_memory:
+        return
+    node = node_communicator(comm)
+    first, ranks = node.rank == 0, node.size
+    node.Free()
+    rooms = comm.allgather((Room.here(ranks), first))
+    tightest = min((room for room, _ in rooms), key=lambda room: room.per_rank)
+    nodes = sum(one for _, one in rooms)
+    problem = decide(comm, lambda: shortage(case, estimate(case, comm.size), comm.size, tightest, nodes))
+    if problem is not None:
+        raise ConfigError(f"{problem}; run.check_memory = false goes on all the same")

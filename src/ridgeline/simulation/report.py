@@ -1,0 +1,226 @@
+"""What a run says of itself: the header's facts, the provenance of its data, the report at its end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.io.checkpoint_format import find_checkpoints
+from ridgeline.io.previous import to_json, write_text
+from ridgeline.models.contract import Model, Region, StepTimes
+from ridgeline.parallel.communicator import mpi_versions, node_communicator
+from ridgeline.parallel.reduce import together
+from ridgeline.runtime.context import Context
+from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.provenance import git_commit, package_versions
+from ridgeline.simulation.limits import measure_limits
+from ridgeline.simulation.loop import StepClock
+from ridgeline.simulation.print_report import PhaseTimes, Timing, performance
+from ridgeline.simulation.region_table import report_regions
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.config.case import Case
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What this rank measured of a run. Seconds and bytes."""
+
+    setup: float
+    compile: float
+    loop: float
+    clock: StepClock
+    memory_before: int  # peak before the model was set up: the interpreter and its libraries
+    memory_peak: int
+    regions: Mapping[str, Region]  # of the steady steps
+
+
+def make_facts(case: Case, model: Model, context: Context) -> dict[str, Any]:
+    """Return what the run header shows. Collective."""
+    node = node_communicator(context.comm)
+    ranks_on_node = node.size
+    node.Free()
+    return {
+        "model": model.name,
+        "shape": list(case.grid.points()),
+        "precision": case.run.precision,
+        "steps": case.run.steps,
+        "ranks": context.comm.size,
+        "ranks_on_node": ranks_on_node,
+        "threads": context.threads,
+        "device": context.device,
+        "cores": describe_machine().cores,
+        **model.describe(),
+    }
+
+
+def make_provenance(case: Case, model: Model, context: Context, started_at: str) -> dict[str, Any]:
+    """Return what the attributes of a data set say of its origin, the same on all ranks. Collective."""
+    machine = describe_machine()
+    versions = {**package_versions(), **mpi_versions()}
+    provenance: dict[str, Any] = context.comm.bcast(
+        {
+            "settings": case.flatten(),
+            "seed": case.run.seed,
+            "ranks": context.comm.size,
+            "threads": context.threads,
+            "process_grid": model.describe().get("process_grid", []),
+            "versions": versions,
+            "git_commit": git_commit() if context.comm.rank == 0 else "",
+            "host": machine.host,
+            "cpu": machine.cpu,
+            "start_time": started_at,
+        }
+    )
+    return provenance
+
+
+def make_report(
+    case: Case,
+    model: Model,
+    context: Context,
+    facts: dict[str, Any],
+    provenance: dict[str, Any],
+    measured: Measured,
+    step: int,
+) -> dict[str, Any]:
+    """Return the report of a run that ended at `step`, the same on all ranks. Collective; measures the limits."""
+    comm = context.comm
+    limits = measure_limits(context)
+    timing = gather_timing(comm, measured, context.timers.seconds, model.phases)
+    work = model.work()
+    figures = model.figures(timing.mean_step) if timing.mean_step else {}
+    return {
+        "model": model.name,
+        **performance(work, timing, limits),
+        "run": dict(facts),
+        "seconds": {
+            "setup": timing.setup,
+            "compile": timing.compile,
+            "first_step": timing.first_step,
+            "steady": timing.steady,
+            "total": timing.total,
+        },
+        "phases": {name: vars(phase) for name, phase in timing.phases.items()},
+        "step": {
+            kind: {**step.phases, "total": step.total}
+            for kind, step in (("mean", timing.mean_step), ("best", timing.best_step))
+            if step is not None
+        },
+        "work": work.to_dict(),
+        "limits": limits,
+        "figures": {name: asdict(figure) for name, figure in figures.items()},
+        **report_regions(
+            comm.allgather(dict(measured.regions)), model.solves(), float(limits.get("best", 0.0))
+        ),
+        "diagnostics": model.diagnostics(),
+        "summary": {name: asdict(figure) for name, figure in model.summary(step).items()},
+        "peak_memory_per_rank": max(comm.allgather(measured.memory_peak)),
+        "memory_before_setup_per_rank": max(comm.allgather(measured.memory_before)),
+        "settings": case.flatten(),
+        "machine": describe_machine().to_dict(),
+        "versions": provenance["versions"],
+        "provenance": {key: value for key, value in provenance.items() if key != "versions"},
+    }
+
+
+def gather_timing(
+    comm: MPI.Comm, measured: Measured, seconds: Mapping[str, float], phases: Sequence[str]
+) -> Timing:
+    """Combine the ranks' clocks: the slowest rank's time counts. Collective.
+
+    seconds: of this rank by phase. phases: the model's; those of the driver follow them. The rows of mean and
+    best step are each those of one rank, the slowest, so that their columns add up.
+    """
+    clock = measured.clock
+    names = (*phases, "output", "checkpoint", "other")
+    everyone = comm.allgather(
+        (
+            (measured.setup, measured.compile, clock.first, clock.steady, measured.loop),
+            [seconds.get(name, 0.0) for name in names],
+            (clock.mean(), clock.best),
+        )
+    )
+    spent = {}
+    for i, name in enumerate(names):
+        values = [rank[1][i] for rank in everyone]
+        spent[name] = PhaseTimes(min(values), sum(values) / len(values), max(values))
+    setup, compiled, first, steady, loop = (max(rank[0][i] for rank in everyone) for i in range(5))
+    mean, best = (_slowest([rank[2][i] for rank in everyone]) for i in range(2))
+    return Timing(
+        setup=setup,
+        compile=compiled,
+        first_step=first,
+        steady=steady,
+        total=setup + compiled + loop,
+        steps=clock.first_steps + clock.steady_steps,
+        steady_steps=clock.steady_steps,
+        phases=spent,
+        mean_step=mean,
+        best_step=best,
+    )
+
+
+def _slowest(steps: Sequence[StepTimes | None]) -> StepTimes | None:
+    return max((step for step in steps if step is not None), key=lambda step: step.total, default=None)
+
+
+def describe_files(
+    case: Case, model: Model, written: Mapping[str, Sequence[Any]], saved: int, comm: MPI.Comm
+) -> list[dict[str, Any]]:
+    """Return a row for each kind of output: kind, path, steps in it, bytes on disk, what shows it. Collective.
+
+    written: path and number of steps of each kind (`Outputs.position`); saved: how many checkpoints this run wrote.
+    steps, bytes and show are None where they are not known.
+    """
+    layout = model.output_layout(tuple(case.output.variables)) if "data set" in written else ()
+    is_image = not any("element" in variable.dims for variable in layout)
+    rows: list[dict[str, Any]] = []
+    for kind, (path, steps, *_) in written.items():
+        show = None
+        if steps and kind == "data set" and not is_image:
+            show = f"in Python: ridgeline.open({path!r})"
+        elif steps and kind in ("data set", "series", "spectra", "statistics"):
+            show = f"ridgeline plot {shlex.quote(path)}"
+        rows.append({"kind": kind, "path": path, "steps": steps, "show": show})
+    if saved:
+        go_on = "goes on with --resume auto"
+        rows.append({"kind": "checkpoints", "path": case.checkpoint.path, "steps": None, "show": go_on})
+    if comm.rank == 0:
+        for row in rows:
+            path = Path(row["path"])
+            parts = find_checkpoints(path) if row["kind"] == "checkpoints" else [path]
+            sizes = [_bytes_on_disk(part) for part in parts]
+            row["bytes"] = None if None in sizes else sum(size or 0 for size in sizes)
+    told: list[dict[str, Any]] = comm.bcast(rows)
+    return told
+
+
+def _bytes_on_disk(path: Path) -> int | None:
+    """Return the size of a file, or of all files of a folder; None if it cannot be read."""
+    try:
+        files = path.rglob("*") if path.is_dir() else [path]
+        return sum(file.stat().st_size for file in files if not file.is_dir())
+    except OSError:
+        return None
+
+
+def write_report(report: dict[str, Any], case: Case, json_path: str | None, comm: MPI.Comm) -> None:
+    """Write the report beside the data set and where asked. Rank 0 writes; all ranks learn of a failure."""
+    beside = case.report_path()
+    report["files"]["report"] = beside
+    with together(comm):
+        if comm.rank == 0:
+            write_text(beside, to_json(report), "output.path")
+            if (
+                json_path is not None
+                and json_path != "-"
+                and os.path.realpath(json_path) != os.path.realpath(beside)
+            ):
+                write_text(json_path, to_json(report), "--json")

@@ -1,0 +1,117 @@
+"""From the command line to a running job: launching ranks, preparing this one, handing over to the loop."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.environment import check_limits
+from ridgeline.runtime.launcher import end_with_launcher
+from ridgeline.runtime.threads import configure_threads
+
+if TYPE_CHECKING:
+    from ridgeline.config.load import LoadedCase
+    from ridgeline.models.contract import Model
+
+
+def run_on_this_rank(
+    loaded: LoadedCase,
+    resume: str | None = None,
+    json_path: str | None = None,
+    verbose: bool = False,
+    debug: bool = False,
+    overwrite: bool = False,
+    started: float | None = None,
+) -> dict[str, Any]:
+    """Run a loaded case on this rank of however many there are, print the report on rank 0, return it.
+
+    Collective over the world. Any failure ends the job (see `parallel.communicator.ends_job_on_error`).
+    """
+    case = loaded.case
+    started = time.monotonic() if started is None else started
+    end_with_launcher()
+    configure_threads(case.run.threads)
+    configure_kernel_cache()
+
+    from ridgeline.models import create
+    from ridgeline.parallel.communicator import ends_job_on_error, world
+    from ridgeline.runtime.context import Context
+    from ridgeline.runtime.messages import configure_logging
+    from ridgeline.runtime.signals import SignalCatcher
+    from ridgeline.simulation.job import Options, run_case
+    from ridgeline.simulation.print_report import print_report, report_console
+
+    with SignalCatcher() as caught:
+        comm = world()
+        configure_logging(comm.rank, comm.size, verbose)
+        with ends_job_on_error(comm, debug):
+            context = Context(comm, case.run.device, case.run.threads)
+            options = Options(
+                resume=resume or str(loaded.resume or "never"),
+                json_path=json_path,
+                overwrite=overwrite,
+                started=started,
+                caught=caught,
+                show=_print_header,
+            )
+            report = run_case(case, create(case.run.model), context, options)
+            if comm.rank == 0:
+                if json_path == "-":
+                    import json
+
+                    print(json.dumps(report, indent=2, default=str))
+                else:
+                    screen = sys.stdout if sys.stdout.isatty() else sys.stderr
+                    print_report(report, report_console(screen), verbose)
+    return report
+
+
+def _print_header(facts: dict[str, Any]) -> None:
+    """Say what runs, on what, before the first step."""
+    used = facts["ranks_on_node"] * facts["threads"]
+    lines = [
+        f"ridgeline: {facts['model']}, grid {' x '.join(map(str, facts['shape']))} (z y x), "
+        f"{facts['precision']}, {facts['steps']} steps",
+        f"{facts['ranks']} ranks x {facts['threads']} threads on {facts['device']}, "
+        f"using {used} of the {facts['cores']} cores here",
+    ]
+    if used < facts["cores"]:
+        lines[-1] += f"; -n {facts['cores'] // facts['threads']} would use them all"
+    for key in ("process_grid", "block", "method"):
+        if key in facts:
+            lines.append(f"{key.replace('_', ' ')}: {facts[key]}")
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
+
+
+def compile_case(loaded: LoadedCase) -> float:
+    """Compile every kernel of a case into the cache, print the time, return it in seconds."""
+    case = loaded.case
+    configure_threads(case.run.threads)
+    path = configure_kernel_cache()
+    check_limits()
+
+    from ridgeline.models import create
+    from ridgeline.parallel.communicator import in_turn_per_node, world
+    from ridgeline.runtime.context import Context
+    from ridgeline.runtime.messages import configure_logging
+    from ridgeline.simulation.limits import measure_limits
+
+    comm = world()
+    configure_logging(comm.rank, comm.size)
+    begin = time.perf_counter()
+    model: Model = create(case.run.model)
+    context = Context(comm, case.run.device, case.run.threads)
+    model.setup(case, context)
+    in_turn_per_node(comm, model.compile)
+    # What a run calls beside its steps: initial state, diagnostics, summary, and the measurement of the limits.
+    model.initialize()
+    model.diagnostics()
+    model.summary(0)
+    measure_limits(context)
+    seconds = time.perf_counter() - begin
+    if comm.rank == 0:
+        sys.stderr.write(f"kernels of {case.run.model} are in {path} ({seconds:.1f} s)\n")
+    return seconds

@@ -1,0 +1,1 @@
+"""Sparse matrices in rows: dependency levels, runs, sweeps, their halo."""

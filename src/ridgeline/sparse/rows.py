@@ -1,0 +1,139 @@
+"""Compiled loops over sparse rows and index lists: compressed sparse rows (indptr, indices, data), serial."""
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ridgeline.jit.kernel import kernel
+
+
+@kernel
+def scatter_add(index, values, out):
+    """Set out = 0, then out[index[p]] += values[p], in the order of p. index: integer; all 1-D."""
+    out[:] = 0
+    for p in range(index.size):
+        out[index[p]] += values[p]
+
+
+@kernel
+def gather(index, values, out):
+    """out[p] = values[index[p]]; zero where index[p] < 0. All 1-D."""
+    zero = values[0] * 0
+    for p in range(index.size):
+        out[p] = values[index[p]] if index[p] >= 0 else zero
+
+
+@kernel
+def multiply(indptr, indices, data, x, out):
+    """out = A x. Reads every non-zero and its column once; 2 flops each."""
+    for row in range(indptr.size - 1):
+        total = data[0] * 0
+        for p in range(indptr[row], indptr[row + 1]):
+            total += data[p] * x[indices[p]]
+        out[row] = total
+
+
+@kernel
+def multiply_add(indptr, indices, data, x, out):
+    """out += A x."""
+    for row in range(indptr.size - 1):
+        total = data[0] * 0
+        for p in range(indptr[row], indptr[row + 1]):
+            total += data[p] * x[indices[p]]
+        out[row] += total
+
+
+@kernel
+def residual(indptr, indices, data, b, x, out):
+    """out = b - A x."""
+    for row in range(indptr.size - 1):
+        total = b[row]
+        for p in range(indptr[row], indptr[row + 1]):
+            total -= data[p] * x[indices[p]]
+        out[row] = total
+
+
+@kernel
+def chebyshev_start(inverse_diagonal, scale, r, direction, x, fresh):
+    """direction = scale D^-1 r; x = direction if fresh else x + direction. scale: array [1]."""
+    for row in range(direction.size):
+        direction[row] = scale[0] * inverse_diagonal[row] * r[row]
+        x[row] = direction[row] if fresh else x[row] + direction[row]
+
+
+@kernel
+def chebyshev_step(indptr, indices, data, inverse_diagonal, factors, b, x, r, direction):
+    """Set r = b - A x and direction = factors[0] direction + factors[1] D^-1 r: one Chebyshev step."""
+    for row in range(direction.size):
+        total = b[row]
+        for p in range(indptr[row], indptr[row + 1]):
+            total -= data[p] * x[indices[p]]
+        r[row] = total
+        direction[row] = factors[0] * direction[row] + factors[1] * inverse_diagonal[row] * total
+
+
+@kernel
+def add(direction, x):
+    """x += direction, over the length of direction."""
+    for row in range(direction.size):
+        x[row] += direction[row]
+
+
+@kernel
+def dot(x, y):
+    """Return x.y, added up from the first to the last."""
+    total = 0.0
+    for i in range(x.size):
+        total += x[i] * y[i]
+    return total
+
+
+@kernel
+def add_scaled(x, beta, y, out):
+    """out = x + beta y; out may be x or y."""
+    for i in range(out.size):
+        out[i] = x[i] + beta * y[i]
+
+
+@kernel
+def symmetric_gauss_seidel(indptr, indices, data, diagonal, r, x):
+    """One forward and one backward Gauss-Seidel sweep on A x = r, rows in their order. diagonal: places in data.
+
+    x may be longer than the rows: what lies behind them is read as it is.
+    """
+    n = indptr.size - 1
+    for step in range(2 * n):
+        row = step if step < n else 2 * n - 1 - step
+        total = r[row]
+        for p in range(indptr[row], indptr[row + 1]):
+            total -= data[p] * x[indices[p]]
+        own = data[diagonal[row]]
+        x[row] = (total + x[row] * own) / own
+
+
+@kernel
+def restrict_residual(index, r, ax, coarse):
+    """coarse[c] = r[index[c]] - ax[index[c]]."""
+    for c in range(index.size):
+        coarse[c] = r[index[c]] - ax[index[c]]
+
+
+@kernel
+def prolong_add(index, coarse, x):
+    """x[index[c]] += coarse[c]."""
+    for c in range(index.size):
+        x[index[c]] += coarse[c]
+
+
+def compile_for(dtype: DTypeLike) -> None:
+    """Compile the loops of preconditioners, down to `add`, for values of a dtype, or load them, by tiny calls."""
+    matrix = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, dtype))
+    index = np.zeros(1, np.int64)
+    one, two = np.ones(1, dtype), np.ones(2, dtype)
+    scatter_add(index, one, one)
+    gather(index, one, one)
+    multiply(*matrix, one, one)
+    multiply_add(*matrix, one, one)
+    residual(*matrix, one, one, one)
+    chebyshev_start(one, one, one, one, one, True)
+    chebyshev_step(*matrix, one, two, one, one, one, one)
+    add(one, one)

@@ -1,0 +1,214 @@
+"""Storage of a triangle of a sparse matrix by runs: rows in a row whose columns move on by one from row to row.
+
+Rows are in an order by dependency level (`sparse_levels`). Where a discretisation on a grid is behind the matrix, the
+neighbours of successive rows of a level are mostly successive too. Such rows form a run: one column list serves all
+of them, and a product loads vectors of x where compressed rows gather. Nothing is assumed: runs are found by
+comparing column lists, and a matrix without any has runs of one row, slower, and correct. A row that lacks a few of
+the run's columns, as at the sides of a box, stays in the run with zeros in their place; so what such a place reads
+of x must be finite. It always lies inside the rank's own rows.
+
+Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower), within a chunk slot by slot:
+value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a non-zero
+costs the 8 bytes of its value; its column is shared. The runs of an upper triangle lie last run first, so that a
+backward sweep reads on in memory as a forward sweep does in a lower triangle.
+
+Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 2010), with columns implied as in
+storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 3.4).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.jit.kernel import kernel
+
+WIDTH = 8  # rows of a chunk: one vector of 64 bytes
+SPARE = 8  # a run may hold one zero in so many values: a break costs as much as some dozen of them
+
+
+class Runs(NamedTuple):
+    """A strict triangle by runs. Row and column numbers are new ones, by level."""
+
+    run_rows: NDArray  # int32 [n_runs + 1], first row
+    run_slots: NDArray  # int32 [n_runs + 1], first slot
+    slot_columns: NDArray  # int32 [n_slots], column of the run's first row
+    run_values: NDArray  # int64 [n_runs], first value
+    values: NDArray  # float64 [n_values], with gaps before runs
+    level_runs: NDArray  # int32 [n_levels + 1], first run of each level
+
+
+@kernel
+def _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, marks):
+    """Set run_rows and level_runs, and the shifts (column - row) of each run, ascending; return the number of runs.
+
+    run_shifts: int32 [n + 1], first shift of each run; shifts: int32 [nnz]; marks: int32 [2 n], zeros, scratch.
+    """
+    indptr, columns, _ = csr
+    n = order.size
+    n_runs = 0
+    run_shifts[0] = 0
+    for level in range(level_rows.size - 1):
+        level_runs[level] = n_runs
+        row, end = level_rows[level], level_rows[level + 1]
+        while row < end:
+            begin, first = row, run_shifts[n_runs]
+            size, zeros, lowest, highest = 0, 0, 0, 0
+            run_rows[n_runs] = begin
+            while row < end:
+                known, fresh, low, high = 0, 0, lowest, highest
+                for place in range(indptr[order[row]], indptr[order[row] + 1]):
+                    column = columns[place]
+                    if column < n:
+                        shift = new_number[column] - row
+                        if shift != 0:
+                            if marks[shift + n] == n_runs + 1:
+                                known += 1
+                            else:
+                                fresh += 1
+                                low, high = min(low, shift), max(high, shift)
+                if row > begin:
+                    rows, wider = row - begin + 1, size + fresh
+                    zeros += size - known + fresh * (rows - 1)
+                    if zeros > max(rows * wider // SPARE, wider // 2) or begin + low < 0 or row + high >= n:
+                        break
+                if fresh > 0:
+                    for place in range(indptr[order[row]], indptr[order[row] + 1]):
+                        column = columns[place]
+                        if column < n:
+                            shift = new_number[column] - row
+                            if shift != 0 and marks[shift + n] != n_runs + 1:
+                                marks[shift + n] = n_runs + 1
+                                shifts[first + size] = shift
+                                size += 1
+                lowest, highest = low, high
+                row += 1
+            shifts[first : first + size].sort()
+            n_runs += 1
+            run_shifts[n_runs] = first + size
+    run_rows[n_runs] = n
+    level_runs[level_rows.size - 1] = n_runs
+    return n_runs
+
+
+@kernel
+def _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values):
+    """Set run_slots and run_values of one triangle; return the length of its values."""
+    n_runs = run_rows.size - 1
+    run_slots[0] = 0
+    for run in range(n_runs):
+        slots = 0
+        for place in range(run_shifts[run], run_shifts[run + 1]):
+            slots += shifts[place] > 0 if upper else shifts[place] < 0
+        run_slots[run + 1] = run_slots[run] + slots
+    n_values = np.int64(0)
+    for place in range(n_runs):
+        run = n_runs - 1 - place if upper else place
+        run_values[run] = n_values
+        size = np.int64(run_slots[run + 1] - run_slots[run]) * (run_rows[run + 1] - run_rows[run])
+        n_values += (size + WIDTH - 1) // WIDTH * WIDTH
+    return n_values
+
+
+@kernel
+def _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, slot_of):
+    """Set slot_columns and values of one triangle. slot_of: int32 [2 n], scratch: slot by shift."""
+    indptr, columns, values = csr
+    n = order.size
+    for run in range(runs.run_rows.size - 1):
+        row, end = runs.run_rows[run], runs.run_rows[run + 1]
+        first, slots = runs.run_slots[run], runs.run_slots[run + 1] - runs.run_slots[run]
+        start_shift = (
+            run_shifts[run + 1] - slots if upper else run_shifts[run]
+        )  # shifts ascend: lower ones first
+        for s in range(slots):
+            shift = shifts[start_shift + s]
+            runs.slot_columns[first + s] = row + shift
+            slot_of[shift + n] = s
+        start = runs.run_values[run]
+        for chunk in range(row, end, WIDTH):
+            width = min(WIDTH, end - chunk)
+            for place in range(start, start + width * slots):
+                runs.values[place] = 0.0
+            for lane in range(width):
+                old = order[chunk + lane]
+                for place in range(indptr[old], indptr[old + 1]):
+                    column = columns[place]
+                    if column < n:
+                        shift = new_number[column] - (chunk + lane)
+                        if shift > 0 if upper else shift < 0:
+                            runs.values[start + slot_of[shift + n] * width + lane] = values[place]
+            start += width * slots
+
+
+def _whole_lines(n: int) -> NDArray:
+    """Return float64 [n] that begins at a cache line."""
+    room = np.empty(n + WIDTH)
+    skipped = -room.ctypes.data % (8 * WIDTH) // 8
+    return room[skipped : skipped + n]
+
+
+def _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, upper, scratch) -> Runs:
+    run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
+    n_values = _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values)
+    runs = Runs(
+        run_rows,
+        run_slots,
+        np.empty(run_slots[-1], np.int32),
+        run_values,
+        _whole_lines(n_values),
+        level_runs,
+    )
+    _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, scratch)
+    return runs
+
+
+def make_halves(
+    indptr: NDArray,
+    columns: NDArray,
+    values: NDArray,
+    order: NDArray,
+    new_number: NDArray,
+    level_rows: NDArray,
+) -> tuple[Runs, Runs]:
+    """Return the strict lower and upper triangle (in the new order) of a matrix by rows; both share their runs.
+
+    indptr: int64 [n + 1]; columns: int32 [nnz], those of n and more (external) are left out, as is the diagonal;
+    values: float64 [nnz]; rows and columns in the old order. order, new_number, level_rows: of `level_order`.
+    """
+    n = order.size
+    csr = (indptr, columns, values)
+    run_rows, level_runs = np.empty(n + 1, np.int32), np.empty(level_rows.size, np.int32)
+    run_shifts, shifts = np.empty(n + 1, np.int64), np.empty(columns.size, np.int32)
+    scratch = np.zeros(2 * n, np.int32)
+    n_runs = _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, scratch)
+    run_rows = run_rows[: n_runs + 1].copy()
+    lower, upper = (
+        _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, half, scratch)
+        for half in (False, True)
+    )
+    return lower, upper
+
+
+def deal_runs(runs: Runs, n_threads: int) -> NDArray:
+    """Return bounds, int32 [n_levels, n_threads + 1]: thread t has runs bounds[k, t] to bounds[k, t + 1] of level k.
+
+    Every level is dealt by rows, as evenly as whole runs allow.
+    """
+    bounds = np.empty((runs.level_runs.size - 1, n_threads + 1), np.int32)
+    _deal(runs.run_rows, runs.level_runs, bounds)
+    return bounds
+
+
+@kernel
+def _deal(run_rows, level_runs, bounds):
+    n_threads = bounds.shape[1] - 1
+    for level in range(bounds.shape[0]):
+        run, end = level_runs[level], level_runs[level + 1]
+        first, rows = run_rows[run], run_rows[end] - run_rows[run]
+        bounds[level, 0], bounds[level, n_threads] = run, end
+        for thread in range(1, n_threads):
+            goal = first + rows * thread // n_threads
+            while run < end and run_rows[run + 1] + run_rows[run] <= 2 * goal:
+                run += 1
+            bounds[level, thread] = run

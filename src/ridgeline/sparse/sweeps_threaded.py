@@ -1,0 +1,167 @@
+"""The passes of `sparse_sweeps` by several threads, under the same names: the same bits for any number of threads.
+
+Each takes a `Team` first. Within a level the runs are dealt to threads by rows; a barrier divides the levels, inside
+one parallel region per pass. The order of rows should be by levels of the whole matrix (`sparse_levels.WHOLE`), which
+are few and wide. A thread that waits long yields its core, for ranks and threads may outnumber cores.
+
+All need as many Numba threads, running at once, as the team has: `make_team` sees to it that there are.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numba import prange, types
+from numpy.typing import NDArray
+
+from ridgeline.jit.atomics import load_acquire, store_release
+from ridgeline.jit.kernel import kernel
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.sparse.runs import Runs, deal_runs
+from ridgeline.sparse.sweeps import (
+    backward_dot_runs,
+    backward_runs,
+    forward_runs,
+    forward_zero_runs,
+    multiply_runs,
+)
+
+_LINE = 8  # int64 of a cache line: each thread's count lies in one of its own
+_SPINS = 2000  # looks at another thread's count before the core is yielded
+_FOREVER = np.iinfo(np.int64).max
+_PATIENCE = 1_000_000  # yields within which the threads of a team must have met
+
+_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+
+
+class Team(NamedTuple):
+    """What threads share during a pass over one matrix."""
+
+    bounds: NDArray  # int32 [n_levels, n_threads + 1], of `deal_runs`
+    shares: NDArray  # int32 [n_threads + 1], runs of each thread where no order is needed
+    counts: NDArray  # int64 [n_threads, 8], barriers that each thread has reached
+    sums: NDArray  # float64 [n_runs], the part of a sum that each run adds
+
+
+def make_team(runs: Runs, n_threads: int) -> Team:
+    """Deal the runs of a matrix (one of its triangles) to n_threads threads.
+
+    Raises ConfigError if Numba does not run that many at the same time: fewer are set (`numba.set_num_threads`), or
+    its threading layer takes the parts of a loop one after the other.
+    """
+    n_runs = runs.run_rows.size - 1
+    whole = runs._replace(level_runs=np.array([0, n_runs], np.int32))
+    team = Team(
+        deal_runs(runs, n_threads),
+        deal_runs(whole, n_threads)[0],
+        np.zeros((n_threads, _LINE), np.int64),
+        np.zeros(n_runs),
+    )
+    if numba.get_num_threads() < n_threads or not _meet(team):
+        raise ConfigError(
+            f"{n_threads} threads must run at once, but Numba has {numba.get_num_threads()} or takes their parts one "
+            f"after the other; set NUMBA_NUM_THREADS={n_threads} and NUMBA_THREADING_LAYER=workqueue"
+        )
+    return team
+
+
+@kernel
+def _wait(counts, thread, patience=_FOREVER):
+    """Wait until every thread has come here as often; return whether they have, after `patience` yields at most."""
+    flat = counts.reshape(-1)
+    reached = flat[thread * _LINE] + 1
+    store_release(flat, thread * _LINE, reached)
+    for other in range(counts.shape[0]):
+        spins = 0
+        while load_acquire(flat, other * _LINE) < reached:
+            spins += 1
+            if spins > _SPINS:
+                _sched_yield()
+                if spins - _SPINS > patience:
+                    return False
+    return True
+
+
+@kernel(parallel=True, nogil=True)
+def _meet(team):
+    """Return whether all threads of the team have been in a parallel region at the same time."""
+    met = np.zeros(team.counts.shape[0], np.bool_)
+    for thread in prange(team.counts.shape[0]):
+        met[thread] = _wait(team.counts, thread, _PATIENCE)
+    return met.all()
+
+
+@kernel
+def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half):
+    for level in range(team.bounds.shape[0]):
+        first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
+        forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half)
+        _wait(team.counts, thread)
+
+
+@kernel(parallel=True, nogil=True)
+def forward_zero(team, lower, r, inverse_diagonal, x, half):
+    """Do as `sparse_sweeps.forward_zero`."""
+    for thread in prange(team.counts.shape[0]):
+        _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half)
+
+
+@kernel
+def _forward_part(thread, team, lower, r, half, inverse_diagonal, x):
+    for level in range(team.bounds.shape[0]):
+        first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
+        forward_runs(lower, first, end, r, half, inverse_diagonal, x)
+        _wait(team.counts, thread)
+
+
+@kernel(parallel=True, nogil=True)
+def forward(team, lower, r, half, inverse_diagonal, x):
+    """Do as `sparse_sweeps.forward`."""
+    for thread in prange(team.counts.shape[0]):
+        _forward_part(thread, team, lower, r, half, inverse_diagonal, x)
+
+
+@kernel
+def _backward_part(thread, team, upper, half, inverse_diagonal, x):
+    for level in range(team.bounds.shape[0] - 1, -1, -1):
+        first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
+        backward_runs(upper, first, end, half, inverse_diagonal, x)
+        _wait(team.counts, thread)
+
+
+@kernel(parallel=True, nogil=True)
+def backward(team, upper, half, inverse_diagonal, x):
+    """Do as `sparse_sweeps.backward`."""
+    for thread in prange(team.counts.shape[0]):
+        _backward_part(thread, team, upper, half, inverse_diagonal, x)
+
+
+@kernel
+def _backward_dot_part(thread, team, upper, half, inverse_diagonal, x, r):
+    for level in range(team.bounds.shape[0] - 1, -1, -1):
+        first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
+        backward_dot_runs(upper, first, end, half, inverse_diagonal, x, r, team.sums)
+        _wait(team.counts, thread)
+
+
+@kernel(parallel=True, nogil=True)
+def backward_dot(team, upper, half, inverse_diagonal, x, r):
+    """Do as `sparse_sweeps.backward_dot`."""
+    for thread in prange(team.counts.shape[0]):
+        _backward_dot_part(thread, team, upper, half, inverse_diagonal, x, r)
+    total = 0.0
+    for run in range(team.sums.size - 1, -1, -1):
+        total += team.sums[run]
+    return total
+
+
+@kernel(parallel=True, nogil=True)
+def multiply_dot(team, lower, upper, diagonal, x, y):
+    """Do as `sparse_sweeps.multiply_dot`."""
+    for thread in prange(team.counts.shape[0]):
+        first, end = team.shares[thread], team.shares[thread + 1]
+        multiply_runs(lower, upper, first, end, diagonal, x, y, team.sums)
+    total = 0.0
+    for run in range(team.sums.size):
+        total += team.sums[run]
+    return total

@@ -1,0 +1,175 @@
+"""Passes between two grids of a multigrid method that works with half-products, and over rows at a rank's boundary.
+
+A matrix A = L + D + U + H: strictly lower, diagonal and strictly upper part over the rows of this rank, and H over
+columns of other ranks. A backward Gauss-Seidel sweep from zero leaves half = D x + U x, so that the residual needs L
+alone, and only where the coarse grid looks. A correction x + P e of few points enters the next forward sweep,
+x_i += (r - H x - L x - half)_i / D_i, by half += U P e alone: a row's own correction would change x_i and
+half_i / D_i alike. So x itself is corrected only in what is sent to other ranks.
+
+Values are float64, row and column numbers int32, places int64; vectors are 1-D; the columns of H count from the first
+external value. Indices are made unsigned before use: tests for negative ones would take as long as the arithmetic.
+Twins named `..._threaded` share the rows among `n_threads` threads, with the same bits.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import prange, uint32, uint64
+from numpy.typing import NDArray
+
+from ridgeline.jit.kernel import kernel
+
+BLOCK_ROWS = 1024
+ONE = uint64(1)
+
+
+class SparseRows(NamedTuple):
+    """Some rows of a matrix. rows: int32 [m]; starts: int64 [m + 1]; columns: int32; values: float64."""
+
+    rows: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+
+class RunRows(NamedTuple):
+    """Some rows of a triangle by runs, with the column lists of their runs.
+
+    rows: int32 [m]; starts: int64 [m + 1]; values: float64; slots: int32 [m], the first slot of the row's run;
+    shifts: int32 [m], how many rows before it are in the run.
+    """
+
+    rows: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    values: NDArray[np.float64]
+    slots: NDArray[np.int32]
+    shifts: NDArray[np.int32]
+
+
+class SparseBlocks(NamedTuple):
+    """All rows of a matrix with few entries each: counts int32 [n]; starts int64: first entry of every 1024 rows."""
+
+    counts: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+
+@kernel
+def _coarse_residual(first, end, lower, points, slot_columns, r, half, x, out):
+    for k in range(first, end):
+        row = uint32(lower.rows[k])
+        start, slot, shift = uint64(lower.starts[k]), uint64(lower.slots[k]), lower.shifts[k]
+        total = r[row] - half[row]
+        for s in range(uint64(lower.starts[k + 1]) - start):
+            total -= lower.values[start + s] * x[uint32(slot_columns[slot + s] + shift)]
+        out[points[k]] = total
+
+
+@kernel
+def coarse_residual(lower, points, slot_columns, r, half, x, out):
+    """Set out[points[k]] = (r - half - L x)[rows[k]]: the residual at the points of the coarse grid, less H x.
+
+    lower: RunRows of L, best by ascending rows, as r, half and x [fine rows] are then read from first to last;
+    points: int32, the coarse point of each of these rows; slot_columns: of L's Runs; out: [coarse rows].
+    """
+    _coarse_residual(0, lower.rows.size, lower, points, slot_columns, r, half, x, out)
+
+
+@kernel(parallel=True)
+def coarse_residual_threaded(n_threads, lower, points, slot_columns, r, half, x, out):
+    """Do as `coarse_residual`, by n_threads threads."""
+    n = lower.rows.size
+    for thread in prange(n_threads):
+        _coarse_residual(
+            n * thread // n_threads,
+            n * (thread + 1) // n_threads,
+            lower,
+            points,
+            slot_columns,
+            r,
+            half,
+            x,
+            out,
+        )
+
+
+@kernel
+def correct(rows, points, e, x, saved):
+    """Set saved = x at some rows, then x += P e there. points[k]: the coarse point of rows[k]."""
+    for k in range(rows.size):
+        saved[k] = x[rows[k]]
+        x[rows[k]] += e[points[k]]
+
+
+@kernel
+def restore(rows, saved, x):
+    """Set x = saved at some rows: the bits from before `correct` or `move_boundary`."""
+    for k in range(rows.size):
+        x[rows[k]] = saved[k]
+
+
+@kernel
+def _add_product(first_block, end_block, blocks, e, half):
+    for block in range(first_block, end_block):
+        p = uint64(blocks.starts[block])
+        first, end = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, half.size)
+        counts, sums = blocks.counts[first:end], half[first:end]
+        for i in range(end - first):
+            count = counts[i]
+            if count:
+                total = sums[i]
+                for _ in range(count):
+                    total += blocks.values[p] * e[uint32(blocks.columns[p])]
+                    p += ONE
+                sums[i] = total
+
+
+@kernel
+def add_product(blocks, e, half):
+    """Set half += B e: B = U P, a SparseBlocks with a column for each point of the coarse grid."""
+    _add_product(0, blocks.starts.size - 1, blocks, e, half)
+
+
+@kernel(parallel=True)
+def add_product_threaded(n_threads, blocks, e, half):
+    """Do as `add_product`, by n_threads threads."""
+    n = blocks.starts.size - 1
+    for thread in prange(n_threads):
+        _add_product(n * thread // n_threads, n * (thread + 1) // n_threads, blocks, e, half)
+
+
+@kernel
+def _product(boundary, k, external):
+    total = 0.0
+    for p in range(boundary.starts[k], boundary.starts[k + 1]):
+        total += boundary.values[p] * external[uint32(boundary.columns[p])]
+    return total
+
+
+@kernel
+def add_boundary(boundary, external, x, y):
+    """Set y += H external; return x . H external. boundary: SparseRows of H; external: values of other ranks."""
+    total = 0.0
+    for k in range(boundary.rows.size):
+        row = boundary.rows[k]
+        product = _product(boundary, k, external)
+        y[row] += product
+        total += x[row] * product
+    return total
+
+
+@kernel
+def subtract_boundary(boundary, external, r):
+    """Set r -= H external, for the rows of `boundary`."""
+    for k in range(boundary.rows.size):
+        r[boundary.rows[k]] -= _product(boundary, k, external)
+
+
+@kernel
+def move_boundary(boundary, external, r, saved):
+    """Set saved = r at the rows of `boundary`, then r -= H external: `restore` puts the same bits back."""
+    for k in range(boundary.rows.size):
+        row = boundary.rows[k]
+        saved[k] = r[row]
+        r[row] -= _product(boundary, k, external)

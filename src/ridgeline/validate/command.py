@@ -1,0 +1,361 @@
+"""Validation as a job: start the ranks, prepare this one, measure the levels, judge, report, exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks, ranks_that_died
+from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.threads import configure_threads
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.parallel.layout import Layout
+    from ridgeline.validate.judge.outcome import Outcome
+    from ridgeline.validate.judge.thresholds import Thresholds
+    from ridgeline.validate.judge.verdict import Verdict
+    from ridgeline.validate.measure.counters import Counters
+    from ridgeline.validate.measure.job_counters import Job
+    from ridgeline.validate.measure.measurements import Measurements
+
+_BY_SIGNAL = 128  # added to the number of the signal that ended the launcher
+_PROGRESS = "RIDGELINE_VALIDATE_PROGRESS"
+_SLURM = ("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN")
+_OVERTIME = 20.0  # seconds over a stage's limit after which the starting process stops waiting for rank 0
+_GRACE = 5.0  # seconds for the launcher to end after the verdict
+_KEPT_WORDS = 65536  # bytes of the launcher's messages
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files and names of a validation. plan: fields of `session.Plan`; phase: "prolog", "epilog" or ""."""
+
+    plan: dict[str, Any]
+    phase: str = ""
+    report: str | None = None
+    baseline: str | None = None
+    save_baseline: str | None = None
+    hostlist: str | None = None
+    groups: str | None = None
+    group_by: str | None = None
+    thresholds: str | None = None
+    job: str | None = None
+    readings: str | None = None
+    job_output: str | None = None
+
+
+def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> int:
+    """Validate this machine, on `ranks` ranks that are started here unless a launcher did; return the exit code.
+
+    0 healthy, 1 suspects, 2 could not measure. A job that hangs or dies ends in bounded time, with the report of what
+    was measured. Raises ConfigError or OutputError for what can be checked before.
+    """
+    if detect_launch() is not None or ranks is None or ranks == 1:
+        from ridgeline.parallel.job import start_ranks
+
+        start_ranks(ranks)  # refuses a number that contradicts the launcher
+        return run_validation(inputs, debug)
+    with tempfile.TemporaryDirectory(prefix="ridgeline-validate-") as folder:
+        path = str(Path(folder, "progress.json"))
+        watch = _LaunchWatch(path)
+        environ = dict(os.environ) | {_PROGRESS: path}
+        code = launch_ranks(ranks, sys.argv[1:], environ, watch.over, _GRACE, watch.hear)
+        return watch.judge(inputs, code)
+
+
+class _LaunchWatch:
+    """What the process that started the ranks knows of them: the file that rank 0 rewrites at every stage."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = (0, 0.0)
+        self._deadline: float | None = None
+        self._words = b""
+        self._lock = threading.Lock()
+        self.late = False
+
+    def hear(self, words: bytes) -> None:
+        """Keep the last of what the launcher says."""
+        with self._lock:
+            self._words = (self._words + words)[-_KEPT_WORDS:]
+
+    def over(self) -> bool:
+        """Say whether rank 0 has told its verdict, or should have told it long ago."""
+        from ridgeline.validate.judge.outcome import read_progress
+
+        try:
+            state = os.stat(self._path)
+        except OSError:
+            return False
+        seen = (state.st_ino, state.st_mtime)
+        if seen != self._seen:
+            self._seen = seen
+            progress = read_progress(self._path)
+            if progress.code is not None:
+                return True
+            self._deadline = time.monotonic() + progress.limit + _OVERTIME
+        self.late = self._deadline is not None and time.monotonic() > self._deadline
+        return self.late
+
+    def judge(self, inputs: Inputs, code: int) -> int:
+        """Return the exit code; if rank 0 told none, say so and report what it had measured."""
+        from ridgeline.validate.judge.outcome import Outcome, read_progress
+        from ridgeline.validate.measure.measurements import Measurements, Stage
+
+        progress = read_progress(self._path)
+        if progress.code is not None:
+            return progress.code
+        if not progress.measurements:
+            return code  # it ended with a message before the first stage
+        measurements = Measurements.from_dict(progress.measurements)
+        died = ranks_that_died(self._words.decode(errors="replace"), progress.processes)
+        if self.late:
+            why = "rank 0 was killed after it exceeded every limit"
+        elif died:
+            names = (
+                f"rank {rank} on {measurements.nodes[measurements.node_of_rank[rank]]}" for rank in died[:8]
+            )
+            why = f"{', '.join(names)} was killed, and the launcher ended the job (code {code})"
+        elif code > _BY_SIGNAL:
+            why = f"the launcher itself was killed by signal {code - _BY_SIGNAL}"
+        else:
+            why = f"the job ended with code {code}"
+        outcome = "hung" if self.late else "failed"
+        detail = f"{why}, before rank 0 could tell the verdict"
+        if not died:
+            detail += "; the launcher's messages above may name the rank"
+        measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail, died=died))
+        thresholds, baseline = _load(inputs)
+        return Outcome(measurements, thresholds, baseline, inputs.report, _show).finish() or 2
+
+
+def run_validation(inputs: Inputs, debug: bool = False) -> int:
+    """Validate on the ranks of this job; return the exit code, the same on all ranks. Collective over the world."""
+    end_with_launcher()
+    configure_threads(1)
+    configure_kernel_cache()
+
+    from ridgeline.parallel.communicator import ends_job_on_error, world
+    from ridgeline.parallel.layout import find_layout
+    from ridgeline.validate.measure.session import Plan
+
+    comm = world()
+    with ends_job_on_error(comm, debug):
+        plan = Plan(**inputs.plan)
+        layout = find_layout(comm, plan.ranks_per_node)
+        code = _validate(comm, layout, plan, inputs)
+    return code
+
+
+def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
+    from ridgeline.io.previous import check_file
+    from ridgeline.parallel.reduce import together
+    from ridgeline.runtime.output_paths import check_folder
+    from ridgeline.runtime.progress import Phases
+    from ridgeline.validate.judge.outcome import Outcome
+    from ridgeline.validate.measure.counters import read_counters
+    from ridgeline.validate.measure.levels import chosen_steps, run_levels
+    from ridgeline.validate.measure.measurements import Measurements, save_measurements
+    from ridgeline.validate.measure.session import Session
+    from ridgeline.validate.report.write import check_report
+    from ridgeline.validate.watchdog import start_watch
+
+    chosen_steps(plan)
+    facts = comm.allgather((describe_machine().to_dict(), tuple(os.environ.get(name, "") for name in _SLURM)))
+    processes = comm.gather((layout.hosts[layout.node_of_rank[comm.rank]], os.getpid()))
+    measurements = Measurements(
+        nodes=list(layout.hosts),
+        node_of_rank=list(layout.node_of_rank),
+        machine=_machine(layout, [machine for machine, _ in facts], plan.quick),
+        settings=asdict(plan) | {"phase": inputs.phase},
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
+    outcome: Outcome | None = None
+    with together(comm):
+        if comm.rank == 0:
+            thresholds, baseline = _load(inputs)
+            measurements.groups = _find_groups(layout, inputs, [facts[rank][1] for rank in leaders])
+            if baseline is not None:
+                from ridgeline.validate.judge.baseline import check_baseline
+
+                check_baseline(measurements, baseline)
+            if inputs.report is not None:
+                check_report(inputs.report)
+            if inputs.save_baseline is not None:
+                check_folder(Path(inputs.save_baseline).parent, "the baseline", "--save-baseline")
+                check_file(inputs.save_baseline, "--save-baseline")
+            outcome = Outcome(
+                measurements,
+                thresholds,
+                baseline,
+                inputs.report,
+                _show,
+                os.environ.get(_PROGRESS),
+                processes or [],
+                Phases("validate", not inputs.phase),
+            )
+    groups = comm.bcast(measurements.groups)
+    node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
+    # Only rank 0 finds troubles and suspects.
+    end = outcome.end_process if outcome is not None else print
+    before = read_counters()
+    watch = start_watch(comm, end)
+    session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
+    if outcome is not None:
+        run_levels(session, outcome.suspects, outcome.stage_begins)
+    else:
+        run_levels(session, lambda _: {}, lambda *_: None)
+    _compare_counters(comm, layout, inputs, before, measurements)
+    watch.close()
+    code = None
+    with together(comm):
+        if outcome is not None:
+            code = outcome.finish()
+            if inputs.save_baseline is not None:
+                save_measurements(measurements, inputs.save_baseline)
+    agreed: int = comm.bcast(code)
+    _forget(comm, layout, inputs)
+    return agreed
+
+
+def _compare_counters(
+    comm: MPI.Comm, layout: Layout, inputs: Inputs, before: Counters, measurements: Measurements
+) -> None:
+    """Fill in the counters of all nodes on rank 0: since `before`, or since the prolog of the job. Collective."""
+    from ridgeline.validate.measure.counters import by_name, read_counters
+    from ridgeline.validate.measure.job_counters import VALIDATED, count, count_output
+
+    node = layout.node_of_rank[comm.rank]
+    first = [layout.ranks_on(number)[0] for number in range(layout.n_nodes)]
+    job, counted = _job(inputs), None
+    if comm.rank == first[node]:
+        counted = count(job, layout.hosts[node], before, read_counters())
+        if comm.rank == 0:
+            count_output(job, counted)
+    found = comm.gather(counted)
+    if found is None:
+        return
+    nodes = [found[rank] for rank in first]
+    measurements.counters = by_name([n.before for n in nodes], [n.after for n in nodes])
+    measurements.counted = {number: n.period for number, n in enumerate(nodes) if n.period != VALIDATED}
+    for name, one in zip(layout.hosts, nodes):
+        measurements.remarks += [f"{name}: {text}" for text in one.remarks]
+
+
+def _job(inputs: Inputs) -> Job:
+    """Return what is known of the job of a prolog or an epilog."""
+    from ridgeline.validate.measure.job_counters import Job
+    from ridgeline.validate.measure.prolog_readings import default_folder, job_here
+
+    folder = default_folder() if inputs.readings is None else Path(inputs.readings)
+    return Job(inputs.phase, job_here(inputs.job), folder, inputs.job_output)
+
+
+def _forget(comm: MPI.Comm, layout: Layout, inputs: Inputs) -> None:
+    """Remove the prolog's readings after the verdict of an epilog."""
+    from ridgeline.validate.measure.prolog_readings import forget_readings
+
+    job, node = _job(inputs), layout.node_of_rank[comm.rank]
+    if job.phase == "epilog" and job.number is not None and comm.rank == layout.ranks_on(node)[0]:
+        forget_readings(job.folder, layout.hosts[node], job.number)
+
+
+def _machine(layout: Layout, machines: Sequence[dict[str, Any]], quick: bool) -> dict[str, Any]:
+    """Return what a baseline must have in common with this run."""
+    return {
+        "cpu": sorted({str(machine["cpu"]) for machine in machines}),
+        "cores": sorted({int(machine["cores"]) for machine in machines}),
+        "ranks_per_node": layout.ranks_per_node(),
+        "quick": quick,
+    }
+
+
+def _load(inputs: Inputs) -> tuple[Thresholds, Measurements | None]:
+    """Return thresholds and baseline of the files that were named."""
+    from ridgeline.validate.judge.thresholds import Thresholds, load_thresholds
+    from ridgeline.validate.measure.measurements import load_measurements
+
+    thresholds = Thresholds() if inputs.thresholds is None else load_thresholds(inputs.thresholds)
+    return thresholds, None if inputs.baseline is None else load_measurements(inputs.baseline)
+
+
+def _find_groups(layout: Layout, inputs: Inputs, addresses: Sequence[Any]) -> dict[str, list[int]]:
+    """Check the hostfile and return the groups of nodes."""
+    from ridgeline.validate.measure.hosts import check_hosts, read_hosts
+    from ridgeline.validate.measure.topology import find_groups
+
+    if inputs.hostlist is not None:
+        check_hosts(read_hosts(inputs.hostlist), layout.hosts, inputs.hostlist)
+    return find_groups(layout.hosts, inputs.groups, inputs.group_by, addresses, _run_command)
+
+
+def _run_command(command: Sequence[str]) -> str | None:
+    """Return what a command of the batch system prints, None if it is not there or fails."""
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+    return None
+
+
+def _show(measurements: Measurements, verdict: Verdict) -> None:
+    """Print stages and the verdict."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ridgeline.validate.judge.busy import ADVICE
+
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    table = Table(box=None, pad_edge=False)
+    for head in ("level", "stage", "s", "outcome"):
+        table.add_column(head, justify="right" if head == "s" else "left")
+    for stage in measurements.stages:
+        outcome = stage.outcome + (f": {stage.detail}" if stage.detail else "")
+        table.add_row(stage.level, stage.name, f"{stage.seconds:.1f}", outcome)
+
+    def say(what: Any) -> None:
+        # In a log a sentence is one line, which a script can look for.
+        console.print(what, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+
+    say(table)
+    for name, counter in measurements.counters.items():
+        places = ", ".join(
+            f"{measurements.nodes[int(node)]} +{by}" for node, by in list(counter["grown"].items())[:8]
+        )
+        more = f" and {len(counter['grown']) - 8} nodes more" if len(counter["grown"]) > 8 else ""
+        say(f"counter {name} grew: {places}{more}")
+    for suspect in verdict.suspects:
+        say(f"{suspect.kind} {suspect.name}")
+        for text in (*suspect.reasons, *(f"-> {advice}" for advice in suspect.advice)):
+            say(f"    {text}")
+    for busy in verdict.busy:
+        for text in (f"busy: node {busy.sentence}", f"    -> {ADVICE}"):
+            say(text)
+    for warning in verdict.warnings:
+        say(f"warning: node {warning.name}: {warning.text}")
+    for text in verdict.notes:
+        say(text)
+    say(verdict.sentence)
+
+
+def phase_plan(phase: str, plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan of a prolog, every quick stage of this node, or an epilog, what a job may have left or hurt."""
+    from ridgeline.validate.measure.session import Plan
+
+    quick = replace(Plan(), level="node", quick=True, confirm=True, time_limit=plan["time_limit"])
+    if phase == "epilog":
+        quick = replace(quick, stages=("memory", "compute"))
+    return asdict(quick)

@@ -1,0 +1,172 @@
+"""What this installation has: `ridgeline doctor`."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.environment import check_limits
+from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.launcher import detect_launch, find_mpiexec
+from ridgeline.runtime.machine import cache_sizes, describe_machine
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination. `optional` things may be absent; `missing` ones stop a run."""
+
+    name: str
+    status: Literal["ok", "optional", "missing"]
+    found: str
+    fix: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look at everything that a run may use. Starts a two-rank MPI job to see whether the launcher fits.
+
+    Raises RidgelineError where limits of this process keep MPI from starting at all.
+    """
+    check_limits()
+    checks: list[tuple[str, Callable[[], Finding]]] = [
+        ("Python", _python),
+        ("cores", _cores),
+        ("MPI", _mpi),
+        ("mpiexec", _mpiexec),
+        ("ADIOS2", _adios2),
+        ("FFTW", _fftw),
+        ("Numba", _numba),
+        ("GPU", _gpu),
+    ]
+    findings = []
+    for name, check in checks:
+        try:
+            findings.append(check())
+        except Exception as error:
+            findings.append(
+                Finding(name, "missing", f"{type(error).__name__}: {error}", "reinstall ridgeline")
+            )
+    return findings
+
+
+def _python() -> Finding:
+    return Finding("Python", "ok", f"{platform.python_version()} in {sys.prefix}")
+
+
+def _cores() -> Finding:
+    machine = describe_machine()
+    caches = ", ".join(f"L{level} {size // 1024} KiB" for level, size in sorted(cache_sizes().items()))
+    return Finding(
+        "cores",
+        "ok",
+        f"{machine.cores} of {machine.cpu}; {caches}; {machine.memory / 2**30:.1f} GiB of memory",
+    )
+
+
+def _mpi() -> Finding:
+    try:
+        from ridgeline.parallel.communicator import mpi_versions
+    except (ImportError, RuntimeError) as error:
+        return Finding(
+            "MPI",
+            "missing",
+            f"mpi4py does not load: {error}",
+            "pip install mpi4py mpich, or your site's MPI module",
+        )
+    versions = mpi_versions()
+    return Finding("MPI", "ok", f"{versions['mpi_library']} through mpi4py {versions['mpi4py']}")
+
+
+def _mpiexec() -> Finding:
+    try:
+        command = find_mpiexec()
+    except RidgelineError as error:
+        return Finding("mpiexec", "missing", str(error), "pip install mpich")
+    launch = detect_launch()
+    if launch is not None:
+        return Finding(
+            "mpiexec", "ok", f"{command}; inside a job of {launch.size} ranks by {launch.launcher}"
+        )
+    program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
+    done = subprocess.run(
+        [command, "-n", "2", sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    # Two ranks write at once: their digits may meet before their line ends.
+    if done.returncode == 0 and "".join(done.stdout.split()) == "22":
+        return Finding("mpiexec", "ok", f"{command}; two ranks see each other")
+    return Finding(
+        "mpiexec",
+        "missing",
+        f"{command} does not fit the MPI library: {(done.stdout + done.stderr).strip()[:200]}",
+        "set RIDGELINE_MPIEXEC to the launcher of the library that mpi4py uses",
+    )
+
+
+def _adios2() -> Finding:
+    from ridgeline.io.bp import adios2_facts
+
+    facts = adios2_facts()
+    kind = "all ranks write together" if facts.with_mpi else "built without MPI: rank 0 writes for all"
+    return Finding(
+        "ADIOS2",
+        "ok",
+        f"{facts.version}, {kind}; compression: {', '.join(facts.compressions)}",
+        "" if facts.with_mpi else "make adios2-mpi builds it with MPI, for faster output on many nodes",
+    )
+
+
+def _fftw() -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Finding("FFTW", "ok", f"pyfftw {version('pyfftw')}")
+    except PackageNotFoundError:
+        return Finding(
+            "FFTW", "optional", "pyfftw is not installed: scipy.fft transforms, slower", "pip install pyfftw"
+        )
+
+
+def _numba() -> Finding:
+    path = configure_kernel_cache()
+    import numba
+
+    from ridgeline.jit.llvm import host_vector_bytes
+
+    return Finding(
+        "Numba",
+        "ok",
+        f"{numba.__version__}, vectors of {8 * host_vector_bytes()} bits, kernels kept in {path}",
+    )
+
+
+def _gpu() -> Finding:
+    from ridgeline.runtime.devices import describe_devices
+
+    try:
+        devices = describe_devices()
+    except RidgelineError as error:
+        return Finding("GPU", "optional", "none usable", str(error))
+    if not devices:
+        return Finding("GPU", "optional", "none found", "only needed for --device cuda (see docs/gpu.md)")
+    return Finding("GPU", "ok", "; ".join(str(device) for device in devices))
+
+
+def print_findings(findings: list[Finding], console: Console) -> None:
+    """Print the findings for people."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    words = {"ok": "ok", "optional": "absent", "missing": "MISSING"}
+    for finding in findings:
+        table.add_row(finding.name, words[finding.status], finding.found)
+        if finding.fix:
+            table.add_row("", "", f"-> {finding.fix}")
+    console.print(table, highlight=False)

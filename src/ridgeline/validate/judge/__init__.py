@@ -1,0 +1,1 @@
+"""Who is slow: screening, thresholds, baselines, the verdict."""

@@ -1,0 +1,166 @@
+"""Drift in time: this validation against a stored one of the same machine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import number
+from ridgeline.validate.judge.pair_screening import link_costs
+from ridgeline.validate.judge.statistics import costs, figure, steady
+from ridgeline.validate.judge.suspects import NODE_SLOW, SYSTEM, Accusations, percent
+from ridgeline.validate.judge.system_screening import column_direction, column_unit
+from ridgeline.validate.judge.thresholds import CPU_SHARE
+from ridgeline.validate.judge.verdict import Drift
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
+
+Floats = NDArray[np.float64]
+
+
+def check_baseline(measurements: Measurements, baseline: Measurements) -> None:
+    """Raise ConfigError if the baseline is of another machine; the sentence says what differs."""
+    differing = [
+        f"{key} is {measurements.machine.get(key)!r} here and {baseline.machine.get(key)!r} there"
+        for key in sorted({*measurements.machine, *baseline.machine})
+        if measurements.machine.get(key) != baseline.machine.get(key)
+    ]
+    if not set(measurements.nodes) & set(baseline.nodes):
+        differing.append(f"none of its nodes ({', '.join(baseline.nodes[:4])}...) is here")
+    if differing:
+        raise ConfigError(
+            f"the baseline is of another machine: {'; '.join(differing)}; choose one of this machine, or store "
+            "a new one with --save-baseline"
+        )
+
+
+def compare_with_baseline(
+    measurements: Measurements, baseline: Measurements, tolerance: float = 0.1
+) -> list[Drift]:
+    """Return the changes of every quantity: overall (medians), and of the nodes that drifted.
+
+    Nodes are matched by host name; those that are slower by more than `tolerance` (0.1 for 10 % more time), and by
+    more than the noise of both validations, are listed as slow, those that are faster by as much too, not as slow.
+    A node's figure of a quantity of pairs is the median over its links. Raises ConfigError if the baseline is of
+    another machine.
+    """
+    check_baseline(measurements, baseline)
+    before = {name: index for index, name in enumerate(baseline.nodes)}
+    common = [(index, before[name]) for index, name in enumerate(measurements.nodes) if name in before]
+    drifts: list[Drift] = []
+    quantities: list[NodeQuantity | PairQuantity] = [
+        *measurements.node_quantities,
+        *measurements.pair_quantities,
+    ]
+    for now in quantities:
+        old = _same(now, baseline)
+        if old is None:
+            continue
+        costs_now, noise_now = _per_node(now, len(measurements.nodes))
+        costs_old, noise_old = _per_node(old, len(baseline.nodes))
+        pairs = [(i, j) for i, j in common if math.isfinite(costs_now[i]) and math.isfinite(costs_old[j])]
+        if not pairs:
+            continue
+        change = np.array([costs_now[i] - costs_old[j] for i, j in pairs])
+        cut = max(math.log1p(tolerance), 4.0 * math.hypot(noise_now, noise_old))
+        overall = float(np.median(change))
+        medians = [float(np.median([c[k] for k in ks])) for c, ks in zip((costs_now, costs_old), zip(*pairs))]
+        drifts.append(_drift(now, None, "", medians[1], medians[0], overall, overall >= cut))
+        # What the whole system lost is the system's drift; a node has drifted if it lost more than that.
+        for (i, j), lost in zip(pairs, change):
+            if abs(lost) >= cut and abs(lost - overall) >= cut:
+                name = measurements.nodes[i]
+                drifts.append(
+                    _drift(now, i, name, costs_old[j], costs_now[i], float(lost), bool(lost >= cut))
+                )
+    return drifts + _system_drifts(measurements, baseline, tolerance)
+
+
+def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance: float) -> list[Drift]:
+    """Return the median change of every column of the benchmarks of the whole system.
+
+    These are not repeated: only twice the tolerance is drift.
+    """
+    drifts = []
+    stored = {result["benchmark"]: result for result in baseline.system}
+    for result in measurements.system:
+        old = stored.get(result["benchmark"])
+        if old is None or len(old["rows"]) != len(result["rows"]) or "unit" in result["columns"]:
+            continue  # another sweep, or rows of several kinds of figures
+        for key in result["columns"]:
+            higher = column_direction(key)
+            pairs = [(then.get(key), now.get(key)) for then, now in zip(old["rows"], result["rows"])]
+            pairs = [(a, b) for a, b in pairs if isinstance(a, float) and isinstance(b, float) and a > 0 < b]
+            if higher is None or not pairs:
+                continue
+            before, now = np.array(pairs).T
+            change = float(np.median(costs(now, higher) - costs(before, higher)))
+            unit = column_unit(key)
+            medians = float(np.median(before)), float(np.median(now))
+            slow = change >= math.log1p(2 * tolerance)
+            name = f"{result['benchmark']} {key}"
+            drifts.append(Drift(name, unit, None, "", *medians, math.expm1(change), slow))
+    return drifts
+
+
+def accuse_drifts(drifts: list[Drift], found: Accusations) -> None:
+    """Blame the nodes, or the system, that became slow."""
+    for drift in drifts:
+        if not drift.slow or drift.quantity == CPU_SHARE:  # who gets less of its processor is busy, not ill
+            continue
+        reason = (
+            f"{drift.quantity}: {number(drift.now, drift.unit)}, was {number(drift.before, drift.unit)} in the "
+            f"baseline, {percent(drift.slowdown)} more time"
+        )
+        if drift.node is None:
+            found.add("system", [], reason, SYSTEM, quantity=drift.quantity, slowdown=drift.slowdown)
+        else:
+            found.add(
+                "node", [drift.node], reason, NODE_SLOW, quantity=drift.quantity, slowdown=drift.slowdown
+            )
+
+
+def _same(
+    quantity: NodeQuantity | PairQuantity, baseline: Measurements
+) -> NodeQuantity | PairQuantity | None:
+    stored: list[Any] = [*baseline.node_quantities, *baseline.pair_quantities]
+    return next((q for q in stored if q.name == quantity.name and type(q) is type(quantity)), None)
+
+
+def _per_node(quantity: NodeQuantity | PairQuantity, n_nodes: int) -> tuple[Floats, float]:
+    """Return one cost a node and its noise."""
+    if isinstance(quantity, NodeQuantity):
+        return steady(costs(quantity.values, quantity.higher_is_better))[:2]
+    links = link_costs(quantity)
+    ends = np.concatenate([links.first, links.second])
+    both = np.tile(links.cost, 2)
+    per_node = np.full(n_nodes, np.nan)
+    order = np.argsort(ends, kind="stable")
+    for node, part in zip(*_split(ends[order], both[order])):
+        per_node[node] = np.median(part)
+    return per_node, links.noise
+
+
+def _split(keys: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int64], list[Floats]]:
+    unique, starts = np.unique(keys, return_index=True)
+    return unique, np.split(values, starts[1:])
+
+
+def _drift(
+    quantity: NodeQuantity | PairQuantity, node: int | None, name: str, before: float, now: float, change: float,
+    slow: bool,
+) -> Drift:  # fmt: skip
+    higher = quantity.higher_is_better
+    return Drift(
+        quantity.name,
+        quantity.unit,
+        node,
+        name,
+        figure(before, higher),
+        figure(now, higher),
+        math.expm1(change),
+        slow,
+    )

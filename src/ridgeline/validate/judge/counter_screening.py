@@ -1,0 +1,107 @@
+"""What error counters that grew during a validation, or a job, say of a node: suspect, to be watched, or nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ridgeline.validate.judge.suspects import NODE_NETWORK, NODE_WRONG, Accusations
+from ridgeline.validate.judge.thresholds import Thresholds
+from ridgeline.validate.judge.verdict import Warned
+from ridgeline.validate.measure.job_counters import VALIDATED
+from ridgeline.validate.measure.measurements import Measurements
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Counters of one meaning. threshold: the setting, growth on one node of all of them together; advice: for a
+    suspect, "" where they only warn.
+    """
+
+    what: str
+    threshold: str
+    names: re.Pattern[str]
+    advice: str = ""
+
+
+# The first kind that fits counts. Code words that the link corrected come on healthy links too and mean nothing.
+KINDS = (
+    Kind(
+        "uncorrected errors",
+        "counter_uncorrected",
+        re.compile(r"mc\d+/ue_count|.*/aer_dev_fatal"),
+        NODE_WRONG,
+    ),
+    Kind(
+        "network time-outs",
+        "counter_timeouts",
+        re.compile(r"mpich/network_timeouts|cxi.*timeout.*"),
+        NODE_NETWORK,
+    ),
+    # Of all nodes of a job together: no reason to blame this one.
+    Kind(
+        "network time-outs of the whole job in Cray MPICH's summary",
+        "counter_timeouts",
+        re.compile(r"job/network_timeouts"),
+    ),
+    Kind("corrected memory errors", "counter_corrected", re.compile(r"mc\d+/ce_count")),
+    Kind(
+        "messages sent again",
+        "counter_retransmissions",
+        re.compile(r"tcp/(RetransSegs|TCPTimeouts)|cxi.*(retr[iy]|nack).*"),
+    ),
+    Kind(
+        "dropped packets",
+        "counter_drops",
+        re.compile(r".*/[rt]x_dropped|.*/port_xmit_discards|cxi.*(drop|discard).*"),
+    ),
+    Kind(
+        "interface errors",
+        "counter_errors",
+        re.compile(
+            r".*/([rt]x_errors|carrier_down_count|aer_dev_(correctable|nonfatal))|tcp/InErrs"
+            r"|.*/port\d+/\w*(error|downed)\w*|cxi.*/\w*(uncor|err|link_down|fatal)\w*"
+        ),
+    ),
+    Kind("heat throttling", "counter_throttles", re.compile(r"cpu/\w+_throttle_count")),
+)
+
+
+def kind_of(counter: str) -> Kind | None:
+    """Return what a counter means, None for those that say nothing of health."""
+    return next((kind for kind in KINDS if kind.names.fullmatch(counter)), None)
+
+
+def screen_counters(measurements: Measurements, thresholds: Thresholds, found: Accusations) -> list[Warned]:
+    """Blame nodes whose counters of uncorrected errors or network time-outs grew; return warnings of the others."""
+    grown: dict[int, dict[str, dict[str, int]]] = {}
+    for counter, values in measurements.counters.items():
+        kind = kind_of(counter)
+        for node, by in grown_on(values):
+            if kind is not None and by > 0:
+                grown.setdefault(node, {}).setdefault(kind.what, {})[counter] = by
+    warned = []
+    for node, by_kind in sorted(grown.items()):
+        for kind in KINDS:
+            counters = by_kind.get(kind.what, {})
+            if not counters or sum(counters.values()) < getattr(thresholds, kind.threshold):
+                continue
+            most = sorted(counters.items(), key=lambda item: -item[1])[:4]
+            more = f" and {len(counters) - 4} counters more" if len(counters) > 4 else ""
+            period = measurements.counted.get(node, VALIDATED)
+            text = f"{kind.what} {period}: {', '.join(f'{c} +{by}' for c, by in most)}{more}"
+            if kind.advice:
+                found.add("node", [node], text, kind.advice)
+            else:
+                warned.append(Warned(node, measurements.nodes[node], text))
+    return warned
+
+
+def grown_on(values: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """Return (node, growth) of one counter, see `Measurements.counters`."""
+    if "grown" in values:
+        return ((int(node), int(by)) for node, by in values["grown"].items())
+    pairs = zip(values["before"], values["after"])
+    return ((node, (after or 0) - (before or 0)) for node, (before, after) in enumerate(pairs))

@@ -1,0 +1,118 @@
+"""Gathering what speaks against nodes, links and groups, and making suspects of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ridgeline.validate.judge.busy import Busy
+from ridgeline.validate.judge.verdict import Suspect
+
+Kind = Literal["node", "link", "group", "system"]
+
+NODE_SLOW = (
+    "compare clock, power limit and temperature with a healthy node; look for other processes on it and for missing "
+    "or failing memory modules; leave it out until it is repaired and validated again"
+)
+NODE_NETWORK = (
+    "look at the state, speed and error counters of its network interfaces and at their cables and switch ports; "
+    "leave it out until it is repaired and validated again"
+)
+NODE_WRONG = (
+    "leave it out at once: its results cannot be trusted; run the vendor's memory and processor diagnostics and read "
+    "its system log for corrected and uncorrected errors"
+)
+NODE_SILENT = "see whether it is up and reachable (ping, system log, console); leave it out until it answers"
+LINK = "look at the cable and the switch ports between them and at their error counters; reseat or reroute, repeat"
+GROUP = "look at what its nodes share: switch, uplinks, rack power and cooling; leave the group out until repaired"
+SYSTEM = "all of it is at fault, or the limit is wrong: compare settings, libraries and clocks before blaming parts"
+
+WHOLE = (
+    "look for what no pair of nodes shows: routing, switches and links that all share, settings of the MPI library, "
+    "other jobs; if all of that is as it should be, correct the limit"
+)
+
+
+@dataclass
+class Accusations:
+    """What was found so far. nodes: host names; groups: name -> numbers of nodes; busy: nodes that are excused."""
+
+    nodes: list[str]
+    groups: Mapping[str, list[int]] = field(default_factory=dict)
+    busy: Busy = field(default_factory=Busy)
+    suspects: dict[tuple[str, tuple[int, ...], str], Suspect] = field(default_factory=dict)
+
+    def add(
+        self, kind: Kind, nodes: Iterable[int], reason: str, advice: str,
+        *, quantity: str = "", slowdown: float | None = None, name: str = "",
+    ) -> None:  # fmt: skip
+        """Accuse a part once more, or excuse it where it was busy. name: of a group; others are named after nodes.
+
+        quantity: in which the part is slow; what is no slowness (wrong data, errors that were counted) has none, and
+        no excuse.
+        """
+        numbers = tuple(sorted(nodes)) if kind != "system" else ()
+        name = name or " - ".join(self.nodes[node] for node in numbers)
+        text = (
+            reason
+            if kind == "node"
+            else f"{kind} {name}: {reason}".replace("system : ", "the whole system: ")
+        )
+        if quantity and self.busy.excuses(kind, numbers, len(self.nodes), quantity, text):
+            return
+        suspect = self.suspects.setdefault((kind, numbers, name), Suspect(kind, name, list(numbers)))
+        if reason not in suspect.reasons:
+            suspect.reasons.append(reason)
+        if advice not in suspect.advice:
+            suspect.advice.append(advice)
+        if quantity and quantity not in suspect.quantities:
+            suspect.quantities.append(quantity)
+        if slowdown is not None:
+            suspect.slowdown = max(slowdown, suspect.slowdown or 0.0)
+
+    def blamed_nodes(self) -> set[int]:
+        """Return the nodes that are blamed, alone or with their group."""
+        return {node for s in self.suspects.values() if s.kind in ("node", "group") for node in s.nodes}
+
+    def acquit_links(self) -> None:
+        """Drop links with an end that is blamed: the node explains them."""
+        blamed = self.blamed_nodes()
+        for key, suspect in list(self.suspects.items()):
+            if suspect.kind == "link" and blamed.intersection(suspect.nodes):
+                del self.suspects[key]
+
+    def merge_groups(self, share: float) -> None:
+        """Blame a group instead of its nodes for a quantity that at least this share of its nodes is slow in."""
+        by_node = {s.nodes[0]: s for s in self.suspects.values() if s.kind == "node"}
+        for name, members in self.groups.items():
+            inside = [by_node[node] for node in members if node in by_node]
+            for quantity in {q: None for s in inside for q in s.quantities}:
+                guilty = [s for s in inside if quantity in s.quantities]
+                if len(members) < 2 or len(guilty) < max(2, share * len(members)):
+                    continue
+                if len(members) == len(self.nodes):
+                    continue
+                worst = max((s.slowdown or 0.0 for s in guilty), default=0.0)
+                reason = (
+                    f"{quantity}: {len(guilty)} of {len(members)} nodes are slow, by up to {percent(worst)}"
+                )
+                self.add("group", members, reason, GROUP, quantity=quantity, slowdown=worst, name=name)
+                for suspect in guilty:
+                    suspect.quantities.remove(quantity)
+            for suspect in inside:
+                if not suspect.quantities and suspect.slowdown is not None:
+                    self.suspects.pop(("node", tuple(suspect.nodes), suspect.name), None)
+
+    def result(self) -> list[Suspect]:
+        """Return the suspects: the system, groups, nodes, links, each the worst first."""
+        order = {"system": 0, "group": 1, "node": 2, "link": 3}
+        return sorted(
+            self.suspects.values(),
+            key=lambda s: (order[s.kind], s.slowdown is not None, -(s.slowdown or 0.0), s.nodes),
+        )
+
+
+def percent(slowdown: float) -> str:
+    """Write extra time: 0.123 as 12.3 %."""
+    return f"{100 * slowdown:.3g} %" if slowdown < 10 else f"{1 + slowdown:.3g} times"

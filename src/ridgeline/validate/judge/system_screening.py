@@ -1,0 +1,89 @@
+"""Benchmarks of the whole system against absolute limits: nobody is like the whole, so that only limits judge it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeline.runtime.units import number
+from ridgeline.validate.judge.statistics import costs
+from ridgeline.validate.judge.suspects import WHOLE, Accusations
+from ridgeline.validate.judge.thresholds import Thresholds
+from ridgeline.validate.measure.measurements import Measurements
+
+
+@dataclass(frozen=True)
+class SystemFigure:
+    """One number of the whole system, in SI units. name: of its limit, "BENCHMARK COLUMN"."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    value: float
+
+
+def system_figures(results: Sequence[dict[str, Any]]) -> list[SystemFigure]:
+    """Return the figures that limits can bind, from `Measurements.system`.
+
+    Of a sweep over sizes the best row counts: the largest rate ("alltoall bandwidth", "multi-bandwidth
+    message_rate"), the shortest time ("multi-latency seconds"). Of congestion the worst of the tests' impact factors:
+    "congestion impact" of means, "congestion impact percentile" of 99th percentiles.
+    """
+    figures = []
+    for result in results:
+        name, rows = result["benchmark"], result.get("rows", [])
+        if any("block" in row for row in rows):
+            impact = [row for row in rows if row["block"] == "impact"]
+            for key, label in (("mean", "impact"), ("percentile", "impact percentile")):
+                values = _numbers(impact, key)
+                if values:
+                    figures.append(SystemFigure(f"{name} {label}", "1", False, max(values)))
+            continue
+        for key in result.get("columns", {}):
+            higher = column_direction(key)
+            values = _numbers(rows, key)
+            if higher is not None and values:
+                unit = column_unit(key)
+                figures.append(SystemFigure(f"{name} {key}", unit, higher, (min, max)[higher](values)))
+    return figures
+
+
+def _numbers(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
+    return [row[key] for row in rows if isinstance(row.get(key), float) and row[key] > 0]
+
+
+def column_direction(key: str) -> bool | None:
+    """Return whether more is better in a column of a benchmark, None if it is no speed."""
+    if any(word in key for word in ("bandwidth", "rate")):
+        return True
+    return False if any(word in key for word in ("seconds", "latency", "mean")) else None
+
+
+def column_unit(key: str) -> str:
+    """Return the SI unit of a column that has a direction."""
+    if "message" in key:
+        return "messages/s"
+    return "B/s" if "bandwidth" in key else "1/s" if column_direction(key) else "s"
+
+
+def screen_system(measurements: Measurements, thresholds: Thresholds, found: Accusations) -> list[str]:
+    """Blame the whole system for figures beyond their limits; return the names that limits could have."""
+    figures = system_figures(measurements.system)
+    for figure in figures:
+        limit = thresholds.limits.get(figure.name)
+        if limit is None:
+            continue
+        value, bound = costs(np.array([figure.value, limit]), figure.higher_is_better)
+        if value - bound > 1e-9:
+            most = "at least" if figure.higher_is_better else "at most"
+            reason = (
+                f"{figure.name}: {number(figure.value, figure.unit)}; {most} {number(limit, figure.unit)} is "
+                "allowed"
+            )
+            slowdown = math.expm1(float(value - bound))
+            found.add("system", [], reason, WHOLE, quantity=figure.name, slowdown=slowdown)
+    return [figure.name for figure in figures]

@@ -1,0 +1,1 @@
+"""What is measured on whom, and what counters and hostfiles say."""

@@ -1,0 +1,209 @@
+"""The systematic levels of a validation: each node alone, then groups, then the whole system.
+
+The health of the system rests on that of its groups, and that of a group on its nodes and switches; so a fault is
+looked for where it is smallest. Every stage has a time limit, held by the watchdog. What looks suspect is measured
+again before it is judged. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.5.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.node_load import others_share, read_load
+from ridgeline.validate.measure import network_stages, node_stages
+from ridgeline.validate.measure.measurements import Measurements, Stage
+from ridgeline.validate.measure.session import Plan, Session
+
+_POLL = 2e-3  # seconds
+_AGREE_SECONDS = 2.0  # in which the other ranks may end a stage after one failed in it
+_CONFIRMATIONS = 3  # at most
+_PREPARE_SECONDS = 300.0  # compiling has no part in a stage's limit
+
+
+Suspects = Callable[[Measurements], dict[str, list[int]]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage of a level. quantities: of parts, which it measures again where they make a part suspect."""
+
+    name: str
+    level: str
+    run: Callable[[Session], None]
+    quantities: tuple[str, ...] = ()
+    least_nodes: int = 1
+    least_ranks: int = 1
+
+
+STEPS = (
+    Step("memory", "node", node_stages.memory),
+    Step("compute", "node", node_stages.compute, ("compute", "cpu_share")),
+    Step("peak", "node", node_stages.peak, ("peak",)),
+    Step("stream", "node", node_stages.stream, ("stream",)),
+    Step("on-node", "node", network_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2),
+    Step(
+        "group-pairs",
+        "group",
+        network_stages.group_pairs,
+        ("group latency", "group bandwidth"),
+        least_nodes=2,
+    ),
+    Step("pairs", "system", network_stages.pairs, ("latency", "bandwidth"), least_nodes=2),
+    Step("alltoall", "system", network_stages.alltoall, least_ranks=2),
+    Step("multi-bandwidth", "system", network_stages.multi_bandwidth, least_ranks=2),
+    Step("multi-latency", "system", network_stages.multi_latency, least_ranks=2),
+    Step("congestion", "system", network_stages.congestion, least_ranks=3),
+)
+
+
+def chosen_steps(plan: Plan) -> list[Step]:
+    """Return the stages of the plan. Raises ConfigError for a name that is none of the levels' stages."""
+    steps = [step for step in STEPS if step.level in plan.levels]
+    names = [step.name for step in steps]
+    unknown = [name for name in plan.stages if name not in names]
+    if unknown:
+        raise ConfigError(f"stage {unknown[0]!r} is none of level {plan.level}: {', '.join(names)}")
+    return [step for step in steps if not plan.stages or step.name in plan.stages]
+
+
+def skip_reason(step: Step, session: Session) -> str:
+    """Return why a stage has nothing to measure here, "" if it has."""
+    nodes, ranks = session.layout.n_nodes, session.comm.size
+    if nodes < step.least_nodes:
+        return f"needs {step.least_nodes} nodes, there is {nodes}"
+    if ranks < step.least_ranks:
+        return f"needs {step.least_ranks} ranks, there {'is' if ranks == 1 else 'are'} {ranks}"
+    if step.name == "on-node" and ranks == nodes:
+        return "no node has two ranks"
+    if step.level == "group" and not any(len(members) > 1 for members in session.groups.values()):
+        return "no groups are known; name them with --groups"
+    return ""
+
+
+def run_levels(
+    session: Session,
+    suspects: Suspects,
+    after_stage: Callable[[str, float], None],
+) -> None:
+    """Measure all stages of the plan and fill in `session.measurements` on rank 0. Collective.
+
+    suspects: called on rank 0 with what was measured, returns quantity -> numbers of the nodes that it makes suspect,
+    ends of suspect links among them; after_stage: called on rank 0 with the name of each stage that begins and its
+    limit in seconds. A stage that all ranks refuse is skipped with the reason; one that only some end in an error is
+    the last.
+    """
+    steps = chosen_steps(session.plan)
+    runnable = []
+    if any(step.level == "node" for step in steps):
+        names = [step.name for step in steps]
+        _run(
+            session,
+            "prepare",
+            "node",
+            _PREPARE_SECONDS,
+            lambda session: node_stages.prepare(session, names),
+            after_stage,
+        )
+    for step in steps:
+        reason = skip_reason(step, session)
+        if reason:
+            session.measurements.stages.append(Stage(step.name, step.level, 0.0, "skipped", reason))
+            continue
+        if not _run_step(session, step, step.name, after_stage):
+            return
+        if step.quantities:
+            runnable.append(step)
+    if session.plan.confirm and runnable:
+        _confirm(session, runnable, suspects, after_stage)
+
+
+def _confirm(
+    session: Session, steps: Sequence[Step], suspects: Suspects, after_stage: Callable[[str, float], None]
+) -> None:
+    """Measure suspects and busy nodes again, in what made them so; the better measurement counts. Collective.
+
+    Where other parts than before are suspect then, or in another quantity, noise was at work, and they are measured
+    once more.
+    """
+    before: set[tuple[str, int]] = set()
+    for turn in range(1, _CONFIRMATIONS + 1):
+        now = suspects(session.measurements) if session.comm.rank == 0 else None
+        session.rest()  # asleep while rank 0 judges
+        again: dict[str, list[int]] = session.comm.bcast(now)
+        parts = {(quantity, node) for quantity, nodes in again.items() for node in nodes}
+        if not parts or parts == before:
+            break
+        for step in steps:
+            session.again = {node for name in step.quantities for node in again.get(name, ())}
+            name = f"{step.name} again" + f" ({turn})" * (turn > 1)
+            if session.again and not _run_step(session, step, name, after_stage):
+                return
+        before = parts
+    session.again = None
+
+
+def _run_step(session: Session, step: Step, name: str, after_stage: Callable[[str, float], None]) -> bool:
+    """Run a stage and note who else used the nodes meanwhile; return whether another can follow. Collective."""
+    before = read_load()
+    if not _run(session, name, step.level, session.plan.time_limit, step.run, after_stage):
+        return False
+    looks = session.stage_ends.gather((before, read_load()))
+    if looks is not None:
+        first, last = zip(*looks)
+        shares = [others_share(first, last, rank) for rank in session.leaders]
+        session.note_others(step.quantities or (step.name,), shares)
+    return True
+
+
+def _run(
+    session: Session,
+    name: str,
+    level: str,
+    limit: float,
+    action: Callable[[Session], None],
+    after_stage: Callable[[str, float], None],
+) -> bool:
+    """Run one stage on all ranks, watched; return whether another can follow. Collective."""
+    stage = Stage(name, level)
+    if session.comm.rank == 0:
+        after_stage(name, limit)
+    session.watch.begin(name, level, limit)
+    # A rank that spun until the others came would begin with its share of a busy core used up.
+    session.rest()
+    begin, failure = time.perf_counter(), ""
+    try:
+        action(session)
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+    failures = _agree(session, failure)
+    session.watch.end()
+    stage.seconds = time.perf_counter() - begin
+    if any(failures):
+        # A refusal comes from all ranks alike; what only some met leaves messages behind that nobody received.
+        refused = len(set(failures)) == 1
+        stage.outcome = "skipped" if refused and failure.startswith(ConfigError.__name__) else "failed"
+        stage.detail = next(text for text in failures if text).partition(": ")[2]
+        for rank, text in enumerate(failures):
+            if text.startswith(VerificationError.__name__) and not refused:
+                session.accuse(session.layout.node_of_rank[rank], f"rank {rank} in stage {name}: {text}")
+    session.measurements.stages.append(stage)
+    return not any(failures) or len(set(failures)) == 1
+
+
+def _agree(session: Session, failure: str) -> list[str]:
+    """Return the failures of all ranks. A rank that failed while others are still at work tells the watchdog, which
+    ends the job: they may wait for it for ever. Collective.
+    """
+    together = session.stage_ends.Ibarrier()
+    deadline = time.monotonic() + _AGREE_SECONDS if failure else math.inf
+    while not together.Test():
+        if time.monotonic() > deadline:
+            session.watch.fail(failure)
+            deadline = math.inf
+        time.sleep(_POLL)
+    failures: list[str] = session.stage_ends.allgather(failure)
+    return failures

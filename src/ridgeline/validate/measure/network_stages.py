@@ -1,0 +1,149 @@
+"""Messages: between the ranks of a node, between the nodes of a group, and on the whole system."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeline.runtime.memory import memory_available
+from ridgeline.validate.measure.session import Session, group_rounds, node_rounds, pack_rounds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ridgeline.bench.pairs.pairing import Pair
+
+    Figures = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[np.float64]]]
+
+_LATENCY_SIZE = 8  # B
+_BANDWIDTH_SIZE = (2**17, 2**20)  # B, quick and not
+_WINDOW = (8, 16)  # messages
+_ITERATIONS = (50, 200)  # round trips of a repeat
+_SECONDS = (1.0, 5.0)  # of a pair, on a link however slow
+_REPEATS = 5  # fewer cannot tell a link that stalls now and then from chance
+_ALLTOALL_SIZE = (2**16, 2**20)  # B to each rank, at most
+_SIZE_SECONDS = (0.2, 2.0)  # of one size
+_CONGESTION_SECONDS = (0.3, 10.0)  # of one of six tests
+_QUANTITIES = (("latency", "s", False), ("bandwidth", "B/s", True))
+
+
+def on_node(session: Session) -> None:
+    """Measure latency and bandwidth between the first two ranks of every node that has them. Collective."""
+    ranks = [session.layout.ranks_on(node)[:2] for node in range(session.layout.n_nodes)]
+    pairs = [(r[0], r[1]) for node, r in enumerate(ranks) if len(r) == 2 and session.takes_part(node)]
+    figures = _measure(session, [pairs])
+    if figures is None:
+        return
+    first, _, values = figures
+    for name, unit, higher_is_better in _QUANTITIES:
+        found: list[list[float] | None] = [None] * session.comm.size
+        for rank, row in zip(first.tolist(), values[name]):
+            found[rank] = row.tolist()
+        session.store_by_rank(f"on-node {name}", unit, higher_is_better, found, np.nanmean)
+
+
+def group_pairs(session: Session) -> None:
+    """Measure the pairs of nodes inside every group, all groups at the same time. Collective."""
+    _node_pairs(session, group_rounds(session.groups), "group ")
+
+
+def pairs(session: Session) -> None:
+    """Measure pairs of nodes of the whole system. Collective."""
+    plan = session.plan
+    _node_pairs(session, node_rounds(session.layout.n_nodes, plan.rounds, plan.quick, plan.seed), "")
+
+
+def _node_pairs(session: Session, rounds: list[list[Pair]], prefix: str) -> None:
+    if session.again is not None:
+        again = session.again
+        rounds = pack_rounds([pair for some in rounds for pair in some if again & set(pair)])
+    leaders = session.leaders
+    figures = _measure(session, [[(leaders[a], leaders[b]) for a, b in some] for some in rounds])
+    if figures is None:
+        return
+    node = np.array(session.layout.node_of_rank, np.int64)
+    first, second, values = figures
+    for name, unit, higher_is_better in _QUANTITIES:
+        session.store_pairs(prefix + name, unit, higher_is_better, node[first], node[second], values[name])
+
+
+def _measure(session: Session, rounds: list[list[Pair]]) -> Figures | None:
+    """Return first and second ranks and values by name on rank 0, None elsewhere. Collective."""
+    from ridgeline.bench.pairs.pair_matrix import measure_pairs
+
+    me, watch, slow = session.comm.rank, session.watch, not session.plan.quick
+
+    def on_pair(pair: Pair | None, step: str) -> None:
+        watch.note(step, None if pair is None else sum(pair) - me)
+
+    figures = measure_pairs(
+        session.comm,
+        rounds,
+        latency_size=_LATENCY_SIZE,
+        bandwidth_size=_BANDWIDTH_SIZE[slow],
+        repeats=_REPEATS,
+        iterations=_ITERATIONS[slow],
+        seconds_per_pair=_SECONDS[slow],
+        serial=session.plan.serial,
+        on_pair=on_pair,
+        window=_WINDOW[slow],
+    )
+    if figures is None:
+        return None
+    for source, target, text in figures.errors:
+        for rank in (source, target):  # either of the two, or what is between them
+            session.accuse(session.layout.node_of_rank[rank], text)
+    # A repeat for which a pair had no time left counts as if it had taken its whole share of the time.
+    share = _SECONDS[slow] / (3 * _REPEATS)
+    late = {
+        "latency": share / (2 * _ITERATIONS[slow]),
+        "bandwidth": _BANDWIDTH_SIZE[slow] * _WINDOW[slow] / share,
+    }
+    measured = {"latency": figures.latency, "bandwidth": figures.bandwidth}
+    values = {name: np.where(np.isnan(found), late[name], found) for name, found in measured.items()}
+    return figures.first, figures.second, values
+
+
+def alltoall(session: Session) -> None:
+    """Measure the aggregate bandwidth of all-to-all over sizes. Collective."""
+    from ridgeline.bench.collectives.measure import measure_collective
+
+    # Every rank holds a message for every other one, twice; a quarter of what is free is the most to take.
+    room = memory_available() // (8 * session.node_comm.size * session.comm.size)
+    most = min(session.comm.allgather(min(room, _ALLTOALL_SIZE[not session.plan.quick])))
+    sizes = (1, 2 ** (max(most, 1).bit_length() - 1))
+    seconds = _SIZE_SECONDS[not session.plan.quick]
+    virtual = session.plan.ranks_per_node
+    session.note_result(
+        measure_collective(session.comm, "alltoall", sizes=sizes, seconds=seconds, ranks_per_node=virtual)
+    )
+
+
+def multi_bandwidth(session: Session) -> None:
+    """Measure the bandwidth and the message rate of many pairs across node halves. Collective."""
+    from ridgeline.bench.pairs.point_to_point import measure_multi_bandwidth
+
+    session.note_result(measure_multi_bandwidth(session.comm, **_pair_options(session, 2**20)))
+
+
+def multi_latency(session: Session) -> None:
+    """Measure the latency of many pairs at the same time. Collective."""
+    from ridgeline.bench.pairs.point_to_point import measure_multi_latency
+
+    session.note_result(measure_multi_latency(session.comm, **_pair_options(session, 1024)))
+
+
+def _pair_options(session: Session, most: int) -> dict[str, Any]:
+    pairing = "node-halves" if session.layout.n_nodes > 1 else "halves"
+    options = {"pairing": pairing, "sizes": (8, most), "ranks_per_node": session.plan.ranks_per_node}
+    return options | {"iterations": 5, "warm_up": 1} if session.plan.quick else options
+
+
+def congestion(session: Session) -> None:
+    """Measure the impact of congestion by GPCNet's method, ranks as nodes if there is one node. Collective."""
+    from ridgeline.bench.congestion.measure import measure_congestion
+
+    seconds = _CONGESTION_SECONDS[not session.plan.quick]
+    ranks_per_node = 1 if session.layout.n_nodes == 1 else session.plan.ranks_per_node
+    session.note_result(measure_congestion(session.comm, seconds=seconds, ranks_per_node=ranks_per_node))

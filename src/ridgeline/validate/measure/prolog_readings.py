@@ -1,0 +1,168 @@
+"""The counters that the prolog of a job read, kept on its node for the epilog.
+
+Both run as root, and the folder may lie where users can write. So nothing is followed that another user could have
+planted: every folder of the path belongs to this user or to root and others cannot write it (or not replace what is
+in it, as in /var/tmp), files are opened without following links, and must be this user's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from ridgeline.runtime.errors import OutputError
+from ridgeline.validate.measure.counters import Counters
+
+_SUFFIX = ".counters.json"
+_MOST_BYTES = 16 * 2**20  # of a file that is believed
+_KEPT_SECONDS = 60 * 86400.0  # jobs do not take longer; what is older belongs to one whose epilog never came
+JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID")
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What a prolog read. job: its number; boot: of which start of the system; taken: seconds since 1970."""
+
+    job: str
+    boot: str
+    taken: float
+    counters: Counters
+
+
+def default_folder() -> Path:
+    """Return the folder for readings: of the system for root, else in /var/tmp, which reboots leave alone."""
+    user = os.geteuid()
+    return Path("/var/lib/ridgeline/prolog" if user == 0 else f"/var/tmp/ridgeline-{user}/prolog")
+
+
+def job_here(asked: str | None) -> str | None:
+    """Return the number of the job: what was asked for, or what Slurm or PBS says; None if nobody does."""
+    return asked or next((os.environ[name] for name in JOB_VARIABLES if os.environ.get(name)), None)
+
+
+def read_boot(root: Path = Path("/")) -> str:
+    """Return what tells this start of the system from others, "" if it does not say."""
+    with suppress(OSError):
+        return (root / "proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+def keep_readings(folder: Path, host: str, readings: Readings) -> None:
+    """Store readings, whole or not at all, and remove those of jobs long gone.
+
+    Raises OutputError if the folder is not safe or cannot be written.
+    """
+    text = json.dumps(asdict(readings)).encode()
+    with _opened(folder, make=True) as place:
+        new = f".{secrets.token_hex(8)}.new"
+        made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=place)
+        try:
+            with os.fdopen(made, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, _name(host, readings.job), src_dir_fd=place, dst_dir_fd=place)
+        except BaseException:
+            os.unlink(new, dir_fd=place)
+            raise
+        _prune(place)
+
+
+def load_readings(folder: Path, host: str, job: str) -> Readings | None:
+    """Return what the prolog of a job kept, None if it kept nothing.
+
+    Raises OutputError if the folder is not safe or the file cannot be believed.
+    """
+    name = _name(host, job)
+    try:
+        with _opened(folder, make=False) as place:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            with os.fdopen(os.open(name, flags, dir_fd=place), "rb") as file:
+                state = os.fstat(file.fileno())
+                if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o022:
+                    raise OutputError(f"{folder / name} is not a file of this user alone; it is not read")
+                content = json.loads(file.read(_MOST_BYTES))
+        counters = {str(key): int(value) for key, value in content["counters"].items()}
+        return Readings(str(content["job"]), str(content["boot"]), float(content["taken"]), counters)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OutputError(f"{folder / name} does not hold readings: {type(error).__name__}") from None
+
+
+def forget_readings(folder: Path, host: str, job: str) -> None:
+    """Remove what the prolog of a job kept; it has done its service."""
+    with suppress(OSError, OutputError), _opened(folder, make=False) as place:
+        os.unlink(_name(host, job), dir_fd=place)
+
+
+def _name(host: str, job: str) -> str:
+    """Return the file of a job on a host: no name can lead out of the folder."""
+    return f"{quote(host, safe='')[:100]}-{quote(job, safe='')[:100]}{_SUFFIX}"
+
+
+@contextmanager
+def _opened(folder: Path, make: bool) -> Iterator[int]:
+    """Open a folder that only this user and root control. Raises OutputError naming what is not safe."""
+    path = Path(os.path.abspath(folder))
+    try:
+        if make:
+            for part in reversed((path, *path.parents)):
+                with suppress(FileExistsError):
+                    part.mkdir(0o700)
+        for part in reversed((path, *path.parents)):
+            _check(part, last=part == path)
+        place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot use {folder} for readings: {error.strerror}; choose another") from None
+    try:
+        _check_state(path, os.fstat(place), last=True)
+        yield place
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot use {folder} for readings: {error.strerror}; choose another") from None
+    finally:
+        os.close(place)
+
+
+def _check(path: Path, last: bool) -> None:
+    """Raise OutputError if another user could replace a part of the path. Links may be root's and this user's."""
+    state = path.lstat()
+    _check_state(path, state, last)
+    if stat.S_ISLNK(state.st_mode):
+        if last:
+            raise OutputError(f"{path} is a link; readings are kept in a folder only, choose another")
+        _check(Path(os.path.realpath(path)), last=False)
+
+
+def _check_state(path: Path, state: os.stat_result, last: bool) -> None:
+    if state.st_uid not in (0, os.geteuid()) or (last and state.st_uid != os.geteuid()):
+        raise OutputError(
+            f"{path} belongs to user {state.st_uid}, not to this one; choose another folder for readings"
+        )
+    writable = stat.S_ISDIR(state.st_mode) and state.st_mode & 0o022
+    if writable and (last or not state.st_mode & stat.S_ISVTX):
+        raise OutputError(
+            f"others can write into {path}; choose another folder for readings, or take that right away"
+        )
+
+
+def _prune(place: int) -> None:
+    """Remove readings, and beginnings of them, that nobody comes for any more."""
+    now = time.time()
+    for name in os.listdir(place):
+        if name.endswith((_SUFFIX, ".new")):
+            with suppress(OSError):
+                if now - os.stat(name, dir_fd=place, follow_symlinks=False).st_mtime > _KEPT_SECONDS:
+                    os.unlink(name, dir_fd=place)

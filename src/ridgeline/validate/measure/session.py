@@ -1,0 +1,263 @@
+"""What the stages of a validation share: who is where, what was asked, what was measured so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.bench.result import Result
+    from ridgeline.parallel.layout import Layout
+    from ridgeline.validate.watchdog import Watch
+
+T = TypeVar("T")
+LEVELS = ("node", "group", "system")
+_POLL = 2e-3  # seconds between two looks of ranks that rest: a millionth of a core each
+_FEW_NODES = 64  # up to here every node meets every other
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for.
+
+    level: the highest one; only: leave out those below it; serial: one node at a time and one pair at a time, for
+    hosts that share cores; quick: few repeats, small sizes; time_limit: of a stage, seconds; stages: names, empty for
+    all of the levels; rounds: of pairs of nodes, None for all pairs of few nodes, 24 of more (8 if quick); seed: of
+    the rounds; confirm: measure suspects again before they are judged; ranks_per_node: virtual nodes, see
+    `parallel.layout.find_layout`.
+    """
+
+    level: str = "system"
+    only: bool = False
+    serial: bool = False
+    quick: bool = False
+    time_limit: float = 300.0
+    stages: tuple[str, ...] = ()
+    rounds: int | None = None
+    seed: int = 0
+    confirm: bool = True
+    ranks_per_node: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers given."""
+        if self.level not in LEVELS:
+            raise ConfigError(f"level {self.level!r} is none of {', '.join(LEVELS)}")
+        if not self.time_limit > 0:
+            raise ConfigError(f"time-limit = {self.time_limit:g} s: a stage needs more than 0")
+        if self.rounds is not None and self.rounds < 1:
+            raise ConfigError(f"rounds = {self.rounds}: pairs of nodes need at least 1")
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels that are measured."""
+        return (self.level,) if self.only else LEVELS[: LEVELS.index(self.level) + 1]
+
+    @property
+    def repeats(self) -> int:
+        """Measurements of every quantity."""
+        return 3 if self.quick else 5
+
+
+@dataclass
+class Session:
+    """One validation in progress, on this rank. measurements: complete on rank 0; node_comm: ranks of this node;
+    stage_ends: all ranks, used between stages only.
+    """
+
+    comm: MPI.Comm
+    layout: Layout
+    plan: Plan
+    watch: Watch
+    measurements: Measurements
+    node_comm: MPI.Comm
+    stage_ends: MPI.Comm
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    again: set[int] | None = None  # the nodes that are measured, None for all
+
+    @property
+    def node(self) -> int:
+        """The number of this rank's node."""
+        return self.layout.node_of_rank[self.comm.rank]
+
+    @property
+    def leaders(self) -> list[int]:
+        """The first rank of every node."""
+        first: dict[int, int] = {}
+        for rank, node in enumerate(self.layout.node_of_rank):
+            first.setdefault(node, rank)
+        return [first[node] for node in range(self.layout.n_nodes)]
+
+    def takes_part(self, node: int) -> bool:
+        """Say whether a node is measured now."""
+        return self.again is None or node in self.again
+
+    def rest(self) -> None:
+        """Wait for all ranks, asleep. Collective."""
+        patient_barrier(self.comm, _POLL)
+
+    def on_nodes(self, setup: Callable[[], Callable[[], T]], repeats: int) -> list[list[T] | None]:
+        """Run what `setup` returns so many times on every rank of the nodes measured; return results by rank.
+
+        All nodes at once, or one after the other if the plan is serial, the others asleep; every node has its first
+        turn before any has its second, so that what drifts drifts for all. setup and what it returns may communicate
+        on node_comm. An error of the machine (VerificationError and the like) is noted on rank 0 for its node, and
+        that rank's results are None, as those of nodes that are not measured. Collective; the list is complete on
+        rank 0, empty elsewhere.
+        """
+        results: list[T] = []
+        once: Callable[[], T] | None = None
+        failure, no_room = "", False
+        nodes = [node for node in range(self.layout.n_nodes) if self.takes_part(node)]
+        for _ in range(repeats):
+            for turn in [[node] for node in nodes] if self.plan.serial else [nodes]:
+                if self.node in turn:
+                    # The ranks of a node meet whether or not one of them failed before.
+                    self.node_comm.Barrier()
+                    try:
+                        if not failure:
+                            once = setup() if once is None else once
+                            results.append(once())
+                    except MemoryError as error:  # a node that others filled is not ill
+                        failure, no_room = f"it had no memory left: {error}", True
+                    except (RidgelineError, RuntimeError) as error:
+                        failure = f"{type(error).__name__}: {error}"
+                self.rest()
+        found = self.comm.gather((None if failure or not results else results, failure, no_room)) or []
+        for rank, (_, text, room) in enumerate(found):
+            if text:
+                self.accuse(self.layout.node_of_rank[rank], f"rank {rank}: {text}", no_room=room)
+        return [results for results, _, _ in found]
+
+    def accuse(self, node: int, text: str, *, no_room: bool = False) -> None:
+        """Note on rank 0 what was found wrong on a node, or that others left it no room to be measured."""
+        noted = (self.measurements.no_room if no_room else self.measurements.errors).setdefault(node, [])
+        if text not in noted:
+            noted.append(text)
+
+    def note_others(self, names: Sequence[str], shares: Sequence[float]) -> None:
+        """Keep on rank 0 the share of every node's processors that others used while these were measured."""
+        for name in names:
+            known = self.measurements.others.setdefault(name, {})
+            for node, share in enumerate(shares):
+                # Of several times the quietest counts: whoever is slow even then has no excuse.
+                known[node] = min(known.get(node, 1.0), round(share, 4))
+
+    def note_result(self, result: Result) -> None:
+        """Keep a benchmark of the whole system, on rank 0."""
+        self.measurements.system.append(result.to_dict())
+
+    def store_by_rank(
+        self,
+        name: str,
+        unit: str,
+        higher_is_better: bool,
+        found: Sequence[Sequence[float] | None],
+        combine: Callable[..., NDArray[np.float64]],
+    ) -> None:
+        """Store a quantity of every node. found: repeats by rank, or None; combine: over ranks, as np.min, axis=0."""
+        if not found:
+            return
+        repeats = max((len(values) for values in found if values is not None), default=0)
+        table = np.full((self.layout.n_nodes, repeats), np.nan)
+        for node in range(self.layout.n_nodes):
+            rows = [found[rank] for rank in self.layout.ranks_on(node) if found[rank] is not None]
+            if rows and repeats:
+                table[node] = combine(np.array(rows, np.float64), axis=0)
+        known = {quantity.name: quantity for quantity in self.measurements.node_quantities}
+        if self.again is not None and name in known:
+            for node in self.again:
+                known[name].values[node] = better(known[name].values[node], table[node], higher_is_better)
+            return
+        self.measurements.node_quantities.append(NodeQuantity(name, unit, higher_is_better, table))
+
+    def store_pairs(
+        self,
+        name: str,
+        unit: str,
+        higher_is_better: bool,
+        first: NDArray[np.int64],
+        second: NDArray[np.int64],
+        values: NDArray[np.float64],
+    ) -> None:
+        """Store a quantity of pairs of nodes, on rank 0; of those measured again the better measurement."""
+        known = {quantity.name: quantity for quantity in self.measurements.pair_quantities}
+        if self.again is None or name not in known:
+            self.measurements.pair_quantities.append(
+                PairQuantity(name, unit, higher_is_better, first, second, values)
+            )
+            return
+        stored = known[name]
+        row = {pair: n for n, pair in enumerate(zip(stored.first.tolist(), stored.second.tolist()))}
+        for pair, new in zip(zip(first.tolist(), second.tolist()), values):
+            number = row.get(pair, row.get(pair[::-1]))
+            if number is not None:
+                stored.values[number] = better(stored.values[number], new, higher_is_better)
+
+
+def better(
+    before: NDArray[np.float64], now: NDArray[np.float64], higher_is_better: bool
+) -> NDArray[np.float64]:
+    """Return the better of two measurements of one part, float64 [repeats]: a disturbance can only slow it down.
+
+    That is the one with the larger geometric mean of rates, or the smaller one of times; a new one without figures is
+    a failure and counts, and one after a failure too.
+    """
+    if not np.isfinite(now).any() or not np.isfinite(before).any():
+        return now
+    with np.errstate(divide="ignore"):
+        gain = np.nanmean(np.log(now)) - np.nanmean(np.log(before))
+    return now if (gain > 0) == higher_is_better else before
+
+
+def node_rounds(n: int, rounds: int | None, quick: bool, seed: int) -> list[list[tuple[int, int]]]:
+    """Return rounds of disjoint pairs of n nodes: everyone with everyone if they are few, else random matchings."""
+    from ridgeline.bench.pairs.pairing import tournament
+
+    if n <= _FEW_NODES:
+        every = tournament(n) if n > 1 else []
+        return every if rounds is None else every[:rounds]
+    rng = np.random.default_rng(seed)
+    chosen: list[list[tuple[int, int]]] = []
+    met: set[tuple[int, int]] = set()
+    for _ in range(rounds or (8 if quick else 24)):
+        order = rng.permutation(n)
+        pairs = [(int(min(a, b)), int(max(a, b))) for a, b in zip(order[0::2], order[1::2])]
+        chosen.append([pair for pair in pairs if pair not in met])
+        met.update(pairs)
+    return chosen
+
+
+def group_rounds(groups: dict[str, list[int]]) -> list[list[tuple[int, int]]]:
+    """Return rounds of disjoint pairs in which the nodes of every group meet, all groups at the same time."""
+    rounds: list[list[tuple[int, int]]] = []
+    for nodes in groups.values():
+        for number, pairs in enumerate(node_rounds(len(nodes), None, True, 0)):
+            if number == len(rounds):
+                rounds.append([])
+            rounds[number] += [(nodes[a], nodes[b]) for a, b in pairs]
+    return rounds
+
+
+def pack_rounds(pairs: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Return these pairs in rounds of disjoint ones, each in the first round that has both ends free."""
+    rounds: list[list[tuple[int, int]]] = []
+    busy: list[set[int]] = []
+    for a, b in pairs:
+        free = (number for number, taken in enumerate(busy) if a not in taken and b not in taken)
+        number = next(free, len(busy))
+        if number == len(busy):
+            rounds.append([])
+            busy.append(set())
+        rounds[number].append((a, b))
+        busy[number] |= {a, b}
+    return rounds

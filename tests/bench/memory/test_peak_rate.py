@@ -1,0 +1,93 @@
+"""The peak rate of one process: its formula, its check, its refusals."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.bench.memory import peak
+from ridgeline.bench.memory.peak import MultiplyAdds, measure_peak, measure_peak_here
+from ridgeline.bench.memory.stream import StreamLimits, StreamRates
+from ridgeline.bench.memory.stream_result import to_result
+from ridgeline.runtime.errors import ConfigError, VerificationError
+
+
+class Clock:
+    """A clock that shows one second more at every look."""
+
+    now = -1.0
+
+    def perf_counter(self):
+        self.now += 1
+        return self.now
+
+
+def test_rate_of_calls():
+    assert peak.rate(1000, 3, 2.0) == 1500.0
+
+
+def test_operations_over_the_time_of_all_calls(monkeypatch):
+    monkeypatch.setattr(peak, "time", Clock())
+    found = measure_peak_here(2.0, np.float32)
+    # Looks at 0 (start), after the first call at 1, after the second at 2 (over), at the end 3.
+    assert found == 2 * MultiplyAdds(np.float32, 1).operations / 3
+
+
+def test_best_repeat_and_sum_of_ranks(monkeypatch):
+    rates = np.array([[1.0, 4.0, 2.0], [3.0, 2.0, 5.0]])  # [rank, repeat]
+    assert peak._figures(rates) == {"least": 4.0, "mean": 4.5, "most": 5.0, "total": 7.0, "slowest_rank": 0}
+
+
+def test_wrong_result_is_found():
+    work = MultiplyAdds(np.float64, 1, steps=10)
+    work.run()
+    work.check()
+    work._out[0, 7] += 1
+    with pytest.raises(VerificationError, match=r"1 of \d+ chains of 10 multiply-adds"):
+        work.check()
+
+
+def test_both_dtypes_on_one_rank():
+    result = measure_peak(MPI.COMM_SELF, seconds=1e-3, repeats=2)
+    assert [row["dtype"] for row in result.rows] == ["float64", "float32"]
+    for row in result.rows:
+        assert 0 < row["least"] == row["mean"] == row["most"] == row["total"]
+    assert result.extra["by_rank"]["float64"] == [result.rows[0]["least"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"threads": 0}, "0 threads per rank"),
+        ({"threads": 10**6}, "1000000 threads per rank"),
+        ({"dtypes": ["int32"]}, "no kernel for int32"),
+        ({"seconds": 0.0}, "over 0.0 s"),
+        ({"repeats": 0}, "repeats = 0"),
+    ],
+)
+def test_refusals(options, words):
+    with pytest.raises(ConfigError, match=words):
+        measure_peak(MPI.COMM_SELF, **options)
+
+
+def test_rows_of_stream():
+    limits = StreamLimits(
+        ordinary=StreamRates(1.0, 2.0, 3.0, 4.0),
+        streaming=StreamRates(5.0, 6.0, 7.0, 8.0),
+        read=9.0,
+        ranks=3,
+        threads=2,
+        dtype="float32",
+        bytes_per_array=2**20,
+        ranks_per_node=3,
+        caches_per_node=2**20,
+        repeats=4,
+    )
+    result = to_result(limits)
+    figures = [(row["kernel"], row["stores"], row["words"], row["rate"]) for row in result.rows]
+    kernels = (("copy", 2), ("scale", 2), ("add", 3), ("triad", 3))
+    ordinary = [(name, "ordinary", words, rate) for rate, (name, words) in enumerate(kernels, 1)]
+    streaming = [(name, "streaming", words, rate) for rate, (name, words) in enumerate(kernels, 5)]
+    assert figures == [*ordinary, *streaming, ("dot", None, 2, 9.0)]
+    assert result.rows[0]["rate_per_thread"] == 1 / 6
+    assert "3.0 times the last-level caches" in result.notes[0]
+    assert "bandwidth of caches" in result.notes[1]

@@ -1,0 +1,203 @@
+"""Collective benchmarks over ranks: figures of every size, wrong data found, odd counts, sub-communicators."""
+
+import os
+from importlib.util import find_spec
+
+os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # staged memory, where numba-cuda is installed
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.bench.collectives import measure as collectives
+from ridgeline.bench.collectives.calls import COLLECTIVES
+from ridgeline.bench.collectives.measure import measure_collective
+from ridgeline.runtime.errors import ConfigError, VerificationError
+
+WITH_DATA = [name for name in COLLECTIVES if name != "barrier"]
+SIZE = 68  # not a power of two, a multiple of 4
+needs_two = pytest.mark.skipif(MPI.COMM_WORLD.size < 2, reason="needs 2 ranks")
+
+
+def forms(name):
+    return (False, True) if COLLECTIVES[name].has_in_place else (False,)
+
+
+@needs_two
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_figures_of_every_size(comm, name):
+    for in_place in forms(name):
+        result = measure_collective(comm, name, (4, SIZE), iterations=3, warm_up=1, in_place=in_place)
+        assert [row["size"] for row in result.rows] == [4, 8, 16, 32, 64, SIZE]
+        for row in result.rows:
+            assert (row["ranks"], row["iterations"]) == (comm.size, 3)
+            assert 0 < row["least"] <= row["seconds"] <= row["most"]
+            if name == "alltoall":
+                messages = comm.size * (comm.size - 1)
+                assert row["bandwidth"] == pytest.approx(messages * row["size"] / row["most"])
+        assert result.settings["ranks_per_node"] == str(comm.size)
+        assert result.verified
+
+
+@needs_two
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_wrong_data_is_found_on_all_ranks(comm, name):
+    for in_place in forms(name):
+        calls = COLLECTIVES[name](comm, SIZE, in_place)
+        function, arguments = calls.call(SIZE)
+        calls.prepare(SIZE, 5)
+        # Before anything moved every rank lacks something, but the root its own message.
+        if name != "bcast" or comm.rank != 0:
+            with pytest.raises(VerificationError, match=f"{name} of .* rank {comm.rank} holds"):
+                calls.verify(SIZE, 5)
+        function(*arguments)
+        calls.verify(SIZE, 5)
+        with pytest.raises(VerificationError):
+            calls.verify(SIZE, 6)  # a message of another call
+        every = calls.receive.read(calls.blocks(comm.size)[1] * SIZE)
+        for place in (0, every.size // 2, every.size - 1):
+            every[place] ^= 1
+            with pytest.raises(VerificationError):
+                calls.verify(SIZE, 5)
+            every[place] ^= 1
+
+
+@needs_two
+@pytest.mark.parametrize("when", [0, 1])
+def test_one_corrupt_rank_ends_the_benchmark_on_all(comm, monkeypatch, when):
+    kind = COLLECTIVES["allgather"]
+    honest = kind.verify
+
+    def verify(self, size, sequence):
+        if comm.rank == comm.size - 1 and sequence == when:
+            self.receive.host[0] ^= 1
+        honest(self, size, sequence)
+
+    monkeypatch.setattr(kind, "verify", verify)
+    with pytest.raises(VerificationError, match=f"rank {comm.size - 1} holds 1 wrong bytes"):
+        measure_collective(comm, "allgather", (8, 8), iterations=2, warm_up=0)
+
+
+@needs_two
+def test_sweep_of_sub_communicators_on_nodes(comm):
+    result = measure_collective(
+        comm,
+        "alltoall",
+        (8, 16),
+        iterations=2,
+        warm_up=0,
+        sweep=True,
+        subsets=[comm.size - 1] if comm.size > 2 else None,
+        placement="spread",
+        ranks_per_node=2,
+    )
+    if comm.rank:
+        return
+    counts = [2] if comm.size == 2 else [2, 3] if comm.size == 3 else [2, 3, 4]
+    assert [row["ranks"] for row in result.rows] == [n for n in counts for _ in range(2)]
+    first = result.rows[0]
+    nodes = min(2, (comm.size + 1) // 2)
+    assert (first["nodes"], first["ranks_per_node"]) == (nodes, "1" if nodes == 2 else "2")
+    share = first["network_bandwidth"] / first["bandwidth"]
+    assert share == (1 if nodes == 2 else 0)
+    assert ("network_bandwidth" in {column.key for column in result.columns}) == (nodes == 2)
+
+
+@needs_two
+def test_barrier_has_times_and_no_data(comm):
+    result = measure_collective(comm, "barrier", iterations=3, warm_up=1)
+    (row,) = result.rows
+    assert "size" not in row
+    assert 0 < row["least"] <= row["most"]
+    assert not result.verified
+    with pytest.raises(ConfigError, match="moves no data"):
+        measure_collective(comm, "barrier", (1, 2))
+
+
+@needs_two
+def test_time_of_a_size_can_be_limited(comm, monkeypatch):
+    monkeypatch.setattr(collectives, "_once", lambda calls, size: 0.5 if comm.rank == 1 else 1e-6)
+    monkeypatch.setattr(COLLECTIVES["bcast"], "verify", lambda self, size, sequence: None)
+    result = measure_collective(comm, "bcast", (4, 4), seconds=2.0)
+    assert result.rows[0]["iterations"] == 4  # the slowest rank's half second decides on all
+
+
+@needs_two
+def test_messages_that_do_not_fit_are_left_out(comm, monkeypatch):
+    room = 2 * comm.size * 2 * comm.size * 64  # for the buffers of a node's ranks, half of the memory
+    monkeypatch.setattr(collectives, "memory_available", lambda: 2 * room + (comm.rank == 0))
+    result = measure_collective(comm, "alltoall", (16, 2**40), iterations=1, warm_up=0)
+    if comm.rank == 0:
+        assert [row["size"] for row in result.rows] == [16, 32, 64, 128]
+        assert "above 128 B" in result.notes[0]
+    monkeypatch.setattr(collectives, "memory_available", lambda: 10)
+    with pytest.raises(ConfigError, match="more than half of a node's free memory"):
+        measure_collective(comm, "alltoall", (16, 32))
+
+
+@needs_two
+@pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_messages_of_a_gpu_are_staged(comm, name):
+    for in_place in forms(name):
+        options = {"iterations": 2, "warm_up": 1, "in_place": in_place, "memory": "cuda-staged"}
+        result = measure_collective(comm, name, (4, SIZE), **options)  # verifies what lies on the device
+        assert len(result.rows) == 6
+
+
+def test_staged_messages_are_copied_around_the_call(comm):
+    """The copies to and from a GPU, counted on a buffer that only notes them."""
+
+    class Noted:
+        staged = True
+
+        def __init__(self):
+            self.copies = []
+
+        def stage_out(self, n):
+            self.copies.append(("out", n))
+
+        def stage_in(self, n):
+            self.copies.append(("in", n))
+
+    for name, out, back in (
+        ("alltoall", comm.size, comm.size),
+        ("allgather", 1, comm.size),
+        ("allreduce", 1, 1),
+    ):
+        calls = COLLECTIVES[name](comm, 8)
+        calls.prepare(8, 0)
+        noted = Noted()
+        ours = calls.call(8)
+        calls.send = calls.receive = noted
+        calls.call = lambda size, ours=ours: ours
+        collectives._timed_staged(calls, 8, 2)
+        assert noted.copies == [("out", out * 8), ("in", back * 8)] * 2
+    calls = COLLECTIVES["bcast"](comm, 8)
+    calls.receive = noted = Noted()
+    calls.stage_out(8)
+    calls.stage_in(8)
+    assert noted.copies == [("out" if comm.rank == 0 else "in", 8)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"operation": "bcast", "in_place": True}, "no form in place"),
+        ({"operation": "allreduce", "sizes": (2, 8)}, "multiples of 4 B"),
+        ({"operation": "alltoall", "sizes": (8, 2)}, "sizes from 8 to 2 B"),
+        ({"operation": "alltoall", "subsets": [1]}, "among 1 of"),
+        ({"operation": "alltoall", "subsets": [99]}, "among 99 of"),
+        ({"operation": "alltoall", "iterations": 0}, "iterations = 0"),
+        ({"operation": "alltoall", "seconds": 0.0}, "must be more than 0"),
+    ],
+)
+def test_refusals(comm, options, words):
+    with pytest.raises(ConfigError, match=words if comm.size > 1 else "start them with -n 2"):
+        measure_collective(comm, **options)
+
+
+def test_values_of_allreduce_are_exact_for_a_million_ranks():
+    kind = COLLECTIVES["allreduce"]
+    largest = 10**6 * (kind._PERIOD + kind._TERMS - 1)
+    assert largest < 2 ** (np.finfo(np.float32).nmant + 1)

@@ -1,0 +1,140 @@
+"""What a flow writes: fields on elements and images, Nek5000 files, statistics, as `ridgeline.open` shows them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import ridgeline
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.io.bp import BPWriter, image_schemas
+from ridgeline.io.nek5000_read import read_field_file
+from ridgeline.models.navier_stokes.outputs import OutputFields, output_names
+from ridgeline.models.navier_stokes.recorders import Flow, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.statistics import Statistics
+
+RANKS = (1, 3)
+TIMEOUT = 150
+
+
+def make(comm, order=5, periodic=(True, False, True)):
+    mesh = ElementMesh.box((2, 3, 2), (1.0, 2.0, 3.0), periodic=periodic)
+    grid = ElementGrid(mesh, order, comm.size, comm.rank)
+    return grid, Geometry(grid)
+
+
+def flow_at(grid, t):
+    """Rotation about z, w = (0, 0, 2 (1 + t)), and a scalar."""
+    x, y, z = grid.coordinates
+    u = (1 + t) * np.stack([-y, x, 0 * z])
+    return Flow(t, u, x * y, (z + t)[None])
+
+
+def written(comm, path, fields, names, flows):
+    """Write flows as the driver does and return the open data set."""
+    variables = fields.layout(names)
+    attributes = {}
+    if fields.image_fields():
+        attributes = image_schemas(variables[0].shape_global, names, *fields.image_geometry())
+    with BPWriter(path, comm, variables, attributes) as out:
+        for step, flow in enumerate(flows):
+            arrays = fields.compute(names, flow.velocity, flow.pressure, flow.scalars)
+            out.write(step, flow.time, {name: array.local for name, array in arrays.items()})
+    comm.Barrier()
+    return ridgeline.open(path)
+
+
+def test_fields_on_elements(comm, folder):
+    grid, geometry = make(comm, periodic=(True, False, False))
+    fields = OutputFields(comm, grid, geometry, GatherScatter(comm, grid.ids), 1)
+    flows = [flow_at(grid, t) for t in (0.0, 0.5)]
+    names = output_names(1)
+    with written(comm, folder / "u.bp", fields, names, flows) as data:
+        whole, _ = make(comm.Split(comm.rank), periodic=(True, False, False))
+        x, y, z = whole.coordinates
+        assert data.velocity_x.dims == ("step", "element", "t", "s", "r")
+        np.testing.assert_array_equal(data.x, x)
+        np.testing.assert_array_equal(data.velocity_y.isel(step=1), 1.5 * x)
+        np.testing.assert_array_equal(data.pressure.isel(step=0), x * y)
+        np.testing.assert_array_equal(data.scalar_0.isel(step=1), z + 0.5)
+        np.testing.assert_allclose(data.vorticity_magnitude.isel(step=1), 3.0, rtol=1e-11)
+        np.testing.assert_allclose(data.q_criterion.isel(step=0), 1.0, rtol=1e-11)
+    assert fields.image_fields() == ()
+
+
+def test_derivatives_are_made_continuous(comm):
+    """v = 3 max(x - 1.5, 0) has a kink between elements: there the copies agree on the mean slope."""
+    grid, geometry = make(comm, periodic=(False, False, False))
+    fields = OutputFields(comm, grid, geometry, GatherScatter(comm, grid.ids))
+    x = grid.coordinates[0]
+    u = np.zeros((3, *grid.shape))
+    u[1] = np.where(grid.positions[:, 2, None, None, None] == 0, 0.0, 3.0 * (x - 1.5))
+    found = fields.compute(["vorticity_magnitude"], u, x, np.empty((0, *grid.shape)))["vorticity_magnitude"]
+    expected = np.where(np.isclose(x, 1.5), 1.5, np.where(x < 1.5, 0.0, 3.0))
+    np.testing.assert_allclose(found.local, expected, atol=1e-11)
+
+
+def test_images(comm, folder):
+    grid, geometry = make(comm)
+    fields = OutputFields(comm, grid, geometry, GatherScatter(comm, grid.ids), 1, (4, 5, 6))
+    assert set(fields.image_fields()) == set(output_names(1))
+    with written(comm, folder / "u.bp", fields, ("velocity_x", "pressure"), [flow_at(grid, 1.0)]) as data:
+        assert data.velocity_x.dims == ("step", "z", "y", "x")
+        np.testing.assert_allclose(data.x, 3 * (np.arange(6) + 0.5) / 6)
+        np.testing.assert_allclose(data.z, (np.arange(4) + 0.5) / 4)
+        np.testing.assert_allclose(data.velocity_x[0], 0 * data.z - 2 * data.y + 0 * data.x, atol=1e-12)
+        np.testing.assert_allclose(data.pressure[0], 0 * data.z + data.y * data.x, atol=1e-12)
+
+
+def settings(folder, **output):
+    """A case as far as the recorders read it."""
+    plain = {"nek5000": "", "nek5000_every": 0, "nek5000_precision": "float32"}
+    plain |= {"statistics": f"{folder}/s.bp", "statistics_every": 0, "homogeneous": ()}
+    return SimpleNamespace(output=SimpleNamespace(**{**plain, **output}))
+
+
+def test_nek5000_files_of_a_run(comm, folder):
+    grid, geometry = make(comm)
+    now = [flow_at(grid, 0.0)]
+    case = settings(folder, nek5000=f"{folder}/duct", nek5000_every=4, nek5000_precision="float64")
+    further = nek5000_output(case, comm, grid, geometry, lambda: now[0])
+    assert (further.kind, further.path, further.every) == ("Nek5000 files", f"{folder}/duct", 4)
+    recorder = further.open({}, None)
+    for step, t in ((0, 0.0), (4, 0.25)):
+        now[0] = flow_at(grid, t)
+        recorder.write(step)
+    recorder.close()
+    assert recorder.count == 2
+    found = read_field_file(folder / "duct0.f00002")
+    assert (found.step, found.time) == (4, 0.25)
+    assert found.temperature.max() == 1.25
+    comm.Barrier()  # the next line deletes the file
+    assert further.open({}, 1).count == 1
+    assert nek5000_output(settings(folder), comm, grid, geometry, lambda: now[0]) is None
+
+
+@pytest.mark.parametrize("homogeneous", [("x", "z"), ("x",), ()])
+def test_statistics_of_a_run(comm, folder, homogeneous):
+    grid, geometry = make(comm)
+    statistics = Statistics(comm, grid, geometry, 1)
+    now = [flow_at(grid, 0.0)]
+    case = settings(folder, statistics_every=2, homogeneous=homogeneous)
+    further = statistics_output(case, comm, grid, statistics, lambda: now[0])
+    recorder = further.open({"model.viscosity": 0.1}, None)
+    for step, t in ((0, 0.0), (2, 1.0), (4, 2.0)):
+        now[0] = flow_at(grid, t)
+        recorder.write(step)
+    recorder.close()
+    comm.Barrier()
+    with ridgeline.open(folder / "s.bp") as data:
+        assert data.step.values.tolist() == [4]
+        assert (data.averaging_time.item(), data.samples.item()) == (2.0, 2.0)
+        assert data.attrs["model.viscosity"] == 0.1
+        assert data.velocity_x.attrs["long_name"] == "mean of velocity_x"
+        mean = data.velocity_x.isel(step=0)
+        np.testing.assert_allclose(mean, -2.5 * data.y.broadcast_like(mean), atol=1e-12)
+        np.testing.assert_allclose(data.uu.isel(step=0), 0.25 * data.y.broadcast_like(mean) ** 2, atol=1e-12)
+        assert mean.dims == (tuple(a for a in "zyx" if a not in homogeneous) if homogeneous else data.x.dims)
+    assert statistics_output(settings(folder), comm, grid, None, lambda: now[0]) is None

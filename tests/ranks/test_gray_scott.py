@@ -1,0 +1,123 @@
+"""The whole model on several ranks: equal to the NumPy reference, and bit for bit to one rank."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.models import create
+from ridgeline.models.gray_scott.config import GrayScottCase
+from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.reference import advance
+from ridgeline.parallel.partition import factorizations
+from ridgeline.runtime.context import Context
+
+STEPS = 50
+
+
+def make_case(shape, boundary="periodic", process_grid="auto", noise=0.1, precision="float64", sweep=1):
+    return GrayScottCase.model_validate(
+        {
+            "run": {"model": "gray_scott", "steps": STEPS, "seed": 11, "precision": precision},
+            "grid": {"shape": list(shape), "boundary": boundary, "process_grid": process_grid},
+            "model": {"noise": noise, "steps_per_sweep": sweep},
+            "initial": {"half_width": 4},
+        }
+    )
+
+
+def simulate(comm, case, steps=STEPS, threads=1):
+    """Return the global U and V after `steps`, on every rank."""
+    model = create("gray_scott")
+    model.setup(case, Context(comm, "cpu", threads))
+    model.compile()
+    model.initialize()
+    done = 0
+    while done < steps:
+        done += model.step(steps - done)
+    fields = []
+    for array in model.state().values():
+        whole = np.empty(array.shape_global, array.local.dtype)
+        for offset, local in comm.allgather((array.offset_global, array.local.copy())):
+            whole[tuple(slice(o, o + n) for o, n in zip(offset, local.shape))] = local
+        fields.append(whole)
+    return fields
+
+
+def expected(case, steps=STEPS):
+    shape = case.grid.shape
+    u, v = np.ones(shape, case.run.precision), np.zeros(shape, case.run.precision)
+    box = tuple(slice(n // 2 - 4, n // 2 + 4) for n in shape)
+    u[box], v[box] = 0.25, 0.33
+    m = case.model
+    c = coefficients(m.Du, m.Dv, m.F, m.k, m.noise, m.dt, u.dtype)
+    return advance(u, v, c, steps, case.grid.boundary, case.run.seed)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+def test_equal_to_the_reference_after_50_steps(comm, boundary, noise):
+    case = make_case((37, 20, 51), boundary, noise=noise)
+    for found, wanted in zip(simulate(comm, case), expected(case)):
+        assert np.abs(found - wanted).max() <= 1e-13 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+@pytest.mark.parametrize("sweep", [1, 2])
+def test_every_process_grid_gives_the_bits_of_one_rank(comm, boundary, sweep):
+    shape = (13, 17, 19)
+    alone = simulate(MPI.COMM_SELF, make_case(shape, boundary), steps=9)
+    for grid in factorizations(comm.size):
+        case = make_case(shape, boundary, process_grid=grid, sweep=sweep)
+        for found, wanted in zip(simulate(comm, case, steps=9), alone):
+            assert found.tobytes() == wanted.tobytes(), grid
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_both_precisions_and_two_threads_give_the_bits_of_one_rank(comm, precision):
+    case = make_case((10, 18, 33), precision=precision, sweep="auto")
+    alone = simulate(MPI.COMM_SELF, case, steps=7)
+    for found, wanted in zip(simulate(comm, case, steps=7), alone):
+        assert found.tobytes() == wanted.tobytes()
+    tolerance = 1e-13 if precision == "float64" else 2e-6
+    for found, wanted in zip(alone, expected(case, steps=7)):
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_diagnostics_do_not_depend_on_ranks(comm):
+    results = []
+    for ranks in (MPI.COMM_SELF, comm):
+        model = create("gray_scott")
+        model.setup(make_case((9, 11, 14)), Context(ranks))
+        model.compile()
+        model.initialize()
+        for _ in range(3):
+            model.step(1)
+        results.append(model.diagnostics())
+    alone, together = results
+    assert together.keys() == alone.keys()
+    for name, value in alone.items():
+        assert together[name] == value, name
+
+
+def test_nonfinite_cell_is_found_by_its_global_index(comm):
+    model = create("gray_scott")
+    model.setup(make_case((9, 8, 16)), Context(comm))
+    model.compile()
+    model.initialize()
+    assert model.locate_nonfinite() is None
+    v = model.state()["V"]
+    cell = (5, 3, 14)
+    local = [c - o for c, o in zip(cell, v.offset_global)]
+    if all(0 <= c < n for c, n in zip(local, v.local.shape)):
+        v.local[tuple(local)] = np.nan
+    assert model.locate_nonfinite() == "V at z=5, y=3, x=14"
+
+
+def test_total_is_conserved_without_reaction(comm):
+    case = make_case((16, 12, 20), noise=0.0).model_copy(deep=True)
+    case = GrayScottCase.model_validate(
+        case.model_dump() | {"model": {"F": 0, "k": 0, "noise": 0, "Du": 0.2, "Dv": 0.2, "dt": 1.0}}
+    )
+    before, after = simulate(comm, case, steps=0), simulate(comm, case, steps=40)
+    total = sum(field.sum() for field in before)
+    assert abs(sum(field.sum() for field in after) - total) <= 1e-13 * total

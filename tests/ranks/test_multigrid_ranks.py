@@ -1,0 +1,65 @@
+"""Schwarz multigrid over ranks: what one rank does, whichever coarse solver, rows distributed or not."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from multigrid_cases import Problem, annulus, box, wavy
+from ridgeline.elements.coarse_amg import AlgebraicCoarse
+
+RANKS = (1, 2, 3, 4)
+TIMEOUT = 240
+
+CASES = {
+    "box": (box((3, 3, 4)), ("x_max",), "direct"),
+    "periodic": (box((2, 1, 4), periodic=(True, True, True)), (), "direct"),
+    "long": (box((3, 3, 4), (6.0, 2.0, 1.0)), (), "auto"),
+    "wavy": (wavy(3), (), "amg"),
+    "annulus": (annulus(2), ("y_min",), "amg"),
+}
+
+
+def by_element(problem, field):
+    """Return the fields of all ranks' elements in the order of the curve, on every rank."""
+    return np.concatenate(problem.comm.allgather(field))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ranks_agree_with_one(comm, name):
+    mesh, dirichlet, coarse = CASES[name]
+    many, one = (Problem(c, mesh, 5, dirichlet) for c in (comm, MPI.COMM_SELF))
+    fields = []
+    for problem in (many, one):
+        multigrid = problem.multigrid(dtype="float64", coarse=coarse)
+        z = np.empty(problem.grid.shape)
+        multigrid.apply(problem.b, z)
+        fields.append(by_element(many, z) if problem is many else z)
+    left, right = fields if dirichlet else (z - z.mean() for z in fields)
+    # Aggregates are formed on one rank, of rows in another order, so algebraic cycles differ a little.
+    scale = abs(right).max()
+    assert abs(left - right).max() < (1e-2 if coarse == "amg" else 1e-9) * scale
+    iterations = many.iterations(coarse=coarse)
+    expected = one.iterations(coarse=coarse)
+    assert abs(iterations - expected) <= 1
+    assert iterations <= 18
+
+
+@pytest.mark.parametrize("dirichlet", [(), ("x_max",)])
+@pytest.mark.parametrize("mesh", [box((6, 6, 6)), wavy(6)], ids=["box", "wavy"])
+def test_distributed_rows_of_the_coarse_problem(comm, mesh, dirichlet, monkeypatch):
+    monkeypatch.setattr("ridgeline.elements.amg_setup.COARSEST", 10)
+    problem = Problem(comm, mesh, 3, dirichlet)
+    results, iterations = [], []
+    for whole in (40, 4096):  # the finest level by rows, then all of it on every rank
+        monkeypatch.setattr(AlgebraicCoarse.__init__, "__defaults__", (whole,))
+        multigrid = problem.multigrid(coarse="amg", dtype="float64")
+        held = int(multigrid.coarse.describe().split("whole from ")[1].split()[0])
+        assert (held <= 40) == (whole == 40 and comm.size > 1)
+        z = np.empty(problem.grid.shape)
+        multigrid.apply(problem.b, z)
+        results.append(z)
+        iterations.append(problem.solve(multigrid)[1])
+    np.testing.assert_allclose(results[0], results[1], atol=1e-9 * abs(results[1]).max())
+    assert iterations[0] == iterations[1] <= 18
+    if mesh.axis_aligned:
+        assert iterations[0] <= problem.iterations(coarse="direct") + 2

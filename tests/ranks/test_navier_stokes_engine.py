@@ -1,0 +1,86 @@
+"""The Navier-Stokes engine on any number of ranks: the same flow, and a resume that nobody notices."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from navier_stokes_tools import EVERYTHING, ethier_case, make_start
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.models.navier_stokes.engine_cpu import Engine
+from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
+from ridgeline.models.navier_stokes.restart import EngineState
+
+RANKS = (1, 2, 3, 4)
+TIMEOUT = 300
+
+TIGHT = {
+    "pressure": PressureSolver(tolerance=1e-13, projection=3),
+    "velocity": HelmholtzSolver(tolerance=1e-13, projection=2),
+}
+
+
+def shared(comm, whole):
+    """Return the grid of this rank's elements."""
+    return ElementGrid(whole.mesh, whole.order, comm.size, comm.rank)
+
+
+def begin(comm, whole, problem):
+    grid = shared(comm, whole)
+    engine = Engine(comm, grid, problem)
+    engine.start(make_start(grid, problem))
+    return engine
+
+
+def advance(engine, steps):
+    for _ in range(steps):
+        engine.advance()
+
+
+@pytest.mark.parametrize("name", ["channel", "duct"])
+def test_any_number_of_ranks_finds_the_same_flow(comm, name):
+    whole, problem = EVERYTHING[name](**TIGHT)
+    alone, engine = begin(MPI.COMM_SELF, whole, problem), begin(comm, whole, problem)
+    advance(alone, 4)
+    advance(engine, 4)
+    mine = slice(engine.grid.first, engine.grid.first + engine.grid.n_elements)
+    np.testing.assert_allclose(engine.fields, alone.fields[:, mine], atol=1e-11)
+    np.testing.assert_allclose(engine.p, alone.p[mine], atol=1e-9)
+    if engine.flow_rate is not None:
+        assert abs(engine.flow_rate.bulk(engine.u) - 0.7) < 1e-12
+        assert engine.flow_rate.force == pytest.approx(alone.flow_rate.force, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["channel", "duct"])
+def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name):
+    whole, problem = EVERYTHING[name](
+        pressure=PressureSolver(tolerance=1e-8, projection=3),
+        velocity=HelmholtzSolver(tolerance=1e-9, projection=2),
+    )
+    engine = begin(comm, whole, problem)
+    advance(engine, 5)
+    saved = {key: array.local.copy() for key, array in EngineState(engine).arrays().items()}
+    advance(engine, 4)
+
+    other = Engine(comm, shared(comm, whole), problem)
+    state = EngineState(other)
+    for key, array in state.arrays().items():
+        array.local[...] = saved[key]
+    state.restored()
+    assert other.step_index == 5
+    advance(other, 4)
+    assert other.time == engine.time
+    np.testing.assert_array_equal(other.fields, engine.fields)
+    np.testing.assert_array_equal(other.p, engine.p)
+
+
+def test_values_of_shared_points_stay_equal(comm):
+    whole, problem, velocity, _ = ethier_case(2, 5, 0.01, dealias=8)
+    grid = shared(comm, whole)
+    engine = Engine(comm, grid, problem)
+    engine.start(velocity(*grid.coordinates, 0.0))
+    advance(engine, 3)
+    for field in (*engine.u, engine.p):
+        low, high = field.copy(), field.copy()
+        engine.gather.combine(low, "min")
+        engine.gather.combine(high, "max")
+        np.testing.assert_array_equal(low, high)

@@ -1,0 +1,179 @@
+"""One-sided benchmarks on 1 to 4 ranks: all data verified, wrong data found, GPU memory staged in the simulator."""
+
+import os
+
+os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.bench.one_sided import access_loops, irregular
+from ridgeline.bench.one_sided import measure as one_sided
+from ridgeline.bench.one_sided.access_plan import Pieces, Plan, plan_accesses
+from ridgeline.bench.one_sided.exposed_memory import ExposedMemory
+from ridgeline.bench.one_sided.irregular import measure_irregular
+from ridgeline.bench.one_sided.measure import OPERATIONS, SYNCS, measure_one_sided
+from ridgeline.runtime.errors import ConfigError, DeviceError, VerificationError
+
+TIMEOUT = 90
+FEW = {"iterations": 3, "warm_up": 1}
+COMPLETIONS = ("flush", "flush_local", "unlock", "fence")
+
+
+@pytest.fixture(autouse=True)
+def enough_ranks(comm, request):
+    if comm.size < 2 and "alone" not in request.node.name:
+        pytest.skip("one rank has nobody to access")
+
+
+def test_alone_is_refused_in_one_sentence(comm):
+    if comm.size > 1:
+        pytest.skip("not alone")
+    for measure in (measure_one_sided, measure_irregular):
+        with pytest.raises(ConfigError, match="-n 2"):
+            measure(comm)
+
+
+def test_pair_with_every_synchronization(comm):
+    for sync in SYNCS:
+        pair = (comm.size - 1, 0)
+        result = measure_one_sided(comm, OPERATIONS, sync=sync, sizes=(0, 9), window=5, pair=pair, **FEW)
+        sizes = [0, 1, 2, 4, 8, 9]
+        assert [(r["test"], r["operation"], r["size"]) for r in result.rows] == [
+            (test, operation, size)
+            for test in ("latency", "bandwidth")
+            for operation in OPERATIONS
+            for size in sizes
+        ]
+        for row in result.rows:
+            assert ("seconds" in row) == (row["test"] == "latency")
+            if row["test"] == "bandwidth":
+                assert row["window"] == 5
+                assert row["rate"] == pytest.approx(row["size"] * row["messages"])
+        assert result.left_out == list(range(1, comm.size - 1))
+        assert result.verified
+
+
+def test_memory_of_a_gpu_is_staged(comm):
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    from numba.core import config
+
+    if not config.ENABLE_CUDASIM:
+        pytest.skip("Numba was imported before the simulator was asked for")
+    result = measure_one_sided(comm, OPERATIONS, sizes=(8, 16), window=3, memory="cuda-staged", **FEW)
+    assert len(result.rows) == 2 * 3 * 2
+    with pytest.raises(ConfigError, match="only 'flush'"):
+        measure_one_sided(comm, sync="fence", memory="cuda-staged")
+    with pytest.raises(DeviceError, match="takes no GPU memory"):
+        measure_irregular(comm, memory="cuda-staged")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_that_did_not_happen_is_noticed(comm, monkeypatch, operation):
+    monkeypatch.setitem(access_loops.LOOPS, ("latency", "flush"), (access_loops.idle, access_loops.idle))
+    pair = comm.Split(0 if comm.rank < 2 else MPI.UNDEFINED)
+    if pair == MPI.COMM_NULL:
+        return
+    with pytest.raises(VerificationError):
+        measure_one_sided(pair, (operation,), ("latency",), sizes=(8, 8), **FEW)
+
+
+def test_irregular_with_every_completion(comm):
+    for sync in COMPLETIONS:
+        counts = (1, 2) if comm.size > 3 else (1,)
+        result = measure_irregular(
+            comm, OPERATIONS, sync, 7, counts, messages=31, pieces=(8, 256), repeats=2, seed=3
+        )
+        assert [(r["communicators"], r["operation"]) for r in result.rows] == [
+            (n, operation) for n in counts for operation in OPERATIONS
+        ]
+        for row in result.rows:
+            assert row["messages"] == 31 * comm.size
+            assert row["message_rate"] == pytest.approx(row["messages"] / row["seconds"])
+            assert row["rate"] == pytest.approx(row["bytes"] / row["seconds"])
+            assert 8 * row["messages"] <= row["bytes"] <= 256 * row["messages"]
+            assert row["first_seconds"] <= row["seconds"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_one_lost_piece_is_noticed_everywhere(comm, monkeypatch, operation):
+    access = irregular._access
+
+    def lossy(win, operate, epochs, sync):
+        access(win, operate, [epochs[0][1:], *epochs[1:]] if comm.rank == 1 else epochs, sync)
+
+    monkeypatch.setattr(irregular, "_access", lossy)
+    with pytest.raises(VerificationError, match="wrong numbers"):
+        measure_irregular(comm, (operation,), messages=20, pieces=(8, 64), repeats=1)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_plan_is_fair_and_both_sides_know_the_same(comm, overlap):
+    plan = plan_accesses(comm, 50, Pieces(8, 128), overlap, seed=5)
+    others, counts = np.unique(plan.target, return_counts=True)
+    assert others.tolist() == [rank for rank in range(comm.size) if rank != comm.rank]
+    assert counts.max() - counts.min() <= 1
+    assert sorted(plan.order) == list(range(50))
+    assert not np.array_equal(plan.order, np.arange(50))
+    np.testing.assert_array_equal(plan.start, np.cumsum(plan.length) - plan.length)
+    every = comm.allgather(plan)
+    for other in every:
+        there, here = other.target == comm.rank, plan.arrival_origin == other.rank
+        np.testing.assert_array_equal(other.length[there], plan.arrival_length[here])
+        np.testing.assert_array_equal(other.place[there], plan.arrival_place[here])
+    touched = np.zeros(plan.window_words, int)
+    for place, length in zip(plan.arrival_place, plan.arrival_length):
+        touched[place : place + length] += 1
+    assert touched.max() > 1 if overlap else touched.max() == 1
+    assert touched.sum() == plan.arrival_length.sum()
+    check_expected(plan, every)
+
+
+def check_expected(plan: Plan, every: list[Plan]) -> None:
+    """Compare what a plan expects with a loop over pieces."""
+    window = np.zeros(plan.window_words, np.uint64)
+    for other in every:
+        words = other.outgoing()
+        for n in np.flatnonzero(other.target == plan.rank):
+            at, start, length = other.place[n], other.start[n], other.length[n]
+            window[at : at + length] += words[start : start + length]
+    np.testing.assert_array_equal(plan.window_left(), window)
+    pieces = [every[t].readable()[at : at + n] for t, at, n in zip(plan.target, plan.place, plan.length)]
+    np.testing.assert_array_equal(plan.fetched(), np.concatenate(pieces))
+
+
+def test_fewer_messages_than_ranks(comm):
+    assert measure_irregular(comm, OPERATIONS, messages=1, repeats=1).rows[0]["messages"] == comm.size
+
+
+def test_exposed_memory_holds_what_its_owner_wrote(comm):
+    exposed = ExposedMemory(comm, 12)
+    exposed.write(np.arange(12, dtype=np.uint8))
+    assert exposed.read(5).tolist() == [0, 1, 2, 3, 4]
+    exposed.free()
+
+
+@pytest.mark.parametrize(
+    ("measure", "options", "words"),
+    [
+        (measure_one_sided, {"pair": (0, 9)}, "0 and 9"),
+        (measure_one_sided, {"pair": (1, 1)}, "two different ranks"),
+        (measure_one_sided, {"window": 0}, "window of 0"),
+        (measure_one_sided, {"iterations": 0}, "iterations = 0"),
+        (measure_one_sided, {"sizes": (8, 4)}, "sizes from 8 to 4"),
+        (measure_irregular, {"communicators": (9,)}, "at least 18"),
+        (measure_irregular, {"every": 0}, "every = 0"),
+        (measure_irregular, {"pieces": (12, 64)}, "multiples of 8"),
+        (measure_irregular, {"messages": 10**12}, "fewer messages"),
+    ],
+)
+def test_bad_arguments_are_refused_on_all_ranks(comm, measure, options, words):
+    with pytest.raises(ConfigError, match=words):
+        measure(comm, **options)
+
+
+def test_operations_beyond_64_mib_are_cut():
+    assert one_sided.operations_in_flight(4 * 2**20, 64) == 16
+    assert one_sided.operations_in_flight(0, 64) == 64
+    assert one_sided.operations_in_flight(2**30, 64) == 1

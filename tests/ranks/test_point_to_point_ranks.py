@@ -1,0 +1,277 @@
+"""Benchmarks of pairs on real ranks: every size verified, damage found on all ranks, odd ranks left out."""
+
+import math
+import os
+
+os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # staged memory, where numba-cuda is installed
+
+import numpy as np
+import pytest
+
+from ridgeline.bench.pairs import message_loops, pair_matrix, point_to_point
+from ridgeline.bench.pairs.pair_matrix import measure_all_pairs, measure_pairs
+from ridgeline.bench.pairs.pairing import tournament
+from ridgeline.parallel.layout import find_layout
+from ridgeline.runtime.errors import ConfigError, VerificationError
+
+TIMEOUT = 120
+ODD = {"sizes": (0, 20_001), "iterations": 3, "warm_up": 1}
+SIZES = [0, *(2**k for k in range(15)), 20_001]
+ALL = {
+    "latency": point_to_point.measure_latency,
+    "bandwidth": point_to_point.measure_bandwidth,
+    "bibandwidth": point_to_point.measure_bibandwidth,
+    "multi-latency": point_to_point.measure_multi_latency,
+    "multi-bandwidth": point_to_point.measure_multi_bandwidth,
+}
+ALCF = {name: ALL[name] for name in ("latency", "bandwidth", "multi-bandwidth")}
+
+
+def test_nodes_of_the_job(comm):
+    real = find_layout(comm)
+    assert (real.n_nodes, real.node_of_rank) == (1, (0,) * comm.size)  # the tests run on one machine
+    assert real.local_rank == tuple(range(comm.size))
+    two = find_layout(comm, ranks_per_node=2)
+    assert two.node_of_rank == tuple(rank // 2 for rank in range(comm.size))
+    assert two.local_rank == tuple(rank % 2 for rank in range(comm.size))
+    assert len(set(two.hosts)) == two.n_nodes == (comm.size + 1) // 2
+    assert two.ranks_on(0) == list(range(min(comm.size, 2)))
+    assert two.ranks_per_node() == {1: "1", 2: "2", 3: "1 to 2", 4: "2"}[comm.size]
+    with pytest.raises(ConfigError, match="0 ranks per node"):
+        find_layout(comm, ranks_per_node=0)
+
+
+def test_one_rank_is_told_to_start_two(comm):
+    if comm.size > 1:
+        pytest.skip("there are pairs")
+    for measure in ALL.values():
+        with pytest.raises(ConfigError, match="-n 2"):
+            measure(comm, **ODD)
+    with pytest.raises(ConfigError, match="-n 2"):
+        measure_all_pairs(comm, "latency")
+    figures = measure_pairs(comm, tournament(1))
+    assert figures.latency.shape == (0, 5)
+
+
+@pytest.fixture
+def pairs(comm):
+    """All ranks, where there are at least two."""
+    if comm.size < 2:
+        pytest.skip("one rank makes no pair")
+    return comm
+
+
+def check(result, comm):
+    """Every size has figures, the same on all ranks; ranks without a partner are named."""
+    assert [row["size"] for row in result.rows] == SIZES
+    for row in result.rows:
+        if "seconds" in row:
+            assert 0 < row["min_seconds"] <= row["seconds"] * (1 + 1e-9)
+            assert row["seconds"] <= row["max_seconds"] * (1 + 1e-9)
+        else:
+            assert row["message_rate"] > 0
+            assert math.isclose(row["bandwidth"], row["message_rate"] * row["size"], rel_tol=1e-12)
+    assert result.verified
+    assert comm.bcast(result.rows) == result.rows
+    busy = {rank for pair in result.settings["pairs"] for rank in pair}
+    assert sorted(busy | set(result.left_out)) == list(range(comm.size))
+    assert not busy & set(result.left_out)
+
+
+def test_every_benchmark_and_size(pairs):
+    comm = pairs
+    for name, measure in ALL.items():
+        result = measure(comm, **ODD)
+        check(result, comm)
+        n_pairs = comm.size // 2 if name.startswith("multi") else 1
+        assert len(result.settings["pairs"]) == n_pairs
+        assert len(result.left_out) == comm.size - 2 * n_pairs
+        assert result.settings["iterations"]["20001"] == 3
+    for measure in ALCF.values():
+        result = measure(comm, method="alcf", pairs=comm.size // 2, **ODD)
+        check(result, comm)
+        assert result.settings["window"] == 16
+        assert "synchronous" in result.pattern
+
+
+def test_whom_a_rank_talks_to(pairs):
+    comm = pairs
+    few = {"sizes": (8, 8), "iterations": 1, "warm_up": 0}
+    result = point_to_point.measure_multi_latency(comm, pairing="neighbours", **few)
+    assert result.settings["pairs"] == [(i, i + 1) for i in range(0, comm.size - 1, 2)]
+    result = point_to_point.measure_multi_bandwidth(
+        comm, pairing="node-halves", ranks_per_node=comm.size - 1, **few
+    )
+    assert result.settings["pairs"] == [(0, comm.size - 1)]
+    assert result.nodes == 2
+    assert result.left_out == list(range(1, comm.size - 1))
+
+
+def test_numbers_that_make_no_sense(pairs):
+    comm = pairs
+    latency, bandwidth = ALL["latency"], ALL["bandwidth"]
+    for measure, options, words in (
+        (latency, {"pairs": comm.size}, "start more ranks or ask for fewer"),
+        (latency, {"window": 4}, "a ping-pong has no window"),
+        (bandwidth, {"window": 0}, "window = 0"),
+        (bandwidth, {"sizes": (8, 4)}, "sizes from 8 to 4"),
+        (bandwidth, {"iterations": 0}, "iterations = 0"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            measure(comm, **options)
+
+
+def flip(buffer, size):
+    if size == 16:
+        buffer.host[size - 1] ^= 1
+
+
+@pytest.mark.parametrize("loop", ["ping_pong", "windowed", "both_ways"])
+def test_damage_inside_a_loop_is_found_on_all_ranks(pairs, monkeypatch, loop):
+    """One bit that changes in the timed loop, on the last rank of the pair."""
+    comm, run = pairs, getattr(point_to_point, loop)
+
+    def damaged(comm_, partner, first, *rest):
+        size = rest[2] if loop == "both_ways" else rest[1]
+        seconds = run(comm_, partner, first, *rest)
+        if not first:
+            flip(rest[1] if loop == "both_ways" else rest[0], size)
+        return seconds
+
+    def damaged_window(*arguments, **options):
+        seconds = run(*arguments, **options)
+        if not arguments[2]:
+            flip(arguments[3], arguments[4])
+        return seconds
+
+    monkeypatch.setattr(point_to_point, loop, damaged_window if loop == "windowed" else damaged)
+    name = {"ping_pong": "latency", "windowed": "bandwidth", "both_ways": "bibandwidth"}[loop]
+    with pytest.raises(VerificationError, match="1 of them wrong, the first at byte 15"):
+        ALL[name](comm, sizes=(1, 64), iterations=2, warm_up=0)
+
+
+def test_damaged_message_names_sender_and_receiver(pairs, monkeypatch):
+    comm, true = pairs, message_loops.content
+
+    def damaged(n_bytes, source, target, sequence=0):
+        data = true(n_bytes, source, target, sequence)
+        if source == comm.rank == 0 and n_bytes > 3:
+            data[3] ^= 64
+        return data
+
+    monkeypatch.setattr(message_loops, "content", damaged)
+    with pytest.raises(VerificationError, match="received 4 B from rank 0, 1 of them wrong"):
+        ALL["latency"](comm, sizes=(1, 4), iterations=1, warm_up=0)
+    with pytest.raises(VerificationError, match="from rank 0"):
+        measure_all_pairs(comm, "latency", iterations=1, repeats=1, window=1)
+    figures = measure_pairs(comm, tournament(comm.size), bandwidth_size=9, repeats=1, iterations=2, window=1)
+    if comm.rank == 0:
+        assert {(source, target) for source, target, _ in figures.errors} == {
+            (0, other) for other in range(1, comm.size)
+        }
+
+
+def test_every_pair_is_measured_once(pairs):
+    comm = pairs
+    for serial in (False, True):
+        seen = []
+        figures = measure_pairs(
+            comm,
+            tournament(comm.size),
+            bandwidth_size=5_001,
+            repeats=3,
+            iterations=20,
+            serial=serial,
+            window=4,
+            on_pair=lambda *step, seen=seen: seen.append(step),
+        )
+        mine = [pair for pair, _ in seen if pair is not None]
+        assert len(mine) == len(set(mine)) == comm.size - 1
+        assert all(comm.rank in pair for pair in mine)
+        n_pairs = comm.size * (comm.size - 1) // 2
+        n_rounds = n_pairs if serial else comm.size - 1 + comm.size % 2
+        assert seen[-1] == (None, f"round {n_rounds} of {n_rounds}")
+        if comm.rank > 0:
+            assert figures is None
+            continue
+        assert {*zip(figures.first.tolist(), figures.second.tolist())} == {
+            (a, b) for a in range(comm.size) for b in range(a + 1, comm.size)
+        }
+        for values in (figures.latency, figures.forward, figures.backward):
+            assert values.shape == (n_pairs, 3)
+            assert (values > 0).all()
+        assert (figures.bandwidth == np.minimum(figures.forward, figures.backward)).all()
+        assert figures.errors == []
+
+
+def test_pairs_end_when_their_time_is_over(pairs, monkeypatch):
+    """However many repeats were asked for, a slow pair measures one of single messages and stops."""
+    comm, orders = pairs, []
+    give = pair_matrix._Exchange._give
+    monkeypatch.setattr(
+        pair_matrix._Exchange,
+        "_give",
+        lambda self, kind, count: orders.append((kind, count)) or give(self, kind, count),
+    )
+    figures = measure_pairs(comm, [[(0, 1)]], repeats=100, iterations=1000, seconds_per_pair=0.0)
+    if comm.rank == 0:
+        assert len(orders) <= 9
+        measured = [count for kind, count in orders if kind in pair_matrix._MEASURED]
+        assert measured == [1] * 6
+        for values in (figures.latency, figures.forward, figures.backward):
+            assert np.isfinite(values).tolist() == [[True] + 99 * [False]]
+
+
+def test_matrix_of_ranks_and_of_nodes(pairs):
+    comm = pairs
+    few = {"repeats": 2, "iterations": 4, "window": 2}
+    for quantity, size in (("latency", 8), ("bandwidth", 777)):
+        result = measure_all_pairs(comm, quantity, size=size, **few)
+        if comm.rank > 0:
+            continue
+        matrix = result.extra["matrix"]
+        assert len(matrix) == len(result.extra["names"]) == comm.size
+        for i, row in enumerate(matrix):
+            assert [value is None for value in row] == [i == j for j in range(comm.size)]
+        (row,) = result.rows
+        assert (row["size"], row["pairs"]) == (size, comm.size * (comm.size - 1) // 2)
+        assert 0 < row["min"] <= row["median"] <= row["max"]
+        assert result.notes[0].startswith("slowest: ")
+        assert result.left_out == []
+    result = measure_all_pairs(comm, "latency", of="nodes", ranks_per_node=comm.size - 1, **few)
+    if comm.rank == 0:
+        assert result.rows[0]["pairs"] == 1
+        assert result.left_out == list(range(1, comm.size - 1))
+    with pytest.raises(ConfigError, match="one node makes no pair"):
+        measure_all_pairs(comm, "latency", of="nodes", ranks_per_node=comm.size)
+
+
+def test_rounds_that_make_no_sense(pairs):
+    comm = pairs
+    for rounds, words in (
+        ([[(0, 1), (1, comm.size - 1)]], "must be disjoint"),
+        ([[(0, comm.size)]], f"ranks must be 0 to {comm.size - 1}"),
+        ([[(0, 1)], [(1, 0)]], "meets more than once"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            measure_pairs(comm, rounds)
+    with pytest.raises(ConfigError, match="repeats = 0"):
+        measure_pairs(comm, [[(0, 1)]], repeats=0)
+
+
+def test_staged_memory_of_a_gpu(pairs):
+    """In numba-cuda's simulator: what arrives is read back from the device's memory."""
+    comm = pairs
+    pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+    from numba.core import config
+
+    if not config.ENABLE_CUDASIM:
+        pytest.skip("Numba was imported before the simulator was asked for")
+    few = {"sizes": (0, 100), "iterations": 2, "warm_up": 1, "memory": "cuda-staged"}
+    for measure in ALL.values():
+        assert len(measure(comm, **few).rows) == 9
+    assert point_to_point.measure_bandwidth(comm, method="alcf", window=3, **few).rows
+    figures = measure_pairs(comm, tournament(comm.size), 8, 999, 1, 2, window=2, memory="cuda-staged")
+    if comm.rank == 0:
+        assert (figures.forward > 0).all()
+        assert figures.errors == []

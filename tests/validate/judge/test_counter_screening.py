@@ -1,0 +1,121 @@
+"""Counters that grew while nodes were validated: who is blamed, who is warned of, and what means nothing."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ridgeline.validate.command import _show
+from ridgeline.validate.judge.counter_screening import kind_of
+from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.thresholds import Thresholds
+from ridgeline.validate.measure.counters import by_name
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity
+from ridgeline.validate.report.write import write_report
+
+
+def system(**grown) -> Measurements:
+    """Three equal nodes; counters of node n1 grew by so much, "_" in their names for "/"."""
+    measurements = Measurements(["n0", "n1", "n2"], node_of_rank=[0, 1, 2])
+    measurements.node_quantities = [NodeQuantity("stream", "B/s", True, np.full((3, 3), 1e10))]
+    counters = {name.replace("__", "/"): by for name, by in grown.items()}
+    before = [dict.fromkeys(counters, 7) for _ in range(3)]
+    after = [dict(node) for node in before]
+    after[1] = {name: 7 + by for name, by in counters.items()}
+    measurements.counters = by_name(before, after)
+    return measurements
+
+
+@pytest.mark.parametrize(
+    ("grown", "what"),
+    [
+        ({"mc0__ue_count": 1}, "uncorrected errors"),
+        ({"mpich__network_timeouts": 28}, "network time-outs"),
+        ({"cxi2__pct_spt_timeouts": 1}, "network time-outs"),
+        ({"cxi0__retry/spt_timeouts": 3}, "network time-outs"),
+    ],
+)
+def test_uncorrected_errors_and_time_outs_make_a_suspect(grown, what):
+    verdict = screen(system(**grown))
+    (suspect,) = verdict.suspects
+    assert (suspect.kind, suspect.name, verdict.exit_code) == ("node", "n1", 1)
+    (name, by), *_ = grown.items()
+    assert suspect.reasons == [f"{what} while it was validated: {name.replace('__', '/')} +{by}"]
+    assert suspect.advice
+    assert verdict.good_nodes() == ["n0", "n2"]
+    assert verdict.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("grown", "what"),
+    [
+        ({"eth0__rx_errors": 1}, "interface errors"),
+        ({"eth0__carrier_down_count": 1}, "interface errors"),
+        ({"mlx5_0__port1/symbol_error": 2}, "interface errors"),
+        ({"cxi0__hni_pcs_uncorrected_cw": 5}, "interface errors"),
+        ({"mc1__ce_count": 1}, "corrected memory errors"),
+        ({"eth0__rx_dropped": 60, "eth1__tx_dropped": 40}, "dropped packets"),
+        ({"tcp__RetransSegs": 1000}, "messages sent again"),
+        ({"cpu__core_throttle_count": 100}, "heat throttling"),
+    ],
+)
+def test_other_errors_are_warnings_that_keep_the_node(grown, what):
+    verdict = screen(system(**grown))
+    (warning,) = verdict.warnings
+    assert (warning.node, warning.name) == (1, "n1")
+    assert warning.text.startswith(f"{what} while it was validated: ")
+    assert all(name.replace("__", "/") in warning.text for name in grown)
+    assert (verdict.suspects, verdict.exit_code) == ([], 0)
+    assert verdict.sentence == "healthy: 3 nodes, no suspects; 1 node with warnings"
+    assert verdict.good_nodes() == ["n0", "n1", "n2"]
+    assert verdict.nodes[1].reasons == [f"warning: {warning.text}"]
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        {"tcp__RetransSegs": 999},
+        {"eth0__rx_dropped": 99},
+        {"cxi0__hni_pcs_corrected_cw": 10**9},
+        {"mpich__lpe_net_match_priority_0": 10**9},
+        {"cpu__core_throttle_count": 99},
+    ],
+)
+def test_what_is_usual_says_nothing(grown):
+    verdict = screen(system(**grown))
+    assert (verdict.suspects, verdict.warnings) == ([], [])
+
+
+def test_thresholds_can_be_set():
+    counters = {"mc0__ue_count": 3, "tcp__RetransSegs": 40, "eth0__rx_errors": 5}
+    lenient = Thresholds(counter_uncorrected=4, counter_retransmissions=41, counter_errors=6)
+    assert screen(system(**counters), lenient).exit_code == 0
+    assert screen(system(**counters), lenient).warnings == []
+    strict = screen(system(**counters), Thresholds(counter_retransmissions=40))
+    assert [s.name for s in strict.suspects] == ["n1"]
+    assert len(strict.warnings) == 2
+
+
+def test_kinds_do_not_mix():
+    assert kind_of("mc0/ce_count").threshold == "counter_corrected"
+    assert kind_of("eth0/aer_dev_fatal").threshold == "counter_uncorrected"
+    assert kind_of("cxi0/hni_pcs_corrected_cw") is None
+    assert kind_of("eth0/rx_bytes") is None
+
+
+def test_findings_are_on_the_page_in_json_and_on_the_screen(tmp_path, capsys):
+    measurements = Measurements.from_dict(
+        json.loads(json.dumps(system(mc0__ue_count=1, eth0__rx_errors=12).to_dict()))
+    )
+    verdict = screen(measurements)
+    page = write_report(measurements, verdict, tmp_path).read_text()
+    assert 'id="warnings"' in page
+    stored = json.loads((tmp_path / "report.json").read_text())["verdict"]
+    _show(measurements, verdict)
+    screen_text = capsys.readouterr().out
+    text = "interface errors while it was validated: eth0/rx_errors +12"
+    assert text in page
+    assert stored["warnings"] == [{"node": 1, "name": "n1", "text": text}]
+    assert f"warning: node n1: {text}" in screen_text
+    assert "mc0/ue_count +1" in screen_text
+    assert stored["suspects"][0]["name"] == "n1"

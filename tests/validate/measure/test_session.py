@@ -1,0 +1,111 @@
+"""What stages share: rounds of pairs, the better of two measurements, and waits that end."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.validate.measure import levels
+from ridgeline.validate.measure.session import Plan, better, group_rounds, node_rounds, pack_rounds
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_the_better_measurement_counts(higher_is_better):
+    low, high = np.array([1.0, 1.1, 0.9]), np.array([2.0, 2.1, 0.95])
+    best = high if higher_is_better else low
+    assert better(low, high, higher_is_better) is best
+    assert better(high, low, higher_is_better) is best
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_a_measurement_without_figures_is_never_hidden_by_an_earlier_one_nor_hides_a_later(higher_is_better):
+    some, nothing = np.array([1.0, np.nan]), np.full(2, np.nan)
+    assert better(some, nothing, higher_is_better) is nothing
+    assert better(nothing, some, higher_is_better) is some
+
+
+def test_a_rate_of_zero_is_worse_than_any():
+    assert better(np.array([0.0, 1.0]), np.array([0.1, 0.1]), True).tolist() == [0.1, 0.1]
+
+
+def disjoint(rounds) -> bool:
+    return all(len({node for pair in some for node in pair}) == 2 * len(some) for some in rounds)
+
+
+def test_rounds_of_few_nodes_have_every_pair_once():
+    rounds = node_rounds(7, None, False, 0)
+    pairs = [tuple(sorted(pair)) for some in rounds for pair in some]
+    assert disjoint(rounds)
+    assert sorted(pairs) == [(a, b) for a in range(7) for b in range(a + 1, 7)]
+    assert node_rounds(1, None, False, 0) == []
+    assert len(node_rounds(8, 2, False, 0)) == 2
+
+
+def test_rounds_of_many_nodes_are_random_disjoint_and_repeat_no_pair():
+    rounds = node_rounds(101, None, False, 3)
+    pairs = [pair for some in rounds for pair in some]
+    assert len(rounds) == 24
+    assert disjoint(rounds)
+    assert len(set(pairs)) == len(pairs)
+    assert rounds == node_rounds(101, None, False, 3) != node_rounds(101, None, False, 4)
+
+
+def test_groups_meet_inside_only_and_at_the_same_time():
+    groups = {"x": [0, 3, 5], "y": [1, 2], "z": [4]}
+    rounds = group_rounds(groups)
+    pairs = sorted(tuple(sorted(pair)) for some in rounds for pair in some)
+    assert disjoint(rounds)
+    assert pairs == [(0, 3), (0, 5), (1, 2), (3, 5)]
+    assert len(rounds) == 3
+
+
+def test_pairs_are_packed_into_rounds():
+    pairs = [(0, 1), (0, 2), (2, 3), (1, 2), (4, 5)]
+    rounds = pack_rounds(pairs)
+    assert rounds == [[(0, 1), (2, 3), (4, 5)], [(0, 2)], [(1, 2)]]
+    assert pack_rounds([]) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ({"level": "rack"}, "level 'rack' is none of"),
+        ({"time_limit": 0.0}, "time-limit = 0 s"),
+        ({"time_limit": math.nan}, "time-limit = nan"),
+        ({"rounds": 0}, "rounds = 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(plan, words):
+    with pytest.raises(ConfigError, match=words):
+        Plan(**plan)
+
+
+class Late:
+    """A barrier that the other ranks reach after so many looks, and what rank 0 hears meanwhile."""
+
+    def __init__(self, looks):
+        self.looks, self.said = looks, []
+
+    def session(self):
+        comm = SimpleNamespace(Ibarrier=lambda: self, allgather=lambda text: [text, ""])
+        return SimpleNamespace(stage_ends=comm, watch=SimpleNamespace(fail=self.said.append))
+
+    def Test(self):
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_a_rank_that_failed_tells_so_once_where_the_others_do_not_come(monkeypatch):
+    monkeypatch.setattr(levels, "_AGREE_SECONDS", 0.0)
+    late = Late(5)
+    assert levels._agree(late.session(), "ValueError: no") == ["ValueError: no", ""]
+    assert late.said == ["ValueError: no"]
+
+
+def test_a_rank_without_a_failure_waits_in_silence(monkeypatch):
+    monkeypatch.setattr(levels, "_AGREE_SECONDS", 0.0)
+    late = Late(3)
+    assert levels._agree(late.session(), "") == ["", ""]
+    assert late.said == []
