@@ -57,6 +57,11 @@ WRONG = [
     ("grid.shape=[16,2,16]", "got [16, 2, 16]; need even numbers >= 4 and <= 32768 in every direction."),
     ("grid.lengths=[1,1,0]", "got [1, 1, 0]; need three numbers > 0 as [Lz, Ly, Lx]."),
     ("grid.lengths=6.28", "got 6.28; need three numbers > 0 as [Lz, Ly, Lx]."),
+    (
+        "grid.lengths=[2,1e30,1]",
+        "got [2, 1e+30, 1]; need lengths closer to each other: spectra would have 1.26e+31 shells as wide as the "
+        "smallest wavenumber, and may have 1000000.",
+    ),
     ("grid.decomposition=blocks", 'got "blocks"; need "slabs" or "pencils".'),
     ("grid.process_grid=[1,2,2]", 'got [1, 2, 2]; need "auto" or two integers >= 1 as [P_r, P_c].'),
     (

@@ -16,9 +16,9 @@ from ridgeline.config.case import Case
 from ridgeline.config.fields import Checked, Count, Integer, Number, PathText, Problem, Truth, setting
 
 Positive = Annotated[Number, Field(gt=0)]
-MOST_POINTS_ALONG = (
-    2**15
-)  # a direction: every rank keeps a table of all lines of modes; the largest run known
+# A direction: every rank keeps a table of all lines of modes; the largest run known.
+MOST_POINTS_ALONG = 2**15
+MOST_SHELLS = 10**6  # of spectra, which every rank holds; their width is the smallest wavenumber of the box
 Vector = tuple[Number, Number, Number]
 
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "vorticity_magnitude", "dissipation", "pressure")
@@ -63,6 +63,14 @@ class GridSection(sections.GridSection):
         if self.decomposition == "slabs" and self.process_grid != "auto" and self.process_grid[0] != 1:
             yield Problem(
                 "process_grid", '[1, P_c] with grid.decomposition = "slabs"; "pencils" takes any [P_r, P_c]'
+            )
+        # The largest |k| of the grid over the smallest wavenumber of the box: max L sqrt(sum (N / 2 L)^2).
+        shells = max(self.lengths) * math.hypot(*(n / (2 * l) for n, l in zip(self.shape, self.lengths)))
+        if shells > MOST_SHELLS:
+            yield Problem(
+                "lengths",
+                f"lengths closer to each other: spectra would have {shells:.3g} shells as wide as the smallest "
+                f"wavenumber, and may have {MOST_SHELLS}",
             )
 
 
