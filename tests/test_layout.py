@@ -43,7 +43,7 @@ ALLOWED_IMPORTERS = {
         "io/",
         "bench/",
     ),
-    "adios2": ("io/bp.py",),
+    "adios2": ("io/adios2_bindings.py",),
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/",),

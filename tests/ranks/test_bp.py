@@ -8,7 +8,8 @@ import pytest
 
 from ridgeline.blocks.block import Block, BlockArray, choose_process_grid
 from ridgeline.io import bp, bp_blocks
-from ridgeline.io.bp import BPWriter, Variable, adios2_facts, image_schemas
+from ridgeline.io.adios2_bindings import adios2_facts
+from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.bp_check import check_data_set
 from ridgeline.io.bp_reader import BPReader, Piece
 from ridgeline.runtime.errors import OutputError

@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from ridgeline.io.bp import adios2_errors, load_bindings
+from ridgeline.io.adios2_bindings import adios2_errors, load_bindings
 from ridgeline.io.bp_blocks import Shape, slabs
 from ridgeline.runtime.errors import OutputError
 

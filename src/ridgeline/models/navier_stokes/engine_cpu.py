@@ -82,7 +82,11 @@ class Engine:
             HelmholtzSolve(f"scalar {i}", *shared, given, scalar.diffusivity, problem.velocity)
             for i, (scalar, given) in enumerate(zip(problem.scalars, self.boundaries.scalars))
         ]
-        self.flow_rate = None if problem.flow_rate is None else HeldFlowRate(self, problem.flow_rate)
+        self.flow_rate = None
+        if problem.flow_rate is not None:
+            self.flow_rate = HeldFlowRate(
+                problem.flow_rate, comm, self.geometry, self.inner, self.regions, self._step_from_rest
+            )
 
     def _compile(self) -> None:
         """Compile, or load from the cache, what a step calls; solvers' parts compile theirs in turn as well."""
@@ -177,7 +181,7 @@ class Engine:
         self._solve_velocity(right[:3], at)
         self._solve_scalars(right[3:], at.shift)
         if self.flow_rate is not None:
-            self.flow_rate.correct(at.shift)
+            self.flow_rate.correct(at.shift, self.u, self.p)
         if problem.filter_weight:
             self._apply_filter()
         with regions("other"):
@@ -235,6 +239,19 @@ class Engine:
             solve.subtract_given(weak[None])
             self.assemble(weak)
             self.note(solve.name, solve.solve(weak[None], self.fields[3 + i : 4 + i]))
+
+    def _step_from_rest(self, force: Array, shift: float, velocity: Array, pressure: Array) -> None:
+        """Set velocity and pressure to what a step from rest makes of a weak force, as `StepFromRest` states."""
+        self.assemble(force)
+        b = np.zeros(self.grid.shape)
+        self.kernels.force_divergence(force, self.inverse_mass, b)
+        self.assemble(b)
+        self.require("pressure", self.pressure.solve(b, pressure, remember=False))
+        weak = np.zeros_like(force)
+        self.kernels.momentum(pressure, force, self.inner.weights, weak)
+        self.assemble(weak)
+        self.velocity.prepare(shift)
+        self.require("velocity", self.velocity.solve(weak, velocity, remember=False))
 
     def _apply_filter(self) -> None:
         """Take away part of the highest modes; given values stay."""
