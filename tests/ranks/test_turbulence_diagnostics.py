@@ -6,7 +6,7 @@ import pytest
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
-from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
+from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
 
@@ -16,7 +16,7 @@ TIMEOUT = 240
 SHAPE = (12, 18, 14)
 LENGTHS = (2 * np.pi, 3.0, 7.5)
 NU = 0.03
-SCALARS = (Scalar(0.02, (1.0, -2.0, 0.25)),)
+SCALARS = (ScalarParameters(0.02, (1.0, -2.0, 0.25)),)
 
 
 class GatheredTransform:

@@ -25,9 +25,9 @@ from ridgeline.elements.coarse import CoarseSolver
 from ridgeline.elements.coarse_amg import AlgebraicCoarse
 from ridgeline.elements.coarse_direct import DirectCoarse
 from ridgeline.elements.fast_diagonalisation import mean_extents
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.multigrid_level import Level, level_orders
+from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.elements.schwarz import SchwarzLevel
 from ridgeline.elements.schwarz_kernels import make_transfer
@@ -47,7 +47,7 @@ MOST_DIRECT = 2**17  # points of a coarse problem that every rank may solve whol
 class _Transfer:
     """J and J^T between two levels."""
 
-    def __init__(self, fine: Level, coarse: Level, dtype: DTypeLike) -> None:
+    def __init__(self, fine: PolynomialLevel, coarse: PolynomialLevel, dtype: DTypeLike) -> None:
         matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
         self._lines = tuple(np.ascontiguousarray(m, dtype) for m in (*matrices, *(m.T for m in matrices)))
         self._work = np.zeros((2, int(np.prod(fine.n))), dtype)
@@ -75,7 +75,7 @@ class SchwarzMultigrid:
     def __init__(
         self,
         grid: ElementGrid,
-        geometry: Geometry,
+        geometry: ElementGeometry,
         comm: MPI.Comm,
         dirichlet_sides: Sequence[str] = (),
         orders: Sequence[Triple] | None = None,
@@ -95,7 +95,7 @@ class SchwarzMultigrid:
             )
         self.orders = [tuple(triple) for triple in orders]
         sides = tuple(dirichlet_sides)
-        levels = [Level(grid.mesh, grid.positions, (z, y, x), sides) for z, y, x in orders]
+        levels = [PolynomialLevel(grid.mesh, grid.positions, (z, y, x), sides) for z, y, x in orders]
         if not grid.mesh.axis_aligned:
             levels[0].factors = geometry.factors
         if coarse == "direct" and not grid.mesh.axis_aligned:

@@ -24,7 +24,7 @@ from ridgeline.elements.fast_diagonalisation import (
     neighbour_numbers,
 )
 from ridgeline.elements.mesh import ElementMesh, curve_range
-from ridgeline.elements.multigrid_level import Level, apply_tensor, galerkin_matrices
+from ridgeline.elements.multigrid_level import PolynomialLevel, apply_tensor, galerkin_matrices
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.parallel.partition import Triple
 
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-class ReferenceLevel(Level):
+class ReferenceLevel(PolynomialLevel):
     """One set of orders: operator, restriction to extended elements, and the additive Schwarz sweep on [n_unique]."""
 
     def __init__(self, mesh: ElementMesh, orders: Triple, dirichlet_sides: tuple[str, ...]) -> None:

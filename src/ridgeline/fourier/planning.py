@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ridgeline.fourier.fft import (
     SWITCH,
     Effort,
+    FFTPlan,
     MissingWisdomError,
-    Plan,
     backend,
     export_wisdom,
     import_wisdom,
@@ -29,7 +29,7 @@ from ridgeline.fourier.fft_wisdom import load_wisdom, remember_choice, remembere
 from ridgeline.parallel.reduce import decide, global_max, raise_together, together
 
 T = TypeVar("T")
-Planner = Callable[..., Plan]
+Planner = Callable[..., FFTPlan]
 log = logging.getLogger(__name__)
 
 ROUNDS = (3, 40)  # of measuring candidates, at least and at most

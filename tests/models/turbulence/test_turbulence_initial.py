@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial, spectra_models
 from ridgeline.models.turbulence.config import TurbulenceCase
-from ridgeline.models.turbulence.reference import Box, from_ragged
+from ridgeline.models.turbulence.reference import Wavenumbers, from_ragged
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_modes
 from ridgeline.runtime.errors import ConfigError
 from turbulence_tools import CUBE, all_modes, divergence
@@ -44,7 +44,7 @@ def draw(**settings):
 
 def points(fields, modes):
     """Values of the fields [n, z, y, x] and the points' coordinates x, y, z."""
-    values = Box(modes).to_physical(from_ragged(fields, modes.lines, modes.shape), np.zeros(3))
+    values = Wavenumbers(modes).to_physical(from_ragged(fields, modes.lines, modes.shape), np.zeros(3))
     z, y, x = np.meshgrid(
         *(length * np.arange(n) / n for length, n in zip(modes.lengths, modes.shape)), indexing="ij"
     )

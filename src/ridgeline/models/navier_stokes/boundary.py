@@ -23,11 +23,11 @@ from ridgeline.models.navier_stokes.exact import Array, Flow
 from ridgeline.models.navier_stokes.expressions import Expression, parse
 from ridgeline.models.navier_stokes.initial import exact_flow
 from ridgeline.models.navier_stokes.problem import (
+    FlowProblem,
     FlowRate,
     HelmholtzSolver,
+    PassiveScalar,
     PressureSolver,
-    Problem,
-    Scalar,
     ScalarSide,
     VelocitySide,
 )
@@ -157,12 +157,12 @@ def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSid
     return found
 
 
-def scalar_of(case: NavierStokesSettings, number: int) -> Scalar:
+def scalar_of(case: NavierStokesSettings, number: int) -> PassiveScalar:
     """Return scalar `number` of a case."""
     section = case.scalar[number]
     source = parse(section.source)
     nothing = section.source.strip() in ("0", "0.0")
-    return Scalar(
+    return PassiveScalar(
         section.diffusivity,
         scalar_sides(case, number),
         None if nothing else source,
@@ -179,7 +179,7 @@ def dealias_points(case: NavierStokesSettings) -> int:
     return chosen or -(-3 * (case.grid.order + 1) // 2)
 
 
-def problem_of(case: NavierStokesSettings, dt: float) -> Problem:
+def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
     """Return the problem that a case describes, with time step dt."""
     model = case.model
     forcing, pressure, velocity = model.forcing, model.pressure, model.velocity
@@ -187,7 +187,7 @@ def problem_of(case: NavierStokesSettings, dt: float) -> Problem:
     if forcing.kind == "flow-rate":
         assert forcing.bulk_velocity is not None
         rate = FlowRate("xyz".index(forcing.direction), forcing.bulk_velocity)
-    return Problem(
+    return FlowProblem(
         viscosity=model.viscosity,
         dt=dt,
         sides=velocity_sides(case),

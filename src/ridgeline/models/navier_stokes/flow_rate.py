@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.krylov.operator import InnerProduct
 from ridgeline.models.navier_stokes.problem import Array, FlowRate
 from ridgeline.runtime.regions import Regions
@@ -31,7 +31,7 @@ class HeldFlowRate:
         self,
         wanted: FlowRate,
         comm: MPI.Comm,
-        geometry: Geometry,
+        geometry: ElementGeometry,
         inner: InnerProduct,
         regions: Regions,
         step_from_rest: StepFromRest,

@@ -40,7 +40,7 @@ LOWEST_OCTAVE, BIN_BITS = -20, 3
 BIN_EDGES = octave_edges(LOWEST_OCTAVE, -LOWEST_OCTAVE, BIN_BITS)
 
 
-class Transform(Protocol):
+class TransformPair(Protocol):
     """What is asked of a distributed transform (fourier.transform.FourierTransform)."""
 
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
@@ -84,7 +84,7 @@ class GradientStatistics:
 
 
 def gradient_statistics(
-    comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: Transform
+    comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: TransformPair
 ) -> GradientStatistics:
     """Return the statistics of the velocity gradients, equal on all ranks. Collective.
 
@@ -105,7 +105,7 @@ def gradient_statistics(
     return GradientStatistics(skewness[3], flatness[3], skewness[:3], flatness[:3], dissipation, enstrophy)
 
 
-def strains(velocity: NDArray[Any], modes: Modes, transform: Transform) -> Iterator[NDArray[Any]]:
+def strains(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> Iterator[NDArray[Any]]:
     """Yield s_ij in physical space, real [z, y, x], in the order of `STRAIN`. Collective."""
     spectral = np.empty_like(velocity[:1])
     for i, j in STRAIN:
@@ -113,7 +113,7 @@ def strains(velocity: NDArray[Any], modes: Modes, transform: Transform) -> Itera
         yield transform.to_physical(spectral)[0]
 
 
-def vorticities(velocity: NDArray[Any], modes: Modes, transform: Transform) -> Iterator[NDArray[Any]]:
+def vorticities(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> Iterator[NDArray[Any]]:
     """Yield w_x, w_y, w_z in physical space, real [z, y, x]. Collective."""
     spectral = np.empty_like(velocity[:1])
     for i in range(3):
@@ -146,7 +146,7 @@ def derivatives(
     )
 
 
-def strain_square_field(velocity: NDArray[Any], modes: Modes, transform: Transform) -> NDArray[Any]:
+def strain_square_field(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> NDArray[Any]:
     """Return s_ij s_ij at this rank's points, real [z, y, x]; eps is 2 nu times it. Collective."""
     squares: NDArray[Any] | None = None
     for (i, j), strain in zip(STRAIN, strains(velocity, modes, transform)):
@@ -155,7 +155,7 @@ def strain_square_field(velocity: NDArray[Any], modes: Modes, transform: Transfo
     return squares
 
 
-def enstrophy_field(velocity: NDArray[Any], modes: Modes, transform: Transform) -> NDArray[Any]:
+def enstrophy_field(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> NDArray[Any]:
     """Return w_i w_i at this rank's points, real [z, y, x]. Collective."""
     squares: NDArray[Any] | None = None
     for vorticity in vorticities(velocity, modes, transform):

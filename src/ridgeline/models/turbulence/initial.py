@@ -25,14 +25,19 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.models.turbulence.config import TurbulenceCase
-    from ridgeline.models.turbulence.from_data_set import Transform
+    from ridgeline.models.turbulence.from_data_set import ForwardTransform
 
 Fields = NDArray[Any]
 BLOCK = 1 << 16  # modes drawn at a time: temporary arrays stay small beside the fields
 
 
 def set_initial_modes(
-    fields: Fields, case: TurbulenceCase, modes: Modes, grid: PencilGrid, transform: Transform, comm: MPI.Comm
+    fields: Fields,
+    case: TurbulenceCase,
+    modes: Modes,
+    grid: PencilGrid,
+    transform: ForwardTransform,
+    comm: MPI.Comm,
 ) -> None:
     """Set the fields of step 0. Collective.
 
