@@ -71,7 +71,8 @@ class Problem:
     def solve(self, preconditioner, tolerance=1e-8):
         """Return (x, iterations) of GMRES without restart to a relative residual."""
         x = np.zeros(self.grid.shape)
-        result = gmres(self.operator, self.b, x, preconditioner, 60, 0.0, 60, relative=tolerance)
+        size = float(self.operator.inner.norm(self.b)[0])
+        result = gmres(self.operator, self.b, x, preconditioner, 60, tolerance * size, 60)
         return x, result.iterations if result.converged else 99
 
     def iterations(self, **options):

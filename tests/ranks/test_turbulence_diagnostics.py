@@ -8,6 +8,7 @@ from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
 from ridgeline.models.turbulence.outputs import output_field, output_names
+from spectral_toys import mode_keys
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
 
 RANKS = (1, 2, 3, 4)
@@ -134,7 +135,7 @@ def test_figures_and_fields_by_the_transform_of_runs(whole, shares, dtype):
 
 def test_every_rank_names_the_same_bad_mode(comm, whole, shares):
     modes, fields, _ = whole
-    keys = modes.mode_key()
+    keys = mode_keys(modes)
     for two in np.random.default_rng(4).integers(0, modes.n_modes, (10, 2)):
         bad = fields.copy()
         bad[2, two] = np.nan

@@ -78,7 +78,6 @@ def plan(
     *,
     effort: Effort = "measure",
     known: bool = False,
-    preserve: bool = False,
 ) -> FFTPlan:
     """Return the plan of 1-D transforms along `axis` of all lines of `source` into `target`, in one precision.
 
@@ -88,8 +87,8 @@ def plan(
     arrays do; aligned arrays (`aligned_empty`) are fastest.
 
     Planning OVERWRITES BOTH ARRAYS unless wisdom is at hand or effort is `estimate`. A complex-to-real transform
-    destroys its source when executed unless `preserve` (slower); others never do. No communication. Not for
-    the step loop: measuring takes up to seconds.
+    destroys its source when executed; others never do. No communication. Not for the step loop: measuring takes up
+    to seconds.
 
     Raises MissingWisdomError, a ConfigError, where FFTW has no wisdom of this effort for this transform and effort is
     wisdom-only or `known` asks for it; ValueError for arrays that do not fit each other.
@@ -105,7 +104,7 @@ def plan(
     flags = _FLAGS[effort]
     if known and effort != "wisdom-only":
         flags = (*flags, "FFTW_WISDOM_ONLY")
-    if not preserve and np.isrealobj(target):
+    if np.isrealobj(target):
         flags = (*flags, "FFTW_DESTROY_INPUT")
     towards = "FFTW_FORWARD" if direction == "forward" else "FFTW_BACKWARD"
     try:

@@ -40,7 +40,7 @@ CLEARLY_FASTER = 0.97  # of the time of a candidate that comes earlier
 def planned_together(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effort = "measure") -> T:
     """Return `make(planner)` on every rank, equal transforms planned equally. Collective.
 
-    make: makes all plans of this rank by `planner(source, target, axis, direction, preserve=...)`, which is
+    make: makes all plans of this rank by `planner(source, target, axis, direction)`, which is
     `fourier.fft.plan`; called once or several times, must not communicate; arrays hold garbage afterwards. effort:
     the setting fft.effort. One rank measures at a time, the lowest that knows no plan for one of its transforms; the
     others learn its wisdom, so where all have the same shapes, strides and alignment only rank 0 measures. Wisdom is

@@ -89,7 +89,7 @@ def test_settings_become_a_problem() -> None:
     assert not scalar.sides["x_min"].steady
     assert np.allclose(scalar.sides["x_min"].value(y, y, y, 2.0), 2 * np.sin(y))
     assert scalar.sides["y_min"].value(y, y, y, 0.0).tolist() == [3.0, 3.0, 3.0]
-    assert (scalar.diffusivity, scalar.mean_gradient, scalar.steady_source) == (0.2, (0.0, 0.0, 2.0), False)
+    assert (scalar.diffusivity, scalar.mean_gradient) == (0.2, (0.0, 0.0, 2.0))
     assert initial_scalar(case, 0, y, y, y).tolist() == (y * y).tolist()
     assert (problem.dealias_points, problem.time_order, problem.flow_rate) == (9, 3, None)
     assert problem.pressure.projection == 20

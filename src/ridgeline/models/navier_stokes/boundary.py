@@ -166,7 +166,6 @@ def scalar_of(case: NavierStokesSettings, number: int) -> PassiveScalar:
         section.diffusivity,
         scalar_sides(case, number),
         None if nothing else source,
-        source.steady,
         section.mean_gradient,
     )
 

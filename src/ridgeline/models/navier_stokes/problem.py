@@ -66,7 +66,6 @@ class PassiveScalar:
     diffusivity: float
     sides: Mapping[str, ScalarSide]
     source: ScalarFunction | None = None
-    steady_source: bool = True
     mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 

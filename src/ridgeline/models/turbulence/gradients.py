@@ -70,15 +70,12 @@ class GradientStatistics:
     """Statistics of the velocity gradients.
 
     skewness, flatness: <g^3> / <g^2>^(3/2) and <g^4> / <g^2>^2 of the longitudinal gradients g = du_i/dx_i (no
-    sum), averages over the three directions and the box together; skewness_of, flatness_of: of each direction.
-    0 where the gradient is 0 everywhere. dissipation, enstrophy: of s_ij s_ij and w_i w_i, which eps / <eps> and
-    Omega / <Omega> are alike.
+    sum), averages over the three directions and the box together; 0 where the gradient is 0 everywhere.
+    dissipation, enstrophy: of s_ij s_ij and w_i w_i, which eps / <eps> and Omega / <Omega> are alike.
     """
 
     skewness: float
     flatness: float
-    skewness_of: tuple[float, float, float]
-    flatness_of: tuple[float, float, float]
     dissipation: Distribution
     enstrophy: Distribution
 
@@ -101,8 +98,8 @@ def gradient_statistics(
     dissipation = distribution(comm, squares, modes)
     del squares
     enstrophy = distribution(comm, enstrophy_field(velocity, modes, transform), modes)
-    skewness, flatness = zip(*(shape_factors(p) for p in [*powers, np.mean(powers, axis=0)]))
-    return GradientStatistics(skewness[3], flatness[3], skewness[:3], flatness[:3], dissipation, enstrophy)
+    skewness, flatness = shape_factors(np.mean(powers, axis=0))
+    return GradientStatistics(skewness, flatness, dissipation, enstrophy)
 
 
 def strains(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> Iterator[NDArray[Any]]:
