@@ -26,7 +26,7 @@ def run(n, dealias):
     from ridgeline.fourier.pencil import PencilGrid
     from ridgeline.models.turbulence import initial
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
-    from ridgeline.models.turbulence.reference import FlowParameters
+    from ridgeline.models.turbulence.problem import FlowParameters
     from ridgeline.models.turbulence.spectra import sum_over_modes
 
     flow = FlowParameters(1 / REYNOLDS, "rk4")

@@ -12,7 +12,7 @@ from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.models.navier_stokes.outputs import OutputFields, output_names
-from ridgeline.models.navier_stokes.recorders import FlowState, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
 from ridgeline.models.navier_stokes.statistics import Statistics
 
 RANKS = (1, 3)

@@ -9,7 +9,8 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, Forcing, FrozenShells, LinearForcing
-from ridgeline.models.turbulence.reference import FlowParameters, ReferenceSolver
+from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.reference import ReferenceSolver
 from ridgeline.models.turbulence.spectra import Shells
 from ridgeline.runtime.errors import ConfigError
 

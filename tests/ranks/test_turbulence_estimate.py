@@ -9,7 +9,7 @@ from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.estimate import Share, memory, rank_memory
-from ridgeline.models.turbulence.reference import FlowParameters
+from ridgeline.models.turbulence.problem import FlowParameters
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 240

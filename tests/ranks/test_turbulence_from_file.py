@@ -11,8 +11,7 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.jit.runs import gather_runs, scatter_runs
-from ridgeline.models.turbulence import from_checkpoint
-from ridgeline.models.turbulence.from_file import compile_kernels, fill_from_file
+from ridgeline.models.turbulence.initial_from_file import compile_kernels, fill_from_file
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.models.turbulence.solenoidal import project, recover_y, sum_of_squares
 from ridgeline.runtime.errors import CheckpointError, ConfigError, OutputError, RidgelineError
@@ -37,7 +36,7 @@ SHAPE = (12, 10, 14)
 @pytest.fixture(autouse=True)
 def many_batches(monkeypatch):
     """Read so few modes at a time that every checkpoint takes several batches."""
-    monkeypatch.setattr(from_checkpoint, "BATCH", 37)
+    monkeypatch.setattr(initial_from_checkpoint, "BATCH", 37)
 
 
 def settings_of(shape, dealias, lengths=LENGTHS, model="turbulence"):

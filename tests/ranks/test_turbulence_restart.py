@@ -10,7 +10,7 @@ from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, load
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
-from ridgeline.models.turbulence.reference import FlowParameters
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.parallel.distributed import DistributedArray
 from spectral_toys import part, process_grids, random_fields

@@ -12,7 +12,7 @@ from ridgeline.models.navier_stokes.diagnostics import Diagnostics
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver, PressureSolver
 from ridgeline.models.turbulence.initial import taylor_green
-from ridgeline.models.turbulence.reference import FlowParameters
+from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import energy, enstrophy, make_engine, series, table, wavenumbers
 
 

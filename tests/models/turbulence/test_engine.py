@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
-from ridgeline.models.turbulence.reference import FlowParameters
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere
 from turbulence_tools import make_engine, make_reference
 

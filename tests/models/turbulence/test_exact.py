@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.forcing import Forcing, LinearForcing
-from ridgeline.models.turbulence.reference import FlowParameters
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere
 from turbulence_tools import SOLVERS, all_modes, divergence, energy, enstrophy, series
 

@@ -18,7 +18,8 @@ from ridgeline.models.turbulence.forcing import (
     forced_modes,
     make_forcing,
 )
-from ridgeline.models.turbulence.reference import FlowParameters, from_ragged
+from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.reference import from_ragged
 from ridgeline.models.turbulence.spectra import Shells
 from ridgeline.runtime.errors import CheckpointError, ConfigError
 from turbulence_tools import SOLVERS, all_modes, energy, enstrophy

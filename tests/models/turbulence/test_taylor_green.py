@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ridgeline.models.turbulence import initial
-from ridgeline.models.turbulence.reference import FlowParameters
+from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import energy, enstrophy, make_engine, table
 
 KINDS = {"tgv_re100.csv": (100, "eps"), "tgv_re1600.csv": (1600, "eps_enstrophy")}

@@ -8,9 +8,9 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import phase_shift
 from ridgeline.models.turbulence.reference import (
-    FlowParameters,
     Wavenumbers,
     courant_rate,
     from_ragged,

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from ridgeline.config.fields import Problem
 from ridgeline.elements.mesh import SIDES
+from ridgeline.models.navier_stokes.config_fluxes import flux_problems
+from ridgeline.models.navier_stokes.config_formulas import formula_problems
 from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
-from ridgeline.models.navier_stokes.finite import formula_problems
-from ridgeline.models.navier_stokes.fluxes import flux_problems
 
 # Initial flows that are exact solutions of the equations: "exact" values and histories exist for them.
 EXACT_KINDS = ("uniform", "taylor_green_2d", "abc", "walsh", "ethier_steinman", "kovasznay", "duct")

@@ -24,7 +24,6 @@ from ridgeline.models.contract import (
     Variable,
     Work,
 )
-from ridgeline.models.navier_stokes.boundary import mesh_of, problem_of
 from ridgeline.models.navier_stokes.config import NavierStokesCase
 from ridgeline.models.navier_stokes.diagnostics import (
     Diagnostics,
@@ -36,8 +35,9 @@ from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
 from ridgeline.models.navier_stokes.outputs import OutputFields
+from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
 from ridgeline.models.navier_stokes.problem import FlowProblem
-from ridgeline.models.navier_stokes.recorders import FlowState, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.models.navier_stokes.restart import EngineState, field_names
 from ridgeline.models.navier_stokes.statistics import Statistics
 from ridgeline.runtime.errors import ConfigError

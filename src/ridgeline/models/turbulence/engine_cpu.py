@@ -32,8 +32,8 @@ from ridgeline.models.turbulence.kernels import (
     pack_combined,
 )
 from ridgeline.models.turbulence.kernels_lines import advance_lines, load_lines
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import phase_shift
-from ridgeline.models.turbulence.reference import FlowParameters
 from ridgeline.models.turbulence.stages import (
     SCHEMES,
     StepTables,

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import Lines
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import phase_shift
 
 if TYPE_CHECKING:
@@ -31,20 +31,6 @@ if TYPE_CHECKING:
 
 Complex = NDArray[np.complex128]
 Real = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class FlowParameters:
-    """What is solved. viscosity: nu; scheme: in time; schmidt: nu / diffusivity of each scalar.
-
-    mean_gradients: (G_x, G_y, G_z) of each scalar. seed: of the phase shifts.
-    """
-
-    viscosity: float
-    scheme: Literal["rk2", "rk4"] = "rk2"
-    schmidt: tuple[float, ...] = ()
-    mean_gradients: tuple[tuple[float, float, float], ...] = ()
-    seed: int = 0
 
 
 class Wavenumbers:

@@ -13,11 +13,11 @@ from ridgeline.elements.courant import inverse_spacing
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, side_axis
 from ridgeline.elements.quadrature import gauss_lobatto
-from ridgeline.models.navier_stokes.boundary import velocity_sides
 from ridgeline.models.navier_stokes.boundary_terms import side_points
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.initial import initial_velocity
 from ridgeline.models.navier_stokes.problem import DIRICHLET, VelocitySide, sides_of
+from ridgeline.models.navier_stokes.problem_of_case import velocity_sides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
