@@ -11,6 +11,7 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.jit.runs import gather_runs, scatter_runs
+from ridgeline.models.turbulence import initial_from_checkpoint
 from ridgeline.models.turbulence.initial_from_file import compile_kernels, fill_from_file
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.models.turbulence.solenoidal import project, recover_y, sum_of_squares

@@ -1,4 +1,4 @@
-"""The fields of a run by name: what data sets and images show, and checkpoints hold, is U and V as they are advanced."""
+"""The fields of a run by name: data sets, images and checkpoints hold U and V as they are advanced."""
 
 from __future__ import annotations
 
