@@ -4,7 +4,7 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.io.bp import BPWriter, Variable
-from ridgeline.io.bp_reader import BPReader, Piece
+from ridgeline.io.bp_reader import BPReader, Selection
 
 SHAPE = (5, 3, 7)
 
@@ -32,7 +32,7 @@ def put(out: BPWriter, *steps: int) -> None:
 def read(path, name, step, dtype="float64", shape=SHAPE) -> np.ndarray:
     out = np.empty(shape, dtype)
     with BPReader(path) as reader:
-        reader.read(name, [Piece(step, (0,) * len(shape), out)])
+        reader.read(name, [Selection(step, (0,) * len(shape), out)])
     return out
 
 

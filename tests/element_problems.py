@@ -4,7 +4,7 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import wavy
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
 from ridgeline.elements.operator import ElementOperator, side_points
@@ -32,7 +32,7 @@ class Problem:
             periodic=(periodic,) * 3,
         )
         self.grid = ElementGrid(mesh, order, comm.size, comm.rank)
-        self.geometry = Geometry(self.grid)
+        self.geometry = ElementGeometry(self.grid)
         self.gather_scatter = GatherScatter(comm, self.grid.ids)
         self.regions = Regions()
         points = [side_points(self.grid, group) for group in sides]

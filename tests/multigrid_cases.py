@@ -4,10 +4,10 @@ import numpy as np
 
 from ridgeline.elements import mappings
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.multigrid import SchwarzMultigrid
-from ridgeline.elements.multigrid_level import Level
+from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.krylov.gmres import gmres
 
@@ -52,8 +52,8 @@ class Problem:
     def __init__(self, comm, mesh, order, dirichlet=()):
         self.comm, self.dirichlet = comm, dirichlet
         self.grid = ElementGrid(mesh, order, comm.size, comm.rank)
-        self.geometry = Geometry(self.grid)
-        level = Level(mesh, self.grid.positions, (order,) * 3, dirichlet)
+        self.geometry = ElementGeometry(self.grid)
+        level = PolynomialLevel(mesh, self.grid.positions, (order,) * 3, dirichlet)
         constrained = np.flatnonzero(level.constrained)
         self.operator = ElementOperator(
             self.grid, self.geometry, GatherScatter(comm, self.grid.ids), 1.0, 0.0, constrained
@@ -71,7 +71,8 @@ class Problem:
     def solve(self, preconditioner, tolerance=1e-8):
         """Return (x, iterations) of GMRES without restart to a relative residual."""
         x = np.zeros(self.grid.shape)
-        result = gmres(self.operator, self.b, x, preconditioner, 60, 0.0, 60, relative=tolerance)
+        size = float(self.operator.inner.norm(self.b)[0])
+        result = gmres(self.operator, self.b, x, preconditioner, 60, tolerance * size, 60)
         return x, result.iterations if result.converged else 99
 
     def iterations(self, **options):

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
-from ridgeline.models.navier_stokes.problem import FlowRate, Problem, Scalar, ScalarSide, VelocitySide
+from ridgeline.models.navier_stokes.problem import (
+    FlowProblem,
+    FlowRate,
+    PassiveScalar,
+    ScalarSide,
+    VelocitySide,
+)
 
 PI = np.pi
 
@@ -84,7 +90,7 @@ def walsh_case(per_side, order, dt, viscosity=0.05, dealias=0, **more):
     """Return grid, problem, velocity and pressure: one element across z, per_side x per_side of them in x and y."""
     width = 2 * PI / per_side
     mesh = periodic_mesh((1, per_side, per_side), (width, 2 * PI, 2 * PI))
-    problem = Problem(viscosity, dt, all_sides("periodic"), dealias_points=dealias, **more)
+    problem = FlowProblem(viscosity, dt, all_sides("periodic"), dealias_points=dealias, **more)
     return ElementGrid(mesh, order), problem, *walsh(viscosity)
 
 
@@ -93,7 +99,7 @@ def ethier_case(per_side, order, dt, viscosity=0.1, mapping=None, dealias=0, **m
     velocity, pressure = ethier_steinman(viscosity)
     mesh = ElementMesh.box((per_side,) * 3, (2.0,) * 3, (-1.0,) * 3, mapping=mapping)
     sides = all_sides("inflow", velocity, False)
-    problem = Problem(viscosity, dt, sides, dealias_points=dealias, **more)
+    problem = FlowProblem(viscosity, dt, sides, dealias_points=dealias, **more)
     return ElementGrid(mesh, order), problem, velocity, pressure
 
 
@@ -138,10 +144,10 @@ def channel(**more):
     hot["y_min"] = ScalarSide("flux", lambda x, y, z, t: 1.0 + x)
     warm = {name: ScalarSide("fixed", lambda x, y, z, t: 2.0) for name in SIDES}
     scalars = (
-        Scalar(0.05, hot, lambda x, y, z, t: np.sin(x) + t, False),
-        Scalar(0.02, warm, None, True, (0.5, 0.0, -1.0)),
+        PassiveScalar(0.05, hot, lambda x, y, z, t: np.sin(x) + t, False),
+        PassiveScalar(0.02, warm, None, True, (0.5, 0.0, -1.0)),
     )
-    return ElementGrid(mesh, 4), Problem(0.02, 2e-3, sides, dealias_points=6, scalars=scalars, **more)
+    return ElementGrid(mesh, 4), FlowProblem(0.02, 2e-3, sides, dealias_points=6, scalars=scalars, **more)
 
 
 def duct(**more):
@@ -150,14 +156,14 @@ def duct(**more):
                            parameter=(2.0, 2.0, 1.0), periodic=(False, False, True))  # fmt: skip
     sides = _sides(x_min=VelocitySide("periodic"), x_max=VelocitySide("periodic"))
     more |= {"flow_rate": FlowRate(0, 0.7), "filter_weight": 0.1, "filter_modes": 2}
-    return ElementGrid(mesh, 5), Problem(0.5, 5e-3, sides, dealias_points=8, **more)
+    return ElementGrid(mesh, 5), FlowProblem(0.5, 5e-3, sides, dealias_points=8, **more)
 
 
 def forced(**more):
     """A constant force in a periodic box, of second order in time."""
     sides = all_sides("periodic")
     mesh = periodic_mesh((2, 2, 2), (2 * PI,) * 3)
-    return ElementGrid(mesh, 5), Problem(0.1, 2e-3, sides, time_order=2, force=(0.1, -0.2, 0.3), **more)
+    return ElementGrid(mesh, 5), FlowProblem(0.1, 2e-3, sides, time_order=2, force=(0.1, -0.2, 0.3), **more)
 
 
 EVERYTHING = {"channel": channel, "duct": duct, "forced": forced}

@@ -56,9 +56,20 @@ def part(whole, lines):
     return np.ascontiguousarray(whole[:, np.concatenate(own)])
 
 
+def mode_keys(modes):
+    """(j_z, j_y, j_x) of every mode of a rank, int64 [n_modes, 3]."""
+    return np.stack(modes.lines.expand(), axis=1)
+
+
+def shell_of_modes(shells):
+    """The shell of each mode of a rank, int64 [n_modes]."""
+    kz, ky, kx = shells.modes.expand()
+    return shells.of(np.sqrt(kx * kx + kz * kz + ky * ky))
+
+
 def dictionary(fields, modes):
     """Modes by (j_z, j_y, j_x)."""
-    return dict(zip(map(tuple, modes.mode_key().tolist()), fields.T))
+    return dict(zip(map(tuple, mode_keys(modes).tolist()), fields.T))
 
 
 class NumpyTransform:

@@ -30,17 +30,22 @@ def run(elements, order, dt, end):
 
     from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
     from ridgeline.models.navier_stokes.diagnostics import Diagnostics
-    from ridgeline.models.navier_stokes.engine_cpu import Engine
-    from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver, Problem, VelocitySide
+    from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
+    from ridgeline.models.navier_stokes.problem import (
+        FlowProblem,
+        HelmholtzSolver,
+        PressureSolver,
+        VelocitySide,
+    )
 
     comm, nu = MPI.COMM_SELF, 1 / REYNOLDS
     grid = ElementGrid(ElementMesh.box((elements,) * 3, (2 * math.pi,) * 3, periodic=(True,) * 3), order)
-    problem = Problem(
+    problem = FlowProblem(
         nu, dt, {side: VelocitySide("periodic") for side in SIDES},
         dealias_points=-(-3 * (order + 1) // 2),
         pressure=PressureSolver(tolerance=1e-6), velocity=HelmholtzSolver(tolerance=1e-8),
     )  # fmt: skip
-    engine = Engine(comm, grid, problem)
+    engine = CpuEngine(comm, grid, problem)
     figures = Diagnostics(comm, grid, engine.geometry, nu)
     x, y, z = engine.geometry.coordinates
     engine.start(

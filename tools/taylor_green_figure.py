@@ -26,10 +26,10 @@ def run(n, dealias):
     from ridgeline.fourier.pencil import PencilGrid
     from ridgeline.models.turbulence import initial
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
-    from ridgeline.models.turbulence.reference import Flow
+    from ridgeline.models.turbulence.problem import FlowParameters
     from ridgeline.models.turbulence.spectra import sum_over_modes
 
-    flow = Flow(1 / REYNOLDS, "rk4")
+    flow = FlowParameters(1 / REYNOLDS, "rk4")
     engine = CpuEngine(
         PencilGrid((n, n, n), dealias, (1, 1), 0), (2 * np.pi,) * 3, MPI.COMM_SELF, np.float64, flow
     )

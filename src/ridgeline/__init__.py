@@ -3,7 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from ridgeline.version import VERSION
+
+__version__ = VERSION
 __all__ = ["__version__", "open"]
 
 if TYPE_CHECKING:

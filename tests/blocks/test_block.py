@@ -66,9 +66,6 @@ def test_neighbours_are_mutual(periodic) -> None:
             assert (other is None) == beyond
             if other is not None:
                 assert blocks[other].neighbour(tuple(-d for d in direction)) == rank
-        for axis, side in itertools.product(range(3), (-1, 1)):
-            direction = tuple(side if a == axis else 0 for a in range(3))
-            assert block.at_boundary(axis, side) == (block.neighbour(direction) is None)
 
 
 def test_directions_are_faces_then_edges_then_corners() -> None:

@@ -12,7 +12,7 @@ from ridgeline.elements.fast_diagonalisation import (
     mean_extents,
     neighbour_numbers,
 )
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 
 
@@ -64,7 +64,9 @@ def test_neighbours_and_lengths():
 
 def test_mean_extents_are_the_geometry_s():
     grid = ElementGrid(wavy(3, 0.02), 6)
-    np.testing.assert_allclose(mean_extents(grid.mesh, grid.positions), Geometry(grid).extents, rtol=1e-2)
+    np.testing.assert_allclose(
+        mean_extents(grid.mesh, grid.positions), ElementGeometry(grid).extents, rtol=1e-2
+    )
 
 
 def test_equal_lines_share_their_matrices():

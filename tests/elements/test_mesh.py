@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, periodic_hill, wavy
 from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, distribute, side_index
 from ridgeline.runtime.errors import ConfigError, DecompositionError
@@ -98,7 +98,7 @@ def maps():
 
 @pytest.mark.parametrize("name", ["box", "wavy", "hill"])
 def test_volumes_and_surfaces_close(name: str) -> None:
-    geometry = Geometry(ElementGrid(mesh(mapping=maps()[name]), 7))
+    geometry = ElementGeometry(ElementGrid(mesh(mapping=maps()[name]), 7))
     if name != "hill":
         assert geometry.mass.sum() == pytest.approx(6.0, rel=1e-8)
     # The outward area of a closed surface is zero, and its flux of position is three volumes.
@@ -116,7 +116,7 @@ def test_volumes_and_surfaces_close(name: str) -> None:
 
 
 def test_metrics_invert_the_map_and_factors_follow() -> None:
-    geometry = Geometry(ElementGrid(mesh(mapping=maps()["wavy"]), 6))
+    geometry = ElementGeometry(ElementGrid(mesh(mapping=maps()["wavy"]), 6))
     metrics = geometry.metrics.reshape(-1, 3, 3, 7, 7, 7)
     tangents = geometry._tangents(slice(None))
     product = np.einsum("eacxyz,cbexyz->abexyz", metrics, tangents)
@@ -128,8 +128,8 @@ def test_metrics_invert_the_map_and_factors_follow() -> None:
 
 
 def test_a_curved_mesh_without_curvature_is_the_box() -> None:
-    box = Geometry(ElementGrid(mesh(), 4))
-    same = Geometry(ElementGrid(mesh(mapping=lambda x, y, z: (x, y, z)), 4))
+    box = ElementGeometry(ElementGrid(mesh(), 4))
+    same = ElementGeometry(ElementGrid(mesh(mapping=lambda x, y, z: (x, y, z)), 4))
     np.testing.assert_allclose(same.mass, box.mass, rtol=1e-12)
     np.testing.assert_allclose(same.extents, box.extents, rtol=1e-12)
     np.testing.assert_allclose(same.metrics[:, 4, 0, 0, 0], box.scale[:, 1], rtol=1e-12)
@@ -143,7 +143,7 @@ def test_an_annulus_is_a_ring() -> None:
     ring = ElementMesh.box(
         (1, 2, 6), lengths, origin, mapping=annulus(origin, lengths, 0.0), periodic=(True, False, True)
     )
-    geometry = Geometry(ElementGrid(ring, 9))
+    geometry = ElementGeometry(ElementGrid(ring, 9))
     assert geometry.mass.sum() == pytest.approx(3 * np.pi, rel=1e-9)
     assert geometry.sides["y_max"].area.sum() == pytest.approx(4 * np.pi, rel=1e-9)
     grid = geometry.grid
@@ -157,4 +157,4 @@ def test_an_annulus_is_a_ring() -> None:
 
 def test_a_folded_element_is_named() -> None:
     with pytest.raises(ConfigError, match=r"folds element \(z=\d, y=\d, x=\d\)"):
-        Geometry(ElementGrid(mesh(mapping=wavy(*BOX, 0.4)), 5))
+        ElementGeometry(ElementGrid(mesh(mapping=wavy(*BOX, 0.4)), 5))

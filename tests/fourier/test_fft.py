@@ -58,15 +58,13 @@ def test_real_lines_there_and_back(dtype: str, n: int, axis: int) -> None:
     real = fft.aligned_empty((2, *shape), dtype)[1]
     spectrum = np.empty((2, *modes), np.result_type(dtype, "c8"))[0]
     forward = fft.plan(real, spectrum, axis, "forward")
-    inverse = fft.plan(spectrum, real, axis, "inverse", preserve=True)
+    inverse = fft.plan(spectrum, real, axis, "inverse")
     real[...] = values = numbers(shape, dtype)
     forward.execute()
     assert error(spectrum, np.fft.rfft(values, axis=axis)) < 8
     np.testing.assert_array_equal(real, values)
-    kept = spectrum.copy()
     inverse.execute()
     assert error(real, n * values) < 8
-    np.testing.assert_array_equal(spectrum, kept)
 
 
 def test_real_lines_in_place_in_padded_memory() -> None:

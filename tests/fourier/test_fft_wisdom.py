@@ -34,7 +34,7 @@ def remarks(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -
     return caplog
 
 
-def make(n: int, effort: str = "measure", dtype: str = "c16") -> fft.Plan:
+def make(n: int, effort: str = "measure", dtype: str = "c16") -> fft.FFTPlan:
     lines = fft.aligned_empty((4, n), dtype)
     return fft.plan(lines, lines, 1, "forward", effort=effort)
 

@@ -12,7 +12,7 @@ from bp_toy import SHAPE, assert_steps, bits, put, read, writer
 from ridgeline.io import bp_sums
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.bp_check import check_data_set
-from ridgeline.io.bp_reader import BPReader, Piece
+from ridgeline.io.bp_reader import BPReader, Selection
 from ridgeline.runtime.errors import OutputError
 
 
@@ -156,10 +156,10 @@ def test_a_child_process_reads_the_same(path):
         assert near.arrays == far.arrays
         assert near.blocks("U", 2) == far.blocks("U", 2)
         out = np.empty((2, 3, 4))
-        far.read("V", [Piece(3, (1, 0, 2), out)])
+        far.read("V", [Selection(3, (1, 0, 2), out)])
         assert out.tobytes() == bits(1003)[1:3, :, 2:6].tobytes()
         far.close()
-        far.read("V", [Piece(2, (1, 0, 2), out)])
+        far.read("V", [Selection(2, (1, 0, 2), out)])
         assert out.tobytes() == bits(1002)[1:3, :, 2:6].tobytes()
 
 
@@ -167,7 +167,7 @@ def test_a_child_that_dies_is_one_sentence(path):
     with BPReader(path, isolated=True) as reader:
         reader._engine._child.kill()
         with pytest.raises(OutputError, match=r"ADIOS2 crashed in it \(signal SIGKILL\)"):
-            reader.read("U", [Piece(0, (0, 0, 0), np.empty(SHAPE))])
+            reader.read("U", [Selection(0, (0, 0, 0), np.empty(SHAPE))])
 
 
 def test_an_array_that_the_files_cannot_hold_is_refused(path, monkeypatch):

@@ -17,7 +17,8 @@ from mpi4py import MPI
 from bp_toy import SHAPE, assert_same_bits, assert_steps, bits, put, read, variables, writer
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.io import bp, bp_blocks
-from ridgeline.io.bp import BPWriter, Variable, adios2_facts, image_schemas
+from ridgeline.io.adios2_bindings import adios2_facts
+from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.bp_reader import BPReader
 from ridgeline.runtime.errors import OutputError
 

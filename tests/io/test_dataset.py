@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import ridgeline
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
-from ridgeline.io.bp_reader import BPReader, Piece
+from ridgeline.io.bp_reader import BPReader, Selection
 from ridgeline.io.dataset import RidgelineBackend
 from ridgeline.runtime.errors import OutputError
 
@@ -204,9 +204,9 @@ def test_a_read_that_failed_is_forgotten(tmp_path):
     with BPReader(tmp_path / "toy.bp") as reader:
         file = (tmp_path / "toy.bp" / "data.0").rename(tmp_path / "elsewhere")
         with pytest.raises(OutputError):
-            reader.read("U", [Piece(1, (0, 0, 0), first)])
+            reader.read("U", [Selection(1, (0, 0, 0), first)])
         file.rename(tmp_path / "toy.bp" / "data.0")
-        reader.read("U", [Piece(2, (0, 0, 0), second)])
+        reader.read("U", [Selection(2, (0, 0, 0), second)])
     assert (first == -1.0).all()
     np.testing.assert_array_equal(second, U[2])
 

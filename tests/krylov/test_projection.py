@@ -96,7 +96,7 @@ def test_loosely_solved_steps_keep_a_good_space(rng) -> None:
         x, r, dx = (np.empty_like(given) for _ in range(3))
         projection.guess(given, x, r)
         sizes.append(float(operator.inner.norm(r)[0]))
-        cg(operator, r, dx, operator.inverse_diagonal()[0], 0.0, 50, relative=0.1, zero_guess=True)
+        cg(operator, r, dx, operator.inverse_diagonal()[0], 0.1 * sizes[-1], 50, zero_guess=True)
         projection.update(dx)
     assert sizes[-1] < 1e-5 * sizes[0]
     rows = operator.distinct(projection.basis[0, : projection.counts[0]])

@@ -8,9 +8,10 @@ import pytest
 
 from ridgeline.blocks.block import Block, BlockArray, choose_process_grid
 from ridgeline.io import bp, bp_blocks
-from ridgeline.io.bp import BPWriter, Variable, adios2_facts, image_schemas
+from ridgeline.io.adios2_bindings import adios2_facts
+from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.bp_check import check_data_set
-from ridgeline.io.bp_reader import BPReader, Piece
+from ridgeline.io.bp_reader import BPReader, Selection
 from ridgeline.runtime.errors import OutputError
 
 SHAPE = (11, 6, 13)
@@ -73,7 +74,7 @@ def contents(path):
         for name, stored in reader.arrays.items():
             for step in range(reader.steps):
                 out = np.empty(stored.shape, stored.dtype)
-                reader.read(name, [Piece(step, (0, 0, 0), out)])
+                reader.read(name, [Selection(step, (0, 0, 0), out)])
                 found[name, step, str(stored.dtype)] = out.tobytes()
     return found
 
@@ -216,7 +217,7 @@ def test_ranks_may_own_nothing_of_an_array(comm, path, collective):
     if comm.rank == 0:
         with BPReader(path) as reader:
             got = np.empty((2, 5))
-            reader.read("E", [Piece(step, (0,), got[step]) for step in range(2)])
+            reader.read("E", [Selection(step, (0,), got[step]) for step in range(2)])
         np.testing.assert_array_equal(got, np.arange(5.0) + np.arange(2)[:, None])
 
 

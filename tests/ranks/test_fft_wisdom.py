@@ -31,11 +31,11 @@ class Maker:
         self.lines = fft.aligned_empty((3, n), dtype)
         self.n_measured = 0
 
-    def __call__(self, planner) -> list[fft.Plan]:
+    def __call__(self, planner) -> list[fft.FFTPlan]:
         self.n_measured += not planner.keywords.get("known", False)
         return [planner(self.lines, self.lines, 1, direction) for direction in ("forward", "inverse")]
 
-    def transform(self, plans: list[fft.Plan]) -> np.ndarray:
+    def transform(self, plans: list[fft.FFTPlan]) -> np.ndarray:
         """Forward and back, of the same numbers on all ranks."""
         n = self.lines.shape[1]
         self.lines[...] = np.random.default_rng(3).standard_normal((3, n))

@@ -7,12 +7,12 @@ import pytest
 
 import ridgeline
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.models.navier_stokes.outputs import OutputFields, output_names
-from ridgeline.models.navier_stokes.recorders import Flow, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
 from ridgeline.models.navier_stokes.statistics import Statistics
 
 RANKS = (1, 3)
@@ -22,14 +22,14 @@ TIMEOUT = 150
 def make(comm, order=5, periodic=(True, False, True)):
     mesh = ElementMesh.box((2, 3, 2), (1.0, 2.0, 3.0), periodic=periodic)
     grid = ElementGrid(mesh, order, comm.size, comm.rank)
-    return grid, Geometry(grid)
+    return grid, ElementGeometry(grid)
 
 
 def flow_at(grid, t):
     """Rotation about z, w = (0, 0, 2 (1 + t)), and a scalar."""
     x, y, z = grid.coordinates
     u = (1 + t) * np.stack([-y, x, 0 * z])
-    return Flow(t, u, x * y, (z + t)[None])
+    return FlowState(t, u, x * y, (z + t)[None])
 
 
 def written(comm, path, fields, names, flows):

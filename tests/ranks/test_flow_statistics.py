@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import periodic_hill
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.checkpoint import CheckpointStore
@@ -20,7 +20,7 @@ def make(comm, size=None, order=3, n_scalars=1, start=0.0, mapping=None):
         periodic=(True, False, True), mapping=mapping,
     )  # fmt: skip
     grid = ElementGrid(mesh, order, comm.size, comm.rank)
-    geometry = Geometry(grid)
+    geometry = ElementGeometry(grid)
     return grid, Statistics(comm, grid, geometry, n_scalars, start)
 
 

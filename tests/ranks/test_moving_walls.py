@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
-from ridgeline.models.navier_stokes.engine_cpu import Engine
-from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver, Problem, VelocitySide
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
+from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver, PressureSolver, VelocitySide
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 2, 3)
@@ -20,7 +20,7 @@ def couette(comm, value=(1.0, 0.0, 0.0)):
     sides["y_max"] = VelocitySide("moving-wall", lambda x, y, z, t: value)
     exact = {"pressure": PressureSolver(tolerance=1e-12), "velocity": HelmholtzSolver(tolerance=1e-13)}
     grid = ElementGrid(mesh, 4, comm.size, comm.rank)
-    return Engine(comm, grid, Problem(1.0, 0.02, sides, time_order=2, **exact)), grid.coordinates[1]
+    return CpuEngine(comm, grid, FlowProblem(1.0, 0.02, sides, time_order=2, **exact)), grid.coordinates[1]
 
 
 def test_plane_couette_flow_stays_linear(comm):

@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from navier_stokes_tools import EVERYTHING, ethier_case, make_start
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.models.navier_stokes.engine_cpu import Engine
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
 from ridgeline.models.navier_stokes.restart import EngineState
 
@@ -26,7 +26,7 @@ def shared(comm, whole):
 
 def begin(comm, whole, problem):
     grid = shared(comm, whole)
-    engine = Engine(comm, grid, problem)
+    engine = CpuEngine(comm, grid, problem)
     engine.start(make_start(grid, problem))
     return engine
 
@@ -61,7 +61,7 @@ def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name):
     saved = {key: array.local.copy() for key, array in EngineState(engine).arrays().items()}
     advance(engine, 4)
 
-    other = Engine(comm, shared(comm, whole), problem)
+    other = CpuEngine(comm, shared(comm, whole), problem)
     state = EngineState(other)
     for key, array in state.arrays().items():
         array.local[...] = saved[key]
@@ -76,7 +76,7 @@ def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name):
 def test_values_of_shared_points_stay_equal(comm):
     whole, problem, velocity, _ = ethier_case(2, 5, 0.01, dealias=8)
     grid = shared(comm, whole)
-    engine = Engine(comm, grid, problem)
+    engine = CpuEngine(comm, grid, problem)
     engine.start(velocity(*grid.coordinates, 0.0))
     advance(engine, 3)
     for field in (*engine.u, engine.p):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import wavy
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.models.navier_stokes.diagnostics import Diagnostics, ScalarFigures, locate_nonfinite
@@ -17,7 +17,7 @@ NU = 0.02
 
 def geometry_of(comm, order=8, elements=(2, 3, 2), lengths=(1.0, 2.0, 3.0), **more):
     grid = ElementGrid(ElementMesh.box(elements, lengths, **more), order, comm.size, comm.rank)
-    return grid, Geometry(grid)
+    return grid, ElementGeometry(grid)
 
 
 def none(grid):

@@ -14,7 +14,6 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.parallel.partition import factorizations
 from ridgeline.parallel.reduce import (
     decide,
-    global_any,
     global_max,
     global_min,
     global_sums,
@@ -130,11 +129,6 @@ def test_extremes(comm) -> None:
         assert math.isnan(result[1])
     assert global_max(comm, -math.inf) == -math.inf
     assert global_min(comm, math.inf) == math.inf
-
-
-def test_any(comm) -> None:
-    assert global_any(comm, comm.rank == comm.size - 1)
-    assert not global_any(comm, False)
 
 
 def test_error_of_one_rank_is_raised_on_all(comm) -> None:

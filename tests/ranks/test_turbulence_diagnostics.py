@@ -6,8 +6,9 @@ import pytest
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
-from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
+from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
 from ridgeline.models.turbulence.outputs import output_field, output_names
+from spectral_toys import mode_keys
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
 
 RANKS = (1, 2, 3, 4)
@@ -16,7 +17,7 @@ TIMEOUT = 240
 SHAPE = (12, 18, 14)
 LENGTHS = (2 * np.pi, 3.0, 7.5)
 NU = 0.03
-SCALARS = (Scalar(0.02, (1.0, -2.0, 0.25)),)
+SCALARS = (ScalarParameters(0.02, (1.0, -2.0, 0.25)),)
 
 
 class GatheredTransform:
@@ -134,7 +135,7 @@ def test_figures_and_fields_by_the_transform_of_runs(whole, shares, dtype):
 
 def test_every_rank_names_the_same_bad_mode(comm, whole, shares):
     modes, fields, _ = whole
-    keys = modes.mode_key()
+    keys = mode_keys(modes)
     for two in np.random.default_rng(4).integers(0, modes.n_modes, (10, 2)):
         bad = fields.copy()
         bad[2, two] = np.nan

@@ -9,7 +9,8 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, Forcing, FrozenShells, LinearForcing
-from ridgeline.models.turbulence.reference import Flow, ReferenceSolver
+from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.reference import ReferenceSolver
 from ridgeline.models.turbulence.spectra import Shells
 from ridgeline.runtime.errors import ConfigError
 
@@ -82,7 +83,7 @@ def places(modes):
 @pytest.mark.parametrize("forcing", FORCINGS)
 def test_every_process_grid_is_the_reference(comm, scheme, dealias, forcing):
     with_scalars = forcing == "eswaran-pope"
-    flow = Flow(0.02, scheme, seed=3, **(SCALARS if with_scalars else {}))
+    flow = FlowParameters(0.02, scheme, seed=3, **(SCALARS if with_scalars else {}))
     fields, time, rate = reference(comm, flow, dealias, forcing, 3)
     for process_grid in process_grids(comm.size):
         engine = make_engine(comm, process_grid, flow, dealias, forcing)
@@ -95,7 +96,7 @@ def test_every_process_grid_is_the_reference(comm, scheme, dealias, forcing):
 
 @pytest.mark.parametrize("scheme", ["rk2", "rk4"])
 def test_batches_threads_and_methods_change_no_bit(comm, scheme):
-    flow = Flow(0.02, scheme, seed=3, **SCALARS)
+    flow = FlowParameters(0.02, scheme, seed=3, **SCALARS)
     for process_grid in process_grids(comm.size):
         found = []
         for batch, threads, method in (
@@ -110,7 +111,7 @@ def test_batches_threads_and_methods_change_no_bit(comm, scheme):
 
 
 def test_runs_repeat_their_bits(comm):
-    flow = Flow(0.02, "rk2", seed=3)
+    flow = FlowParameters(0.02, "rk2", seed=3)
     fields = []
     for _ in range(2):
         engine = make_engine(comm, (1, comm.size), flow, "phase-shift", layout="packed", threads=2)
@@ -127,7 +128,14 @@ def test_memory_is_within_the_papers(comm, dealias, batch):
     for process_grid in process_grids(comm.size):
         grid = PencilGrid((n, n, n), dealias, process_grid, comm.rank)
         engine = CpuEngine(
-            grid, LENGTHS, comm, np.float32, Flow(0.1), batch=batch, method="alltoallv", effort="estimate"
+            grid,
+            LENGTHS,
+            comm,
+            np.float32,
+            FlowParameters(0.1),
+            batch=batch,
+            method="alltoallv",
+            effort="estimate",
         )
         held = engine.memory()
         assert held["fields"] == engine.fields.nbytes
@@ -155,7 +163,7 @@ def test_last_transpose_moves_071_of_the_papers_bytes(comm):
 
 
 def test_step_is_timed_by_columns(comm):
-    engine = make_engine(comm, (comm.size, 1), Flow(0.02), "two-thirds")
+    engine = make_engine(comm, (comm.size, 1), FlowParameters(0.02), "two-thirds")
     advance(engine)
     seconds = engine.seconds
     assert list(seconds) == ["fft", "pack", "row all-to-all", "column all-to-all", "other"]
@@ -167,7 +175,7 @@ def test_step_is_timed_by_columns(comm):
 
 def test_exchanged_bytes_are_those_of_eq_13(comm):
     rows = comm.size
-    engine = make_engine(comm, (rows, 1), Flow(0.02), "none")
+    engine = make_engine(comm, (rows, 1), FlowParameters(0.02), "none")
     exchanged = engine.exchanged()
     assert exchanged["column"] == (0.0, 0.0)
     held, message = exchanged["row"]
@@ -183,7 +191,7 @@ def test_exchanged_bytes_are_those_of_eq_13(comm):
 
 
 def test_fluid_at_rest_has_no_courant_number(comm):
-    engine = make_engine(comm, (1, comm.size), Flow(0.02), "two-thirds")
+    engine = make_engine(comm, (1, comm.size), FlowParameters(0.02), "two-thirds")
     engine.fields[...] = 0
     with pytest.raises(ConfigError, match=r"model\.courant = 0\.4 .* at rest"):
         engine.advance(None, 0.4)

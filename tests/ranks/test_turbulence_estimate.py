@@ -9,7 +9,7 @@ from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.estimate import Share, memory, rank_memory
-from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.problem import FlowParameters
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 240
@@ -40,7 +40,7 @@ def process_grids(size):
 def test_engines_hold_what_was_estimated(comm, how, layout):
     batch, scalars, precision, threads, scheme = how
     shape = (20, 18, 24)
-    flow = Flow(0.1, scheme, (1.0,) * scalars, ((0.0, 0.0, 0.0),) * scalars)
+    flow = FlowParameters(0.1, scheme, (1.0,) * scalars, ((0.0, 0.0, 0.0),) * scalars)
     for grid in process_grids(comm.size):
         case = make_case(shape, grid, batch, scalars, precision, threads, scheme)
         mine = PencilGrid(shape, "phase-shift", grid, comm.rank)

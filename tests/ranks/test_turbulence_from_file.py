@@ -11,8 +11,8 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.jit.runs import gather_runs, scatter_runs
-from ridgeline.models.turbulence import from_checkpoint
-from ridgeline.models.turbulence.from_file import compile_kernels, fill_from_file
+from ridgeline.models.turbulence import initial_from_checkpoint
+from ridgeline.models.turbulence.initial_from_file import compile_kernels, fill_from_file
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.models.turbulence.solenoidal import project, recover_y, sum_of_squares
 from ridgeline.runtime.errors import CheckpointError, ConfigError, OutputError, RidgelineError
@@ -21,6 +21,7 @@ from spectral_toys import (
     backward,
     dictionary,
     forward,
+    mode_keys,
     part,
     process_grids,
     random_fields,
@@ -36,7 +37,7 @@ SHAPE = (12, 10, 14)
 @pytest.fixture(autouse=True)
 def many_batches(monkeypatch):
     """Read so few modes at a time that every checkpoint takes several batches."""
-    monkeypatch.setattr(from_checkpoint, "BATCH", 37)
+    monkeypatch.setattr(initial_from_checkpoint, "BATCH", 37)
 
 
 def settings_of(shape, dealias, lengths=LENGTHS, model="turbulence"):
@@ -136,7 +137,7 @@ def test_another_grid_pads_and_truncates(comm, folder, caplog, shape, dealias):
     source = dictionary(whole, whole_modes(SHAPE, LENGTHS))
     total = kinetic_energy(whole, whole_modes(SHAPE, LENGTHS))
     target_modes = whole_modes(shape, LENGTHS, dealias)
-    keys = set(map(tuple, target_modes.mode_key().tolist()))
+    keys = set(map(tuple, mode_keys(target_modes).tolist()))
     padded, left_out = len(keys - set(source)), len(set(source) - keys)
     for grid, modes in readers(comm, shape, dealias):
         fields, said = fill(comm, path, grid, modes, caplog, n_scalars=1)

@@ -10,7 +10,7 @@ from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, load
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
-from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.parallel.distributed import DistributedArray
 from spectral_toys import part, process_grids, random_fields
@@ -177,7 +177,7 @@ def test_wrong_use_is_refused(comm):
     assert comm.allreduce(1, MPI.SUM) == comm.size
 
 
-FLOW = Flow(0.02, "rk2", (0.7,), ((1.0, -0.5, 2.0),), seed=3)
+FLOW = FlowParameters(0.02, "rk2", (0.7,), ((1.0, -0.5, 2.0),), seed=3)
 
 
 def engine_of(comm, process_grid, whole, step=0):

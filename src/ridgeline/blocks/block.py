@@ -122,11 +122,6 @@ class Block:
             place.append((c + d) % p)
         return (place[0] * self.process_grid[1] + place[1]) * self.process_grid[2] + place[2]
 
-    def at_boundary(self, axis: int, side: int) -> bool:
-        """Say whether the block's side (-1 or +1) in `axis` lies on a boundary that is not periodic."""
-        edge = 0 if side < 0 else self.process_grid[axis] - 1
-        return not self.periodic[axis] and self.coords[axis] == edge
-
 
 @dataclass(frozen=True)
 class BlockArray:

@@ -86,21 +86,21 @@ def _layout(field: BlockArray) -> tuple[Any, ...]:
     return field.block, str(field.flat.dtype), field.origin, field.row_pitch, field.plane_pitch
 
 
-class Side:
+class BoxRows:
     """One end of a copy: where a box's rows lie in a flat array."""
 
     def __init__(self, start: int, plane: int, row: int) -> None:
         self.start, self.plane, self.row = start, plane, row
 
     @classmethod
-    def of_field(cls, field: BlockArray, box: Box) -> "Side":
+    def of_field(cls, field: BlockArray, box: Box) -> "BoxRows":
         """Return the side of a box of cells of a field."""
         z, y, x = box.start
         start = field.origin + z * field.plane_pitch + y * field.row_pitch + x
         return cls(start, field.plane_pitch, field.row_pitch)
 
     @classmethod
-    def of_buffer(cls, offset: int, box: Box) -> "Side":
+    def of_buffer(cls, offset: int, box: Box) -> "BoxRows":
         """Return the side of a box whose cells lie one after the other from `offset` on."""
         return cls(offset, box.shape[1] * box.shape[2], box.shape[2])
 
@@ -109,12 +109,12 @@ class Side:
         return [self.start + z * self.plane + y * self.row, self.plane, self.row]
 
 
-Copy = tuple[Side, Side, Triple]
+Copy = tuple[BoxRows, BoxRows, Triple]
 
 
 def wrap_copies(plan: HaloPlan, layout: BlockArray) -> list[Copy]:
     """Return the copies of a field onto itself that fill its ghosts in the plan's wraps."""
-    of = Side.of_field
+    of = BoxRows.of_field
     return [(of(layout, w.source), of(layout, w.target), w.source.shape) for w in plan.wraps]
 
 
@@ -122,9 +122,9 @@ def message_copies(plan: HaloPlan, layout: BlockArray, field: int) -> tuple[list
     """Return the copies that pack field number `field` into a buffer and that unpack it from one."""
     packs, unpacks = [], []
     for message in plan.messages:
-        buffer = Side.of_buffer(message.offset + field * message.send.cells, message.send)
-        packs.append((Side.of_field(layout, message.send), buffer, message.send.shape))
-        unpacks.append((buffer, Side.of_field(layout, message.receive), message.receive.shape))
+        buffer = BoxRows.of_buffer(message.offset + field * message.send.cells, message.send)
+        packs.append((BoxRows.of_field(layout, message.send), buffer, message.send.shape))
+        unpacks.append((buffer, BoxRows.of_field(layout, message.receive), message.receive.shape))
     return packs, unpacks
 
 

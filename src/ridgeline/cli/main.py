@@ -45,9 +45,9 @@ def version(
 ) -> None:
     """PDE simulations at the speed of the hardware, and the machine's limits beside them."""
     if version:
-        from ridgeline import __version__
+        from ridgeline.version import VERSION
 
-        typer.echo(f"ridgeline {__version__}")
+        typer.echo(f"ridgeline {VERSION}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

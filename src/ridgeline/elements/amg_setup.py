@@ -17,7 +17,7 @@ import pyamg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ridgeline.elements.multigrid_level import Level, galerkin_matrices
+from ridgeline.elements.multigrid_level import PolynomialLevel, galerkin_matrices
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -140,7 +140,7 @@ def _owned_parts(
     return parts, number
 
 
-def set_up(comm: MPI.Comm, fine: Level, coarse: Level) -> Hierarchy:
+def set_up(comm: MPI.Comm, fine: PolynomialLevel, coarse: PolynomialLevel) -> Hierarchy:
     """Return this rank's part of the hierarchy for J^T K J of `fine` on the points of `coarse`. Collective."""
     ids = np.where(coarse.constrained, -1, coarse.ids).reshape(coarse.shape[0], -1)
     gathered = comm.gather((ids, galerkin_matrices(fine, coarse)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.multigrid_level import Level
+from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.sparse.rows import compile_for, gather, scatter_add
 
@@ -38,7 +38,7 @@ class WholeVector:
     Bytes received a call: the points of all ranks, those at borders of ranks once per rank.
     """
 
-    def __init__(self, comm: MPI.Comm, level: Level, dtype: DTypeLike) -> None:
+    def __init__(self, comm: MPI.Comm, level: PolynomialLevel, dtype: DTypeLike) -> None:
         self.comm, self.n_unique = comm, level.n_unique
         unique, inverse = np.unique(level.ids, return_inverse=True)
         self._point = np.ascontiguousarray(inverse.reshape(-1), np.int64)

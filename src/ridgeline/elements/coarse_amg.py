@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.elements.amg_setup import Hierarchy, Rows, set_up
 from ridgeline.elements.coarse import Field
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.multigrid_level import Level
+from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.sparse import rows as sparse_rows
 
@@ -122,7 +122,12 @@ class AlgebraicCoarse:
     """About K^-1 on the points of the coarse level by one V-cycle. Built collectively."""
 
     def __init__(
-        self, comm: MPI.Comm, fine: Level, coarse: Level, dtype: DTypeLike, whole: int = WHOLE
+        self,
+        comm: MPI.Comm,
+        fine: PolynomialLevel,
+        coarse: PolynomialLevel,
+        dtype: DTypeLike,
+        whole: int = WHOLE,
     ) -> None:
         self._comm, self.dtype = comm, np.dtype(dtype)
         hierarchy = set_up(comm, fine, coarse)
@@ -169,7 +174,7 @@ class AlgebraicCoarse:
             rows.spectral_radius,
         )
 
-    def _connect(self, hierarchy: Hierarchy, coarse: Level) -> None:
+    def _connect(self, hierarchy: Hierarchy, coarse: PolynomialLevel) -> None:
         """Find one copy of each of this rank's finest rows among its elements' points."""
         offsets, rank = self._offsets[0], self._comm.rank
         self._first, self._end = int(offsets[rank]), int(offsets[rank + 1])

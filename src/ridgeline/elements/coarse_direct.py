@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.elements.coarse import Field, WholeVector
 from ridgeline.elements.fast_diagonalisation import ZERO
-from ridgeline.elements.multigrid_level import Level
+from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.elements.quadrature import gll_interpolation
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 LEAST = 1e-3  # of an eigenvalue times L^2 that is not 0
 
 
-def line_pair(fine: Level, coarse: Level, axis: int) -> tuple[Array, Array]:
+def line_pair(fine: PolynomialLevel, coarse: PolynomialLevel, axis: int) -> tuple[Array, Array]:
     """Return the assembled stiffness and mass [N, N] of one direction (0: z), with the quadrature of `fine`."""
     lengths = np.diff(coarse.mesh.edges[axis])
     derivative, weights = fine.derivatives[axis], fine.weights[axis]
@@ -45,7 +45,9 @@ def line_pair(fine: Level, coarse: Level, axis: int) -> tuple[Array, Array]:
 class DirectCoarse:
     """K^-1 on the lattice of the coarse level; the pseudo-inverse if constants are free."""
 
-    def __init__(self, comm: MPI.Comm, fine: Level, coarse: Level, dtype: DTypeLike) -> None:
+    def __init__(
+        self, comm: MPI.Comm, fine: PolynomialLevel, coarse: PolynomialLevel, dtype: DTypeLike
+    ) -> None:
         self._whole = WholeVector(comm, coarse, dtype)
         self._lattice = coarse.lattice
         vectors: list[Array] = []

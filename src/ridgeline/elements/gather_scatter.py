@@ -36,7 +36,7 @@ _DTYPES = ("float64", "float32")
 
 
 @dataclass(frozen=True)
-class _Exchange:
+class _FieldMessages:
     """Messages of m fields of one dtype: send, receive [slots, m], partial [m, shared points], and requests."""
 
     send: Array
@@ -68,7 +68,7 @@ class GatherScatter:
         self._send = np.zeros(slots * max_fields)
         self._receive = np.zeros(slots * max_fields)
         self._partial = np.zeros(points * max_fields)
-        self._exchanges: dict[tuple[str, int], _Exchange] = {}
+        self._exchanges: dict[tuple[str, int], _FieldMessages] = {}
         # Freeing is local; left to the end of the program, MPI would complain of each request.
         self._finalizer = weakref.finalize(self, _free, self._exchanges)
         self._active: tuple[int, str, Operation, int] | None = None
@@ -107,7 +107,7 @@ class GatherScatter:
             raise ValueError(f"{fields} fields in one call; at most max_fields = {self.max_fields}")
         return u.reshape(fields, -1) if u.size else u.reshape(fields, 0)
 
-    def _exchange(self, dtype: str, m: int) -> _Exchange:
+    def _exchange(self, dtype: str, m: int) -> _FieldMessages:
         """Return views of the buffers, and requests, for m fields of a dtype, made at first use."""
         key = (dtype, m)
         if key not in self._exchanges:
@@ -117,7 +117,7 @@ class GatherScatter:
                 for buffer in (self._send, self._receive, self._partial)
             )
             parts = [slice(a * m, b * m) for a, b in zip(shared.offsets[:-1], shared.offsets[1:])]
-            self._exchanges[key] = _Exchange(
+            self._exchanges[key] = _FieldMessages(
                 send.reshape(-1, m),
                 receive.reshape(-1, m),
                 partial.reshape(m, -1) if partial.size else partial.reshape(m, 0),
@@ -243,7 +243,7 @@ class GatherScatter:
         self._finalizer()
 
 
-def _free(exchanges: dict[tuple[str, int], _Exchange]) -> None:
+def _free(exchanges: dict[tuple[str, int], _FieldMessages]) -> None:
     for exchange in exchanges.values():
         for request in (*exchange.receives, *exchange.sends):
             request.Free()

@@ -31,7 +31,7 @@ def reference_gradient(u: Array, derivative: Array) -> tuple[Array, Array, Array
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class BoxSide:
     """The faces of this rank's elements at one side of the box.
 
     elements: int64 [f], local indices. normal_area: float64 [f, 3, n, n], outward normal times area times quadrature
@@ -54,7 +54,7 @@ class Side:
         return faces[..., self.elements, :, :]
 
 
-class Geometry:
+class ElementGeometry:
     """The geometry of one rank's elements. float64 throughout.
 
     derivative: [n, n]; weights: [n], of one direction. coordinates: [3, E, n, n, n]; mass: [E, n, n, n], quadrature
@@ -127,11 +127,11 @@ class Geometry:
         )
 
     @cached_property
-    def sides(self) -> dict[str, Side]:
+    def sides(self) -> dict[str, BoxSide]:
         """The faces at the six sides of the box by name, periodic ones included."""
         return {name: self._side(name) for name in SIDES}
 
-    def _side(self, name: str) -> Side:
+    def _side(self, name: str) -> BoxSide:
         grid = self.grid
         elements = grid.side_elements(name)
         axis, upper = side_axis(name)
@@ -142,7 +142,7 @@ class Geometry:
         weights = np.outer(self.weights, self.weights)
         normal_area = np.ascontiguousarray((face if upper else -face).transpose(1, 0, 2, 3)) * weights
         area = np.sqrt((normal_area**2).sum(axis=1))
-        return Side(name, elements, normal_area, area)
+        return BoxSide(name, elements, normal_area, area)
 
 
 def _cross_products(tangents: Array) -> tuple[Array, Array]:

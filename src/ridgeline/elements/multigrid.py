@@ -7,7 +7,7 @@ between levels on the way down: with S the Schwarz sweep of a level, J the inter
 
     z = S r;    z += J V(J^T (r - K z));    on the coarse level V is a direct solve or a cycle of algebraic multigrid.
 
-That is no symmetric operator: use flexible Krylov methods. `post_smoothing` adds z += S (r - K z) on the way up.
+That is no symmetric operator: use flexible Krylov methods.
 All of it is float32 unless asked otherwise. Sources: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45; Fischer and
 Lottes (2005); Hadri et al. (NekBox), Sec. 2.4. Oracle: `schwarz_reference.ReferenceMultigrid`.
 """
@@ -25,9 +25,9 @@ from ridgeline.elements.coarse import CoarseSolver
 from ridgeline.elements.coarse_amg import AlgebraicCoarse
 from ridgeline.elements.coarse_direct import DirectCoarse
 from ridgeline.elements.fast_diagonalisation import mean_extents
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.multigrid_level import Level, level_orders
+from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.elements.schwarz import SchwarzLevel
 from ridgeline.elements.schwarz_kernels import make_transfer
@@ -47,7 +47,7 @@ MOST_DIRECT = 2**17  # points of a coarse problem that every rank may solve whol
 class _Transfer:
     """J and J^T between two levels."""
 
-    def __init__(self, fine: Level, coarse: Level, dtype: DTypeLike) -> None:
+    def __init__(self, fine: PolynomialLevel, coarse: PolynomialLevel, dtype: DTypeLike) -> None:
         matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
         self._lines = tuple(np.ascontiguousarray(m, dtype) for m in (*matrices, *(m.T for m in matrices)))
         self._work = np.zeros((2, int(np.prod(fine.n))), dtype)
@@ -75,16 +75,15 @@ class SchwarzMultigrid:
     def __init__(
         self,
         grid: ElementGrid,
-        geometry: Geometry,
+        geometry: ElementGeometry,
         comm: MPI.Comm,
         dirichlet_sides: Sequence[str] = (),
         orders: Sequence[Triple] | None = None,
         dtype: DTypeLike = "float32",
         coarse: Literal["auto", "direct", "amg"] = "auto",
-        post_smoothing: bool = False,
         regions: Regions | None = None,
     ) -> None:
-        self.dtype, self.regions, self.post_smoothing = np.dtype(dtype), regions, post_smoothing
+        self.dtype, self.regions = np.dtype(dtype), regions
         if orders is None:
             inverse = (1.0 / mean_extents(grid.mesh, grid.positions)).sum(axis=0)
             total = comm.allreduce(inverse) if comm.size > 1 else inverse
@@ -95,7 +94,7 @@ class SchwarzMultigrid:
             )
         self.orders = [tuple(triple) for triple in orders]
         sides = tuple(dirichlet_sides)
-        levels = [Level(grid.mesh, grid.positions, (z, y, x), sides) for z, y, x in orders]
+        levels = [PolynomialLevel(grid.mesh, grid.positions, (z, y, x), sides) for z, y, x in orders]
         if not grid.mesh.axis_aligned:
             levels[0].factors = geometry.factors
         if coarse == "direct" and not grid.mesh.axis_aligned:
@@ -111,7 +110,6 @@ class SchwarzMultigrid:
         sizes = [int(np.prod(level.shape)) for level in levels]
         self._r = [np.zeros(size, dtype) for size in sizes]
         self._z = [np.zeros(size, dtype) for size in sizes]
-        self._again = np.zeros(sizes[0], dtype) if post_smoothing else np.zeros(0, dtype)
         in_turn_per_node(comm, self._compile)
         self._work = [level.work() for level in self.levels]
 
@@ -147,18 +145,6 @@ class SchwarzMultigrid:
         self._down(place + 1)
         with timed(self.regions, "transfer", transfer.flops, below.itemsize * (2 * left.size + below.size)):
             transfer.prolong(self._z[place + 1], z)
-        if self.post_smoothing:
-            with timed(self.regions, "schwarz", *work):
-                self._post(level, r, z)
-
-    def _post(self, level: SchwarzLevel, r: Field, z: Field) -> None:
-        """z += S (r - K z)."""
-        again = self._again[: z.size]
-        left = level.defect(r, z)
-        level.points.sum(left.reshape(level.level.shape))
-        level.smooth(left, again)
-        again *= level.weight
-        z += again
 
     def describe(self) -> str:
         """Return one line: orders, smoother and coarse solver."""

@@ -34,7 +34,7 @@ def apply_tensor(matrices: Sequence[Array], u: Array) -> Array:
     return np.asarray((matrix_z @ flat).reshape(len(u), -1, *u.shape[2:]))
 
 
-class Level:
+class PolynomialLevel:
     """Points, numbering and operator of some elements at orders (z, y, x); float64, set-up and reference only.
 
     positions: int64 [E, 3], the places (e_z, e_y, e_x) of the elements. n: points along (z, y, x).
@@ -137,7 +137,7 @@ class Level:
         return np.asarray(f_r @ d_x + d_y.T @ f_s + along_t)
 
 
-def galerkin_matrices(fine: Level, coarse: Level) -> Array:
+def galerkin_matrices(fine: PolynomialLevel, coarse: PolynomialLevel) -> Array:
     """Return J^T K_e J of every element, float64 [E, c, c] with c points of a coarse element, z slowest."""
     matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
     c = int(np.prod(coarse.n))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.helmholtz import make_diagonal, make_helmholtz, make_helmholtz_cg
 from ridgeline.elements.mesh import ElementGrid, side_index
 from ridgeline.krylov.kernels import zero_points
@@ -56,7 +56,7 @@ class ElementOperator:
     def __init__(
         self,
         grid: ElementGrid,
-        geometry: Geometry,
+        geometry: ElementGeometry,
         gather_scatter: GatherScatter,
         h1: float,
         h2: float,
@@ -216,7 +216,7 @@ class ElementOperator:
             zero_points(field.reshape(1, -1), self._constrained(c))
 
 
-def element_inner_product(geometry: Geometry, gather_scatter: GatherScatter) -> InnerProduct:
+def element_inner_product(geometry: ElementGeometry, gather_scatter: GatherScatter) -> InnerProduct:
     """Return the inner product of a rank's points with the assembled mass matrix. Two exchanges and an Allreduce."""
     mass = geometry.mass.copy()
     gather_scatter.sum(mass)

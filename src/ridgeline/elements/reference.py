@@ -124,21 +124,6 @@ def advection_collocated(velocity, fields, metrics, mass, D):
     return np.stack([mass * (velocity * gradient(field, metrics, D)).sum(axis=0) for field in fields])
 
 
-def fdm(r, index, vectors, eigenvalues):
-    """Return S (1 / lambda o (S^T r)) of each element; sums of eigenvalues that are not positive give 0.
-
-    index: [E, 3], which matrix and eigenvalues an element takes along x, y, z. vectors: [q, n, n], eigenvectors in
-    columns. eigenvalues: [q, n]. Source: Lynch, Rice, Thomas, Numer. Math. 6 (1964) 185.
-    """
-    out = np.empty_like(r)
-    for e, (a, b, c) in enumerate(index):
-        x, y, z = vectors[a], vectors[b], vectors[c]
-        sums = eigenvalues[c][:, None, None] + eigenvalues[b][:, None] + eigenvalues[a]
-        inverse = np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)
-        out[e] = tensor(inverse * tensor(r[e], z.T, y.T, x.T), z, y, x)
-    return out
-
-
 def courant(velocity, metrics, inverse_spacing):
     """Return max of |U_r| / dr + |U_s| / ds + |U_t| / dt over all points: times dt, the Courant number."""
     a = inverse_spacing

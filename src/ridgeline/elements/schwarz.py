@@ -24,7 +24,7 @@ from ridgeline.elements.fast_diagonalisation import (
 )
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import SIDES, side_axis
-from ridgeline.elements.multigrid_level import Level
+from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.elements.schwarz_kernels import make_residual, make_sweep
 from ridgeline.parallel.communicator import in_turn_per_node
 
@@ -46,7 +46,7 @@ class Eigenpairs:
     and its eigenvalues in `values`.
     """
 
-    def __init__(self, level: Level, dtype: DTypeLike) -> None:
+    def __init__(self, level: PolynomialLevel, dtype: DTypeLike) -> None:
         lengths, kinds = line_problems(level.mesh, level.positions, level.dirichlet_sides)
         self.index = np.empty((level.shape[0], 6), np.int64)
         vectors: list[Array] = []
@@ -75,7 +75,9 @@ class SchwarzLevel:
     level's fields and factors. `boundary`: the faces shared with other ranks.
     """
 
-    def __init__(self, comm: MPI.Comm, level: Level, dtype: DTypeLike, damping: float | None = None) -> None:
+    def __init__(
+        self, comm: MPI.Comm, level: PolynomialLevel, dtype: DTypeLike, damping: float | None = None
+    ) -> None:
         self.level, self.dtype = level, np.dtype(dtype)
         self.points = GatherScatter(comm, level.ids)
         self.points.compile(dtypes=(dtype,))

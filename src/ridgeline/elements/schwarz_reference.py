@@ -24,7 +24,7 @@ from ridgeline.elements.fast_diagonalisation import (
     neighbour_numbers,
 )
 from ridgeline.elements.mesh import ElementMesh, curve_range
-from ridgeline.elements.multigrid_level import Level, apply_tensor, galerkin_matrices
+from ridgeline.elements.multigrid_level import PolynomialLevel, apply_tensor, galerkin_matrices
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.parallel.partition import Triple
 
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-class ReferenceLevel(Level):
+class ReferenceLevel(PolynomialLevel):
     """One set of orders: operator, restriction to extended elements, and the additive Schwarz sweep on [n_unique]."""
 
     def __init__(self, mesh: ElementMesh, orders: Triple, dirichlet_sides: tuple[str, ...]) -> None:
@@ -94,19 +94,17 @@ class ReferenceMultigrid:
         self,
         mesh: ElementMesh,
         orders: Sequence[Triple],
-        dirichlet_sides: tuple[str, ...] = (),
-        post_smoothing: bool = False,
-        damping: Sequence[float] | None = None,
+        dirichlet_sides: tuple[str, ...],
+        damping: Sequence[float],
     ) -> None:
         self.levels = [ReferenceLevel(mesh, triple, dirichlet_sides) for triple in orders]
         for place, level in enumerate(self.levels[:-1]):
             level.prepare_schwarz()
-            level.weight *= 1.0 if damping is None else damping[place]
+            level.weight *= damping[place]
         self.prolong = [
             [gll_interpolation(a + 1, b + 1) for a, b in zip(coarse, fine)]
             for fine, coarse in pairwise(orders)
         ]
-        self.post_smoothing = post_smoothing
         self.coarse = np.linalg.pinv(self._coarse_matrix(), hermitian=True, rcond=1e-12)
 
     def _coarse_matrix(self) -> Array:
@@ -130,8 +128,6 @@ class ReferenceMultigrid:
         correction = np.empty(level.n_unique)
         correction[level.ids] = apply_tensor(j, z_below[below.ids])
         z += correction
-        if self.post_smoothing:
-            z += level.schwarz(r - level.operator(z))
         return z
 
     def apply(self, r: Array) -> Array:

@@ -46,7 +46,7 @@ class MissingWisdomError(ConfigError):
     """FFTW has no wisdom for a transform and may not measure."""
 
 
-class Plan:
+class FFTPlan:
     """A transform of one array into another, made once and executed often; keeps both arrays alive.
 
     execute(): transform what `source` holds now into `target`. No arguments, no allocation (FFTW), releases the
@@ -78,8 +78,7 @@ def plan(
     *,
     effort: Effort = "measure",
     known: bool = False,
-    preserve: bool = False,
-) -> Plan:
+) -> FFTPlan:
     """Return the plan of 1-D transforms along `axis` of all lines of `source` into `target`, in one precision.
 
     Complex to complex: equal shapes; in place if both are the same memory with the same strides. Real to complex
@@ -88,8 +87,8 @@ def plan(
     arrays do; aligned arrays (`aligned_empty`) are fastest.
 
     Planning OVERWRITES BOTH ARRAYS unless wisdom is at hand or effort is `estimate`. A complex-to-real transform
-    destroys its source when executed unless `preserve` (slower); others never do. No communication. Not for
-    the step loop: measuring takes up to seconds.
+    destroys its source when executed; others never do. No communication. Not for the step loop: measuring takes up
+    to seconds.
 
     Raises MissingWisdomError, a ConfigError, where FFTW has no wisdom of this effort for this transform and effort is
     wisdom-only or `known` asks for it; ValueError for arrays that do not fit each other.
@@ -97,15 +96,15 @@ def plan(
     axis = range(source.ndim)[axis]
     n, n_lines = _check(source, target, axis, direction)
     if n_lines == 0:
-        return Plan(source, target, axis, direction, _nothing)
+        return FFTPlan(source, target, axis, direction, _nothing)
     if backend() == "scipy":
-        return Plan(source, target, axis, direction, _scipy_execute(source, target, axis, direction, n))
+        return FFTPlan(source, target, axis, direction, _scipy_execute(source, target, axis, direction, n))
     import pyfftw
 
     flags = _FLAGS[effort]
     if known and effort != "wisdom-only":
         flags = (*flags, "FFTW_WISDOM_ONLY")
-    if not preserve and np.isrealobj(target):
+    if np.isrealobj(target):
         flags = (*flags, "FFTW_DESTROY_INPUT")
     towards = "FFTW_FORWARD" if direction == "forward" else "FFTW_BACKWARD"
     try:
@@ -117,7 +116,7 @@ def plan(
             f"no FFTW wisdom for {n_lines} {direction} transforms of {n} points in {source.dtype} laid out as in "
             f"this run; plan once on this machine with fft.effort = 'measure', or use that instead of 'wisdom-only'"
         ) from error
-    return Plan(source, target, axis, direction, transform.execute)
+    return FFTPlan(source, target, axis, direction, transform.execute)
 
 
 def _check(source: NDArray[Any], target: NDArray[Any], axis: int, direction: Direction) -> tuple[int, int]:

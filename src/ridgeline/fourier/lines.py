@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.fourier.fft import Plan, aligned_empty
+from ridgeline.fourier.fft import FFTPlan, aligned_empty
 from ridgeline.fourier.packing import gather_lines, scatter_lines
 from ridgeline.fourier.workers import Workers
 
@@ -73,14 +73,14 @@ class LineStage:
         ]
         self._first = groups
         self._variables = {1, n_in}, {1, n_out}
-        self._plans: list[dict[tuple[bool, int, int], Plan]] = []
+        self._plans: list[dict[tuple[bool, int, int], FFTPlan]] = []
 
     def plan(self, planner: Planner) -> None:
         """Make the transforms. No communication."""
         sizes = {n for tiles in self.tiles for _, _, n in tiles}
         self._plans = []
         for tile in self.work:
-            plans: dict[tuple[bool, int, int], Plan] = {}
+            plans: dict[tuple[bool, int, int], FFTPlan] = {}
             for n in sizes:
                 for v in self._variables[0]:
                     source, target = tile.scattered[:v, :n, : self._n_y], tile.modes[:v, :n, : self._n_y]

@@ -69,20 +69,11 @@ class Modes:
         """How often the modes of each line count in a sum over all modes: 1 or 2, float64 [n_lines]."""
         return np.where(self.lines.jx == 0, 1.0, 2.0)
 
-    def ky_of(self, line: int) -> NDArray[np.float64]:
-        """Return k_y of the modes of one line, float64 [2 most + 1]."""
-        most = int(self.lines.most[line])
-        return self.unit[1] * np.concatenate([np.arange(most + 1), np.arange(-most, 0)])
-
     def expand(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return (k_z, k_y, k_x) of every mode, float64 [n_modes] each. For set-up, not for the step loop."""
         jz, jy, jx = (j.astype(np.float64) for j in self.lines.expand())
         z, y, x = self.unit
         return z * jz, y * jy, x * jx
-
-    def mode_key(self) -> NDArray[np.int64]:
-        """Return (j_z, j_y, j_x) of every mode, int64 [n_modes, 3]: what random numbers are drawn by."""
-        return np.stack(self.lines.expand(), axis=1)
 
     def weight(self) -> NDArray[np.float64]:
         """Return how often each mode counts in a sum over all modes: 1 or 2, float64 [n_modes]."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.fft import Plan, aligned_empty
+from ridgeline.fourier.fft import FFTPlan, aligned_empty
 from ridgeline.fourier.lines import pitched
 from ridgeline.fourier.packing import pack_planes, unpack_planes
 from ridgeline.fourier.pencil import PencilGrid
@@ -146,7 +146,7 @@ class PlaneStage:
         shape = (most, self.n_together, self.layout.size)
         self.work = [Planes(i, shape, dtype) for i in range(n_workers)]
         self._variables = {1, n_in}, {1, n_mid}
-        self._plans: list[dict[tuple[bool, int, int], Plan]] = []
+        self._plans: list[dict[tuple[bool, int, int], FFTPlan]] = []
 
     def pieces(self, first: int, end: int) -> list[tuple[int, int]]:
         """Return (first plane, planes) of the pieces of planes first ... end - 1."""
@@ -156,7 +156,7 @@ class PlaneStage:
         """Make the transforms of as many planes at a time as in `sizes`. No communication."""
         self._plans = []
         for work in self.work:
-            plans: dict[tuple[bool, int, int], Plan] = {}
+            plans: dict[tuple[bool, int, int], FFTPlan] = {}
             for forward, variables in zip((False, True), self._variables):
                 for v in variables:
                     for n in sizes:

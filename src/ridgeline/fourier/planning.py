@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ridgeline.fourier.fft import (
     SWITCH,
     Effort,
+    FFTPlan,
     MissingWisdomError,
-    Plan,
     backend,
     export_wisdom,
     import_wisdom,
@@ -29,7 +29,7 @@ from ridgeline.fourier.fft_wisdom import load_wisdom, remember_choice, remembere
 from ridgeline.parallel.reduce import decide, global_max, raise_together, together
 
 T = TypeVar("T")
-Planner = Callable[..., Plan]
+Planner = Callable[..., FFTPlan]
 log = logging.getLogger(__name__)
 
 ROUNDS = (3, 40)  # of measuring candidates, at least and at most
@@ -40,7 +40,7 @@ CLEARLY_FASTER = 0.97  # of the time of a candidate that comes earlier
 def planned_together(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effort = "measure") -> T:
     """Return `make(planner)` on every rank, equal transforms planned equally. Collective.
 
-    make: makes all plans of this rank by `planner(source, target, axis, direction, preserve=...)`, which is
+    make: makes all plans of this rank by `planner(source, target, axis, direction)`, which is
     `fourier.fft.plan`; called once or several times, must not communicate; arrays hold garbage afterwards. effort:
     the setting fft.effort. One rank measures at a time, the lowest that knows no plan for one of its transforms; the
     others learn its wisdom, so where all have the same shapes, strides and alignment only rank 0 measures. Wisdom is

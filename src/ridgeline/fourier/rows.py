@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.fft import Plan, aligned_empty
+from ridgeline.fourier.fft import FFTPlan, aligned_empty
 from ridgeline.fourier.row_pairs import load_pairs, store_pairs
 from ridgeline.fourier.workers import Clock
 
@@ -45,9 +45,9 @@ class RowBlock:
 
     def plans(
         self, planner: Planner, nx: int, n_in: set[int], n_mid: set[int]
-    ) -> dict[tuple[bool, int], Plan]:
+    ) -> dict[tuple[bool, int], FFTPlan]:
         """Return the transforms by (forward?, variables). No communication."""
-        plans: dict[tuple[bool, int], Plan] = {}
+        plans: dict[tuple[bool, int], FFTPlan] = {}
         a, b = self._forward[..., :nx], self._inverse[..., :nx]
         for v in n_in:
             plans[False, v] = planner(a[:v], b[:v], 2, "inverse")
@@ -101,7 +101,7 @@ class RowStage:
         pitch = nx + max(1, 64 // dtype.itemsize)  # place nx is used, rows begin at cache lines
         shape = (max(n_in, n_mid), (block + 1) // 2, pitch)
         self.work = [RowBlock(i, shape, dtype) for i in range(n_workers)]
-        self._plans: list[dict[tuple[bool, int], Plan]] = []
+        self._plans: list[dict[tuple[bool, int], FFTPlan]] = []
 
     def plan(self, planner: Planner) -> None:
         """Make the transforms. No communication."""

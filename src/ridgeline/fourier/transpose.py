@@ -22,7 +22,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.transpose_methods import Alltoall, Alltoallv, Exchange
+from ridgeline.fourier.transpose_methods import Alltoallv, Exchange, PaddedAlltoall
 from ridgeline.fourier.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
 from ridgeline.fourier.transpose_plan import LINE, TransposePlan, check_layout, check_limits
 from ridgeline.runtime.errors import ConfigError
@@ -256,7 +256,7 @@ class Transpose:
         self.arena = self._allocate(plan.arena_size + extra, self._dtype)
         self._exchange: Exchange
         if method == "alltoall":
-            self._exchange = Alltoall(self.comm, plan, self.arena)
+            self._exchange = PaddedAlltoall(self.comm, plan, self.arena)
         elif method == "node" and nodes is not None:
             self._exchange = NodeStaged(self.comm, plan, self.arena, nodes)
         else:

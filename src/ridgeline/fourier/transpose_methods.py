@@ -117,7 +117,7 @@ class Alltoallv:
         """Nothing to free."""
 
 
-class Alltoall(Blocking):
+class PaddedAlltoall(Blocking):
     """One MPI_Alltoall per batch, blocks padded to the largest; libraries have the best algorithms for it.
 
     MPI_Alltoall copies each rank's block for itself as well: here that one holds nothing.

@@ -87,15 +87,17 @@ class NodeStaged(Blocking):
         self._within = comm.Split(self._node, self._place)
         self._between = comm.Split(self._place, self._node)
         self._number = from_numpy_dtype(arena.dtype)
-        self._calls: dict[tuple[bool, int, int], list[tuple[MPI.Comm, _Side, _Side]]] = {}
+        self._calls: dict[tuple[bool, int, int], list[tuple[MPI.Comm, _Datatypes, _Datatypes]]] = {}
 
-    def _batch(self, forward: bool, batch: int, n: int) -> list[tuple[MPI.Comm, _Side, _Side]]:
+    def _batch(self, forward: bool, batch: int, n: int) -> list[tuple[MPI.Comm, _Datatypes, _Datatypes]]:
         key = forward, batch, n
         if key not in self._calls:
             self._calls[key] = self._plan_batch(forward, self._plan.batch_width(batch, n), batch)
         return self._calls[key]
 
-    def _plan_batch(self, forward: bool, width: int, batch: int) -> list[tuple[MPI.Comm, _Side, _Side]]:
+    def _plan_batch(
+        self, forward: bool, width: int, batch: int
+    ) -> list[tuple[MPI.Comm, _Datatypes, _Datatypes]]:
         plan, ranks = self._plan, self._nodes.ranks
         n_nodes, n_places = len(ranks), self._nodes.n_places
         node, place, me = self._node, self._place, plan.rank
@@ -133,8 +135,8 @@ class NodeStaged(Blocking):
             (self._between, self._side(send_2), self._side(take_2)),
         ]
 
-    def _side(self, messages: list[list[Part]]) -> _Side:
-        return _Side(self._arena, self._number, messages)
+    def _side(self, messages: list[list[Part]]) -> _Datatypes:
+        return _Datatypes(self._arena, self._number, messages)
 
     def start(self, forward: bool, chunk: int, n: int) -> None:
         """Exchange all batches."""
@@ -163,7 +165,7 @@ class NodeStaged(Blocking):
         self._between.Free()
 
 
-class _Side:
+class _Datatypes:
     """One side of an MPI_Alltoallw: for each rank the parts of the arena that it gets or gives, in order."""
 
     def __init__(self, arena: NDArray[Any], number: MPI.Datatype, messages: list[list[Part]]) -> None:

@@ -1,4 +1,4 @@
-"""Data sets of a run, written through ADIOS2 BP5. The only file that imports adios2.
+"""Data sets of a run, written through ADIOS2 BP5.
 
 A data set holds, for each output step, global arrays ([z, y, x] or of any rank) and the scalars `step` (int32)
 and `time` (float64), and once the attributes. Where ADIOS2 has MPI, all ranks write together. With the plain
@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import resource
 import shutil
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,23 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io import bp_files, bp_sums
+from ridgeline.io.adios2_bindings import OPERATORS, adios2_errors, adios2_facts, load_bindings
 from ridgeline.io.bp_attributes import in_types, storable
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
+from ridgeline.io.bp_reader import BPReader
 from ridgeline.io.previous import make_way
 from ridgeline.io.viewer_schemas import image_schemas
-from ridgeline.runtime.environment import give_home
 from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["BPWriter", "Facts", "Variable", "adios2_facts", "image_schemas"]
+__all__ = ["BPWriter", "Variable", "image_schemas"]
 
-# Lossless operators of ADIOS2, with settings chosen by ratio and speed on fields with and without noise. Not
-# bzip2: ADIOS2's operator fails on a block that does not shrink, in the middle of a run.
-OPERATORS: dict[str, dict[str, str]] = {
-    "blosc": {"compressor": "zstd", "clevel": "1", "doshuffle": "BLOSC_SHUFFLE", "nthreads": "1"},
-}
 PARAMETERS = {
     "AsyncOpen": "off",  # what cannot be opened fails at once
     "StatsLevel": "1",  # minimum and maximum of every block
@@ -48,51 +42,6 @@ PARAMETERS = {
     # others through shared memory, hangs without a word if that rank meets an error such as a full quota.
     "AggregationType": "EveryoneWrites",
 }
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the installed ADIOS2 can do."""
-
-    version: str
-    with_mpi: bool
-    compressions: tuple[str, ...]
-
-
-def adios2_facts() -> Facts:
-    """Return version, MPI and compressions of the installed ADIOS2. Raises OutputError if there is none."""
-    bindings = load_bindings()
-    adios = bindings.ADIOS()
-    found = ["none"]
-    for name in OPERATORS:
-        with contextlib.suppress(ValueError, RuntimeError):
-            adios.DefineOperator(name, name, {})
-            found.append(name)
-    return Facts(str(bindings.__version__), bool(bindings.is_built_with_mpi), tuple(found))
-
-
-def load_bindings() -> Any:
-    """Import ADIOS2's bindings: late, because that takes a moment and most commands need none."""
-    give_home()
-    try:
-        import adios2.bindings
-    except ImportError as error:
-        raise OutputError(f"ADIOS2 cannot be imported ({error}); pip install adios2") from error
-    return adios2.bindings
-
-
-@contextlib.contextmanager
-def adios2_errors(doing: str, hint: str) -> Iterator[None]:
-    """Turn what ADIOS2 throws into an OutputError of one sentence: "cannot {doing}: why; {hint}"."""
-    try:
-        yield
-    except OutputError:
-        raise
-    except Exception as error:  # the bindings throw whatever fits the C++ exception
-        text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-        text = re.sub(r"^\s*\[.*?\]\s*\[ADIOS2 EXCEPTION\](\s*<[^>]*>)*\s*:?\s*", "", text).strip()
-        text = text.splitlines()[0].removesuffix(": iostream error") if text else type(error).__name__
-        raise OutputError(f"cannot {doing}: {text}; {hint}") from error
 
 
 class BPWriter:
@@ -177,8 +126,6 @@ class BPWriter:
             bp_files.create(self.path, self._setting)
             return 0, {}
         index = bp_files.repair(self.path, least=keep_steps)
-        from ridgeline.io.bp_reader import BPReader
-
         with BPReader(self.path) as reader:
             there = {v.name: (v.dtype, v.shape) for v in reader.arrays.values()}
             types = reader.attribute_types

@@ -13,7 +13,7 @@ from ridgeline.runtime.errors import OutputError
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DataSetCheck:
     """What was compared, and what is damaged, a line for each file, and for each array at a step.
 
     path: of the data set. steps: whole output steps. unknown: those of them whose arrays have no checksums, which
@@ -52,7 +52,7 @@ def _steps(number: int) -> str:
     return f"{number} output step{'s' if number != 1 else ''}"
 
 
-def check_data_set(path: Path) -> Verdict:
+def check_data_set(path: Path) -> DataSetCheck:
     """Compare the data set at `path` with its checksums. Reads all of it that can be read.
 
     Raises OutputError if there is no data set, or one without checksums.
@@ -83,7 +83,7 @@ def check_data_set(path: Path) -> Verdict:
                     damages += [damage] if damage else []
             except OutputError as error:  # ADIOS2 crashed
                 damages.append(str(error))
-    return Verdict(
+    return DataSetCheck(
         path,
         len(records),
         sum(record.blocks is None for record in records),
@@ -93,7 +93,7 @@ def check_data_set(path: Path) -> Verdict:
     )
 
 
-def _compare(reader: BPReader, records: tuple[bp_sums.Record, ...]) -> Iterator[tuple[int, str | None]]:
+def _compare(reader: BPReader, records: tuple[bp_sums.StepSums, ...]) -> Iterator[tuple[int, str | None]]:
     """Yield for each array of each step its size in bytes, and what is wrong with it."""
     for step, record in enumerate(records):
         where = f"output step {step} (time step {reader.scalars['step'][step]})"

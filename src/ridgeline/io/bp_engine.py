@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from ridgeline.io.bp import adios2_errors, load_bindings
+from ridgeline.io.adios2_bindings import adios2_errors, load_bindings
 from ridgeline.io.bp_blocks import Shape, slabs
 from ridgeline.runtime.errors import OutputError
 
@@ -42,7 +42,7 @@ class StoredArray:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Selection:
     """A box of one array at one output step, and where it goes: a contiguous array of the box's shape."""
 
     step: int
@@ -51,7 +51,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Block:
+class StoredBlock:
     """A box of one array as it was written, and the checksum of its values now, None if they cannot be read."""
 
     start: Shape
@@ -71,7 +71,7 @@ class Contents:
     left_out: list[str] = field(default_factory=list)
 
 
-class Engine:
+class BPEngine:
     """Reads the first output steps of a data set.
 
     path: the data set, for messages. folder: where its files are. steps: how many.
@@ -140,7 +140,7 @@ class Engine:
         data = np.array(attribute.Data())
         return data.reshape(-1)[0].item() if attribute.SingleValue() else data
 
-    def read(self, name: str, pieces: Iterable[Piece]) -> None:
+    def read(self, name: str, pieces: Iterable[Selection]) -> None:
         """Fill the pieces of array `name`. All are read in one go, by several threads of ADIOS2."""
         with self._lock, self._errors():
             if self._engine is None:
@@ -156,14 +156,14 @@ class Engine:
                 self._drop()  # it would fill the pieces at the next call, when the arrays may be gone
                 raise
 
-    def blocks(self, name: str, step: int) -> list[Block]:
+    def blocks(self, name: str, step: int) -> list[StoredBlock]:
         """Return the blocks of array `name` at an output step, in the order in which they were written."""
         with self._lock, self._errors():
             if self._engine is None:
                 self._open()
             listed = self._engine.BlocksInfo(name, step)
         boxes = [tuple(tuple(map(int, b[key].split(","))) for key in ("Start", "Count")) for b in listed]
-        return [Block(start, shape, self._digest(name, step, start, shape)) for start, shape in boxes]
+        return [StoredBlock(start, shape, self._digest(name, step, start, shape)) for start, shape in boxes]
 
     def _digest(self, name: str, step: int, start: Shape, shape: Shape) -> str | None:
         dtype = self.contents.arrays[name].dtype
@@ -171,7 +171,7 @@ class Engine:
         for z0, z1 in slabs(shape, dtype.itemsize):
             slab = np.empty((z1 - z0, *shape[1:]), dtype)
             try:
-                self.read(name, [Piece(step, (start[0] + z0, *start[1:]), slab)])
+                self.read(name, [Selection(step, (start[0] + z0, *start[1:]), slab)])
             except OutputError:
                 return None
             values.update(slab.data)

@@ -38,7 +38,7 @@ _BLOCK_ALIGNMENT = 4096  # ADIOS2's StripeSize: a rank's data may begin at the n
 
 
 @dataclass(frozen=True)
-class Step:
+class StepExtent:
     """What one output step needs: bytes of `md.0`, and of each subfile at least this many bytes."""
 
     record_end: int
@@ -50,7 +50,7 @@ class Step:
 class Index:
     """The complete records of `md.idx`."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[StepExtent, ...]
     subfiles: int
 
 
@@ -148,7 +148,7 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
             f"{path} is not a little-endian BP5 data set: its {INDEX} has another header; "
             f"it may be of an older ADIOS2, or damaged"
         )
-    steps: list[Step] = []
+    steps: list[StepExtent] = []
     writer_to_subfile: tuple[int, ...] = ()
     position, wrong = _HEADER_SIZE, None
     while position + _RECORD.size <= len(raw):
@@ -174,7 +174,7 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
     return Index(tuple(steps), subfiles), wrong
 
 
-def _step(record_end: int, body: tuple[int, ...], writer_to_subfile: tuple[int, ...]) -> Step:
+def _step(record_end: int, body: tuple[int, ...], writer_to_subfile: tuple[int, ...]) -> StepExtent:
     """Read the body of a record "s"."""
     places = iter(body[3:])
     ends: dict[int, int] = {}
@@ -183,15 +183,15 @@ def _step(record_end: int, body: tuple[int, ...], writer_to_subfile: tuple[int, 
             begin, size = next(places), next(places)
             ends[subfile] = max(ends.get(subfile, 0), begin + size if size else 0)
         ends[subfile] = max(ends.get(subfile, 0), next(places) - _BLOCK_ALIGNMENT + 1)
-    return Step(record_end, body[0] + body[1], ends)
+    return StepExtent(record_end, body[0] + body[1], ends)
 
 
-def problem(path: Path, step: Step) -> str | None:
+def problem(path: Path, step: StepExtent) -> str | None:
     """Return what is wrong if the files at `path` cannot hold `step`, None if they may."""
     return next(problems(path, step), None)
 
 
-def problems(path: Path, step: Step) -> Iterator[str]:
+def problems(path: Path, step: StepExtent) -> Iterator[str]:
     """Yield what is wrong with each file at `path` that cannot hold its part of `step`."""
     wanted = {METADATA: step.metadata_end}
     wanted |= {f"data.{subfile}": end for subfile, end in step.data_ends.items()}
@@ -238,7 +238,7 @@ def readable(path: Path, steps: int | None = None) -> Readable:
     Raises OutputError if it is none, holds no whole step or fewer than `steps`, or if these are damaged.
     """
     verified = (path / bp_sums.SUMS).exists()
-    records: tuple[bp_sums.Record, ...] = ()
+    records: tuple[bp_sums.StepSums, ...] = ()
     if verified:
         records, damages = checked_records(path)  # before the index: a writer writes them after it
         if steps is not None:
@@ -261,7 +261,7 @@ def readable(path: Path, steps: int | None = None) -> Readable:
     return Readable(min(found, steps or found), path, verified)
 
 
-def checked_records(path: Path) -> tuple[tuple[bp_sums.Record, ...], list[bp_sums.Damage]]:
+def checked_records(path: Path) -> tuple[tuple[bp_sums.StepSums, ...], list[bp_sums.Damage]]:
     """Return the checksums of the whole output steps, and where the metadata do not agree with them."""
     records, wrong = bp_sums.read(path)
     damages = bp_sums.verify(path, records)
@@ -280,7 +280,7 @@ def _damaged_from(path: Path, damages: list[bp_sums.Damage], advise: bool) -> Ou
     )
 
 
-def _cut_copy(path: Path, record: bp_sums.Record) -> Readable:
+def _cut_copy(path: Path, record: bp_sums.StepSums) -> Readable:
     """Return a copy of the data set that ends with the step of `record`: of the metadata, with links to the data."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="ridgeline_"))
@@ -343,7 +343,7 @@ def repair(path: Path, least: int) -> Index:
     return Index(steps, index.subfiles)
 
 
-def _adopt(path: Path, steps: tuple[Step, ...], formats_end: int) -> None:
+def _adopt(path: Path, steps: tuple[StepExtent, ...], formats_end: int) -> None:
     """Write checksums of the metadata that are there."""
     sums = bp_sums.SumsWriter(path, 0)
     for step in steps:

@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from ridgeline.io.bp_blocks import slabs
-from ridgeline.io.bp_engine import Block, Contents, Engine, Piece
+from ridgeline.io.bp_engine import BPEngine, Contents, Selection, StoredBlock
 from ridgeline.runtime.errors import OutputError
 
 # A child of a rank is none: it must not join the MPI job, which ADIOS2 with MPI does through mpi4py.
@@ -25,7 +25,7 @@ _SERIAL = {"MPI4PY_RC_INITIALIZE": "0", "MPI4PY_RC_FINALIZE": "0"}
 
 
 class IsolatedEngine:
-    """As `bp_engine.Engine`, but a child process does the work; where it ends, OutputError says so."""
+    """As `bp_engine.BPEngine`, but a child process does the work; where it ends, OutputError says so."""
 
     def __init__(self, path: Path, folder: Path, steps: int) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class IsolatedEngine:
             raise answer
         return answer
 
-    def read(self, name: str, pieces: Iterable[Piece]) -> None:
+    def read(self, name: str, pieces: Iterable[Selection]) -> None:
         """Fill the pieces of array `name`, slab by slab."""
         with self._lock:
             self._reopen()
@@ -77,11 +77,11 @@ class IsolatedEngine:
                     box = (piece.start[0] + z0, *rest), (z1 - z0, *piece.out.shape[1:])
                     piece.out[z0:z1] = self._ask("read", name, piece.step, *box)
 
-    def blocks(self, name: str, step: int) -> list[Block]:
+    def blocks(self, name: str, step: int) -> list[StoredBlock]:
         """Return the blocks of array `name` at an output step, in the order in which they were written."""
         with self._lock:
             self._reopen()
-            found: list[Block] = self._ask("blocks", name, step)
+            found: list[StoredBlock] = self._ask("blocks", name, step)
             return found
 
     def _reopen(self) -> None:
@@ -107,7 +107,7 @@ def serve() -> None:
     """Be the child: answer requests from the standard input until it ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what ADIOS2 prints is no answer
-    engine: Engine | None = None
+    engine: BPEngine | None = None
     while True:
         try:
             request = pickle.load(requests)
@@ -116,14 +116,14 @@ def serve() -> None:
         answer: Any
         try:
             if engine is None:
-                engine = Engine(*request)
+                engine = BPEngine(*request)
                 answer = engine.contents
             elif request[0] == "blocks":
                 answer = engine.blocks(*request[1:])
             else:
                 _, name, step, start, shape = request
                 answer = np.empty(shape, engine.contents.arrays[name].dtype)
-                engine.read(name, [Piece(step, start, answer)])
+                engine.read(name, [Selection(step, start, answer)])
         except OutputError as error:
             answer = error
         pickle.dump(answer, answers, protocol=5)

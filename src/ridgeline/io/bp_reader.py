@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.io import bp_files
-from ridgeline.io.bp_engine import Block, Engine, Piece, StoredArray
+from ridgeline.io.bp_engine import BPEngine, Selection, StoredArray, StoredBlock
 from ridgeline.io.bp_isolated import IsolatedEngine
 from ridgeline.runtime.errors import OutputError
 
 _MOST_COMPRESSED = 100_000  # to one, of a field that is the same everywhere
 
-__all__ = ["BPReader", "Piece", "StoredArray"]
+__all__ = ["BPReader", "Selection", "StoredArray"]
 
 
 class BPReader:
@@ -41,7 +41,7 @@ class BPReader:
         if isolated is None:
             isolated = not files.verified
         self._files = files  # its folder may be a copy, which is deleted with it
-        self._engine = (IsolatedEngine if isolated else Engine)(self.path, files.folder, files.steps)
+        self._engine = (IsolatedEngine if isolated else BPEngine)(self.path, files.folder, files.steps)
         found = self._engine.contents
         self.arrays, self.scalars = found.arrays, found.scalars
         self.attributes, self.array_attributes = found.attributes, found.array_attributes
@@ -64,7 +64,7 @@ class BPReader:
                     f"data files together hold {held} bytes; restore it from a copy, or run again"
                 )
 
-    def read(self, name: str, pieces: Iterable[Piece]) -> None:
+    def read(self, name: str, pieces: Iterable[Selection]) -> None:
         """Fill the pieces of array `name`.
 
         Raises OutputError if the data cannot be read.
@@ -75,7 +75,7 @@ class BPReader:
             raise ValueError(f"{name} can be read into contiguous arrays of {stored.dtype} only")
         self._engine.read(name, wanted)
 
-    def blocks(self, name: str, step: int) -> list[Block]:
+    def blocks(self, name: str, step: int) -> list[StoredBlock]:
         """Return the blocks of array `name` at an output step, with the checksums of their values."""
         return self._engine.blocks(name, step)
 

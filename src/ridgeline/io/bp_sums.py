@@ -37,7 +37,7 @@ Blocks = Mapping[str, Sequence[str]]  # checksums of the blocks of each array
 
 
 @dataclass(frozen=True)
-class Record:
+class StepSums:
     """The checksums of one output step.
 
     parts: for each file of metadata, where the part of the step ends, and its checksum. blocks: None for a step
@@ -58,7 +58,7 @@ class Damage:
     what: str
 
 
-_BEGIN = Record(dict.fromkeys(METADATA_FILES, (0, "")), {}, len(HEADER), "")
+_BEGIN = StepSums(dict.fromkeys(METADATA_FILES, (0, "")), {}, len(HEADER), "")
 
 
 def digest(values: Any) -> str:
@@ -80,12 +80,12 @@ def is_begun(path: Path) -> bool:
         return False
 
 
-def read(path: Path) -> tuple[tuple[Record, ...], Damage | None]:
+def read(path: Path) -> tuple[tuple[StepSums, ...], Damage | None]:
     """Return the records of the data set at `path` up to the first that is wrong, and what is wrong there."""
     raw = _bytes_of(path / SUMS)
     if not HEADER.startswith(raw[: len(HEADER)]):
         return (), Damage(0, f"{SUMS} does not begin with {HEADER.decode().strip()!r}")
-    records: list[Record] = []
+    records: list[StepSums] = []
     last = _BEGIN
     for line in raw[len(HEADER) :].split(b"\n")[
         :-1
@@ -95,12 +95,12 @@ def read(path: Path) -> tuple[tuple[Record, ...], Damage | None]:
             return tuple(records), Damage(len(records), f"{SUMS} is not as it was written")
         content = json.loads(text)
         parts = {name: (end, part) for name, (end, part) in content["metadata"].items()}
-        last = Record(parts, content["blocks"], last.end + len(line) + 1, seal.decode())
+        last = StepSums(parts, content["blocks"], last.end + len(line) + 1, seal.decode())
         records.append(last)
     return tuple(records), None
 
 
-def verify(path: Path, records: Sequence[Record]) -> list[Damage]:
+def verify(path: Path, records: Sequence[StepSums]) -> list[Damage]:
     """Compare the metadata at `path` with its records: return the first damage of each file that has one."""
     found = []
     for name in METADATA_FILES:
@@ -155,10 +155,10 @@ class SumsWriter:
             line = text + b" " + seal.encode() + b"\n"
             with (self._path / SUMS).open("ab") as file:
                 file.write(line)
-        self._last = Record(parts, blocks, self._last.end + len(line), seal)
+        self._last = StepSums(parts, blocks, self._last.end + len(line), seal)
 
 
-def _seal(text: bytes, before: Record) -> str:
+def _seal(text: bytes, before: StepSums) -> str:
     return digest(before.seal.encode() + text)
 
 

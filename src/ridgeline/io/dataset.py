@@ -14,7 +14,7 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from ridgeline.io import bp_files
-from ridgeline.io.bp_reader import BPReader, Piece, StoredArray
+from ridgeline.io.bp_reader import BPReader, Selection, StoredArray
 
 AXES = ("z", "y", "x")
 
@@ -116,12 +116,12 @@ class _Array(BackendArray):
 
     def _pieces(
         self, steps: NDArray[Any], planes: NDArray[Any], ranges: list[tuple[int, int]], box: NDArray[Any]
-    ) -> Iterable[Piece]:
+    ) -> Iterable[Selection]:
         runs = np.split(np.arange(len(planes)), np.flatnonzero(np.diff(planes) > 1) + 1)
         rest = tuple(start for start, _ in ranges[1:])
         for i, step in enumerate(steps):
             for run in runs:
-                yield Piece(int(step), (int(planes[run[0]]), *rest), box[i, run[0] : run[-1] + 1])
+                yield Selection(int(step), (int(planes[run[0]]), *rest), box[i, run[0] : run[-1] + 1])
 
 
 class RidgelineBackend(BackendEntrypoint):

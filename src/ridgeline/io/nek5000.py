@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.file_errors import reason
-from ridgeline.io.nek5000_format import ENDIAN_TAG, MOST_SCALARS, Header, Section
+from ridgeline.io.nek5000_format import ENDIAN_TAG, MOST_SCALARS, FileSection, Header
 from ridgeline.parallel.reduce import decide, raise_together
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
 
@@ -251,7 +251,9 @@ class Nek5000Writer:
             extremes[:, :, 1] = field.max(axis=(2, 3, 4)).T
             yield section.extremes + grid.first * section.components * 8, extremes
 
-    def _rounds(self, header: Header, section: Section, field: Array) -> Iterator[tuple[int, NDArray[Any]]]:
+    def _rounds(
+        self, header: Header, section: FileSection, field: Array
+    ) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield the writes of one field, [component, element, z, y, x] here, element first in the file."""
         grid = self._grid
         per_element = section.components * header.points * self._word

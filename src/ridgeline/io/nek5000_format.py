@@ -26,7 +26,7 @@ _TAGS = re.compile(r"(X?)(U?)(P?)(T?)(?:S(\d\d))?")
 
 
 @dataclass(frozen=True)
-class Section:
+class FileSection:
     """A run of a file that holds `components` of every element, [element, component, z, y, x]."""
 
     tag: str  # "X", "U", "P", "T", "S01", ...
@@ -64,7 +64,7 @@ class Header:
         return tags + (f"S{self.scalars:02d}" if self.scalars else "")
 
     @property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[FileSection]:
         """The runs of the file, in its order."""
         parts = [("X", 3)] * self.coordinates + [("U", 3)] * self.velocity
         parts += [("P", 1)] * self.pressure + [("T", 1)] * self.temperature
@@ -73,7 +73,7 @@ class Header:
         extremes = start + sum(c for _, c in parts) * self.n_elements * self.points * self.word
         found = []
         for tag, components in parts:
-            found.append(Section(tag, components, start, extremes))
+            found.append(FileSection(tag, components, start, extremes))
             start += components * self.n_elements * self.points * self.word
             extremes += components * self.n_elements * 8
         return found

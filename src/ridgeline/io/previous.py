@@ -20,14 +20,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ridgeline import __version__
 from ridgeline.io import bp_files
 from ridgeline.runtime.errors import OutputError
+from ridgeline.version import VERSION
 
 log = logging.getLogger(__name__)
 
 MARK = "ridgeline-output/"
-GENERATOR = MARK + __version__  # what files carry: the mark and the version that wrote them
+GENERATOR = MARK + VERSION  # what files carry: the mark and the version that wrote them
 _CSV_STARTS = (b"step,time", b"benchmark,")  # time series, and rows of a benchmark
 _HOSTFILE = "nodes.good"  # one host a line: what reads it takes no mark
 _LOOK = 4096  # bytes at both ends of a file in which the mark is looked for

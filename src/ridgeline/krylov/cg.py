@@ -32,7 +32,6 @@ def cg(
     tolerance: float,
     max_iterations: int,
     *,
-    relative: float = 0.0,
     zero_guess: bool = False,
     residual: Array | None = None,
     work: Workspace | None = None,
@@ -44,8 +43,7 @@ def cg(
     ----------
     b, x : float64, one component or [c, ...]; assembled, zero at constrained points, contiguous. b is not changed
     inverse_diagonal : > 0; one component for all, or [c, ...]; its value at constrained points does not matter
-    tolerance : on the norm of the residual (`InnerProduct`) of every component: absolute; or, if larger,
-        `relative` times the norm of that component of b
+    tolerance : on the norm of the residual (`InnerProduct`) of every component: absolute
     zero_guess : x is taken as zero, whatever it holds: spares one application
     residual : as b, out: the residual at the end as the recurrence has it, so that A (x - guess) is known
     work : buffers kept from call to call
@@ -63,7 +61,6 @@ def cg(
             inverse_diagonal,
             tolerance,
             max_iterations,
-            relative,
             zero_guess,
             residual,
             work or Workspace(),
@@ -78,7 +75,6 @@ def _cg(
     inverse_diagonal: Array,
     tolerance: float,
     max_iterations: int,
-    relative: float,
     zero_guess: bool,
     residual: Array | None,
     work: Workspace,
@@ -99,8 +95,6 @@ def _cg(
         x[...] = 0.0
         r[...] = b
     else:
-        if relative:
-            targets = np.maximum(targets, relative * inner.norm(b))
         operator.apply(x, w)
         _subtract(inner.parts(b), flat_w, flat_r, norm_weights)
     if operator.nullspace:
@@ -111,8 +105,6 @@ def _cg(
     sums = inner.total(sums)
     rz, norms = sums[:, 0].copy(), np.sqrt(sums[:, 1] * inner.norm_scale)
     initial = float(norms.max())
-    if zero_guess and relative:
-        targets = np.maximum(targets, relative * norms)
     active = norms > targets
     broken = ~np.isfinite(norms)
     alpha, beta, shares = np.zeros(c), np.zeros(c), np.empty((c, 2))

@@ -38,7 +38,6 @@ def flexible_cg(
     tolerance: float,
     max_iterations: int,
     *,
-    relative: float = 0.0,
     zero_guess: bool = False,
     work: Workspace | None = None,
     regions: Regions | None = None,
@@ -58,7 +57,6 @@ def flexible_cg(
             restart,
             tolerance,
             max_iterations,
-            relative,
             zero_guess,
             work,
             regions,
@@ -73,7 +71,6 @@ def _solve(
     restart: int,
     tolerance: float,
     max_iterations: int,
-    relative: float,
     zero_guess: bool,
     work: Workspace,
     regions: Regions | None,
@@ -88,24 +85,19 @@ def _solve(
     dtype = np.dtype(np.float64) if preconditioner is None else preconditioner.dtype
     z = work("flexible z", (n,), dtype)
 
-    target = tolerance
     if zero_guess:
         x[...] = 0.0
         copy(b.reshape(-1), r)
     else:
-        if relative:
-            target = max(target, relative * float(inner.norm(b)[0]))
         operator.apply(x, w.reshape(shape))
         residual_norm(b.reshape(-1), w, norm_weights, r, sums)
     if operator.nullspace:
         inner.make_consistent(r)
     residual = initial = float(inner.norm(r)[0])
-    if zero_guess and relative:
-        target = max(target, relative * residual)
 
     iterations, zr, sound = 0, 0.0, bool(np.isfinite(residual))
     old_r[...] = 0.0
-    while sound and residual > target and iterations < max_iterations:
+    while sound and residual > tolerance and iterations < max_iterations:
         if preconditioner is None:
             copy(r, z)
         else:
@@ -134,4 +126,4 @@ def _solve(
     if regions is not None:
         small = 2 * z.itemsize
         regions.count("cg", 17.0 * n * iterations, (8.0 * 16 + small) * n * iterations)
-    return SolveResult(iterations, residual, initial, sound and residual <= target)
+    return SolveResult(iterations, residual, initial, sound and residual <= tolerance)

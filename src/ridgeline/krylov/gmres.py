@@ -50,7 +50,6 @@ def gmres(
     tolerance: float,
     max_iterations: int,
     *,
-    relative: float = 0.0,
     zero_guess: bool = False,
     work: Workspace | None = None,
     regions: Regions | None = None,
@@ -63,7 +62,7 @@ def gmres(
     preconditioner : None for none
     restart : m, iterations of a cycle, at most max_iterations: m + 1 vectors of float64 and m of the preconditioner's
         type are held
-    tolerance : on the norm of the residual (`InnerProduct`): absolute; or, if larger, `relative` times that of b
+    tolerance : on the norm of the residual (`InnerProduct`): absolute
     zero_guess : x is taken as zero, whatever it holds: spares one application
     work : buffers kept from call to call; regions : "gmres" is charged with the passes over vectors
 
@@ -74,7 +73,7 @@ def gmres(
     work = work or Workspace()
     with timed(regions, "gmres"):
         solve = _Cycles(operator, x, preconditioner, min(restart, max_iterations), work, regions)
-        return solve.run(b, tolerance, max_iterations, relative, zero_guess)
+        return solve.run(b, tolerance, max_iterations, zero_guess)
 
 
 class _LeastSquares:
@@ -164,30 +163,24 @@ class _Cycles:
             self.z = work("gmres z", (self.restart, n), preconditioner.dtype)
         self.wide: Array = work("gmres wide", (n,)) if self.z.dtype != np.float64 else self.v[0]
 
-    def run(
-        self, b: Array, tolerance: float, max_iterations: int, relative: float, zero_guess: bool
-    ) -> SolveResult:
-        iterations, initial, residual, target = 0, np.nan, np.nan, tolerance
-        if relative and not zero_guess:
-            target = max(target, relative * float(self.inner.norm(b)[0]))
+    def run(self, b: Array, tolerance: float, max_iterations: int, zero_guess: bool) -> SolveResult:
+        iterations, initial, residual = 0, np.nan, np.nan
         stuck = False
         while True:
             residual = self._residual(b, zero_guess and iterations == 0)
             if iterations == 0:
                 initial = residual
-                if relative and zero_guess:
-                    target = max(target, relative * residual)
-            if not np.isfinite(residual) or residual <= target or iterations >= max_iterations or stuck:
+            if not np.isfinite(residual) or residual <= tolerance or iterations >= max_iterations or stuck:
                 break
             steps = min(self.restart, max_iterations - iterations)
-            done, estimate, stuck = self._cycle(residual, target, steps)
+            done, estimate, stuck = self._cycle(residual, tolerance, steps)
             iterations += done
-            if estimate <= target or iterations >= max_iterations or not np.isfinite(estimate):
+            if estimate <= tolerance or iterations >= max_iterations or not np.isfinite(estimate):
                 residual = estimate
                 break
         if self.operator.nullspace:
             self.inner.remove_mean(self.x)
-        return SolveResult(iterations, float(residual), float(initial), bool(residual <= target))
+        return SolveResult(iterations, float(residual), float(initial), bool(residual <= tolerance))
 
     def _residual(self, b: Array, zero_guess: bool) -> float:
         """Set v[0] to the residual over its norm; return the norm."""

@@ -38,11 +38,6 @@ def global_min(comm: MPI.Comm, values: ArrayLike) -> NDArray[np.float64]:
     return 0.0 - global_max(comm, 0.0 - np.asarray(values, dtype=np.float64))
 
 
-def global_any(comm: MPI.Comm, flag: bool) -> bool:
-    """Say whether `flag` holds on any rank."""
-    return bool(comm.allreduce(int(flag), MPI.MAX))
-
-
 def global_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -> NDArray[np.float64]:
     """Return the sum of each distributed array, the same bits for every process grid and rank count.
 

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ridgeline import __version__
+from ridgeline.version import VERSION
 
 _PACKAGES = ("numpy", "numba", "llvmlite", "mpi4py", "adios2", "numba-cuda")
 
 
 def package_versions() -> dict[str, str]:
     """Return the versions of Python, Ridgeline and the packages that shape a result."""
-    versions = {"python": platform.python_version(), "ridgeline": __version__}
+    versions = {"python": platform.python_version(), "ridgeline": VERSION}
     for name in _PACKAGES:
         try:
             versions[name] = version(name)

@@ -148,11 +148,11 @@ class HaloVector:
     """A distributed vector with room for the neighbours' rows that a matrix needs.
 
     values: float64 [n_owned + n_external], zeros at first; owned: view of the first part. Messages are received
-    straight into the second part. Vectors of one communicator may share a tag if all ranks start them in one order.
+    straight into the second part. All vectors share one tag: all ranks start them in one order.
     """
 
-    def __init__(self, comm: MPI.Comm, plan: SparseHaloPlan, tag: int = 0) -> None:
-        self.comm, self.plan, self.tag = comm, plan, tag
+    def __init__(self, comm: MPI.Comm, plan: SparseHaloPlan) -> None:
+        self.comm, self.plan = comm, plan
         self.values = np.zeros(plan.n_owned + plan.n_external)
         self.owned = self.values[: plan.n_owned]
         self._message = np.empty(plan.send_index.size)
@@ -168,9 +168,9 @@ class HaloVector:
             outgoing = self._message[starts[0][i] : starts[0][i + 1]]
             incoming = external[starts[1][i] : starts[1][i + 1]]
             if outgoing.size:
-                self._sends.append(self.comm.Send_init(outgoing, rank, self.tag))
+                self._sends.append(self.comm.Send_init(outgoing, rank))
             if incoming.size:
-                self._receives.append(self.comm.Recv_init(incoming, rank, self.tag))
+                self._receives.append(self.comm.Recv_init(incoming, rank, 0))
         self._all = self._receives + self._sends
         self._release = weakref.finalize(self, _free_all, self._all)
         return self._all

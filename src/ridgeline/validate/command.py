@@ -41,7 +41,7 @@ _KEPT_WORDS = 65536  # bytes of the launcher's messages
 
 @dataclass(frozen=True)
 class Inputs:
-    """Files and names of a validation. plan: fields of `session.Plan`; phase: "prolog", "epilog" or ""."""
+    """Files and names of a validation. plan: fields of `session.ValidationPlan`; phase: "prolog", "epilog" or ""."""
 
     plan: dict[str, Any]
     phase: str = ""
@@ -150,11 +150,11 @@ def run_validation(inputs: Inputs, debug: bool = False) -> int:
 
     from ridgeline.parallel.communicator import ends_job_on_error, world
     from ridgeline.parallel.layout import find_layout
-    from ridgeline.validate.measure.session import Plan
+    from ridgeline.validate.measure.session import ValidationPlan
 
     comm = world()
     with ends_job_on_error(comm, debug):
-        plan = Plan(**inputs.plan)
+        plan = ValidationPlan(**inputs.plan)
         layout = find_layout(comm, plan.ranks_per_node)
         code = _validate(comm, layout, plan, inputs)
     return code
@@ -353,9 +353,9 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
 
 def phase_plan(phase: str, plan: dict[str, Any]) -> dict[str, Any]:
     """Return the plan of a prolog, every quick stage of this node, or an epilog, what a job may have left or hurt."""
-    from ridgeline.validate.measure.session import Plan
+    from ridgeline.validate.measure.session import ValidationPlan
 
-    quick = replace(Plan(), level="node", quick=True, confirm=True, time_limit=plan["time_limit"])
+    quick = replace(ValidationPlan(), level="node", quick=True, confirm=True, time_limit=plan["time_limit"])
     if phase == "epilog":
         quick = replace(quick, stages=("memory", "compute"))
     return asdict(quick)

@@ -110,7 +110,7 @@ def _mpiexec() -> Finding:
 
 
 def _adios2() -> Finding:
-    from ridgeline.io.bp import adios2_facts
+    from ridgeline.io.adios2_bindings import adios2_facts
 
     facts = adios2_facts()
     kind = "all ranks write together" if facts.with_mpi else "built without MPI: rank 0 writes for all"

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from ridgeline.models.gray_scott.effective import effective_bytes
+from ridgeline.models.gray_scott.estimate import effective_bytes
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (4, 4, 4), (2, 5, 3)])

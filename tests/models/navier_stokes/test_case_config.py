@@ -11,9 +11,9 @@ from ridgeline.config.load import load_case
 from ridgeline.elements.mesh import SIDES
 from ridgeline.elements.quadrature import gauss
 from ridgeline.models import case_class
-from ridgeline.models.navier_stokes.boundary import dealias_points, mesh_of, problem_of
-from ridgeline.models.navier_stokes.fluxes import Faces
+from ridgeline.models.navier_stokes.config_fluxes import Faces
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
+from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of, problem_of
 from ridgeline.runtime.errors import ConfigError
 
 TEXT = """\
@@ -89,7 +89,7 @@ def test_settings_become_a_problem() -> None:
     assert not scalar.sides["x_min"].steady
     assert np.allclose(scalar.sides["x_min"].value(y, y, y, 2.0), 2 * np.sin(y))
     assert scalar.sides["y_min"].value(y, y, y, 0.0).tolist() == [3.0, 3.0, 3.0]
-    assert (scalar.diffusivity, scalar.mean_gradient, scalar.steady_source) == (0.2, (0.0, 0.0, 2.0), False)
+    assert (scalar.diffusivity, scalar.mean_gradient) == (0.2, (0.0, 0.0, 2.0))
     assert initial_scalar(case, 0, y, y, y).tolist() == (y * y).tolist()
     assert (problem.dealias_points, problem.time_order, problem.flow_rate) == (9, 3, None)
     assert problem.pressure.projection == 20

@@ -11,10 +11,10 @@ from mpi4py import MPI
 from ridgeline.config.load import load_case
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models import case_class, estimate
-from ridgeline.models.navier_stokes.boundary import mesh_of, problem_of
-from ridgeline.models.navier_stokes.engine_cpu import Engine
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import shared_faces, spacings
-from ridgeline.models.navier_stokes.first_courant import first_courant_rate
+from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.runtime.errors import ConfigError, DecompositionError, DivergedError
 
 TEXT = """\
@@ -89,7 +89,7 @@ def test_from_rest_it_is_that_of_what_moves_the_flow_as_the_engine_has_it(
     case = load(tmp_path, *overrides, f"grid.mapping={mapping}", "model.dt=1")
     rate = first_courant_rate(case, mesh_of(case))
     grid = ElementGrid(mesh_of(case), case.grid.order)
-    engine = Engine(MPI.COMM_SELF, grid, problem_of(case, 1.0))
+    engine = CpuEngine(MPI.COMM_SELF, grid, problem_of(case, 1.0))
     engine.start(np.zeros((3, *grid.shape)))
     with pytest.raises(DivergedError, match=re.escape(f"has the Courant number {rate:.3g} at step 0")):
         engine.advance()

@@ -8,13 +8,13 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.config.load import load_case
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models import case_class
-from ridgeline.models.navier_stokes.boundary import mesh_of, problem_of
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
-from ridgeline.models.navier_stokes.fluxes import Faces, Flux
+from ridgeline.models.navier_stokes.config_fluxes import Faces, Flux
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.runtime.errors import ConfigError
 
 TEXT = """\
@@ -104,7 +104,7 @@ def test_the_flux_is_that_of_the_engine(tmp_path: Path, mapping: str) -> None:
     )  # fmt: skip
     mesh, problem = mesh_of(case), problem_of(case, 0.1)
     grid = ElementGrid(mesh, case.grid.order)
-    engine = Boundaries(MPI.COMM_SELF, grid, Geometry(grid), problem)
+    engine = Boundaries(MPI.COMM_SELF, grid, ElementGeometry(grid), problem)
     engine.update(0.0)
     nodes = gauss_lobatto(grid.n)
     found = np.zeros(3)

@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from navier_stokes_tools import EVERYTHING, ethier_case, history, make_start, walsh_case
 from ridgeline.elements.mappings import wavy
-from ridgeline.models.navier_stokes.engine_cpu import Engine
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
 from ridgeline.models.navier_stokes.reference import ReferenceSolver
 from ridgeline.runtime.errors import ConfigError, DivergedError
@@ -20,7 +20,7 @@ TIGHT = {
 def both(grid, problem, fields, before=()):
     """Return a reference solver and an engine that start alike."""
     reference = ReferenceSolver(grid, problem, fields[:3], fields[3:], history=before)
-    engine = Engine(MPI.COMM_SELF, grid, problem)
+    engine = CpuEngine(MPI.COMM_SELF, grid, problem)
     engine.start(fields, history=before)
     return reference, engine
 
@@ -79,7 +79,7 @@ def test_projection_saves_iterations():
             pressure=PressureSolver(tolerance=1e-8, projection=depth),
             velocity=HelmholtzSolver(tolerance=1e-9, projection=min(depth, 8)),
         )  # fmt: skip
-        engine = Engine(MPI.COMM_SELF, grid, problem)
+        engine = CpuEngine(MPI.COMM_SELF, grid, problem)
         engine.start(velocity(*grid.coordinates, 0.0), history=history(grid, velocity, problem.dt))
         for _ in range(16):
             engine.advance()
@@ -90,7 +90,7 @@ def test_projection_saves_iterations():
 
 def test_a_step_beyond_stability_ends_with_the_step_that_is_allowed():
     grid, problem, velocity, _ = ethier_case(2, 5, 0.05)
-    engine = Engine(MPI.COMM_SELF, grid, problem)
+    engine = CpuEngine(MPI.COMM_SELF, grid, problem)
     engine.start(velocity(*grid.coordinates, 0.0))
     with pytest.raises(DivergedError, match=r"model.dt = 0.05 has the Courant number 2\.\d+ at step 0"):
         engine.advance()
@@ -98,7 +98,7 @@ def test_a_step_beyond_stability_ends_with_the_step_that_is_allowed():
 
 def test_a_flow_that_blows_up_is_stopped_before_it_has():
     grid, problem, velocity, _ = walsh_case(3, 5, 0.05, viscosity=1e-4)
-    engine = Engine(MPI.COMM_SELF, grid, problem)
+    engine = CpuEngine(MPI.COMM_SELF, grid, problem)
     engine.start(velocity(*grid.coordinates, 0.0))
     told = r"Courant number 1\.\d+ at step \d; .* set model.dt <= 0.0[12]\d*, for"
     with pytest.raises(DivergedError, match=told):
@@ -108,7 +108,7 @@ def test_a_flow_that_blows_up_is_stopped_before_it_has():
 
 def test_a_solve_that_does_not_converge_is_named():
     grid, problem, velocity, _ = ethier_case(2, 5, 0.01, pressure=PressureSolver(max_iterations=1))
-    engine = Engine(MPI.COMM_SELF, grid, problem)
+    engine = CpuEngine(MPI.COMM_SELF, grid, problem)
     engine.start(velocity(*grid.coordinates, 0.0))
     with pytest.raises(
         DivergedError, match=r"the pressure solve of step 1 did not converge: residual .* after 1 "
@@ -122,7 +122,7 @@ def test_given_velocities_must_balance():
     sides["x_min"] = type(sides["x_min"])("inflow", lambda x, y, z, t: (1.0, 0.0, 0.0))
     for name in ("x_max", "y_min", "y_max", "z_min", "z_max"):
         sides[name] = type(sides["x_min"])("wall")
-    engine = Engine(MPI.COMM_SELF, grid, type(problem)(0.1, 0.01, sides))
+    engine = CpuEngine(MPI.COMM_SELF, grid, type(problem)(0.1, 0.01, sides))
     with pytest.raises(ConfigError, match=r"flux of -3\.48 out of the box"):
         engine.start(np.zeros((3, *grid.shape)))
 
@@ -132,4 +132,4 @@ def test_symmetry_needs_a_flat_side():
     grid, problem, _, _ = ethier_case(1, 4, 0.01, mapping=bend)
     sides = {**problem.sides, "x_max": type(problem.sides["x_max"])("symmetry")}
     with pytest.raises(ConfigError, match=r'\[boundary.x_max\] kind = "symmetry"'):
-        Engine(MPI.COMM_SELF, grid, type(problem)(0.1, 0.01, sides))
+        CpuEngine(MPI.COMM_SELF, grid, type(problem)(0.1, 0.01, sides))

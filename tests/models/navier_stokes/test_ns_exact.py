@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 from navier_stokes_tools import ethier_case, history, walsh_case
-from ridgeline.models.navier_stokes.engine_cpu import Engine
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
 
 TOLERANCES = {"pressure": PressureSolver(tolerance=1e-8), "velocity": HelmholtzSolver(tolerance=1e-11)}
@@ -14,7 +14,7 @@ TOLERANCES = {"pressure": PressureSolver(tolerance=1e-8), "velocity": HelmholtzS
 def run(case, steps):
     """Return an engine after some steps from the exact flow, with the exact levels before."""
     grid, problem, velocity, _ = case
-    engine = Engine(MPI.COMM_SELF, grid, problem)
+    engine = CpuEngine(MPI.COMM_SELF, grid, problem)
     engine.start(velocity(*grid.coordinates, 0.0), history=history(grid, velocity, problem.dt))
     for _ in range(steps):
         engine.advance()

@@ -8,8 +8,8 @@ from mpi4py import MPI
 
 from navier_stokes_tools import all_sides, duct, make_start, periodic_mesh
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.models.navier_stokes.engine_cpu import Engine
-from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver, Problem
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
+from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver, PressureSolver
 
 STEPS = 40
 COUNTED = 20  # the last of them, when the spaces are full
@@ -17,7 +17,7 @@ COUNTED = 20  # the last of them, when the spaces are full
 
 def taylor_green(**solvers):
     grid = ElementGrid(periodic_mesh((4, 4, 4), (2 * math.pi,) * 3), 7)
-    problem = Problem(1 / 100, 0.02, all_sides("periodic"), dealias_points=12, **solvers)
+    problem = FlowProblem(1 / 100, 0.02, all_sides("periodic"), dealias_points=12, **solvers)
     x, y, z = grid.coordinates
     start = [np.sin(x) * np.cos(y) * np.cos(z), -np.cos(x) * np.sin(y) * np.cos(z), np.zeros_like(x)]
     return grid, problem, np.stack(start)
@@ -34,7 +34,7 @@ def run(case, pressure, velocity):
         pressure=PressureSolver(tolerance=1e-7, projection=pressure),
         velocity=HelmholtzSolver(tolerance=1e-9, projection=velocity),
     )
-    engine = Engine(MPI.COMM_SELF, grid, problem)
+    engine = CpuEngine(MPI.COMM_SELF, grid, problem)
     engine.start(start)
     for _ in range(STEPS):
         engine.advance()

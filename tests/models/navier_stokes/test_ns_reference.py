@@ -6,8 +6,8 @@ from navier_stokes_tools import ethier_case, history, periodic_mesh
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.problem import (
+    FlowProblem,
     FlowRate,
-    Problem,
     VelocitySide,
     bubble_filter,
     vorticity_extrapolation,
@@ -49,7 +49,7 @@ def test_poiseuille_flow_is_steady_and_its_flow_rate_held():
     grid = ElementGrid(mesh, 4)
     _, y, _ = grid.coordinates
     velocity = np.stack([1.5 * (1 - y**2), 0 * y, 0 * y])
-    solver = ReferenceSolver(grid, Problem(0.1, 0.05, sides, flow_rate=FlowRate(0, 1.0)), velocity)
+    solver = ReferenceSolver(grid, FlowProblem(0.1, 0.05, sides, flow_rate=FlowRate(0, 1.0)), velocity)
     for _ in range(5):
         solver.step()
     np.testing.assert_allclose(solver.u, velocity, atol=1e-12)
@@ -61,7 +61,7 @@ def test_a_uniform_wind_passes_a_periodic_box_unchanged():
     grid = ElementGrid(mesh, 3)
     wind = np.ones((3, *grid.shape)) * np.array([1.0, -2.0, 0.5])[:, None, None, None, None]
     sides = {name: VelocitySide("periodic") for name in SIDES}
-    solver = ReferenceSolver(grid, Problem(0.1, 0.01, sides, force=(0.0, 0.0, 3.0)), wind)
+    solver = ReferenceSolver(grid, FlowProblem(0.1, 0.01, sides, force=(0.0, 0.0, 3.0)), wind)
     for _ in range(4):
         solver.step()
     wind[2] += 3.0 * 0.04

@@ -9,16 +9,16 @@ from mpi4py import MPI
 from navier_stokes_tools import all_sides, periodic_mesh
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models.navier_stokes.diagnostics import Diagnostics
-from ridgeline.models.navier_stokes.engine_cpu import Engine
-from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver, Problem
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
+from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver, PressureSolver
 from ridgeline.models.turbulence.initial import taylor_green
-from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import energy, enstrophy, make_engine, series, table, wavenumbers
 
 
 def fourier(n, reynolds):
     """Return our Fourier solver with the vortex in it."""
-    return make_engine((n,) * 3, Flow(1 / reynolds, "rk4"), taylor_green)
+    return make_engine((n,) * 3, FlowParameters(1 / reynolds, "rk4"), taylor_green)
 
 
 def values_at(solver, points):
@@ -48,11 +48,11 @@ class Vortex:
 
     def __init__(self, elements, order, reynolds, dt, pressure=1e-7, velocity=1e-9):
         grid = ElementGrid(periodic_mesh((elements,) * 3, (2 * math.pi,) * 3), order)
-        problem = Problem(
+        problem = FlowProblem(
             1 / reynolds, dt, all_sides("periodic"), dealias_points=-(-3 * (order + 1) // 2),
             pressure=PressureSolver(tolerance=pressure), velocity=HelmholtzSolver(tolerance=velocity),
         )  # fmt: skip
-        self.engine = Engine(MPI.COMM_SELF, grid, problem)
+        self.engine = CpuEngine(MPI.COMM_SELF, grid, problem)
         self.figures = Diagnostics(MPI.COMM_SELF, grid, self.engine.geometry, 1 / reynolds)
         now = values_at(fourier(8, reynolds), grid.coordinates)
         self.engine.start(now, history=levels_before(grid, reynolds, dt))

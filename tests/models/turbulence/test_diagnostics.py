@@ -7,9 +7,10 @@ import pytest
 
 from ridgeline.models.turbulence import mode_sums, point_sums
 from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
-from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar
+from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_modes
+from spectral_toys import mode_keys, shell_of_modes
 from whole_box import (
     COMM,
     WholeTransform,
@@ -59,7 +60,9 @@ def test_stand_in_transform_is_a_transform(modes):
 def test_averages_over_the_box(modes, dtype):
     fields = random_velocity(modes, n_scalars=2).astype(dtype)
     u, t = np.split(WholeTransform(modes).to_physical(fields), [3])
-    figures = diagnostics(modes, scalars=(Scalar(0.02), Scalar(0.5, (1.0, -2.0, 0.25)))).mode_figures(fields)
+    figures = diagnostics(
+        modes, scalars=(ScalarParameters(0.02), ScalarParameters(0.5, (1.0, -2.0, 0.25)))
+    ).mode_figures(fields)
     w, g = curl(u, modes), gradient(u, modes)
     fluctuation = u - mean(u)[:, None, None, None]
     expected = {
@@ -151,7 +154,7 @@ def test_shells_of_modes_are_those_of_the_spectra(modes):
     shells = Shells(modes)
     fields = random_velocity(modes)
     energy = 0.5 * (np.abs(fields) ** 2).sum(0) * modes.weight()
-    expected = np.bincount(shells.of_modes(), energy, shells.n_shells) / shells.width
+    expected = np.bincount(shell_of_modes(shells), energy, shells.n_shells) / shells.width
     np.testing.assert_allclose(sum_over_modes(COMM, fields, modes).energy_spectrum, expected, rtol=1e-13)
 
 
@@ -213,14 +216,14 @@ def test_beltrami_flow_is_its_own_curl():
 @pytest.mark.parametrize("viscosity", [NU, 0.0])
 def test_fluid_at_rest_has_figures(modes, viscosity):
     fields = np.zeros((4, modes.n_modes), complex)
-    d = diagnostics(modes, viscosity=viscosity, scalars=(Scalar(0.1),))
+    d = diagnostics(modes, viscosity=viscosity, scalars=(ScalarParameters(0.1),))
     assert all(value == 0 for name, value in d.series(fields, dt=0.1).items() if name != "dt")
     assert all((profile.values == 0).all() for n, profile in d.profiles(fields).items() if "spectrum" in n)
 
 
 def test_profiles_have_their_places_and_integrals(modes):
     fields = random_velocity(modes, n_scalars=1)
-    d = diagnostics(modes, scalars=(Scalar(0.1),))
+    d = diagnostics(modes, scalars=(ScalarParameters(0.1),))
     profiles = d.profiles(fields)
     figures = d.series(fields, 0.0)
     for profile in profiles.values():
@@ -239,9 +242,9 @@ def test_profiles_have_their_places_and_integrals(modes):
 
 def test_place_of_a_bad_mode(modes):
     fields = random_velocity(modes, n_scalars=1)
-    d = diagnostics(modes, scalars=(Scalar(0.1),))
+    d = diagnostics(modes, scalars=(ScalarParameters(0.1),))
     assert d.locate_nonfinite(fields) is None
-    keys = modes.mode_key()
+    keys = mode_keys(modes)
     for field, name in ((3, "scalar_0"), (1, "velocity_y")):
         for mode in (modes.n_modes - 1, 25):
             fields[field, mode] = complex(0, np.nan)
@@ -259,7 +262,7 @@ def test_everything_is_compiled_beforehand(dtype):
     assert len(before) == 12
     modes = make_modes((8, 8, 8), CUBE, "phase-shift")
     fields = random_velocity(modes, n_scalars=1).astype(dtype)
-    d = diagnostics(modes, dtype, scalars=(Scalar(0.1),))
+    d = diagnostics(modes, dtype, scalars=(ScalarParameters(0.1),))
     d.series(fields, 0.1)
     d.profiles(fields)
     d.locate_nonfinite(fields)

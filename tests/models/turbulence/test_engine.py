@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
-from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere
 from turbulence_tools import make_engine, make_reference
 
@@ -56,32 +56,32 @@ def follow(flow, dealias, forcing=None, steps=5, dt=0.02, **options):
 @pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds", "none"])
 @pytest.mark.parametrize("forcing", FORCINGS)
 def test_engine_is_the_reference(scheme, dealias, forcing):
-    follow(Flow(0.02, scheme, seed=3), dealias, forcing)
+    follow(FlowParameters(0.02, scheme, seed=3), dealias, forcing)
 
 
 @pytest.mark.parametrize("scheme", ["rk2", "rk4"])
 @pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds", "none"])
 def test_engine_is_the_reference_with_scalars(scheme, dealias):
     gradients = (1.0, -0.5, 2.0), (0.0, 0.0, 0.0)
-    follow(Flow(0.02, scheme, (0.7, 5.0), gradients, 3), dealias, "eswaran-pope")
+    follow(FlowParameters(0.02, scheme, (0.7, 5.0), gradients, 3), dealias, "eswaran-pope")
 
 
 @pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds"])
 def test_engine_takes_the_time_step_of_the_courant_number(dealias):
-    engine = follow(Flow(0.02, "rk2", (1.0,), ((0.0, 1.0, 0.0),), 3), dealias, dt=None)
+    engine = follow(FlowParameters(0.02, "rk2", (1.0,), ((0.0, 1.0, 0.0),), 3), dealias, dt=None)
     assert engine.last_dt == pytest.approx(0.5 / engine.last_courant_rate)
 
 
 @pytest.mark.parametrize("options", [{"threads": 2}, {"layout": "packed"}, {"layout": "strided"}], ids=str)
 def test_threads_and_layouts_agree_with_the_reference(options):
-    flow = Flow(0.02, "rk4", (0.7,), ((1.0, -0.5, 2.0),), 3)
+    flow = FlowParameters(0.02, "rk4", (0.7,), ((1.0, -0.5, 2.0),), 3)
     follow(flow, "phase-shift", "eswaran-pope", steps=2, **options)
 
 
 @pytest.mark.parametrize("scheme", ["rk2", "rk4"])
 def test_single_precision_follows_to_its_rounding(scheme):
     """5 steps with scalars and forcing; a step adds some roundings of 6e-8."""
-    flow = Flow(0.02, scheme, (0.7,), ((1.0, -0.5, 2.0),), 3)
+    flow = FlowParameters(0.02, scheme, (0.7,), ((1.0, -0.5, 2.0),), 3)
     forcing = FORCINGS["eswaran-pope"]
     engine = make_engine(SHAPE, flow, random_start, "phase-shift", LENGTHS, forcing, np.float32)
     reference = make_reference(SHAPE, flow, random_start, "phase-shift", LENGTHS, forcing)

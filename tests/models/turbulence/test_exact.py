@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.forcing import Forcing, LinearForcing
-from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere
 from turbulence_tools import SOLVERS, all_modes, divergence, energy, enstrophy, series
 
@@ -43,7 +43,7 @@ def flat_spectrum(energy_sum, largest=math.inf, seed=4):
 @pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds"])
 @pytest.mark.parametrize("reynolds", [10, 100, 1600])
 def test_taylor_green_follows_its_exact_series(make, reynolds, dealias):
-    solver = make((24, 24, 24), Flow(1 / reynolds, "rk4"), initial.taylor_green, dealias)
+    solver = make((24, 24, 24), FlowParameters(1 / reynolds, "rk4"), initial.taylor_green, dealias)
     advance(solver, 0.1, 10)
     found = energy(solver.fields, solver.modes), enstrophy(solver.fields, solver.modes)
     assert found[0] == pytest.approx(series("E", 0.1, reynolds), abs=1e-11)
@@ -56,7 +56,7 @@ def test_taylor_green_follows_its_exact_series(make, reynolds, dealias):
 @each_dealias
 def test_two_dimensional_taylor_green_decays_exactly(make, scheme, dealias):
     viscosity = 0.1
-    solver = make((8, 12, 16), Flow(viscosity, scheme), initial.taylor_green_2d, dealias, LONG)
+    solver = make((8, 12, 16), FlowParameters(viscosity, scheme), initial.taylor_green_2d, dealias, LONG)
     start = solver.fields.copy()
     advance(solver, 0.5, 5)
     _, ky, kx = solver.modes.unit
@@ -71,7 +71,7 @@ def test_abc_flow_decays_exactly(make, scheme, dealias):
     def start(fields, modes):
         initial.abc(fields, modes, (1.0, 0.7, 0.4), 2)
 
-    solver = make((12, 16, 12), Flow(0.05, scheme), start, dealias)
+    solver = make((12, 16, 12), FlowParameters(0.05, scheme), start, dealias)
     wanted = solver.fields * math.exp(-0.05 * 4 * 0.5)
     advance(solver, 0.5, 5)
     assert np.abs(solver.fields - wanted).max() <= 1e-11
@@ -81,7 +81,7 @@ def test_abc_flow_decays_exactly(make, scheme, dealias):
 @pytest.mark.parametrize(("scheme", "order"), [("rk2", 2), ("rk4", 4)])
 def test_order_in_time_of_velocity_and_scalar(make, scheme, order):
     """By the differences of solutions whose steps halve, of a smooth field that the grid resolves."""
-    flow = Flow(0.02, scheme, (0.7,), ((1.0, -0.5, 0.3),))
+    flow = FlowParameters(0.02, scheme, (0.7,), ((1.0, -0.5, 0.3),))
     solutions = []
     for steps in (8, 16, 32):
         solver = make((16, 16, 16), flow, flat_spectrum(1.5, 3.6), "two-thirds")
@@ -92,7 +92,7 @@ def test_order_in_time_of_velocity_and_scalar(make, scheme, order):
 
 
 def energy_change(make, start, steps, scheme, dealias, shape=(16, 16, 16), seed=0):
-    solver = make(shape, Flow(0.0, scheme, seed=seed), start, dealias)
+    solver = make(shape, FlowParameters(0.0, scheme, seed=seed), start, dealias)
     before = energy(solver.fields, solver.modes)
     advance(solver, 0.16, steps)
     return abs(energy(solver.fields, solver.modes) - before)
@@ -145,7 +145,9 @@ def test_scalar_of_a_mean_gradient_in_a_shear_wave(make):
     def start(fields, modes):
         initial.add_waves(fields, modes, 1, 0.8, ("sin", "1", "1"), 2)
 
-    solver = make((4, 6, 8), Flow(viscosity, "rk4", (schmidt,), ((9.0, gradient, 4.0),)), start, "none", LONG)
+    solver = make(
+        (4, 6, 8), FlowParameters(viscosity, "rk4", (schmidt,), ((9.0, gradient, 4.0),)), start, "none", LONG
+    )
     sine = solver.fields[1] / 0.8
     advance(solver, t, 40)
     k2 = (2 * solver.modes.unit[2]) ** 2
@@ -174,7 +176,7 @@ def test_a_force_that_is_in_every_substep_keeps_the_order(make, scheme, order):
     viscosity, t = 0.5, 1.0
     errors = []
     for steps in (8, 16):
-        flow = Flow(viscosity, scheme)
+        flow = FlowParameters(viscosity, scheme)
         solver = make((8, 12, 8), flow, lambda fields, modes: None, lengths=LONG, forcing=SteadyShear)
         decay = viscosity * (2 * solver.modes.unit[1]) ** 2
         advance(solver, t, steps)
@@ -188,7 +190,9 @@ def test_a_force_that_is_in_every_substep_keeps_the_order(make, scheme, order):
 def test_scalar_variance_and_energy_decay_by_their_budgets(make, scheme):
     """d<theta^2>/dt = -2 D <|grad theta|^2>, dE/dt = -2 nu Z, whatever the nonlinear terms do."""
     viscosity, schmidt, dt = 0.03, 0.7, 1e-3
-    solver = make((16, 16, 16), Flow(viscosity, scheme, (schmidt,), ((0.0,) * 3,)), flat_spectrum(1.5))
+    solver = make(
+        (16, 16, 16), FlowParameters(viscosity, scheme, (schmidt,), ((0.0,) * 3,)), flat_spectrum(1.5)
+    )
     modes = solver.modes
     k2 = sum(k * k for k in modes.expand())
 
@@ -210,7 +214,7 @@ def test_scalar_variance_and_energy_decay_by_their_budgets(make, scheme):
 @each_scheme
 @each_dealias
 def test_velocity_stays_solenoidal_and_conjugate_symmetric(make, scheme, dealias):
-    solver = make((12, 16, 20), Flow(0.01, scheme), flat_spectrum(1.5), dealias, LONG)
+    solver = make((12, 16, 20), FlowParameters(0.01, scheme), flat_spectrum(1.5), dealias, LONG)
     advance(solver, 0.1, 5)
     assert divergence(solver.fields, solver.modes) <= 1e-12
     jz, jy, jx = solver.modes.lines.expand()
@@ -227,7 +231,7 @@ def test_linear_forcing_enters_the_integrating_factor(make, scheme):
     coefficient, viscosity = 0.3, 0.1
     solver = make(
         (8, 8, 8),
-        Flow(viscosity, scheme),
+        FlowParameters(viscosity, scheme),
         initial.taylor_green_2d,
         forcing=lambda modes: LinearForcing(modes, MPI.COMM_SELF, coefficient),
     )

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells
-from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_modes
 from turbulence_tools import make_engine
 
@@ -29,7 +29,9 @@ def eswaran_pope(seed):
 
 def follow(forcing, until, spin_up=4.0):
     """Columns of time, energy, dissipation, injection and turnover time L/u', every 5 steps after the spin-up."""
-    engine = make_engine((32, 32, 32), Flow(VISCOSITY), random_start, "phase-shift", forcing=forcing)
+    engine = make_engine(
+        (32, 32, 32), FlowParameters(VISCOSITY), random_start, "phase-shift", forcing=forcing
+    )
     rows = []
     while engine.time < spin_up + until:
         engine.advance(courant=0.6)
@@ -76,7 +78,11 @@ def test_frozen_shells_keep_turbulence_stationary():
 def test_seeds_repeat_exactly_and_differ_from_each_other():
     def fields(seed):
         engine = make_engine(
-            (32, 32, 32), Flow(VISCOSITY, seed=seed), random_start, "phase-shift", forcing=eswaran_pope(seed)
+            (32, 32, 32),
+            FlowParameters(VISCOSITY, seed=seed),
+            random_start,
+            "phase-shift",
+            forcing=eswaran_pope(seed),
         )
         for _ in range(20):
             engine.advance(courant=0.6)

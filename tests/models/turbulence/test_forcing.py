@@ -18,7 +18,8 @@ from ridgeline.models.turbulence.forcing import (
     forced_modes,
     make_forcing,
 )
-from ridgeline.models.turbulence.reference import Flow, from_ragged
+from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.reference import from_ragged
 from ridgeline.models.turbulence.spectra import Shells
 from ridgeline.runtime.errors import CheckpointError, ConfigError
 from turbulence_tools import SOLVERS, all_modes, energy, enstrophy
@@ -195,7 +196,10 @@ def test_power_is_what_the_forces_do():
 @pytest.mark.parametrize("scheme", ["rk2", "rk4"])
 def test_frozen_keeps_the_energy_of_its_shells(make, scheme):
     solver = make(
-        (16,) * 3, Flow(0.02, scheme), random_start(), forcing=lambda modes: FrozenShells(modes, COMM, 2.5)
+        (16,) * 3,
+        FlowParameters(0.02, scheme),
+        random_start(),
+        forcing=lambda modes: FrozenShells(modes, COMM, 2.5),
     )
     forcing = solver.forcing
     before = forcing.energies(solver.fields)
@@ -234,7 +238,7 @@ def test_energy_budget_holds_with_random_forcing(make):
     viscosity, dt = 0.05, 2e-3
     solver = make(
         (16,) * 3,
-        Flow(viscosity, "rk4"),
+        FlowParameters(viscosity, "rk4"),
         random_start(),
         forcing=lambda modes: EswaranPope(modes, COMM, 2.5, 0.5, 0.8, 3),
     )

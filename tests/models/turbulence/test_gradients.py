@@ -12,6 +12,7 @@ from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.pressure import products
 from ridgeline.models.turbulence.spectra import Shells
 from ridgeline.runtime.errors import ConfigError
+from spectral_toys import mode_keys, shell_of_modes
 from whole_box import (
     COMM,
     WholeTransform,
@@ -50,11 +51,6 @@ def test_gradient_statistics(modes):
     g = gradient(u, modes)
     found = gradient_statistics(COMM, fields, modes, WholeTransform(modes))
     longitudinal = [g[i, i] for i in range(3)]
-    for i, values in enumerate(longitudinal):
-        assert found.skewness_of[i] == pytest.approx(
-            (values**3).mean() / (values**2).mean() ** 1.5, rel=1e-10
-        )
-        assert found.flatness_of[i] == pytest.approx((values**4).mean() / (values**2).mean() ** 2, rel=1e-11)
     pooled = np.stack(longitudinal)
     assert found.skewness == pytest.approx((pooled**3).mean() / (pooled**2).mean() ** 1.5, rel=1e-10)
     assert found.flatness == pytest.approx((pooled**4).mean() / (pooled**2).mean() ** 2, rel=1e-11)
@@ -138,8 +134,8 @@ def test_pressure_of_beltrami_flow_and_of_vortices_in_a_plane(dealias):
 def exact_products(fields, modes):
     """Return pressure and transfer, as modes, from products on a grid so fine that nothing aliases."""
     fine = make_modes(tuple(2 * n for n in modes.shape), modes.lengths, "none")
-    key = {tuple(mode): place for place, mode in enumerate(fine.mode_key().tolist())}
-    places = [key[tuple(mode)] for mode in modes.mode_key().tolist()]
+    key = {tuple(mode): place for place, mode in enumerate(mode_keys(fine).tolist())}
+    places = [key[tuple(mode)] for mode in mode_keys(modes).tolist()]
     padded = np.zeros((3, fine.n_modes), complex)
     padded[:, places] = fields
     transform = WholeTransform(fine)
@@ -164,7 +160,7 @@ def test_pressure_and_transfer_are_free_of_aliasing(dealias):
     found = products(COMM, fields, modes, WholeTransform(modes))
     np.testing.assert_allclose(found.pressure, pressure, atol=1e-15 * np.abs(pressure).max() * 20)
     shells = Shells(modes)
-    expected = np.bincount(shells.of_modes(), transfer, shells.n_shells) / shells.width
+    expected = np.bincount(shell_of_modes(shells), transfer, shells.n_shells) / shells.width
     scale = np.abs(expected).sum()
     np.testing.assert_allclose(found.transfer_spectrum, expected, atol=1e-14 * scale)
     assert abs(found.transfer_spectrum.sum()) < 1e-14 * scale, "nonlinear terms keep the energy"

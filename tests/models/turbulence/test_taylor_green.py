@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ridgeline.models.turbulence import initial
-from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import energy, enstrophy, make_engine, table
 
 KINDS = {"tgv_re100.csv": (100, "eps"), "tgv_re1600.csv": (1600, "eps_enstrophy")}
@@ -21,7 +21,7 @@ def compare(name, n, dt, until, every, dealias, scheme="rk4"):
     t, reynolds, of_table = reference["t"], *KINDS[name]
     chosen = (t <= until + 1e-9) & np.isclose(t / every, np.round(t / every), atol=1e-6)
     times, steps = t[chosen], np.round(t[chosen] / dt).astype(int)
-    solver = make_engine((n, n, n), Flow(1 / reynolds, scheme), initial.taylor_green, dealias)
+    solver = make_engine((n, n, n), FlowParameters(1 / reynolds, scheme), initial.taylor_green, dealias)
     found = np.empty((2, len(times)))
     for i, last in enumerate(steps):
         while solver.step_index < last:

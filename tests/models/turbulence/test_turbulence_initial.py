@@ -8,9 +8,10 @@ from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial, spectra_models
 from ridgeline.models.turbulence.config import TurbulenceCase
-from ridgeline.models.turbulence.reference import Box, from_ragged
+from ridgeline.models.turbulence.reference import Wavenumbers, from_ragged
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_modes
 from ridgeline.runtime.errors import ConfigError
+from spectral_toys import mode_keys, shell_of_modes
 from turbulence_tools import CUBE, all_modes, divergence
 
 COMM = MPI.COMM_SELF
@@ -44,7 +45,7 @@ def draw(**settings):
 
 def points(fields, modes):
     """Values of the fields [n, z, y, x] and the points' coordinates x, y, z."""
-    values = Box(modes).to_physical(from_ragged(fields, modes.lines, modes.shape), np.zeros(3))
+    values = Wavenumbers(modes).to_physical(from_ragged(fields, modes.lines, modes.shape), np.zeros(3))
     z, y, x = np.meshgrid(
         *(length * np.arange(n) / n for length, n in zip(modes.lengths, modes.shape)), indexing="ij"
     )
@@ -152,7 +153,7 @@ def test_random_velocity_is_realisable_and_nearly_normal():
     """|u_hat_i|^2 within the energy of the mode; values at points like sums of many modes."""
     fields, modes, case = draw(peak_wavenumber=5.0, slope=-1.0, energy=1.5)
     energies = initial.shell_energies(case, modes, 1.5)
-    shell = Shells(modes).of_modes()
+    shell = shell_of_modes(Shells(modes))
     share = 2 * energies / initial.modes_in_shells(modes, COMM)
     assert ((np.abs(fields) ** 2).sum(0) <= share[shell] * (1 + 1e-12)).all()
     velocity, *_ = points(fields, modes)
@@ -165,8 +166,8 @@ def test_random_velocity_is_realisable_and_nearly_normal():
 def test_modes_of_two_grids_have_the_same_phases():
     small, small_modes, _ = draw(shape=(16, 12, 20), scalars=(1.0,))
     large, large_modes, _ = draw(shape=(32, 32, 32), scalars=(1.0,))
-    place = {tuple(key): i for i, key in enumerate(large_modes.mode_key().tolist())}
-    common = [place[tuple(key)] for key in small_modes.mode_key().tolist()]
+    place = {tuple(key): i for i, key in enumerate(mode_keys(large_modes).tolist())}
+    common = [place[tuple(key)] for key in mode_keys(small_modes).tolist()]
     filled = np.abs(small[3]) > 0
     assert filled.sum() > 100
     # The share of the total energy that the small grid leaves out scales all of it alike.

@@ -8,10 +8,10 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.models.turbulence import initial
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import phase_shift
 from ridgeline.models.turbulence.reference import (
-    Box,
-    Flow,
+    Wavenumbers,
     courant_rate,
     from_ragged,
     nonlinear,
@@ -47,7 +47,7 @@ def test_ragged_fields_and_whole_arrays_hold_the_same(dealias):
     np.testing.assert_array_equal(to_ragged(array, modes.lines), fields)
     values = np.fft.ifftn(array, axes=(1, 2, 3))
     assert np.abs(values.imag).max() <= 1e-15 * np.abs(values.real).max()
-    box = Box(modes)
+    box = Wavenumbers(modes)
     assert box.keep.sum() == modes.weight().sum()
     assert not array[:, ~box.keep].any()
     np.testing.assert_allclose(to_ragged(box.k, modes.lines), modes.expand()[::-1], rtol=1e-15)
@@ -55,7 +55,7 @@ def test_ragged_fields_and_whole_arrays_hold_the_same(dealias):
 
 def convolution(modes, fields, gradients):
     """N by direct sums over pairs of modes: no grid, no aliasing."""
-    box = Box(modes)
+    box = Wavenumbers(modes)
     array = whole(modes, fields)
     places = np.argwhere(box.keep)
     j = {tuple(place): box.j[::-1][(slice(None), *place)].astype(int) for place in places}
@@ -79,7 +79,7 @@ def test_nonlinear_term_is_the_convolution_sum(dealias):
     modes = all_modes((8, 6, 10), dealias, LENGTHS)
     fields = random_fields(modes, 1)
     gradients = [(1.0, -2.0, 0.5)]
-    box, array = Box(modes), whole(modes, fields)
+    box, array = Wavenumbers(modes), whole(modes, fields)
     half_cell = np.array([0.05, 0.5 / 6, 0.5 / 8])
     first, second = (
         to_ragged(nonlinear(array, box, gradients, shift), modes.lines)
@@ -105,7 +105,7 @@ def two_modes(modes):
 
 def test_phase_shifts_remove_the_aliasing_of_two_modes():
     modes = all_modes((16, 16, 16), "phase-shift")
-    box, array = Box(modes), two_modes(modes)
+    box, array = Wavenumbers(modes), two_modes(modes)
     alias = (1, 15, 0, 4)  # u_y at k = (4, 0, -1), the conjugate of (-4, 0, 1)
     shift = phase_shift(3, 0, modes.shape)
     plain = nonlinear(array, box, (), NO_SHIFT)
@@ -120,13 +120,13 @@ def test_a_step_with_shifts_has_aliasing_of_second_order_only(scheme):
     """Against the same modes on a grid of twice as many points, where nothing aliases onto what is compared."""
     modes, fine = all_modes((16, 16, 16), "phase-shift"), all_modes((32, 32, 32), "none")
     start = two_modes(modes)
-    flow = Flow(0.01, scheme)
+    flow = FlowParameters(0.01, scheme)
     shift = phase_shift(3, 0, modes.shape)
 
     def aliasing(dt, shift):
-        found = to_ragged(step(start, Box(modes), flow, dt, shift), modes.lines)
+        found = to_ragged(step(start, Wavenumbers(modes), flow, dt, shift), modes.lines)
         doubled = from_ragged(to_ragged(start, modes.lines), modes.lines, fine.shape)
-        exact = to_ragged(step(doubled, Box(fine), flow, dt), modes.lines)
+        exact = to_ragged(step(doubled, Wavenumbers(fine), flow, dt), modes.lines)
         return np.abs(found - exact)[1].max()
 
     assert aliasing(1e-4, None) > 0.4 * aliasing(2e-4, None) > 1e-6
@@ -138,14 +138,14 @@ def test_courant_rate_is_the_largest_bracket():
     fields = np.zeros((3, modes.n_modes), complex)
     initial.add_waves(fields, modes, 0, 3.0, ("1", "cos", "1"))
     initial.add_waves(fields, modes, 2, -2.0, ("1", "1", "1"))
-    rate = courant_rate(whole(modes, fields), Box(modes), NO_SHIFT)
+    rate = courant_rate(whole(modes, fields), Wavenumbers(modes), NO_SHIFT)
     assert rate == pytest.approx(3 / (5 / 16) + 2 / (2 / 8), rel=1e-14)
-    shifted = courant_rate(whole(modes, fields), Box(modes), np.array([0, 1 / 16, 0]))
+    shifted = courant_rate(whole(modes, fields), Wavenumbers(modes), np.array([0, 1 / 16, 0]))
     assert shifted == pytest.approx(3 * math.cos(math.pi / 8) / (5 / 16) + 2 / (2 / 8), rel=1e-14)
 
 
 def test_time_step_follows_the_courant_number():
-    solver = make_reference((8, 8, 8), Flow(0.1), initial.taylor_green, "phase-shift")
+    solver = make_reference((8, 8, 8), FlowParameters(0.1), initial.taylor_green, "phase-shift")
     first = solver.advance(courant=0.4)
     assert first == pytest.approx(0.4 / solver.last_courant_rate)
     assert solver.time == first

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline.validate.judge import outcome as module
-from ridgeline.validate.judge.outcome import Outcome, Progress, read_progress, write_progress
+from ridgeline.validate.judge.outcome import Outcome, SessionProgress, read_progress, write_progress
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
 from ridgeline.validate.watchdog import Trouble
@@ -46,7 +46,7 @@ def test_only_the_first_end_counts(end, tmp_path):
     outcome.measurements.errors = {1: ["too late"]}
     assert outcome.finish() == 0
     assert len(shown) == 1
-    assert read_progress(str(tmp_path / "progress.json")) == Progress(code=0)
+    assert read_progress(str(tmp_path / "progress.json")) == SessionProgress(code=0)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_progress_holds_what_was_measured_before_the_stage(end, tmp_path):
 
 def test_progress_that_is_not_there_or_broken_says_nothing(tmp_path):
     path = tmp_path / "progress.json"
-    assert read_progress(str(path)) == Progress()
+    assert read_progress(str(path)) == SessionProgress()
     path.write_text('{"stage": ')
-    assert read_progress(str(path)) == Progress()
+    assert read_progress(str(path)) == SessionProgress()
     path.write_text('{"stages": 3}')
-    assert read_progress(str(path)) == Progress()
-    write_progress(str(tmp_path / "gone" / "progress.json"), Progress())
-    write_progress(None, Progress())
+    assert read_progress(str(path)) == SessionProgress()
+    write_progress(str(tmp_path / "gone" / "progress.json"), SessionProgress())
+    write_progress(None, SessionProgress())

@@ -8,7 +8,7 @@ import pytest
 
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.validate.measure import levels
-from ridgeline.validate.measure.session import Plan, better, group_rounds, node_rounds, pack_rounds
+from ridgeline.validate.measure.session import ValidationPlan, better, group_rounds, node_rounds, pack_rounds
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])
@@ -79,7 +79,7 @@ def test_pairs_are_packed_into_rounds():
 )
 def test_a_plan_that_cannot_be_is_refused(plan, words):
     with pytest.raises(ConfigError, match=words):
-        Plan(**plan)
+        ValidationPlan(**plan)
 
 
 class Late:

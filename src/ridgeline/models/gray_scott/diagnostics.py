@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Figures:
+class FieldSummary:
     """Minimum, maximum and mean of a field over the whole grid; NaN if it is not finite everywhere."""
 
     min: float
@@ -44,15 +44,15 @@ def scan(field: BlockArray, n_threads: int) -> tuple[float, float, int]:
     return float(extrema[:, 0].min()), float(extrema[:, 1].max()), int(found.sum())
 
 
-def figures(comm: MPI.Comm, field: BlockArray, n_threads: int) -> Figures:
+def figures(comm: MPI.Comm, field: BlockArray, n_threads: int) -> FieldSummary:
     """Return minimum, maximum and mean over all ranks; equal bits for any decomposition. Collective."""
     everyone = comm.allgather(scan(field, n_threads))
     if any(found for _, _, found in everyone):
-        return Figures(math.nan, math.nan, math.nan)
+        return FieldSummary(math.nan, math.nan, math.nan)
     low, high = min(rank[0] for rank in everyone), max(rank[1] for rank in everyone)
     cells = math.prod(field.block.shape_global)
     (total,) = global_sums(comm, [field.owned], cells)
-    return Figures(low, high, float(total) / cells)
+    return FieldSummary(low, high, float(total) / cells)
 
 
 def first_nonfinite(comm: MPI.Comm, field: BlockArray, n_threads: int) -> Triple | None:

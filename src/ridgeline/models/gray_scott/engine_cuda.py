@@ -18,7 +18,7 @@ from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.kernels_cuda import (
     PAD_ROWS,
-    Launch,
+    BoxLaunch,
     Shape,
     default_shape,
     device_coefficients,
@@ -94,7 +94,7 @@ class CudaEngine:
         self.messages = float(self._halo.messages_sent)
         exchange = f"faces through {way}" if faces else "no faces to exchange"
         self.method = f"1 step per sweep on {self.device}, {exchange}"
-        self._launches: dict[Box, Launch] = {}
+        self._launches: dict[Box, BoxLaunch] = {}
         self._plan_launches(default_shape(self._dtype))
 
     def compile(self) -> None:
@@ -203,10 +203,10 @@ class CudaEngine:
     def _compile_sweep(self, shape: Shape | None) -> None:
         """Compile or load the sweep by running it on an empty box."""
         self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, shape)
-        self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, Launch((1, 1, 1), (1, 1, 1), 1))
+        self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, BoxLaunch((1, 1, 1), (1, 1, 1), 1))
         self._rest_stream.synchronize()
 
-    def _run(self, box: Box, step: int, stream: Any, launch: Launch | None = None) -> None:
+    def _run(self, box: Box, step: int, stream: Any, launch: BoxLaunch | None = None) -> None:
         """Put the sweep of one box of local cells from the present fields into the others on a stream."""
         launch = launch or self._launches[box]
         (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]

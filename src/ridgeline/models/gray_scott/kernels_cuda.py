@@ -59,7 +59,7 @@ def default_shape(dtype) -> Shape:
     return Shape(512, 1 if np.dtype(dtype) == np.float64 else 2)
 
 
-class Launch(NamedTuple):
+class BoxLaunch(NamedTuple):
     """A launch of the sweep over one box.
 
     Threads start at the box's first x, rounded down to whole warps if the thread block is as wide as one.
@@ -70,7 +70,7 @@ class Launch(NamedTuple):
     planes: int  # that a thread block marches through
 
 
-def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int) -> Launch:
+def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int) -> BoxLaunch:
     """Return how to launch the sweep over a box that is not empty; y_offset is the global y of local row 0.
 
     Thread blocks run to their end, so work on other streams starts when one of several waves is through.
@@ -98,7 +98,7 @@ def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int) -> Laun
     least = min(z1 - z0, -(-shape.waves * device // (columns * rows)) if shape.waves > 1 else 1)
     chunks = min(range(least, z1 - z0 + 1), key=cost)
     planes = -(-(z1 - z0) // chunks)
-    return Launch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), planes)
+    return BoxLaunch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), planes)
 
 
 def device_coefficients(c: Coefficients) -> tuple:

@@ -1,7 +1,7 @@
 """The Gray-Scott model: decomposes, owns the engine that holds the fields, and says what the driver asks.
 
-The arithmetic is in `physics` (one formula), swept over cells by `kernels` on CPUs and by `cuda` on GPUs;
-`cpu.CpuEngine` and `cuda.CudaEngine` are the two holders of fields, with the same methods.
+The arithmetic is in `physics` (one formula), swept over cells by `kernels` on CPUs and by `kernels_cuda` on GPUs;
+`CpuEngine` and `CudaEngine` are the two holders of fields, with the same methods.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.models.contract import Context, Figure, Model, StepTimes, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
-from ridgeline.models.gray_scott.effective import effective_bytes
-from ridgeline.models.gray_scott.estimate import FIELDS, least_work, process_grid, steps_per_sweep
+from ridgeline.models.gray_scott.estimate import (
+    FIELDS,
+    effective_bytes,
+    least_work,
+    process_grid,
+    steps_per_sweep,
+)
 from ridgeline.models.gray_scott.initial import set_box
+from ridgeline.models.gray_scott.outputs import NAMES, distributed
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.parallel.distributed import DistributedArray
-
-NAMES = ("U", "V")
 
 
 class Engine(Protocol):
@@ -103,11 +107,7 @@ class GrayScott(Model):
 
     def state(self) -> Mapping[str, DistributedArray]:
         """Return U and V."""
-        block = self._block
-        return {
-            name: DistributedArray(name, block.shape_global, block.offset_global, field)
-            for name, field in zip(NAMES, self._engine.host())
-        }
+        return distributed(self._block, self._engine.host())
 
     def restored(self, step: int, time: float) -> None:
         """Continue from `step` with what was written into the arrays of `state`."""

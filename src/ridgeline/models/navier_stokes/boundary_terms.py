@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import Geometry, Side
+from ridgeline.elements.geometry import BoxSide, ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, side_axis, side_index
 from ridgeline.models.navier_stokes.kernels import make_face_derivatives
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
     Array,
-    Problem,
+    FlowProblem,
     smallest_spacing,
     vorticity_extrapolation,
 )
@@ -71,14 +71,16 @@ class GivenValues:
             field.reshape(-1)[points] = values
 
 
-class VelocitySide:
+class PressureSideTerms:
     """Surface integrals of the pressure equation at one side of given velocity.
 
     Holds the vorticity on its faces at the levels in time, latest first.
     """
 
-    def __init__(self, comm: MPI.Comm, grid: ElementGrid, geometry: Geometry, name: str, levels: int) -> None:
-        self.side: Side = geometry.sides[name]
+    def __init__(
+        self, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, name: str, levels: int
+    ) -> None:
+        self.side: BoxSide = geometry.sides[name]
         self.elements = self.side.elements
         n = grid.n
         axis, upper = side_axis(name)
@@ -100,7 +102,7 @@ class VelocitySide:
         self.derivatives = np.zeros((3, 3, len(self.elements), n, n))
         self.vorticity = [np.zeros((3, len(self.elements), n, n)) for _ in range(levels)]
 
-    def _metrics(self, geometry: Geometry, name: str) -> Array:
+    def _metrics(self, geometry: ElementGeometry, name: str) -> Array:
         """Return d(across, first, second)/d(x, y, z) on the faces, [3, 3, f, n, n]."""
         n = len(geometry.weights)
         chosen = np.zeros((3, 3, len(self.elements), n, n))
@@ -146,7 +148,9 @@ class Boundaries:
     through all sides is not zero where the flow has no way out. Built collectively.
     """
 
-    def __init__(self, comm: MPI.Comm, grid: ElementGrid, geometry: Geometry, problem: Problem) -> None:
+    def __init__(
+        self, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, problem: FlowProblem
+    ) -> None:
         self._comm, self._grid, self._geometry, self._problem = comm, grid, geometry, problem
         given = points_on(grid, problem.sides_of(*DIRICHLET))
         velocity = [given, given, given]
@@ -163,7 +167,7 @@ class Boundaries:
             self.scalars.append(GivenValues(grid, [points_on(grid, fixed)]))
             self.scalars[-1].nonzero = any(scalar.sides[name].value is not None for name in fixed)
         self.sides = [
-            VelocitySide(comm, grid, geometry, name, problem.time_order)
+            PressureSideTerms(comm, grid, geometry, name, problem.time_order)
             for name in problem.sides_of(*DIRICHLET)
         ]
         self.velocity.steady = all(problem.sides[s].steady for s in problem.sides_of(*DIRICHLET))
@@ -222,13 +226,13 @@ class Boundaries:
             if self.velocity.nonzero:
                 side.add(-shift * self._through(side.side), b)
 
-    def _given(self, side: Side) -> Array:
+    def _given(self, side: BoxSide) -> Array:
         """Return the velocity at the points of a side where it is given, [3, f, n, n]."""
         places = side_points(self._grid, side.name)
         given = self.velocity
         return np.stack([v[np.searchsorted(p, places)] for p, v in zip(given.points, given.values)])
 
-    def _through(self, side: Side) -> Array:
+    def _through(self, side: BoxSide) -> Array:
         """Return n.u times area at the points of a side of given velocity, [f, n, n]."""
         return np.asarray((side.normal_area.swapaxes(0, 1) * self._given(side)).sum(axis=0))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import Geometry, reference_gradient
+from ridgeline.elements.geometry import ElementGeometry, reference_gradient
 
 Array = NDArray[np.float64]
 CACHE_NUMBERS = 2**16  # numbers of one field that are worked on at a time: with its derivatives in the caches
@@ -26,7 +26,7 @@ def element_chunks(n_elements: int, points: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_elements))
 
 
-def physical_gradient(geometry: Geometry, field: Array, elements: slice | NDArray[np.int64]) -> Array:
+def physical_gradient(geometry: ElementGeometry, field: Array, elements: slice | NDArray[np.int64]) -> Array:
     """Return (d/dx, d/dy, d/dz) of a field on some elements, float64 [3, e, n, n, n].
 
     field: [n_elements, n, n, n], all of this rank's elements; elements: those to work on. No communication.
@@ -46,7 +46,9 @@ def sum_of_products(metrics: Array, axis: int, along: tuple[Array, Array, Array]
     )
 
 
-def velocity_gradient(geometry: Geometry, velocity: Array, elements: slice | NDArray[np.int64]) -> Array:
+def velocity_gradient(
+    geometry: ElementGeometry, velocity: Array, elements: slice | NDArray[np.int64]
+) -> Array:
     """Return du_i/dx_j on some elements, float64 [3 of i, 3 of j, e, n, n, n]; velocity: [3, n_elements, n, n, n]."""
     return np.stack([physical_gradient(geometry, u, elements) for u in velocity])
 

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, side_axis
 from ridgeline.models.contract import Figure
 from ridgeline.models.navier_stokes.derivatives import (
@@ -86,7 +86,7 @@ class Diagnostics:
 
     comm: MPI.Comm
     grid: ElementGrid
-    geometry: Geometry
+    geometry: ElementGeometry
     viscosity: float
     walls: Sequence[str] = ()
     axis: int | None = None
@@ -253,7 +253,7 @@ def summarise(row: Mapping[str, float]) -> dict[str, Figure]:
 
 
 def locate_nonfinite(
-    comm: MPI.Comm, grid: ElementGrid, geometry: Geometry, fields: Mapping[str, Array]
+    comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, fields: Mapping[str, Array]
 ) -> str | None:
     """Say where a field [E, n, n, n] is not finite, None if all are everywhere; the same on all ranks. Collective."""
     found = None

@@ -9,11 +9,11 @@ import numpy as np
 
 from ridgeline.elements.advection import fine_metrics, make_advection, make_advection_collocated
 from ridgeline.elements.courant import inverse_spacing, make_courant
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation, gauss_lobatto
 from ridgeline.models.navier_stokes.kernels import make_force_divergence, make_momentum
-from ridgeline.models.navier_stokes.problem import Array, Problem, bubble_filter
+from ridgeline.models.navier_stokes.problem import Array, FlowProblem, bubble_filter
 
 WORD = 8.0  # bytes
 
@@ -21,7 +21,9 @@ WORD = 8.0  # bytes
 class ElementKernels:
     """Operators on the fields of this rank's elements."""
 
-    def __init__(self, grid: ElementGrid, geometry: Geometry, problem: Problem, n_fields: int) -> None:
+    def __init__(
+        self, grid: ElementGrid, geometry: ElementGeometry, problem: FlowProblem, n_fields: int
+    ) -> None:
         dealias_points = problem.dealias_points
         self.grid, self.geometry, self.m, self.n_fields = grid, geometry, dealias_points, n_fields
         n, aligned = grid.n, geometry.axis_aligned

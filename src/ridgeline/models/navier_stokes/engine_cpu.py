@@ -15,19 +15,19 @@ import numpy as np
 
 from ridgeline.elements.compile import compile_solvers
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.kernel_set import make_kernel_set
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
-from ridgeline.models.navier_stokes.extrapolation import Coefficients, Levels
+from ridgeline.models.navier_stokes.extrapolation import Levels, StepCoefficients
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
 from ridgeline.models.navier_stokes.kernels import compile_kernels
 from ridgeline.models.navier_stokes.pressure import PressureSolve
-from ridgeline.models.navier_stokes.problem import LEAK, Array, Problem, Scalar
+from ridgeline.models.navier_stokes.problem import LEAK, Array, FlowProblem, PassiveScalar
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import ConfigError, DivergedError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-class Engine:
+class CpuEngine:
     """Velocity, pressure and scalars of this rank's elements, and what advances them. Built collectively.
 
     Raises ConfigError for sides that contradict each other on this mesh (see `Boundaries`).
@@ -47,13 +47,13 @@ class Engine:
         self,
         comm: MPI.Comm,
         grid: ElementGrid,
-        problem: Problem,
+        problem: FlowProblem,
         regions: Regions | None = None,
-        geometry: Geometry | None = None,
+        geometry: ElementGeometry | None = None,
     ) -> None:
         self.comm, self.grid, self.problem = comm, grid, problem
         self.regions = Regions() if regions is None else regions
-        self.geometry = Geometry(grid) if geometry is None else geometry
+        self.geometry = ElementGeometry(grid) if geometry is None else geometry
         n_fields = 3 + len(problem.scalars)
         in_turn_per_node(comm, self._compile)
         self.gather = GatherScatter(comm, grid.ids, max_fields=max(4, n_fields))
@@ -82,7 +82,11 @@ class Engine:
             HelmholtzSolve(f"scalar {i}", *shared, given, scalar.diffusivity, problem.velocity)
             for i, (scalar, given) in enumerate(zip(problem.scalars, self.boundaries.scalars))
         ]
-        self.flow_rate = None if problem.flow_rate is None else HeldFlowRate(self, problem.flow_rate)
+        self.flow_rate = None
+        if problem.flow_rate is not None:
+            self.flow_rate = HeldFlowRate(
+                problem.flow_rate, comm, self.geometry, self.inner, self.regions, self._step_from_rest
+            )
 
     def _compile(self) -> None:
         """Compile, or load from the cache, what a step calls; solvers' parts compile theirs in turn as well."""
@@ -177,7 +181,7 @@ class Engine:
         self._solve_velocity(right[:3], at)
         self._solve_scalars(right[3:], at.shift)
         if self.flow_rate is not None:
-            self.flow_rate.correct(at.shift)
+            self.flow_rate.correct(at.shift, self.u, self.p)
         if problem.filter_weight:
             self._apply_filter()
         with regions("other"):
@@ -193,7 +197,7 @@ class Engine:
             with self.regions("other"):
                 self._add_sources(scalar, fields[:3], self.time - back * self.problem.dt, rates[i])
 
-    def _add_sources(self, scalar: Scalar, velocity: Array, time: float, rate: Array) -> None:
+    def _add_sources(self, scalar: PassiveScalar, velocity: Array, time: float, rate: Array) -> None:
         """Subtract (v, s - u.G) from a scalar's weak rate."""
         mass = self.geometry.mass
         x, y, z = self.geometry.coordinates
@@ -208,7 +212,7 @@ class Engine:
         with self.regions("gather-scatter"):
             self.gather.sum(weak)
 
-    def _solve_pressure(self, right: Array, at: Coefficients) -> None:
+    def _solve_pressure(self, right: Array, at: StepCoefficients) -> None:
         """Set p from the assembled weak right-hand side of the velocity, [3, E, n, n, n]."""
         b = self._weak
         with self.regions("other", *self.kernels.divergence_work()):
@@ -217,7 +221,7 @@ class Engine:
         self.assemble(b)
         self.note("pressure", self.pressure.solve(b, self.p))
 
-    def _solve_velocity(self, right: Array, at: Coefficients) -> None:
+    def _solve_velocity(self, right: Array, at: StepCoefficients) -> None:
         """Set the next level's velocity from the assembled weak right-hand side and the present pressure."""
         weak, levels = self._vector, self.levels
         with self.regions("other", *self.kernels.momentum_work()):
@@ -235,6 +239,19 @@ class Engine:
             solve.subtract_given(weak[None])
             self.assemble(weak)
             self.note(solve.name, solve.solve(weak[None], self.fields[3 + i : 4 + i]))
+
+    def _step_from_rest(self, force: Array, shift: float, velocity: Array, pressure: Array) -> None:
+        """Set velocity and pressure to what a step from rest makes of a weak force, as `StepFromRest` states."""
+        self.assemble(force)
+        b = np.zeros(self.grid.shape)
+        self.kernels.force_divergence(force, self.inverse_mass, b)
+        self.assemble(b)
+        self.require("pressure", self.pressure.solve(b, pressure, remember=False))
+        weak = np.zeros_like(force)
+        self.kernels.momentum(pressure, force, self.inner.weights, weak)
+        self.assemble(weak)
+        self.velocity.prepare(shift)
+        self.require("velocity", self.velocity.solve(weak, velocity, remember=False))
 
     def _apply_filter(self) -> None:
         """Take away part of the highest modes; given values stay."""

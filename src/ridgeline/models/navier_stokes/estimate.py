@@ -16,9 +16,9 @@ import numpy as np
 from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.navier_stokes.boundary import dealias_points, mesh_of
 from ridgeline.models.navier_stokes.courant import advice
-from ridgeline.models.navier_stokes.first_courant import first_courant_rate
+from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
+from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.models.navier_stokes.kernels import make_weak_right_hand_side
 from ridgeline.models.navier_stokes.problem import BACKWARD, EXTRAPOLATION, Array
 
@@ -14,7 +14,7 @@ LEVELS = 3  # of the kernel; coefficients of levels that an order does not have 
 
 
 @dataclass(frozen=True)
-class Coefficients:
+class StepCoefficients:
     """Of one step. shift: b_0 / dt; a: extrapolation, b: b_1 / dt, ..., both float64 [3], latest level first."""
 
     order: int
@@ -23,7 +23,7 @@ class Coefficients:
     b: Array
 
     @classmethod
-    def of(cls, order: int, dt: float) -> Coefficients:
+    def of(cls, order: int, dt: float) -> StepCoefficients:
         """Return the coefficients of BDF and extrapolation of an order with a fixed step."""
         a, b = np.zeros(LEVELS), np.zeros(LEVELS)
         a[:order] = EXTRAPOLATION[order - 1]
@@ -38,7 +38,7 @@ class Levels:
     Memory: 2 order fields of c components.
     """
 
-    def __init__(self, order: int, n_fields: int, geometry: Geometry) -> None:
+    def __init__(self, order: int, n_fields: int, geometry: ElementGeometry) -> None:
         grid = geometry.grid
         self.order, self.known = order, 0
         shape = (n_fields, *grid.shape)
@@ -51,9 +51,9 @@ class Levels:
         self.volume = geometry.volume
         self.mass = np.empty((0, grid.n**3)) if aligned else geometry.mass.reshape(self._shape[1:])
 
-    def coefficients(self, dt: float) -> Coefficients:
+    def coefficients(self, dt: float) -> StepCoefficients:
         """Return the coefficients of the next step."""
-        return Coefficients.of(min(self.order, self.known), dt)
+        return StepCoefficients.of(min(self.order, self.known), dt)
 
     def oldest_rate(self) -> Array:
         """Return the buffer of the oldest rates as that of the newest level, to be filled."""
@@ -66,7 +66,7 @@ class Levels:
         self.known = min(self.known + 1, self.order)
         return self.fields[0]
 
-    def right_hand_side(self, at: Coefficients, force: Array, out: Array) -> None:
+    def right_hand_side(self, at: StepCoefficients, force: Array, out: Array) -> None:
         """Set out [c, E, n, n, n] to the unassembled known side of the step. One pass: 7 words per point.
 
         The rates hold advection less sources: they enter with the opposite sign.

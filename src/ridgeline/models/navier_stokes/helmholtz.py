@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.helmholtz import make_helmholtz
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.krylov.cg import cg
@@ -27,7 +27,7 @@ class HelmholtzSolve:
     def __init__(
         self,
         name: str,
-        geometry: Geometry,
+        geometry: ElementGeometry,
         gather: GatherScatter,
         inner: InnerProduct,
         work: Workspace,

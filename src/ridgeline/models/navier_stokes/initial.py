@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ridgeline.models.navier_stokes import exact
+from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow, Values
 from ridgeline.models.navier_stokes.expressions import parse
 from ridgeline.models.navier_stokes.laminar_duct import unit_bulk, unit_velocity
-
-if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
 
 WAVES = 4  # of a perturbation, along the duct
 MODES = 3  # of it, across the duct
@@ -35,7 +32,7 @@ class Duct:
     length: float
 
     @classmethod
-    def of(cls, case: NavierStokesCase) -> Duct:
+    def of(cls, case: NavierStokesSettings) -> Duct:
         """Return the duct of a case whose initial.kind is one of a duct's."""
         along = "xyz".index(case.initial.direction)
         first, second = ((along + 1) % 3, (along + 2) % 3)
@@ -125,7 +122,7 @@ def _bump(s: Array, waves: int, phase: float, half: float) -> tuple[Array, Array
     return envelope * wave, slope / half
 
 
-def exact_flow(case: NavierStokesCase) -> Flow | None:
+def exact_flow(case: NavierStokesSettings) -> Flow | None:
     """Return the exact solution that initial.kind is, None if it is none."""
     initial, viscosity = case.initial, case.model.viscosity
     match initial.kind:
@@ -150,7 +147,7 @@ def exact_flow(case: NavierStokesCase) -> Flow | None:
     return None
 
 
-def initial_velocity(case: NavierStokesCase, x: Array, y: Array, z: Array, t: float = 0.0) -> Array:
+def initial_velocity(case: NavierStokesSettings, x: Array, y: Array, z: Array, t: float = 0.0) -> Array:
     """Return the velocity of step 0 at points of equal shape, float64 [3, *shape]; of exact solutions that at t."""
     initial = case.initial
     flow = exact_flow(case)
@@ -169,12 +166,12 @@ def initial_velocity(case: NavierStokesCase, x: Array, y: Array, z: Array, t: fl
     return np.zeros((3, *np.shape(x)))
 
 
-def initial_scalar(case: NavierStokesCase, number: int, x: Array, y: Array, z: Array) -> Array:
+def initial_scalar(case: NavierStokesSettings, number: int, x: Array, y: Array, z: Array) -> Array:
     """Return scalar `number` of step 0 at points of equal shape, float64."""
     return parse(case.scalar[number].initial)(x, y, z, 0.0)
 
 
-def history(case: NavierStokesCase, x: Array, y: Array, z: Array, dt: float, levels: int) -> list[Array]:
+def history(case: NavierStokesSettings, x: Array, y: Array, z: Array, dt: float, levels: int) -> list[Array]:
     """Return the velocities [3, *shape] at times -dt, -2 dt, ... of `levels` steps before step 0.
 
     Empty if the flow is not known there, or initial.exact_history is false: the first steps are of lower order then.

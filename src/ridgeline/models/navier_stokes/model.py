@@ -1,6 +1,6 @@
 """The Navier-Stokes model: decomposes, owns the engine that holds the flow, and says what the driver asks.
 
-The arithmetic is in `engine.Engine`; settings, initial flows, outputs, figures and checkpoints have their own files.
+The arithmetic is in `engine_cpu`; settings, initial flows, outputs, figures and checkpoints have their own files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models.contract import (
     Context,
@@ -24,7 +24,6 @@ from ridgeline.models.contract import (
     Variable,
     Work,
 )
-from ridgeline.models.navier_stokes.boundary import mesh_of, problem_of
 from ridgeline.models.navier_stokes.config import NavierStokesCase
 from ridgeline.models.navier_stokes.diagnostics import (
     Diagnostics,
@@ -32,12 +31,13 @@ from ridgeline.models.navier_stokes.diagnostics import (
     locate_nonfinite,
     summarise,
 )
-from ridgeline.models.navier_stokes.engine_cpu import Engine
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
 from ridgeline.models.navier_stokes.outputs import OutputFields
-from ridgeline.models.navier_stokes.problem import Problem
-from ridgeline.models.navier_stokes.recorders import Flow, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.problem import FlowProblem
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.models.navier_stokes.restart import EngineState, field_names
 from ridgeline.models.navier_stokes.statistics import Statistics
 from ridgeline.runtime.errors import ConfigError
@@ -63,11 +63,11 @@ class NavierStokes(Model):
         """
         self._case, self._context = case, context
         comm = context.comm
-        self._problem: Problem = problem_of(case, case.model.dt)
+        self._problem: FlowProblem = problem_of(case, case.model.dt)
         self._grid = ElementGrid(mesh_of(case), case.grid.order, comm.size, comm.rank)
-        self._geometry = Geometry(self._grid)
+        self._geometry = ElementGeometry(self._grid)
         self._regions = Regions()
-        self._engine = Engine(comm, self._grid, self._problem, self._regions, self._geometry)
+        self._engine = CpuEngine(comm, self._grid, self._problem, self._regions, self._geometry)
         self._state = EngineState(self._engine)
         self._figures = self._make_figures()
         self._outputs = OutputFields(
@@ -153,9 +153,9 @@ class NavierStokes(Model):
         """Return the time of the present state."""
         return self._engine.time
 
-    def _flow(self) -> Flow:
+    def _flow(self) -> FlowState:
         engine = self._engine
-        return Flow(engine.time, engine.u, engine.p, engine.fields[3:])
+        return FlowState(engine.time, engine.u, engine.p, engine.fields[3:])
 
     def diagnostics(self) -> dict[str, float]:
         """Return the figures that need no derivative. Collective."""

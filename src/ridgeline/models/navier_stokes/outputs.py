@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_gradient, vorticity
@@ -56,7 +56,7 @@ class OutputFields:
         self,
         comm: MPI.Comm,
         grid: ElementGrid,
-        geometry: Geometry,
+        geometry: ElementGeometry,
         gather_scatter: Assembly,
         n_scalars: int = 0,
         uniform: Triple | None = None,

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.multigrid import SchwarzMultigrid
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.krylov.flexible_cg import flexible_cg
 from ridgeline.krylov.gmres import gmres
 from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, SolveResult, Workspace
 from ridgeline.krylov.projection import Projection
-from ridgeline.models.navier_stokes.problem import Array, Problem
+from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ class PressureSolve:
     def __init__(
         self,
         comm: MPI.Comm,
-        geometry: Geometry,
+        geometry: ElementGeometry,
         gather: GatherScatter,
         inner: InnerProduct,
         work: Workspace,
         regions: Regions,
         constrained: NDArray[np.int64],
-        problem: Problem,
+        problem: FlowProblem,
     ) -> None:
         self.settings = problem.pressure
         self._inner, self._work, self._regions = inner, work, regions

@@ -57,7 +57,7 @@ class ScalarSide:
 
 
 @dataclass(frozen=True)
-class Scalar:
+class PassiveScalar:
     """A passive scalar: dT/dt + u.grad T = k lap T + source - mean_gradient.u. sides: by name, "x_min" ... "z_max".
 
     mean_gradient: (x, y, z) of a uniform gradient from which T is the deviation.
@@ -66,7 +66,6 @@ class Scalar:
     diffusivity: float
     sides: Mapping[str, ScalarSide]
     source: ScalarFunction | None = None
-    steady_source: bool = True
     mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
@@ -102,7 +101,7 @@ class HelmholtzSolver:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FlowProblem:
     """What is solved, and how in time.
 
     dealias_points: Gauss points per direction of the advection term; 0 evaluates it at the Gauss-Lobatto points.
@@ -115,7 +114,7 @@ class Problem:
     sides: Mapping[str, VelocitySide]
     time_order: int = 3
     dealias_points: int = 0
-    scalars: tuple[Scalar, ...] = ()
+    scalars: tuple[PassiveScalar, ...] = ()
     force: tuple[float, float, float] = (0.0, 0.0, 0.0)
     flow_rate: FlowRate | None = None
     filter_weight: float = 0.0

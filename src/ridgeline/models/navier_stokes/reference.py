@@ -31,7 +31,7 @@ from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
     EXTRAPOLATION,
     Array,
-    Problem,
+    FlowProblem,
     bubble_filter,
     smallest_spacing,
     vorticity_extrapolation,
@@ -49,7 +49,7 @@ class ReferenceSolver:
     def __init__(
         self,
         grid: ElementGrid,
-        problem: Problem,
+        problem: FlowProblem,
         velocity: Array,
         scalars: Array | None = None,
         time: float = 0.0,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeline.krylov.projection import Projection
-from ridgeline.models.navier_stokes.engine_cpu import Engine
+from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import Array
 from ridgeline.parallel.distributed import DistributedArray
 
@@ -29,7 +29,7 @@ def field_names(n_scalars: int) -> tuple[str, ...]:
 class EngineState:
     """Names the arrays of an engine for a checkpoint, and takes up what was read into them."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: CpuEngine) -> None:
         self._engine = engine
         self._names = field_names(len(engine.problem.scalars))
         self._numbers: dict[str, Array] = {}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.moments import add_moments, compile_moments
@@ -68,7 +68,12 @@ class Statistics:
     """
 
     def __init__(
-        self, comm: MPI.Comm, grid: ElementGrid, geometry: Geometry, n_scalars: int = 0, start: float = 0.0
+        self,
+        comm: MPI.Comm,
+        grid: ElementGrid,
+        geometry: ElementGeometry,
+        n_scalars: int = 0,
+        start: float = 0.0,
     ) -> None:
         self._comm, self._grid, self._geometry = comm, grid, geometry
         self._start = start
@@ -168,7 +173,7 @@ class _Lines:
     """Sums along lines of points, onto the lattice of the other directions."""
 
     def __init__(
-        self, comm: MPI.Comm, grid: ElementGrid, geometry: Geometry, homogeneous: Sequence[str]
+        self, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, homogeneous: Sequence[str]
     ) -> None:
         self._comm, self._grid, self._geometry = comm, grid, geometry
         self._along = tuple(1 + AXES.index(name) for name in AXES if name in homogeneous)

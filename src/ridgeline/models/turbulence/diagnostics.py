@@ -27,7 +27,7 @@ from ridgeline.models.turbulence.gradients import (
     AXES,
     BIN_EDGES,
     GradientStatistics,
-    Transform,
+    TransformPair,
     gradient_statistics,
 )
 from ridgeline.models.turbulence.mode_sums import first_nonfinite
@@ -57,7 +57,7 @@ SUMMARY_UNITS = {
 
 
 @dataclass(frozen=True)
-class Scalar:
+class ScalarParameters:
     """A passive scalar, as far as its figures go.
 
     diffusivity: nu / Schmidt number; mean_gradient: (G_x, G_y, G_z) of the mean scalar.
@@ -76,9 +76,9 @@ class Diagnostics:
 
     comm: MPI.Comm
     modes: Modes
-    transform: Transform
+    transform: TransformPair
     viscosity: float
-    scalars: Sequence[Scalar] = ()
+    scalars: Sequence[ScalarParameters] = ()
 
     def series(self, fields: NDArray[Any], dt: float) -> dict[str, float]:
         """Return one row of the time series, equal on all ranks; its columns are the same in every row.
@@ -225,7 +225,7 @@ def pressure_figures(pressure: PressureStatistics) -> dict[str, float]:
     return {f"pressure_{name}": getattr(pressure, name) for name in ("variance", "skewness", "flatness")}
 
 
-def scalar_figures(sums: Mapping[str, float], scalar: Scalar, prefix: str = "") -> dict[str, float]:
+def scalar_figures(sums: Mapping[str, float], scalar: ScalarParameters, prefix: str = "") -> dict[str, float]:
     """Return variance <theta^2>, its dissipation 2 D <|grad theta|^2> and its production -2 G.<u theta>.
 
     Of the fluctuations: the mean of theta, which never changes, is left out. d variance / dt = production -

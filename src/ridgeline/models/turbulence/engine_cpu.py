@@ -32,8 +32,8 @@ from ridgeline.models.turbulence.kernels import (
     pack_combined,
 )
 from ridgeline.models.turbulence.kernels_lines import advance_lines, load_lines
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import phase_shift
-from ridgeline.models.turbulence.reference import Flow
 from ridgeline.models.turbulence.stages import (
     SCHEMES,
     StepTables,
@@ -73,7 +73,7 @@ class CpuEngine:
         lengths: Lengths,
         comm: MPI.Comm,
         dtype: DTypeLike,
-        flow: Flow,
+        flow: FlowParameters,
         *,
         batch: int = 1,
         method: Method = "auto",
@@ -126,7 +126,7 @@ class CpuEngine:
         self._forced_values = np.zeros((3, 0), real)
 
     @classmethod
-    def compile(cls, comm: MPI.Comm, dtype: DTypeLike, flow: Flow) -> None:
+    def compile(cls, comm: MPI.Comm, dtype: DTypeLike, flow: FlowParameters) -> None:
         """Compile, or load from the cache, every kernel of engines of this precision and flow.
 
         comm: of this rank alone. Tiny engines do all that a large one does.

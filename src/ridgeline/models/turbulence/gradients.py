@@ -40,7 +40,7 @@ LOWEST_OCTAVE, BIN_BITS = -20, 3
 BIN_EDGES = octave_edges(LOWEST_OCTAVE, -LOWEST_OCTAVE, BIN_BITS)
 
 
-class Transform(Protocol):
+class TransformPair(Protocol):
     """What is asked of a distributed transform (fourier.transform.FourierTransform)."""
 
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
@@ -70,21 +70,18 @@ class GradientStatistics:
     """Statistics of the velocity gradients.
 
     skewness, flatness: <g^3> / <g^2>^(3/2) and <g^4> / <g^2>^2 of the longitudinal gradients g = du_i/dx_i (no
-    sum), averages over the three directions and the box together; skewness_of, flatness_of: of each direction.
-    0 where the gradient is 0 everywhere. dissipation, enstrophy: of s_ij s_ij and w_i w_i, which eps / <eps> and
-    Omega / <Omega> are alike.
+    sum), averages over the three directions and the box together; 0 where the gradient is 0 everywhere.
+    dissipation, enstrophy: of s_ij s_ij and w_i w_i, which eps / <eps> and Omega / <Omega> are alike.
     """
 
     skewness: float
     flatness: float
-    skewness_of: tuple[float, float, float]
-    flatness_of: tuple[float, float, float]
     dissipation: Distribution
     enstrophy: Distribution
 
 
 def gradient_statistics(
-    comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: Transform
+    comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: TransformPair
 ) -> GradientStatistics:
     """Return the statistics of the velocity gradients, equal on all ranks. Collective.
 
@@ -101,11 +98,11 @@ def gradient_statistics(
     dissipation = distribution(comm, squares, modes)
     del squares
     enstrophy = distribution(comm, enstrophy_field(velocity, modes, transform), modes)
-    skewness, flatness = zip(*(shape_factors(p) for p in [*powers, np.mean(powers, axis=0)]))
-    return GradientStatistics(skewness[3], flatness[3], skewness[:3], flatness[:3], dissipation, enstrophy)
+    skewness, flatness = shape_factors(np.mean(powers, axis=0))
+    return GradientStatistics(skewness, flatness, dissipation, enstrophy)
 
 
-def strains(velocity: NDArray[Any], modes: Modes, transform: Transform) -> Iterator[NDArray[Any]]:
+def strains(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> Iterator[NDArray[Any]]:
     """Yield s_ij in physical space, real [z, y, x], in the order of `STRAIN`. Collective."""
     spectral = np.empty_like(velocity[:1])
     for i, j in STRAIN:
@@ -113,7 +110,7 @@ def strains(velocity: NDArray[Any], modes: Modes, transform: Transform) -> Itera
         yield transform.to_physical(spectral)[0]
 
 
-def vorticities(velocity: NDArray[Any], modes: Modes, transform: Transform) -> Iterator[NDArray[Any]]:
+def vorticities(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> Iterator[NDArray[Any]]:
     """Yield w_x, w_y, w_z in physical space, real [z, y, x]. Collective."""
     spectral = np.empty_like(velocity[:1])
     for i in range(3):
@@ -146,7 +143,7 @@ def derivatives(
     )
 
 
-def strain_square_field(velocity: NDArray[Any], modes: Modes, transform: Transform) -> NDArray[Any]:
+def strain_square_field(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> NDArray[Any]:
     """Return s_ij s_ij at this rank's points, real [z, y, x]; eps is 2 nu times it. Collective."""
     squares: NDArray[Any] | None = None
     for (i, j), strain in zip(STRAIN, strains(velocity, modes, transform)):
@@ -155,7 +152,7 @@ def strain_square_field(velocity: NDArray[Any], modes: Modes, transform: Transfo
     return squares
 
 
-def enstrophy_field(velocity: NDArray[Any], modes: Modes, transform: Transform) -> NDArray[Any]:
+def enstrophy_field(velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> NDArray[Any]:
     """Return w_i w_i at this rank's points, real [z, y, x]. Collective."""
     squares: NDArray[Any] | None = None
     for vorticity in vorticities(velocity, modes, transform):

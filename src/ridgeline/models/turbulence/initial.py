@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import Lines, PencilGrid
 from ridgeline.models.turbulence import spectra_models
-from ridgeline.models.turbulence.from_file import fill_from_file
+from ridgeline.models.turbulence.initial_from_file import fill_from_file
 from ridgeline.models.turbulence.random_numbers import Purpose, uniform
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_ranks
 from ridgeline.runtime.errors import ConfigError
@@ -25,14 +25,19 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.models.turbulence.config import TurbulenceCase
-    from ridgeline.models.turbulence.from_data_set import Transform
+    from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform
 
 Fields = NDArray[Any]
 BLOCK = 1 << 16  # modes drawn at a time: temporary arrays stay small beside the fields
 
 
 def set_initial_modes(
-    fields: Fields, case: TurbulenceCase, modes: Modes, grid: PencilGrid, transform: Transform, comm: MPI.Comm
+    fields: Fields,
+    case: TurbulenceCase,
+    modes: Modes,
+    grid: PencilGrid,
+    transform: ForwardTransform,
+    comm: MPI.Comm,
 ) -> None:
     """Set the fields of step 0. Collective.
 

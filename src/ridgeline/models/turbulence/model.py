@@ -1,6 +1,6 @@
 """The turbulence model: decomposes, owns the engine that holds the modes, and says what the driver asks.
 
-The arithmetic is in `cpu.CpuEngine`; initial states, forcing, diagnostics and checkpoints have files of their own.
+The arithmetic is in `engine_cpu`; initial states, forcing, diagnostics and checkpoints have files of their own.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ridgeline.models.contract import (
     Variable,
     Work,
 )
-from ridgeline.models.turbulence import from_file
+from ridgeline.models.turbulence import initial_from_file
 from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
 from ridgeline.models.turbulence.config import TurbulenceCase
-from ridgeline.models.turbulence.diagnostics import Diagnostics, Scalar, summarise
+from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters, summarise
 from ridgeline.models.turbulence.engine_cpu import COLUMNS, CpuEngine
 from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.outputs import output_field, output_names
-from ridgeline.models.turbulence.reference import Flow
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
 from ridgeline.parallel.reduce import global_max
@@ -51,7 +51,7 @@ class Turbulence(Model):
     def check_initial(self, case: TurbulenceCase, context: Context) -> None:
         """Raise ConfigError if initial.path names nothing that a flow can start from. Collective."""
         if case.initial.kind == "file":
-            from_file.check_file(case.initial.path, context.comm)
+            initial_from_file.check_file(case.initial.path, context.comm)
 
     def setup(self, case: TurbulenceCase, context: Context) -> None:
         """Decompose the grid, compile what planning runs, allocate fields and plan. Collective."""
@@ -59,7 +59,7 @@ class Turbulence(Model):
         comm = context.comm
         self._process_grid = process_grid(case, comm.size, _ranks_per_node(comm))
         self._grid = PencilGrid(case.grid.shape, case.model.dealias, self._process_grid, comm.rank)
-        flow = Flow(
+        flow = FlowParameters(
             case.model.viscosity,
             case.model.scheme,
             tuple(scalar.schmidt for scalar in case.scalar),
@@ -76,7 +76,7 @@ class Turbulence(Model):
         )  # fmt: skip
         engine = self._engine
         engine.forcing = make_forcing(case, engine.modes, comm)
-        scalars = [Scalar(case.model.viscosity / s.schmidt, s.mean_gradient) for s in case.scalar]
+        scalars = [ScalarParameters(case.model.viscosity / s.schmidt, s.mean_gradient) for s in case.scalar]
         self._diagnostics = Diagnostics(comm, engine.modes, engine.transform, case.model.viscosity, scalars)
         self._state = SpectralState(
             self._grid, case.grid.lengths, comm, engine.transform.complex, len(case.scalar),
@@ -91,7 +91,7 @@ class Turbulence(Model):
         dtype = self._engine.transform.complex
         compile_diagnostics(dtype)
         self._state.compile()
-        from_file.compile_kernels(dtype)
+        initial_from_file.compile_kernels(dtype)
 
     def initialize(self) -> None:
         """Set the initial state, mode by mode or from a file. Collective."""

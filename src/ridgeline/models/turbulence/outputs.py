@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
-from ridgeline.models.turbulence.gradients import Transform, enstrophy_field, strain_square_field
+from ridgeline.models.turbulence.gradients import TransformPair, enstrophy_field, strain_square_field
 from ridgeline.models.turbulence.pressure import products
 from ridgeline.runtime.errors import ConfigError
 
@@ -31,7 +31,7 @@ def state_names(n_scalars: int) -> tuple[str, ...]:
 
 
 def output_field(
-    name: str, comm: MPI.Comm, fields: NDArray[Any], modes: Modes, transform: Transform, viscosity: float
+    name: str, comm: MPI.Comm, fields: NDArray[Any], modes: Modes, transform: TransformPair, viscosity: float
 ) -> NDArray[Any]:
     """Return a field at this rank's points, real [z, y, x] in the precision of the run. Collective.
 
@@ -62,7 +62,7 @@ def output_field(
     )
 
 
-def _one_to_physical(transform: Transform, field: NDArray[Any]) -> NDArray[Any]:
+def _one_to_physical(transform: TransformPair, field: NDArray[Any]) -> NDArray[Any]:
     """Return one field at this rank's points, real [z, y, x]. Collective."""
     (values,) = transform.to_physical(field[np.newaxis])
     return np.asarray(values)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
-from ridgeline.models.turbulence.gradients import STRAIN, Transform, mean_powers, shape_factors
+from ridgeline.models.turbulence.gradients import STRAIN, TransformPair, mean_powers, shape_factors
 from ridgeline.models.turbulence.mode_sums import add_spectrum, add_stress, shift_modes
 from ridgeline.models.turbulence.point_sums import add_magnitudes, count_evenly, multiply
 from ridgeline.models.turbulence.spectra import Shells, sum_over_ranks
@@ -65,7 +65,7 @@ class PressureStatistics:
 
 
 def pressure_statistics(
-    comm: MPI.Comm, pressure: NDArray[Any], modes: Modes, transform: Transform
+    comm: MPI.Comm, pressure: NDArray[Any], modes: Modes, transform: TransformPair
 ) -> PressureStatistics:
     """Return the statistics of modes of p/rho, complex [n_modes]; equal on all ranks. Collective.
 
@@ -104,7 +104,7 @@ def pressure_spectrum(comm: MPI.Comm, pressure: NDArray[Any], modes: Modes) -> N
     return sum_over_ranks(comm, spectrum) / shells.width
 
 
-def products(comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: Transform) -> Products:
+def products(comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> Products:
     """Return pressure, transfer spectrum and Courant rate of a velocity field. Collective.
 
     velocity: complex [3, n_modes], solenoidal. Cost: 3 inverse and 6 forward transforms, twice with phase shifts;
@@ -139,7 +139,7 @@ def products(comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: Tr
 
 
 def _displaced(
-    velocity: NDArray[Any], modes: Modes, transform: Transform, cells: float
+    velocity: NDArray[Any], modes: Modes, transform: TransformPair, cells: float
 ) -> list[NDArray[Any]]:
     """Return u, v, w at the points of a grid displaced by some cells, real [z, y, x] each. Collective."""
     phase_y, phase_flat = _phases(modes, cells)
@@ -160,7 +160,7 @@ def _largest_rate(points: list[NDArray[Any]], modes: Modes) -> float:
 
 
 def _stresses(
-    points: list[NDArray[Any]], modes: Modes, transform: Transform, cells: float
+    points: list[NDArray[Any]], modes: Modes, transform: TransformPair, cells: float
 ) -> Iterator[tuple[tuple[int, int], NDArray[Any]]]:
     """Yield (i, j) and the modes of u_i u_j, complex [n_modes], of velocities on a grid displaced by some cells."""
     phase_y, phase_flat = _phases(modes, cells)

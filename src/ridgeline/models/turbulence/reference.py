@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import Lines
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import phase_shift
 
 if TYPE_CHECKING:
@@ -33,21 +33,7 @@ Complex = NDArray[np.complex128]
 Real = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Flow:
-    """What is solved. viscosity: nu; scheme: in time; schmidt: nu / diffusivity of each scalar.
-
-    mean_gradients: (G_x, G_y, G_z) of each scalar. seed: of the phase shifts.
-    """
-
-    viscosity: float
-    scheme: Literal["rk2", "rk4"] = "rk2"
-    schmidt: tuple[float, ...] = ()
-    mean_gradients: tuple[tuple[float, float, float], ...] = ()
-    seed: int = 0
-
-
-class Box:
+class Wavenumbers:
     """Wavenumbers of all modes of a grid, k [3, N_z, N_y, N_x] as x, y, z; k2 = |k|^2; keep: the retained ones."""
 
     def __init__(self, modes: Modes) -> None:
@@ -86,7 +72,9 @@ class Box:
         return np.asarray(vector - self.k * along)
 
 
-def nonlinear(fields: Complex, box: Box, mean_gradients: Sequence[Sequence[float]], shift: Real) -> Complex:
+def nonlinear(
+    fields: Complex, box: Wavenumbers, mean_gradients: Sequence[Sequence[float]], shift: Real
+) -> Complex:
     """Return N without forcing, evaluated on the grid displaced by `shift`, [3 + S, N_z, N_y, N_x]."""
     values = box.to_physical(fields, shift)
     velocity = values[:3]
@@ -101,13 +89,13 @@ def nonlinear(fields: Complex, box: Box, mean_gradients: Sequence[Sequence[float
     return rate
 
 
-def courant_rate(fields: Complex, box: Box, shift: Real) -> float:
+def courant_rate(fields: Complex, box: Wavenumbers, shift: Real) -> float:
     """Return max(|u|/dx + |v|/dy + |w|/dz) over the points of the displaced grid (paper, Eq. 8), 1/time."""
     velocity = box.to_physical(fields[:3], shift)
     return float(sum(np.abs(u) / d for u, d in zip(velocity, box.spacing)).max())
 
 
-def decay_rates(box: Box, flow: Flow, linear_rate: float) -> Real:
+def decay_rates(box: Wavenumbers, flow: FlowParameters, linear_rate: float) -> Real:
     """Return r(k) of each field: linear_rate - nu k^2 of the velocity, -(nu / Sc) k^2 of the scalars."""
     velocity = linear_rate - flow.viscosity * box.k2
     return np.stack([velocity] * 3 + [-flow.viscosity / schmidt * box.k2 for schmidt in flow.schmidt])
@@ -115,8 +103,8 @@ def decay_rates(box: Box, flow: Flow, linear_rate: float) -> Real:
 
 def step(
     fields: Complex,
-    box: Box,
-    flow: Flow,
+    box: Wavenumbers,
+    flow: FlowParameters,
     dt: float,
     shift: Real | None = None,
     force: Complex | float = 0.0,
@@ -176,10 +164,14 @@ class ReferenceSolver:
     """
 
     def __init__(
-        self, modes: Modes, flow: Flow, fields: NDArray[np.complexfloating], forcing: Forcing | None = None
+        self,
+        modes: Modes,
+        flow: FlowParameters,
+        fields: NDArray[np.complexfloating],
+        forcing: Forcing | None = None,
     ) -> None:
         self.modes, self.flow, self.forcing = modes, flow, forcing
-        self.box = Box(modes)
+        self.box = Wavenumbers(modes)
         self.whole = from_ragged(fields, modes.lines, modes.shape)
         self.time, self.step_index, self.last_courant_rate = 0.0, 0, math.nan
 

@@ -53,7 +53,7 @@ def recover(modes: Modes, velocity: Fields) -> None:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _FieldMove:
     """Moves one kind of field."""
 
     redistribution: Redistribution
@@ -101,9 +101,9 @@ class SpectralState:
         numbers = _line_numbers(truncation, lines.jz, lines.jx)
         self._lines = self._plan(numbers, np.ones_like(numbers), truncation.n_lines)
 
-    def _plan(self, start: NDArray[np.int64], count: NDArray[np.int64], n: int) -> _Plan:
+    def _plan(self, start: NDArray[np.int64], count: NDArray[np.int64], n: int) -> _FieldMove:
         bounds = equal_ranges(n, self._comm.size)
-        return _Plan(Redistribution(self._comm, start, count, bounds), bounds, n)
+        return _FieldMove(Redistribution(self._comm, start, count, bounds), bounds, n)
 
     def compile(self) -> None:
         """Compile, or load from the cache, the kernels of `pack` and `unpack`. No communication."""
@@ -119,7 +119,7 @@ class SpectralState:
         line = self._lines.redistribution
         return max(self._whole.redistribution.n_buffer, line.n_buffer + line.n_values)
 
-    def _plan_of(self, name: str) -> _Plan:
+    def _plan_of(self, name: str) -> _FieldMove:
         return self._lines if name == VELOCITY_Y else self._whole
 
     def arrays(self) -> dict[str, DistributedArray]:

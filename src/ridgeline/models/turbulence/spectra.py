@@ -57,11 +57,6 @@ class Shells:
         """Return the shell of wavenumbers |k|, int64 of the same shape."""
         return (k / self.width + HALF).astype(np.int64)
 
-    def of_modes(self) -> NDArray[np.int64]:
-        """Return the shell of each mode of this rank, int64 [n_modes]."""
-        kz, ky, kx = self.modes.expand()
-        return self.of(np.sqrt(kx * kx + kz * kz + ky * ky))
-
 
 @dataclass(frozen=True)
 class Sums:

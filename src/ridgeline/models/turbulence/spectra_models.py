@@ -48,7 +48,6 @@ CBC_TABLE = np.array(
         (20, 0.8, 0.033, _NONE),
     ]
 )
-CBC_VISCOSITY = 0.15  # of air in that experiment, cm^2/s
 
 
 def power_law(k: Real, peak: float, low_slope: float, slope: float) -> Real:

@@ -23,7 +23,7 @@ from ridgeline.validate.watchdog import Trouble
 
 
 @dataclass
-class Progress:
+class SessionProgress:
     """What rank 0 leaves for the process that started the job. code: None before the end; processes: host name and
     process id of every rank.
     """
@@ -35,7 +35,7 @@ class Progress:
     processes: list[tuple[str, int]] = field(default_factory=list)
 
 
-def write_progress(path: str | None, progress: Progress) -> None:
+def write_progress(path: str | None, progress: SessionProgress) -> None:
     """Replace the file, whole or not at all. A folder that is not there any more is nobody's loss."""
     if path is None:
         return
@@ -47,12 +47,12 @@ def write_progress(path: str | None, progress: Progress) -> None:
         new.unlink(missing_ok=True)
 
 
-def read_progress(path: str) -> Progress:
+def read_progress(path: str) -> SessionProgress:
     """Return what rank 0 left, nothing if it left nothing."""
     try:
-        return Progress(**json.loads(Path(path).read_text()))
+        return SessionProgress(**json.loads(Path(path).read_text()))
     except (OSError, ValueError, TypeError):
-        return Progress()
+        return SessionProgress()
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Outcome:
         """Leave word of how far the validation came, also for people."""
         self.stages.begin(name)
         write_progress(
-            self.progress, Progress(name, limit, None, self.measurements.to_dict(), self.processes)
+            self.progress, SessionProgress(name, limit, None, self.measurements.to_dict(), self.processes)
         )
 
     def suspects(self, measurements: Measurements) -> dict[str, list[int]]:
@@ -105,7 +105,7 @@ class Outcome:
                 sys.stderr.write(f"error: {error}\n")
             self.show(self.measurements, verdict)
             self._code = verdict.exit_code
-            write_progress(self.progress, Progress(code=self._code))
+            write_progress(self.progress, SessionProgress(code=self._code))
             return self._code
 
     def take(self, trouble: Trouble) -> None:

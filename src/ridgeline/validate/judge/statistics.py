@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ridgeline.validate.judge.thresholds import Thresholds
-from ridgeline.validate.judge.verdict import Summary
+from ridgeline.validate.judge.verdict import QuantitySummary
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -125,10 +125,10 @@ def screen_costs(
 def summarise(
     name: str, unit: str, higher_is_better: bool, over: Literal["nodes", "links"], values: Floats,
     sigma: float, cut: float,
-) -> Summary:  # fmt: skip
+) -> QuantitySummary:  # fmt: skip
     """Return the robust statistics of one figure a part; sigma and cut as costs."""
     median = float(np.median(values))
-    return Summary(
+    return QuantitySummary(
         name=name,
         unit=unit,
         higher_is_better=higher_is_better,

@@ -67,7 +67,7 @@ class Warned:
 
 
 @dataclass
-class Summary:
+class QuantitySummary:
     """Robust statistics of a quantity over nodes or links, in its unit.
 
     sigma: noise of one part's figure relative to the median, from the median absolute deviation (MAD) between parts;
@@ -112,7 +112,7 @@ class Verdict:
     suspects: list[Suspect] = field(default_factory=list)
     nodes: list[NodeVerdict] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
-    summaries: list[Summary] = field(default_factory=list)
+    summaries: list[QuantitySummary] = field(default_factory=list)
     drifts: list[Drift] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[Warned] = field(default_factory=list)

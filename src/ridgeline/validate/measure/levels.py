@@ -16,7 +16,7 @@ from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.node_load import others_share, read_load
 from ridgeline.validate.measure import network_stages, node_stages
 from ridgeline.validate.measure.measurements import Measurements, Stage
-from ridgeline.validate.measure.session import Plan, Session
+from ridgeline.validate.measure.session import Session, ValidationPlan
 
 _POLL = 2e-3  # seconds
 _AGREE_SECONDS = 2.0  # in which the other ranks may end a stage after one failed in it
@@ -28,7 +28,7 @@ Suspects = Callable[[Measurements], dict[str, list[int]]]
 
 
 @dataclass(frozen=True)
-class Step:
+class LevelStage:
     """A stage of a level. quantities: of parts, which it measures again where they make a part suspect."""
 
     name: str
@@ -40,27 +40,29 @@ class Step:
 
 
 STEPS = (
-    Step("memory", "node", node_stages.memory),
-    Step("compute", "node", node_stages.compute, ("compute", "cpu_share")),
-    Step("peak", "node", node_stages.peak, ("peak",)),
-    Step("stream", "node", node_stages.stream, ("stream",)),
-    Step("on-node", "node", network_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2),
-    Step(
+    LevelStage("memory", "node", node_stages.memory),
+    LevelStage("compute", "node", node_stages.compute, ("compute", "cpu_share")),
+    LevelStage("peak", "node", node_stages.peak, ("peak",)),
+    LevelStage("stream", "node", node_stages.stream, ("stream",)),
+    LevelStage(
+        "on-node", "node", network_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2
+    ),
+    LevelStage(
         "group-pairs",
         "group",
         network_stages.group_pairs,
         ("group latency", "group bandwidth"),
         least_nodes=2,
     ),
-    Step("pairs", "system", network_stages.pairs, ("latency", "bandwidth"), least_nodes=2),
-    Step("alltoall", "system", network_stages.alltoall, least_ranks=2),
-    Step("multi-bandwidth", "system", network_stages.multi_bandwidth, least_ranks=2),
-    Step("multi-latency", "system", network_stages.multi_latency, least_ranks=2),
-    Step("congestion", "system", network_stages.congestion, least_ranks=3),
+    LevelStage("pairs", "system", network_stages.pairs, ("latency", "bandwidth"), least_nodes=2),
+    LevelStage("alltoall", "system", network_stages.alltoall, least_ranks=2),
+    LevelStage("multi-bandwidth", "system", network_stages.multi_bandwidth, least_ranks=2),
+    LevelStage("multi-latency", "system", network_stages.multi_latency, least_ranks=2),
+    LevelStage("congestion", "system", network_stages.congestion, least_ranks=3),
 )
 
 
-def chosen_steps(plan: Plan) -> list[Step]:
+def chosen_steps(plan: ValidationPlan) -> list[LevelStage]:
     """Return the stages of the plan. Raises ConfigError for a name that is none of the levels' stages."""
     steps = [step for step in STEPS if step.level in plan.levels]
     names = [step.name for step in steps]
@@ -70,7 +72,7 @@ def chosen_steps(plan: Plan) -> list[Step]:
     return [step for step in steps if not plan.stages or step.name in plan.stages]
 
 
-def skip_reason(step: Step, session: Session) -> str:
+def skip_reason(step: LevelStage, session: Session) -> str:
     """Return why a stage has nothing to measure here, "" if it has."""
     nodes, ranks = session.layout.n_nodes, session.comm.size
     if nodes < step.least_nodes:
@@ -122,7 +124,10 @@ def run_levels(
 
 
 def _confirm(
-    session: Session, steps: Sequence[Step], suspects: Suspects, after_stage: Callable[[str, float], None]
+    session: Session,
+    steps: Sequence[LevelStage],
+    suspects: Suspects,
+    after_stage: Callable[[str, float], None],
 ) -> None:
     """Measure suspects and busy nodes again, in what made them so; the better measurement counts. Collective.
 
@@ -146,7 +151,9 @@ def _confirm(
     session.again = None
 
 
-def _run_step(session: Session, step: Step, name: str, after_stage: Callable[[str, float], None]) -> bool:
+def _run_step(
+    session: Session, step: LevelStage, name: str, after_stage: Callable[[str, float], None]
+) -> bool:
     """Run a stage and note who else used the nodes meanwhile; return whether another can follow. Collective."""
     before = read_load()
     if not _run(session, name, step.level, session.plan.time_limit, step.run, after_stage):

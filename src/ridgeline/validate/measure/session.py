@@ -27,7 +27,7 @@ _FEW_NODES = 64  # up to here every node meets every other
 
 
 @dataclass(frozen=True)
-class Plan:
+class ValidationPlan:
     """What is asked for.
 
     level: the highest one; only: leave out those below it; serial: one node at a time and one pair at a time, for
@@ -76,7 +76,7 @@ class Session:
 
     comm: MPI.Comm
     layout: Layout
-    plan: Plan
+    plan: ValidationPlan
     watch: Watch
     measurements: Measurements
     node_comm: MPI.Comm

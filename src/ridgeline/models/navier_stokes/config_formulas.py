@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ridgeline.config.fields import Problem, toml
 from ridgeline.elements.mesh import SIDES, ElementMesh
 from ridgeline.elements.quadrature import gauss_lobatto
-from ridgeline.models.navier_stokes.boundary import mesh_of, scalar_sides
+from ridgeline.models.navier_stokes.config_fluxes import Faces, countable, times_of
+from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.expressions import is_number, parse
-from ridgeline.models.navier_stokes.fluxes import Faces, countable, times_of
-
-if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of, scalar_sides
 
 MOST_POINTS = 300_000  # that are looked at; of larger meshes those of evenly spread elements, ends included
 
 
-def formula_problems(case: NavierStokesCase) -> Iterator[Problem]:
+def formula_problems(case: NavierStokesSettings) -> Iterator[Problem]:
     """Yield the formulas of the initial flow and of scalars that are not finite at a point of the mesh.
 
     Raises ConfigError for a mapping that cannot be had.
@@ -55,7 +52,7 @@ def some_points(mesh: ElementMesh, order: int) -> Array:
     return mesh.places(positions, gauss_lobatto(n)[0]).reshape(3, -1)
 
 
-def _scalar_sides(case: NavierStokesCase, mesh: ElementMesh, number: int) -> Iterator[Problem]:
+def _scalar_sides(case: NavierStokesSettings, mesh: ElementMesh, number: int) -> Iterator[Problem]:
     """Yield the values of a scalar at sides that are not finite; where two sides fix it, the later one does."""
     sides = scalar_sides(case, number)
     for name in SIDES:
@@ -73,7 +70,7 @@ def _scalar_sides(case: NavierStokesCase, mesh: ElementMesh, number: int) -> Ite
 
 
 def _faults(
-    case: NavierStokesCase, key: str, texts: Sequence[str], places: Array, steady: bool
+    case: NavierStokesSettings, key: str, texts: Sequence[str], places: Array, steady: bool
 ) -> Iterator[Problem]:
     """Yield the first of some formulas that is not finite at points [3, m], and where."""
     for text in texts:

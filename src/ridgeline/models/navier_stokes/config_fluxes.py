@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from ridgeline.config.fields import Problem
 from ridgeline.elements.mesh import SIDES, ElementMesh, side_axis
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_lobatto
-from ridgeline.models.navier_stokes.boundary import mesh_of, velocity_sides
+from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, VelocitySide, sides_of
-
-if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of, velocity_sides
 
 POINTS = 12  # Gauss points in each direction of a face
 # Flux over that of the same speed straight through the side, which is still a rounding of profiles. The speed and not
@@ -124,12 +122,12 @@ def countable(mesh: ElementMesh, side: str) -> bool:
     return mesh.n_elements // mesh.elements[axis] <= MOST_ELEMENTS
 
 
-def times_of(case: NavierStokesCase, steady: bool) -> list[float]:
+def times_of(case: NavierStokesSettings, steady: bool) -> list[float]:
     """Return the times at which values are looked at: of steady ones 0."""
     return [0.0] if steady else np.linspace(0.0, case.run.steps * case.model.dt, TIMES).tolist()
 
 
-def flux_problems(case: NavierStokesCase) -> Iterator[Problem]:
+def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:
     """Yield what is wrong with the flow through the sides: values that are no numbers, walls that let it through,
     an imbalance that no outflow takes up, a symmetry side that is not flat.
 

@@ -18,16 +18,16 @@ from ridgeline.config.load import NO_PYTHON
 from ridgeline.elements.mappings import MAPPINGS
 from ridgeline.elements.mesh import SIDES, ElementMesh
 from ridgeline.elements.mesh import Mapping as BoxMapping
-from ridgeline.models.navier_stokes.checks import is_periodic, scalar_kind
+from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow
 from ridgeline.models.navier_stokes.expressions import Expression, parse
 from ridgeline.models.navier_stokes.initial import exact_flow
 from ridgeline.models.navier_stokes.problem import (
+    FlowProblem,
     FlowRate,
     HelmholtzSolver,
+    PassiveScalar,
     PressureSolver,
-    Problem,
-    Scalar,
     ScalarSide,
     VelocitySide,
 )
@@ -35,8 +35,6 @@ from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def _load_function(text: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def box_mapping(case: NavierStokesCase) -> BoxMapping | None:
+def box_mapping(case: NavierStokesSettings) -> BoxMapping | None:
     """Return the map of the case's box, None if there is none; ConfigError if it cannot be had."""
     grid = case.grid
     if grid.mapping == "none":
@@ -110,7 +108,7 @@ def box_mapping(case: NavierStokesCase) -> BoxMapping | None:
     return _load_function(grid.mapping)
 
 
-def mesh_of(case: NavierStokesCase) -> ElementMesh:
+def mesh_of(case: NavierStokesSettings) -> ElementMesh:
     """Return the mesh of a case: plain data, equal on all ranks. Raises ConfigError for a map that cannot be had."""
     grid = case.grid
     return ElementMesh.box(
@@ -124,18 +122,18 @@ def mesh_of(case: NavierStokesCase) -> ElementMesh:
     )
 
 
-def velocity_sides(case: NavierStokesCase) -> dict[str, VelocitySide]:
+def velocity_sides(case: NavierStokesSettings) -> dict[str, VelocitySide]:
     """Return what the flow meets at each of the six sides, by name."""
     found = {}
     for name in SIDES:
         side = getattr(case.boundary, name)
-        if is_periodic(case, name):
+        if case.is_periodic(name):
             found[name] = VelocitySide("periodic")
         elif side.value is None:
             found[name] = VelocitySide(side.kind)
         elif side.value == "exact":
             flow = exact_flow(case)
-            assert flow is not None  # checks.py: "exact" goes with kinds that have one
+            assert flow is not None  # config.py: "exact" goes with kinds that have one
             found[name] = VelocitySide(side.kind, FlowVelocity(flow), case.initial.kind in STEADY_KINDS)
         else:
             value = FormulaVector.of(side.value)
@@ -146,11 +144,11 @@ def velocity_sides(case: NavierStokesCase) -> dict[str, VelocitySide]:
 STEADY_KINDS = ("uniform", "kovasznay", "duct")
 
 
-def scalar_sides(case: NavierStokesCase, number: int) -> dict[str, ScalarSide]:
+def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSide]:
     """Return what scalar `number` meets at each of the six sides, by name."""
     found = {}
     for name in SIDES:
-        kind: Any = scalar_kind(case, number, name)
+        kind: Any = case.scalar_kind(number, name)
         if kind in ("fixed", "flux"):
             value = parse(getattr(case.scalar[number].boundary, name).value)
             found[name] = ScalarSide(kind, value, value.steady)
@@ -159,21 +157,20 @@ def scalar_sides(case: NavierStokesCase, number: int) -> dict[str, ScalarSide]:
     return found
 
 
-def scalar_of(case: NavierStokesCase, number: int) -> Scalar:
+def scalar_of(case: NavierStokesSettings, number: int) -> PassiveScalar:
     """Return scalar `number` of a case."""
     section = case.scalar[number]
     source = parse(section.source)
     nothing = section.source.strip() in ("0", "0.0")
-    return Scalar(
+    return PassiveScalar(
         section.diffusivity,
         scalar_sides(case, number),
         None if nothing else source,
-        source.steady,
         section.mean_gradient,
     )
 
 
-def dealias_points(case: NavierStokesCase) -> int:
+def dealias_points(case: NavierStokesSettings) -> int:
     """Return the Gauss points per direction of the advection; 0 for those of the elements."""
     chosen = case.model.dealias_order
     if chosen == "none":
@@ -181,7 +178,7 @@ def dealias_points(case: NavierStokesCase) -> int:
     return chosen or -(-3 * (case.grid.order + 1) // 2)
 
 
-def problem_of(case: NavierStokesCase, dt: float) -> Problem:
+def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
     """Return the problem that a case describes, with time step dt."""
     model = case.model
     forcing, pressure, velocity = model.forcing, model.pressure, model.velocity
@@ -189,7 +186,7 @@ def problem_of(case: NavierStokesCase, dt: float) -> Problem:
     if forcing.kind == "flow-rate":
         assert forcing.bulk_velocity is not None
         rate = FlowRate("xyz".index(forcing.direction), forcing.bulk_velocity)
-    return Problem(
+    return FlowProblem(
         viscosity=model.viscosity,
         dt=dt,
         sides=velocity_sides(case),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.io.bp_reader import BPReader, Piece
+from ridgeline.io.bp_reader import BPReader, Selection
 from ridgeline.models.turbulence.solenoidal import project
 from ridgeline.parallel.reduce import decide, raise_together, together
 from ridgeline.runtime.errors import OutputError
@@ -24,7 +24,7 @@ VELOCITY = ("velocity_x", "velocity_y", "velocity_z")
 NEGLIGIBLE = 1e-6  # of the kinetic energy: the rounding of float32 and of its transforms
 
 
-class Transform(Protocol):
+class ForwardTransform(Protocol):
     """What is asked of a FourierTransform."""
 
     def to_spectral(self, physical: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -36,7 +36,7 @@ def read_data_set(
     path: Path,
     grid: PencilGrid,
     modes: Modes,
-    transform: Transform,
+    transform: ForwardTransform,
     comm: MPI.Comm,
     step: int | None,
 ) -> tuple[list[str], str]:
@@ -137,7 +137,7 @@ def _read_block(reader: BPReader, name: str, output: int, grid: PencilGrid, out:
     """Read this rank's block of an array, converted to the dtype of `out`."""
     dtype = reader.arrays[name].dtype
     block = out if out.dtype == dtype else np.empty(grid.block, dtype)
-    reader.read(name, [Piece(output, grid.offset, block)])
+    reader.read(name, [Selection(output, grid.offset, block)])
     if block is not out:
         with np.errstate(over="ignore"):  # infinity is found by the caller
             out[...] = block

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.courant import inverse_spacing
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, side_axis
 from ridgeline.elements.quadrature import gauss_lobatto
-from ridgeline.models.navier_stokes.boundary import velocity_sides
 from ridgeline.models.navier_stokes.boundary_terms import side_points
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.initial import initial_velocity
 from ridgeline.models.navier_stokes.problem import DIRICHLET, VelocitySide, sides_of
+from ridgeline.models.navier_stokes.problem_of_case import velocity_sides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,7 @@ def first_courant_rate(case: NavierStokesCase, mesh: ElementMesh) -> float:
     largest = 0.0
     for positions in _groups(mesh, sides):
         grid = ChosenElements(mesh, case.grid.order, chosen=positions)
-        geometry = Geometry(grid)
+        geometry = ElementGeometry(grid)
         velocity = initial_velocity(case, *grid.coordinates)
         _write_given(velocity, grid, sides)
         for u in (velocity, np.broadcast_to(along[:, None, None, None, None], velocity.shape)):
@@ -93,7 +93,7 @@ def _write_given(velocity: Array, grid: ElementGrid, sides: Mapping[str, Velocit
         velocity.reshape(3, -1)[:, places] = 0.0 if value is None else np.asarray(value(x, y, z, 0.0))
 
 
-def _rate(geometry: Geometry, u: Array) -> float:
+def _rate(geometry: ElementGeometry, u: Array) -> float:
     inverse = inverse_spacing(gauss_lobatto(geometry.grid.n)[0])  # type: ignore[no-untyped-call]
     rate = np.zeros(u.shape[1:])
     for axis in range(3):

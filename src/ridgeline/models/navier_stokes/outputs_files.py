@@ -4,7 +4,7 @@
     statistics_output(case, comm, grid, statistics, flow) -> FurtherOutput | None
 
 case: `config.NavierStokesCase`, of which [output] is read. flow: called when something is due, returns the present
-Flow. None where the settings ask for none. Both are cheap to call; files are touched when the driver opens them.
+FlowState. None where the settings ask for none. Both are cheap to call; files are touched when the driver opens them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import Geometry
+from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.nek5000 import Nek5000Writer
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Flow:
+class FlowState:
     """The present state: velocity [3, E, n, n, n], pressure [E, n, n, n], scalars [s, E, n, n, n], float64."""
 
     time: float
@@ -45,8 +45,8 @@ def nek5000_output(
     case: NavierStokesCase,
     comm: MPI.Comm,
     grid: ElementGrid,
-    geometry: Geometry,
-    flow: Callable[[], Flow],
+    geometry: ElementGeometry,
+    flow: Callable[[], FlowState],
 ) -> FurtherOutput | None:
     """Return the output of Nek5000 field files, if the settings ask for it."""
     output = case.output
@@ -70,7 +70,7 @@ def nek5000_output(
 class _FieldFiles:
     """Writes a Nek5000 file each time."""
 
-    def __init__(self, path: str, writer: Nek5000Writer, flow: Callable[[], Flow]) -> None:
+    def __init__(self, path: str, writer: Nek5000Writer, flow: Callable[[], FlowState]) -> None:
         self.path = path
         self._writer, self._flow = writer, flow
 
@@ -91,7 +91,7 @@ def statistics_output(
     comm: MPI.Comm,
     grid: ElementGrid,
     statistics: Statistics | None,
-    flow: Callable[[], Flow],
+    flow: Callable[[], FlowState],
 ) -> FurtherOutput | None:
     """Return what samples the statistics, and writes them when the run ends, if the settings ask for it.
 
@@ -122,7 +122,7 @@ class _Samples:
         path: str,
         homogeneous: tuple[str, ...],
         attributes: Mapping[str, Any],
-        flow: Callable[[], Flow],
+        flow: Callable[[], FlowState],
     ) -> None:
         self.path = path
         self._statistics, self._homogeneous, self._flow = statistics, homogeneous, flow

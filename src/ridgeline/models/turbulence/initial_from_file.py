@@ -18,8 +18,8 @@ from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.bp_files import INDEX, describe
 from ridgeline.io.checkpoint_format import MANIFEST, find_checkpoints, step_of
 from ridgeline.models.turbulence import restart
-from ridgeline.models.turbulence.from_checkpoint import read_checkpoint
-from ridgeline.models.turbulence.from_data_set import Transform, read_data_set
+from ridgeline.models.turbulence.initial_from_checkpoint import read_checkpoint
+from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform, read_data_set
 from ridgeline.models.turbulence.solenoidal import project, sum_of_squares
 from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.errors import ConfigError
@@ -35,7 +35,7 @@ def fill_from_file(
     path: str | Path,
     grid: PencilGrid,
     modes: Modes,
-    transform: Transform,
+    transform: ForwardTransform,
     comm: MPI.Comm,
     step: int | None = None,
 ) -> None:

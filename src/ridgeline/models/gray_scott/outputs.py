@@ -1,0 +1,21 @@
+"""The fields of a run by name: data sets, images and checkpoints hold U and V as they are advanced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ridgeline.blocks.block import Block
+from ridgeline.parallel.distributed import DistributedArray
+
+NAMES = ("U", "V")
+
+
+def distributed(block: Block, fields: Sequence[NDArray[Any]]) -> dict[str, DistributedArray]:
+    """Return U and V by name. fields: of this rank's owned cells, (nz, ny, nx) each. Views, no communication."""
+    return {
+        name: DistributedArray(name, block.shape_global, block.offset_global, field)
+        for name, field in zip(NAMES, fields)
+    }
