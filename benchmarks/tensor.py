@@ -23,8 +23,7 @@ from harness.c_library import CUnavailable, load
 from harness.machine import describe
 from harness.table import Row, markdown, show, write_json
 from harness.timing import interleave
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.threads import configure_threads
+from ridgeline.parallel.job import prepare_rank
 
 NAMES = ("products", "stiffness")
 DIRECTIONS = ("x", "y", "z")
@@ -241,8 +240,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
     arguments = parser.parse_args()
 
-    configure_threads(1)
-    configure_kernel_cache()
+    prepare_rank()
     defaults = Settings((8, 10), seconds=0.1, bytes=2**24) if arguments.quick else Settings()
     settings = Settings(
         tuple(arguments.sizes or defaults.sizes),

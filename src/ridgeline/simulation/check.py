@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ridgeline.models import estimate
-from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.errors import RidgelineError
-from ridgeline.runtime.threads import configure_threads, cores_available, oversubscription
+from ridgeline.runtime.threads import cores_available, oversubscription
 from ridgeline.simulation.memory import Room, shortage
 from ridgeline.simulation.print_report import format_bytes
 
@@ -51,8 +51,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     """
     case = loaded.case
     workers = min(cores_available(), n_ranks * case.run.threads)
-    configure_threads(workers)
-    configure_kernel_cache()
+    prepare_rank(workers)
     plan, warnings = plan_case(loaded, n_ranks)
     from ridgeline.bench.memory.stream import measure_stream
 
