@@ -102,15 +102,13 @@ def refuse_what_does_not_fit(case: Case, comm: MPI.Comm) -> None:
     Before anything is allocated; run.check_memory = false leaves it out. An estimate that cannot be made is no reason
     to refuse: what it raises is raised again where the run meets it.
     """
-    from ridgeline.parallel.communicator import node_communicator
+    from ridgeline.parallel.layout import place_on_node
     from ridgeline.parallel.reduce import decide
 
     if not case.run.check_memory:
         return
-    node = node_communicator(comm)
-    first, ranks = node.rank == 0, node.size
-    node.Free()
-    rooms = comm.allgather((Room.here(ranks), first))
+    place = place_on_node(comm)
+    rooms = comm.allgather((Room.here(place.ranks), place.local_rank == 0))
     tightest = min((room for room, _ in rooms), key=lambda room: room.per_rank)
     nodes = sum(one for _, one in rooms)
     problem = decide(comm, lambda: shortage(case, estimate(case, comm.size), comm.size, tightest, nodes))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.io.checkpoint_format import find_checkpoints
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.models.contract import Model, Region, StepTimes
-from ridgeline.parallel.communicator import mpi_versions, node_communicator
+from ridgeline.parallel.communicator import mpi_versions
+from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.machine import describe_machine
@@ -43,16 +44,13 @@ class Measured:
 
 def make_facts(case: Case, model: Model, context: Context) -> dict[str, Any]:
     """Return what the run header shows. Collective."""
-    node = node_communicator(context.comm)
-    ranks_on_node = node.size
-    node.Free()
     return {
         "model": model.name,
         "shape": list(case.grid.points()),
         "precision": case.run.precision,
         "steps": case.run.steps,
         "ranks": context.comm.size,
-        "ranks_on_node": ranks_on_node,
+        "ranks_on_node": place_on_node(context.comm).ranks,
         "threads": context.threads,
         "device": context.device,
         "cores": describe_machine().cores,
