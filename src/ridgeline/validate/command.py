@@ -154,7 +154,7 @@ def run_validation(inputs: Inputs, debug: bool = False) -> int:
 def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     from ridgeline.io.previous import check_file
     from ridgeline.parallel.reduce import together
-    from ridgeline.runtime.output_paths import check_folder
+    from ridgeline.runtime.files import check_folder
     from ridgeline.runtime.progress import Phases
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.measure.counters import read_counters

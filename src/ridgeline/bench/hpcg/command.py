@@ -10,7 +10,7 @@ from ridgeline.bench.benchmark import run_benchmark
 from ridgeline.io.previous import write_text
 from ridgeline.parallel.job import job
 from ridgeline.runtime.errors import VerificationError
-from ridgeline.runtime.output_paths import check_folder
+from ridgeline.runtime.files import check_folder
 
 DEFAULT_BOX = (104, 104, 104)
 DEFAULT_SECONDS = 60.0
