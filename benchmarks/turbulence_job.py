@@ -186,7 +186,7 @@ class Job:
     def measure(self) -> dict[str, list[float]]:
         """Return seconds per step of all candidates by round; every other round goes backwards."""
         for _, context in self.models.values():
-            context.timers.reset()
+            context.regions.reset()
         samples: dict[str, list[float]] = {name: [] for name in self.candidates}
         end = time.monotonic() + self.settings["seconds"]
         rounds = 0
@@ -202,7 +202,7 @@ class Job:
     def phases(self, rounds: int) -> dict[str, dict[str, float]]:
         """Return mean seconds per step of each run by phase, of rank 0."""
         return {
-            name: {phase: context.timers.seconds.get(phase, 0.0) / rounds for phase in model.phases}
+            name: {phase: context.regions.seconds(phase) / rounds for phase in model.phases}
             for name, (model, context) in self.models.items()
         }
 

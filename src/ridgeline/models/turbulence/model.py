@@ -127,12 +127,12 @@ class Turbulence(Model):
         Raises DivergedError if a fixed step has a Courant number (Eq. 8) above 1.
         """
         self._state.release()
-        engine, model, seconds = self._engine, self._case.model, self._context.timers.seconds
+        engine, model, regions = self._engine, self._case.model, self._context.regions
         before = engine.seconds
         engine.advance(model.dt, model.courant or 0.0)
         after = engine.seconds
         for name in self.phases:
-            seconds[name] += after[name] - before[name]
+            regions.charge(name, after[name] - before[name])
         self._steps += 1
         if self._steps == 1:
             self._under_way_first = dict(engine.under_way)
