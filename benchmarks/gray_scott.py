@@ -14,8 +14,8 @@ from pathlib import Path
 
 from harness.machine import describe
 from harness.table import Row, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.threads import configure_threads, cores_available
+from ridgeline.parallel.job import prepare_rank
+from ridgeline.runtime.threads import cores_available
 
 NAMES = ("stream", "fraction", "noise", "size", "c", "packing", "ranks", "start", "gpu")
 
@@ -59,8 +59,7 @@ def main() -> None:
 
     # The threads of C's OpenMP sleep between loops instead of spinning on the cores that we measure next.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    configure_threads(cores_available())
-    configure_kernel_cache()
+    prepare_rank(cores_available())
     chosen = {name: benchmarks()[name] for name in arguments.only or NAMES}
 
     from gray_scott_sweep import Settings

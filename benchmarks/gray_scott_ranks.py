@@ -112,9 +112,7 @@ def _job(n: int, dtype: str, steps_per_sweep: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    from ridgeline.runtime.compile_cache import configure_kernel_cache
-    from ridgeline.runtime.threads import configure_threads
+    from ridgeline.parallel.job import prepare_rank
 
-    configure_threads(RANKS)
-    configure_kernel_cache()
+    prepare_rank(RANKS)
     _job(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

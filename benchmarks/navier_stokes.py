@@ -17,8 +17,8 @@ from harness.machine import describe
 from harness.ranks import JobFailed, run_job
 from harness.table import Row, columns_markdown, markdown, show, write_json
 from harness.timing import Timings
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.threads import configure_threads, cores_available
+from ridgeline.parallel.job import prepare_rank
+from ridgeline.runtime.threads import cores_available
 
 JOB = str(Path(__file__).with_name("navier_stokes_job.py"))
 RUNS = ("p=7", "p=15", "p=7 curved")
@@ -99,8 +99,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path("navier_stokes_benchmark.json"))
     arguments = parser.parse_args()
 
-    configure_threads(1)
-    configure_kernel_cache()
+    prepare_rank()
     machine = describe()
     found: list[Row] = []
     table: list[dict[str, str]] = []

@@ -145,13 +145,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from ridgeline.parallel.communicator import ends_job_on_error
-    from ridgeline.runtime.compile_cache import configure_kernel_cache
-    from ridgeline.runtime.threads import configure_threads
+    from ridgeline.parallel.job import job
 
-    configure_threads(1)
-    configure_kernel_cache()
-    from mpi4py import MPI
-
-    with ends_job_on_error(MPI.COMM_WORLD, debug=True):
+    with job(debug=True):
         main()

@@ -23,8 +23,8 @@ from harness.c_library import CUnavailable, load
 from harness.machine import describe
 from harness.table import Row, markdown, show, write_json
 from harness.timing import interleave
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.threads import configure_threads
+from ridgeline.parallel.job import prepare_rank
+from ridgeline.runtime.aligned import aligned_empty
 
 NAMES = ("products", "stiffness")
 DIRECTIONS = ("x", "y", "z")
@@ -32,7 +32,6 @@ ARCHIVES = (
     "-lxsmm",
     "-lxsmmnoblas",
 )  # Debian's are static only; --whole-archive, for they precede the source
-LINE = 64  # bytes of a cache line
 BATCH_FLOPS = 1e8  # of one timed sample
 STREAM_BYTES = 2**27  # of one array
 FMA_CHAINS, FMA_ROUNDS = 16, 200_000
@@ -50,11 +49,9 @@ class Settings:
 
 def aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     """Return random numbers that begin at a cache line."""
-    size, item = int(np.prod(shape)), np.dtype(dtype).itemsize
-    raw = np.empty(size + LINE // item, dtype)
-    start = -raw.ctypes.data // item % (LINE // item)
-    raw[start : start + size] = np.random.default_rng(0).uniform(-1, 1, size)
-    return raw[start : start + size].reshape(shape)
+    array = aligned_empty(shape, dtype)
+    array[...] = np.random.default_rng(0).uniform(-1, 1, shape)
+    return array
 
 
 def make_repeated(n: int, direction: str) -> Callable[..., None]:
@@ -241,8 +238,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
     arguments = parser.parse_args()
 
-    configure_threads(1)
-    configure_kernel_cache()
+    prepare_rank()
     defaults = Settings((8, 10), seconds=0.1, bytes=2**24) if arguments.quick else Settings()
     settings = Settings(
         tuple(arguments.sizes or defaults.sizes),

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from harness.machine import describe
 from harness.table import Row, columns_markdown, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.threads import configure_threads, cores_available
+from ridgeline.parallel.job import prepare_rank
+from ridgeline.runtime.threads import cores_available
 
 NAMES = {
     "fft": "RK2 step over its FFTs alone",
@@ -61,8 +61,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path("turbulence_benchmark.json"))
     arguments = parser.parse_args()
 
-    configure_threads(1)
-    configure_kernel_cache()
+    prepare_rank()
     from turbulence_cases import Settings, breakdown, cases, rows, transposed_bytes
 
     quick = arguments.quick

@@ -186,7 +186,7 @@ class Job:
     def measure(self) -> dict[str, list[float]]:
         """Return seconds per step of all candidates by round; every other round goes backwards."""
         for _, context in self.models.values():
-            context.timers.reset()
+            context.regions.reset()
         samples: dict[str, list[float]] = {name: [] for name in self.candidates}
         end = time.monotonic() + self.settings["seconds"]
         rounds = 0
@@ -202,7 +202,7 @@ class Job:
     def phases(self, rounds: int) -> dict[str, dict[str, float]]:
         """Return mean seconds per step of each run by phase, of rank 0."""
         return {
-            name: {phase: context.timers.seconds.get(phase, 0.0) / rounds for phase in model.phases}
+            name: {phase: context.regions.seconds(phase) / rounds for phase in model.phases}
             for name, (model, context) in self.models.items()
         }
 
@@ -239,13 +239,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from ridgeline.parallel.communicator import ends_job_on_error
-    from ridgeline.runtime.compile_cache import configure_kernel_cache
-    from ridgeline.runtime.threads import configure_threads
+    from ridgeline.parallel.job import job
 
-    configure_threads(1)
-    configure_kernel_cache()
-    from mpi4py import MPI
-
-    with ends_job_on_error(MPI.COMM_WORLD, debug=True):
+    with job(debug=True):
         main()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyfftw
 
-from ridgeline.fourier.fft import aligned_empty
+from ridgeline.runtime.aligned import aligned_empty
 
 N_INVERSE, N_FORWARD = 3, 5  # of one substep
 COMPLEX = {"float32": np.complex64, "float64": np.complex128}

@@ -74,9 +74,9 @@ class Decay(Model):
                 raise RuntimeError("the power failed")
             if self.now == self.signal_at and self.context.comm.rank == self.context.comm.size - 1:
                 self.caught.received = signal.SIGTERM
-            with self.context.timers.phase("all-to-all"):
+            with self.context.regions("all-to-all"):
                 largest = max(self.context.comm.allgather(float(np.abs(self.u).max(initial=0.0))))
-            with self.context.timers.phase("decay"):
+            with self.context.regions("decay"):
                 dt = 0.01 / (1.0 + largest)
                 self.u *= 1.0 - dt * self.rates
                 self.elapsed += dt

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ridgeline.blocks.block import (
-    CACHE_LINE,
     PAGE,
     Block,
     BlockArray,
@@ -16,6 +15,7 @@ from ridgeline.blocks.block import (
     exchange_cost,
 )
 from ridgeline.parallel.partition import factorizations, split
+from ridgeline.runtime.aligned import CACHE_LINE
 from ridgeline.runtime.errors import DecompositionError
 
 

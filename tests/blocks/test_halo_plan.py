@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from ridgeline.blocks.block import CACHE_LINE, Block, all_directions
+from ridgeline.blocks.block import Block, all_directions
 from ridgeline.blocks.halo_plan import Box, HaloPlan
+from ridgeline.runtime.aligned import CACHE_LINE
 
 SHAPE = (11, 13, 17)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeline.fourier import fft
+from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -55,7 +56,7 @@ def test_complex_lines_of_a_slice(dtype: str, direction: str, axis: int, in_plac
 def test_real_lines_there_and_back(dtype: str, n: int, axis: int) -> None:
     shape = (n, 5) if axis == 0 else (5, n)
     modes = (n // 2 + 1, 5) if axis == 0 else (5, n // 2 + 1)
-    real = fft.aligned_empty((2, *shape), dtype)[1]
+    real = aligned_empty((2, *shape), dtype)[1]
     spectrum = np.empty((2, *modes), np.result_type(dtype, "c8"))[0]
     forward = fft.plan(real, spectrum, axis, "forward")
     inverse = fft.plan(spectrum, real, axis, "inverse")
@@ -68,7 +69,7 @@ def test_real_lines_there_and_back(dtype: str, n: int, axis: int) -> None:
 
 
 def test_real_lines_in_place_in_padded_memory() -> None:
-    spectrum = fft.aligned_empty((4, 9), "c16")
+    spectrum = aligned_empty((4, 9), "c16")
     real = spectrum.view("f8")[:, :16]
     forward = fft.plan(real, spectrum, 1, "forward")
     inverse = fft.plan(spectrum, real, 1, "inverse")
@@ -120,14 +121,3 @@ def test_unknown_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_description_names_the_library(library: str) -> None:
     assert library in fft.describe().lower()
-
-
-@pytest.mark.parametrize("shape", [5, (3, 7)])
-@pytest.mark.parametrize("dtype", ["f4", "c16"])
-def test_aligned_arrays(shape: int | tuple[int, ...], dtype: str) -> None:
-    array = fft.aligned_empty(shape, dtype)
-    assert array.shape == np.empty(shape).shape
-    assert array.dtype == dtype
-    assert array.flags.c_contiguous
-    assert array.flags.writeable
-    assert array.ctypes.data % 64 == 0

@@ -18,6 +18,7 @@ from ridgeline.fourier.fft_wisdom import (
     save_wisdom,
     wisdom_folder,
 )
+from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -35,7 +36,7 @@ def remarks(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -
 
 
 def make(n: int, effort: str = "measure", dtype: str = "c16") -> fft.FFTPlan:
-    lines = fft.aligned_empty((4, n), dtype)
+    lines = aligned_empty((4, n), dtype)
     return fft.plan(lines, lines, 1, "forward", effort=effort)
 
 
@@ -44,8 +45,9 @@ def test_wisdom_survives_the_process(dtype: str) -> None:
     make(24, dtype=dtype)
     save_wisdom()
     program = (
-        "from ridgeline.kernels import fft, fft_wisdom\nfft_wisdom.load_wisdom()\n"
-        f"lines = fft.aligned_empty((4, 24), '{dtype}')\n"
+        "from ridgeline.fourier import fft, fft_wisdom\n"
+        "from ridgeline.runtime.aligned import aligned_empty\nfft_wisdom.load_wisdom()\n"
+        f"lines = aligned_empty((4, 24), '{dtype}')\n"
         "fft.plan(lines, lines, 1, 'forward', effort='wisdom-only')"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
@@ -65,7 +67,7 @@ def test_estimated_plans_are_no_wisdom_and_measured_ones_not_patient() -> None:
     with pytest.raises(ConfigError):
         make(22, "wisdom-only")
     make(22, "measure")
-    lines = fft.aligned_empty((4, 22), "c16")
+    lines = aligned_empty((4, 22), "c16")
     with pytest.raises(fft.MissingWisdomError):
         fft.plan(lines, lines, 1, "forward", effort="patient", known=True)
     make(22, "patient")
@@ -74,7 +76,7 @@ def test_estimated_plans_are_no_wisdom_and_measured_ones_not_patient() -> None:
 
 def test_arrays_survive_planning_from_wisdom() -> None:
     make(24)
-    lines = fft.aligned_empty((4, 24), "c16")
+    lines = aligned_empty((4, 24), "c16")
     lines[...] = 1.5
     fft.plan(lines, lines, 1, "forward")
     assert (lines == 1.5).all()
@@ -162,7 +164,7 @@ def test_scipy_has_no_wisdom(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 def test_plans_from_wisdom_round_alike() -> None:
     """The plan of a resumed run is that of the first run: the same bits."""
-    lines = fft.aligned_empty((4, 240), "c16")
+    lines = aligned_empty((4, 240), "c16")
     plan = fft.plan(lines, lines, 1, "forward")
     wisdom = fft.export_wisdom()
     lines[...] = values = np.random.default_rng(2).standard_normal((4, 240))

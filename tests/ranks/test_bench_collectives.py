@@ -12,6 +12,7 @@ from mpi4py import MPI
 from ridgeline.bench.collectives import measure as collectives
 from ridgeline.bench.collectives.calls import COLLECTIVES
 from ridgeline.bench.collectives.measure import measure_collective
+from ridgeline.parallel import node_memory
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 WITH_DATA = [name for name in COLLECTIVES if name != "barrier"]
@@ -125,12 +126,12 @@ def test_time_of_a_size_can_be_limited(comm, monkeypatch):
 @needs_two
 def test_messages_that_do_not_fit_are_left_out(comm, monkeypatch):
     room = 2 * comm.size * 2 * comm.size * 64  # for the buffers of a node's ranks, half of the memory
-    monkeypatch.setattr(collectives, "memory_available", lambda: 2 * room + (comm.rank == 0))
+    monkeypatch.setattr(node_memory, "memory_available", lambda: 2 * room + (comm.rank == 0))
     result = measure_collective(comm, "alltoall", (16, 2**40), iterations=1, warm_up=0)
     if comm.rank == 0:
         assert [row["size"] for row in result.rows] == [16, 32, 64, 128]
         assert "above 128 B" in result.notes[0]
-    monkeypatch.setattr(collectives, "memory_available", lambda: 10)
+    monkeypatch.setattr(node_memory, "memory_available", lambda: 10)
     with pytest.raises(ConfigError, match="more than half of a node's free memory"):
         measure_collective(comm, "alltoall", (16, 32))
 

@@ -129,5 +129,5 @@ def test_what_does_not_fit(comm) -> None:
         measure_transposes(comm, Pattern((16, 16, 16)), [(5, 7)])
     with pytest.raises(DecompositionError, match="15 points in y"):
         measure_transposes(comm, Pattern((16, 15, 16)))
-    with pytest.raises(ConfigError, match="GiB on a node, more than it has"):
+    with pytest.raises(ConfigError, match="GiB on a node, more than is free"):
         measure_transposes(comm, Pattern((2**17, 2**17, 16), lines="full"), [(1, comm.size)])

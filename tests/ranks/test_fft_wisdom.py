@@ -9,6 +9,7 @@ import pytest
 from ridgeline.fourier import fft, planning
 from ridgeline.fourier.fft_wisdom import remembered_choice
 from ridgeline.fourier.planning import choose, planned_together
+from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 2, 3, 4)
@@ -28,7 +29,7 @@ class Maker:
     """Plans transforms of n points and counts how often it had to measure."""
 
     def __init__(self, n: int, dtype: str = "c16") -> None:
-        self.lines = fft.aligned_empty((3, n), dtype)
+        self.lines = aligned_empty((3, n), dtype)
         self.n_measured = 0
 
     def __call__(self, planner) -> list[fft.FFTPlan]:

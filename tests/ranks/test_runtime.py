@@ -4,7 +4,14 @@ import os
 import signal
 import time
 
+import pytest
+from mpi4py import MPI
+
+from ridgeline.bench.node_memory import memory_per_rank, require_memory
+from ridgeline.parallel import node_memory
 from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.layout import place_on_node
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
 
 
@@ -45,7 +52,24 @@ def test_former_signal_handlers_come_back(comm):
 
 
 def test_one_rank_of_a_node_acts_before_the_others(comm):
-    node = node_communicator(comm)
-    times = node.allgather(in_turn_per_node(comm, time.monotonic_ns))
+    with node_communicator(comm) as node:
+        times = node.allgather(in_turn_per_node(comm, time.monotonic_ns))
     assert all(times[0] < later for later in times[1:])
-    node.Free()
+
+
+def test_the_place_of_a_rank_on_its_node(comm):
+    with node_communicator(comm) as node:
+        ranks = node.allgather(comm.rank)
+    assert place_on_node(comm) == (ranks.index(comm.rank), len(ranks), ranks[0])
+
+
+def test_memory_that_one_node_lacks_is_refused_on_all_ranks(comm, monkeypatch):
+    with node_communicator(comm) as node:
+        last_node = comm.allreduce(comm.rank, MPI.MAX) in node.allgather(comm.rank)
+        together = node.allreduce(2**30)
+    monkeypatch.setattr(node_memory, "memory_available", lambda: together - last_node)
+    with pytest.raises(ConfigError, match=r"^these need \d+\.0 GiB on a node, more than is free; use less$"):
+        require_memory(comm, 2**30, "these need", "use less")
+    monkeypatch.setattr(node_memory, "memory_available", lambda: together)
+    require_memory(comm, 2**30, "these need", "use less")
+    assert memory_per_rank(comm) == 2**30

@@ -114,7 +114,7 @@ def test_gpu_aware_mpi_is_asked_for_or_decided_by_the_user(monkeypatch):
     monkeypatch.delenv(devices.MPI_SWITCH, raising=False)
 
     def answers(functions):
-        monkeypatch.setattr(devices, "_mpi_symbols", lambda: SimpleNamespace(**functions))
+        monkeypatch.setattr("ridgeline.parallel.devices._mpi_symbols", lambda: SimpleNamespace(**functions))
 
     answers({"MPIX_Query_cuda_support": lambda: 1})
     assert mpi_takes_device_buffers()

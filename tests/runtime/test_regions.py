@@ -53,3 +53,15 @@ def test_counting_and_forgetting() -> None:
     assert (regions.table["cg"].flops, regions.table["cg"].bytes) == (4.0, 6.0)
     regions.reset()
     assert not regions.table
+
+
+def test_seconds_measured_elsewhere_are_taken_from_the_open_region(clock: list[float]) -> None:
+    regions = Regions()
+    with regions("step"):
+        clock[0] += 4.0
+        regions.charge("transforms", 3.0)
+        clock[0] += 2.0
+    regions.charge("transforms", 0.5)
+    assert (regions.seconds("step"), regions.seconds("transforms"), regions.total()) == (3.0, 3.5, 6.5)
+    assert regions.seconds("never") == 0.0
+    assert set(regions.table) == {"step", "transforms"}

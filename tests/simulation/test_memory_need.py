@@ -9,6 +9,7 @@ from mpi4py import MPI
 from ridgeline.models import case_class, create, estimate
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import number
 from ridgeline.simulation import limits, memory
 from ridgeline.simulation.memory import Room, memory_needed, refuse_what_does_not_fit, shortage
 
@@ -42,7 +43,7 @@ def test_a_giant_is_refused_at_once_and_what_is_proposed_fits(model):
     finally:
         tracemalloc.stop()
     assert text is not None
-    assert f"on node7 (2 ranks of {memory.format_bytes(memory_needed(plan))}), but 17.18 GB are free" in text
+    assert f"on node7 (2 ranks of {number(memory_needed(plan), 'B')}), but 17.18 GB are free" in text
     grid = case.grid.shrunk(0.0001)
     key = f"grid.{grid.EXTENT} = "
     proposed = [int(n) for n in text.partition(key)[2].partition("[")[2].partition("]")[0].split(",")]

@@ -9,8 +9,6 @@ from ridgeline.models.contract import StepTimes, Work
 from ridgeline.simulation.print_report import (
     PhaseTimes,
     Timing,
-    format_bytes,
-    format_figure,
     performance,
     print_report,
     report_console,
@@ -36,32 +34,6 @@ def test_speed_is_that_of_the_steady_steps():
     }
     assert performance(WORK, timing(steps=1, steady_steps=0), {})["seconds_per_step"] == 0.5
     assert set(performance(WORK, timing(steps=0, steady_steps=0), {}).values()) == {0, None}
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (1536.0, "B", "1.536 kB"),
-        (2.5e9, "B/s", "2.5 GB/s"),
-        (0.0125, "s", "12.5 ms"),
-        (3e-6, "s", "3 us"),
-        (2.0, "s", "2 s"),
-        (2.91e12, "points/s", "2.91e+12 points/s"),
-        (0.302, "", "0.302"),
-    ],
-)
-def test_figures_are_written_in_their_units(value, unit, text):
-    assert format_figure(value, unit) == text
-
-
-def test_bytes_are_decimal():
-    assert [format_bytes(n) for n in (0, 999, 1000, 2.5e15, 1e19)] == [
-        "0 B",
-        "999 B",
-        "1 kB",
-        "2.5 PB",
-        "1e+04 PB",
-    ]
 
 
 def printed(verbose=False, width=120, **more) -> str:

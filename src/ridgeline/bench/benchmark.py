@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ridgeline.io.previous import check_file, to_json, write_text
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.launcher import end_with_launcher
+from ridgeline.parallel.job import job
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.node_load import Reading, others_share, read_load
 from ridgeline.runtime.progress import Phases
-from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -32,16 +30,12 @@ def run_transposes(
 ) -> dict[str, Any]:
     """Measure the exchanges of a `bench.transpose.measure.Pattern` on all ranks; print on rank 0; return the figures.
 
-    Collective over the world. Any failure ends the job (see `parallel.communicator.ends_job_on_error`).
+    Collective over the world. Any failure ends the job (see `parallel.job.job`).
     """
-    end_with_launcher()
-    configure_threads(1)
 
-    from ridgeline.bench.transpose.measure import Pattern, make_table, measure_transposes, to_dict
-    from ridgeline.parallel.communicator import ends_job_on_error, world
+    with job(debug=debug) as comm:
+        from ridgeline.bench.transpose.measure import Pattern, make_table, measure_transposes, to_dict
 
-    comm = world()
-    with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
         asked = Pattern(**pattern)
         with Phases("transpose", comm.rank == 0) as progress:
@@ -63,15 +57,11 @@ def run_nekbone(
 
     Collective over the world. elements: per rank. Any failure ends the job.
     """
-    end_with_launcher()
-    configure_threads(1)
 
-    from ridgeline.bench.elements.nekbone import make_table, measure_nekbone, to_dict
-    from ridgeline.bench.memory.stream import measure_stream
-    from ridgeline.parallel.communicator import ends_job_on_error, world
+    with job(debug=debug) as comm:
+        from ridgeline.bench.elements.nekbone import make_table, measure_nekbone, to_dict
+        from ridgeline.bench.memory.stream import measure_stream
 
-    comm = world()
-    with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
         with Phases("nekbone", comm.rank == 0) as progress:
             figures = [measure_nekbone(comm, n, elements, iterations, progress) for n in points]
@@ -91,14 +81,10 @@ def run_acceptance(
 
     Collective over the world. Any failure ends the job.
     """
-    end_with_launcher()
-    configure_threads(1)
 
-    from ridgeline.bench.elements.acceptance import make_table, measure_acceptance
-    from ridgeline.parallel.communicator import ends_job_on_error, world
+    with job(debug=debug) as comm:
+        from ridgeline.bench.elements.acceptance import make_table, measure_acceptance
 
-    comm = world()
-    with ends_job_on_error(comm, debug):
         _check_outputs(comm, json_path)
         with Phases("acceptance", comm.rank == 0) as progress:
             figures = measure_acceptance(comm, points, elements, progress)
@@ -123,18 +109,13 @@ def run_benchmark(
     **options), with memory= from `bench.payload.memory_for` if device is not None. plot_path: picture to draw
     (PNG, SVG, PDF); csv_path: file for the rows. Any failure ends the job.
     """
-    end_with_launcher()
-    configure_threads(threads)
-    configure_kernel_cache()
-
-    from ridgeline.bench.payload import memory_for
-    from ridgeline.bench.result import make_table, to_csv
-    from ridgeline.parallel.communicator import ends_job_on_error, world
-    from ridgeline.parallel.reduce import together
 
     module, _, name = function.rpartition(".")
-    comm = world()
-    with ends_job_on_error(comm, debug):
+    with job(threads, debug=debug) as comm:
+        from ridgeline.bench.payload import memory_for
+        from ridgeline.bench.result import make_table, to_csv
+        from ridgeline.parallel.reduce import together
+
         _check_outputs(comm, json_path, csv_path, plot_path)
         if device is not None:
             options = options | {"memory": memory_for(comm, device)}

@@ -97,13 +97,10 @@ def _build_on_node(
     from ridgeline.bench.sleeping_wait import patient_barrier
     from ridgeline.parallel.communicator import node_communicator
 
-    node = node_communicator(comm)
-    try:
+    with node_communicator(comm) as node:
         built = _build(source, mpi, optional) if node.rank == 0 else None
         patient_barrier(node)
         result: tuple[Path | None, str] = node.bcast(built)
-    finally:
-        node.Free()
     return result
 
 

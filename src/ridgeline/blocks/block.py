@@ -13,9 +13,9 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.parallel.partition import Triple, factorizations, split
+from ridgeline.runtime.aligned import CACHE_LINE, aligned_empty
 from ridgeline.runtime.errors import DecompositionError
 
-CACHE_LINE = 64  # bytes; rows of owned cells start on one
 PAGE = 4096  # bytes; strides that are multiples of it collide in the caches
 
 
@@ -144,13 +144,9 @@ class BlockArray:
     def allocate(cls, block: Block, dtype: DTypeLike, fill: float = 0.0) -> "BlockArray":
         """Allocate a field of `dtype` and set every cell, ghosts and padding included, to `fill`."""
         itemsize = np.dtype(dtype).itemsize
-        line = CACHE_LINE // itemsize
-        g = block.ghost
         row_pitch, plane_pitch, lead, size = cls._layout(block, itemsize)
-        origin = lead + g * (row_pitch + plane_pitch)
-        raw = np.empty(size + line, dtype)
-        start = (-raw.ctypes.data // itemsize) % line
-        flat = raw[start : start + size]
+        origin = lead + block.ghost * (row_pitch + plane_pitch)
+        flat = aligned_empty(size, dtype)
         flat[:] = fill
         return cls(block, flat, origin, row_pitch, plane_pitch)
 

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.blocks.block import CACHE_LINE, BlockArray
+from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.halo_plan import Box, HaloPlan
 from ridgeline.blocks.pack import BOX_COLUMNS, copy_boxes, copy_boxes_threaded
 from ridgeline.parallel.partition import Triple, split
+from ridgeline.runtime.aligned import aligned_zeros
 
 Fields = Sequence[BlockArray]
 
@@ -210,7 +211,7 @@ class HostPacker:
         self.n_sets = len(field_sets)
         self._sets = [_flats(fields) for fields in field_sets]
         layout, dtype = field_sets[0][0], field_sets[0][0].flat.dtype
-        self._send, self._receive = (_aligned(plan.buffer_items, dtype) for _ in range(2))
+        self._send, self._receive = (aligned_zeros(plan.buffer_items, dtype) for _ in range(2))
         self._wraps = WrapCopies(plan, field_sets, n_threads)
         packs, unpacks = zip(*(message_copies(plan, layout, field) for field in range(plan.n_fields)))
         self._packs = Copies(packs, plan.itemsize, n_threads)
@@ -248,11 +249,3 @@ class HostPacker:
 
     def free(self) -> None:
         """Nothing to do: buffers are arrays."""
-
-
-def _aligned(items: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return `items` zeros on a cache line."""
-    line = CACHE_LINE // dtype.itemsize
-    raw = np.zeros(items + line, dtype)
-    start = (-raw.ctypes.data // dtype.itemsize) % line
-    return raw[start : start + items]

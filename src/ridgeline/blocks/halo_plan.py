@@ -6,8 +6,9 @@ Plain data, the same for every backend; no communicator, no arrays.
 from dataclasses import dataclass
 from functools import cached_property
 
-from ridgeline.blocks.block import CACHE_LINE, Block, all_directions
+from ridgeline.blocks.block import Block, all_directions
 from ridgeline.parallel.partition import Triple
+from ridgeline.runtime.aligned import CACHE_LINE
 
 ALL_AXES = (True, True, True)
 

@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ridgeline.runtime.errors import ConfigError
 
@@ -30,7 +30,6 @@ Direction = Literal["forward", "inverse"]
 Effort = Literal["estimate", "measure", "patient", "wisdom-only"]
 Backend = Literal["fftw", "scipy"]
 
-CACHE_LINE = 64
 SWITCH = "RIDGELINE_FFT"
 PRECISION = {"f": "single", "F": "single", "d": "double", "D": "double"}
 # wisdom-only takes plans that were measured at least as well as `measure` does.
@@ -84,7 +83,7 @@ def plan(
     Complex to complex: equal shapes; in place if both are the same memory with the same strides. Real to complex
     (forward only): n points to n/2 + 1 modes. Complex to real (inverse only): the other way; the imaginary parts of
     the first and, if n is even, the last mode are taken for zero. Strides and rank are free, so slices of larger
-    arrays do; aligned arrays (`aligned_empty`) are fastest.
+    arrays do; aligned arrays (`runtime.aligned`) are fastest.
 
     Planning OVERWRITES BOTH ARRAYS unless wisdom is at hand or effort is `estimate`. A complex-to-real transform
     destroys its source when executed; others never do. No communication. Not for the step loop: measuring takes up
@@ -227,15 +226,3 @@ def import_wisdom(wisdom: dict[str, bytes]) -> list[str]:
     texts = [wisdom.get(name, b"") for name in ("double", "single")]
     taken = pyfftw.import_wisdom((*texts, b""))
     return [name for name, good in zip(("double", "single"), taken) if name in wisdom and not good]
-
-
-def aligned_empty(
-    shape: int | tuple[int, ...], dtype: DTypeLike, alignment: int = CACHE_LINE
-) -> NDArray[Any]:
-    """Return a C-ordered array of undefined contents whose first number lies at a multiple of `alignment` bytes."""
-    dtype = np.dtype(dtype)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = np.empty(n_bytes + alignment, np.uint8)
-    start = -memory.ctypes.data % alignment
-    return memory[start : start + n_bytes].view(dtype).reshape(shape)

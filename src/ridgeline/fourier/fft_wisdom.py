@@ -11,13 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import platform
 import re
-import tempfile
 from pathlib import Path
 
 from ridgeline.fourier.fft import describe, export_wisdom, import_wisdom
+from ridgeline.runtime.files import replace_file
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.private_folder import cache_root
 
@@ -88,18 +87,12 @@ def _read(path: Path) -> bytes | None:
 
 def _replace(path: Path, content: bytes) -> None:
     """Write the file whole or not at all."""
-    name = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            name = file.name
-            file.write(content)
-        os.replace(name, path)
+        replace_file(path, content)
     except OSError as error:
         log.warning(
             "cannot keep what was measured in %s: %s; RIDGELINE_CACHE_DIR names another folder",
             path,
             error.strerror,
         )
-        if name:
-            Path(name).unlink(missing_ok=True)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.fourier.fft import FFTPlan, aligned_empty
+from ridgeline.fourier.fft import FFTPlan
 from ridgeline.fourier.packing import gather_lines, scatter_lines
 from ridgeline.fourier.workers import Workers
+from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
     from ridgeline.fourier.planning import Planner

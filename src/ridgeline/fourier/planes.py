@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.fft import FFTPlan, aligned_empty
+from ridgeline.fourier.fft import FFTPlan
 from ridgeline.fourier.lines import pitched
 from ridgeline.fourier.packing import pack_planes, unpack_planes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.workers import Clock
+from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
     from ridgeline.fourier.planning import Planner

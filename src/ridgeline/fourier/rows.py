@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.fft import FFTPlan, aligned_empty
+from ridgeline.fourier.fft import FFTPlan
 from ridgeline.fourier.row_pairs import load_pairs, store_pairs
 from ridgeline.fourier.workers import Clock
+from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
     from ridgeline.fourier.planning import Planner

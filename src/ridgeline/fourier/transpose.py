@@ -20,11 +20,12 @@ from typing import Any, Literal
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ridgeline.fourier.transpose_methods import Alltoallv, Exchange, PaddedAlltoall
 from ridgeline.fourier.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
-from ridgeline.fourier.transpose_plan import LINE, TransposePlan, check_layout, check_limits
+from ridgeline.fourier.transpose_plan import TransposePlan, check_layout, check_limits
+from ridgeline.runtime.aligned import aligned_zeros
 from ridgeline.runtime.errors import ConfigError
 
 Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"]
@@ -198,7 +199,7 @@ class Transpose:
             )
         self.comm = comm
         self._agreement = comm if agreement is None else agreement
-        self._allocate = allocate or aligned
+        self._allocate = allocate or aligned_zeros
         self._base = TransposePlan(
             comm.rank,
             tuple(int(n) for n in row_counts),
@@ -306,10 +307,3 @@ def fastest(measured: Mapping[Method, float]) -> Method:
     """Return the method of least seconds; alltoallv, the simplest, unless that is clearly faster."""
     best = min(measured, key=measured.__getitem__)
     return best if measured[best] < CLEARLY * measured["alltoallv"] else "alltoallv"
-
-
-def aligned(n: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return n zeros that begin at a cache line."""
-    memory = np.zeros(n * dtype.itemsize + LINE, np.uint8)
-    first = -memory.ctypes.data % LINE
-    return memory[first : first + n * dtype.itemsize].view(dtype)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ridgeline.fourier.transpose_methods import Blocking
 from ridgeline.fourier.transpose_plan import TransposePlan
-from ridgeline.parallel.communicator import node_communicator
+from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import DecompositionError
 
 Part = tuple[int, int]  # (arena index, numbers)
@@ -44,13 +44,8 @@ def find_nodes(comm: MPI.Comm, ranks_per_node: int | None) -> Nodes | None:
 
     ranks_per_node: cut the ranks into nodes of that many, whatever node they are on.
     """
-    if ranks_per_node is None:
-        node = node_communicator(comm)
-        firsts = comm.allgather(node.allreduce(comm.rank, MPI.MIN))
-        node.Free()
-    else:
-        firsts = [rank // ranks_per_node for rank in range(comm.size)]
-    found = tuple(tuple(r for r in range(comm.size) if firsts[r] == f) for f in sorted(set(firsts)))
+    layout = find_layout(comm, ranks_per_node)
+    found = tuple(tuple(layout.ranks_on(node)) for node in range(layout.n_nodes))
     return Nodes(found) if len({len(ranks) for ranks in found}) == 1 else None
 
 

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.parallel.partition import split
+from ridgeline.runtime.aligned import CACHE_LINE
 from ridgeline.runtime.errors import DecompositionError
 
 INT_MAX = 2**31 - 1
-LINE = 64  # bytes to which a message's first number is aligned
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class TransposePlan:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], int]:
-        unit = max(1, LINE // self.itemsize)
+        unit = max(1, CACHE_LINE // self.itemsize)
         end = -(-self.n_variables * self.block(self.rank, self.rank) // unit) * unit
         starts = np.zeros((2, self.n_batches, self.size), np.int64)
         for side in range(2):

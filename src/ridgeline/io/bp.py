@@ -139,12 +139,9 @@ class BPWriter:
 
     def _nodes(self) -> int:
         """Return on how many nodes the ranks are. Collective."""
-        from mpi4py import MPI
+        from ridgeline.parallel.layout import place_on_node  # not above: it starts MPI, which no reader needs
 
-        node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        first_of_node = node.rank == 0
-        node.Free()
-        return int(self._comm.allreduce(first_of_node))
+        return int(self._comm.allreduce(place_on_node(self._comm).local_rank == 0))
 
     def _open_engine(self, attributes: Mapping[str, Any], subfiles: int, nodes: int) -> None:
         """Define variables and attributes, and open the data set: a file for each node.

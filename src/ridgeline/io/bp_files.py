@@ -26,6 +26,7 @@ from pathlib import Path
 
 from ridgeline.io import bp_sums
 from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.files import output_errors
 
 INDEX, METADATA, FORMATS = "md.idx", "md.0", "mmd.0"
 BP_FILE = re.compile(r"md\.idx|m?md\.\d+|data\.\d+|profiling\.json|ridgeline\.sums")
@@ -111,14 +112,10 @@ def create(path: Path, setting: str = "output.path") -> None:
 
     setting: what errors tell the user to change. Raises OutputError if it cannot be done.
     """
-    try:
+    with output_errors(f"create the data set {path}", f"set {setting} to a place where you may write"):
         Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
         bp_sums.begin(path)  # the folder is ours from here on, whenever we are killed
         (path / INDEX).touch()
-    except OSError as error:
-        raise OutputError(
-            f"cannot create the data set {path}: {error.strerror}; set {setting} to a place where you may write"
-        ) from error
 
 
 def read_index(path: Path) -> Index:
@@ -140,7 +137,7 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
         raise OutputError(
             f"no data set at {path}: found {describe(path)} where a folder with {INDEX} should be{there}"
         )
-    raw = _bytes_of(path / INDEX)
+    raw = bp_sums.bytes_of(path / INDEX)
     if not raw:
         return Index((), 0), None  # created, nothing written yet
     if len(raw) < _HEADER_SIZE or raw[_ENDIAN_AT] != 0 or raw[_VERSION_AT] != 5:
@@ -282,17 +279,13 @@ def _damaged_from(path: Path, damages: list[bp_sums.Damage], advise: bool) -> Ou
 
 def _cut_copy(path: Path, record: bp_sums.StepSums) -> Readable:
     """Return a copy of the data set that ends with the step of `record`: of the metadata, with links to the data."""
-    try:
+    doing = f"copy the metadata of {path} to {tempfile.gettempdir()}"
+    with output_errors(doing, "set TMPDIR to a folder where you may write"):
         folder = Path(tempfile.mkdtemp(prefix="ridgeline_"))
         for name, (end, _) in record.parts.items():
-            (folder / name).write_bytes(_bytes_of(path / name)[:end])
+            (folder / name).write_bytes(bp_sums.bytes_of(path / name)[:end])
         for file in path.glob("data.*"):
             (folder / file.name).symlink_to(file.absolute())
-    except OSError as error:
-        raise OutputError(
-            f"cannot copy the metadata of {path} to {tempfile.gettempdir()}: {error.strerror}; set TMPDIR to a "
-            f"folder where you may write"
-        ) from error
     copy = Readable(len(read_index(folder).steps), folder, True)
     weakref.finalize(copy, shutil.rmtree, folder, ignore_errors=True)
     return copy
@@ -328,7 +321,7 @@ def repair(path: Path, least: int) -> Index:
         sizes |= {INDEX: steps[-1].record_end, METADATA: steps[-1].metadata_end}
     if steps and summed:
         sizes[FORMATS] = records[whole - 1].parts[FORMATS][0]
-    try:
+    with output_errors(f"continue the data set {path}", "may you write there?"):
         for name, size in sizes.items():
             if (_size_of(path / name) or 0) > size:
                 os.truncate(path / name, size)
@@ -336,10 +329,6 @@ def repair(path: Path, least: int) -> Index:
             bp_sums.SumsWriter(path, whole)
         else:
             _adopt(path, steps, sizes[FORMATS])
-    except OSError as error:
-        raise OutputError(
-            f"cannot continue the data set {path}: {error.strerror}; may you write there?"
-        ) from error
     return Index(steps, index.subfiles)
 
 
@@ -353,7 +342,7 @@ def _adopt(path: Path, steps: tuple[StepExtent, ...], formats_end: int) -> None:
 def _complete_formats(path: Path) -> int:
     """Return how many bytes of `mmd.0` hold complete records: two lengths (uint64), then two strings."""
     file = path / FORMATS
-    raw = _bytes_of(file) if file.is_file() else b""
+    raw = bp_sums.bytes_of(file) if file.is_file() else b""
     position = 0
     while position + 16 <= len(raw):
         end = position + 16 + sum(struct.unpack_from("<2Q", raw, position))
@@ -365,13 +354,6 @@ def _complete_formats(path: Path) -> int:
 
 def _size_of(file: Path) -> int | None:
     return file.stat().st_size if file.is_file() else None
-
-
-def _bytes_of(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise OutputError(f"cannot read {file}: {error.strerror}; may you read it?") from error
 
 
 def _damaged(path: Path, what: str, more: str = "") -> OutputError:

@@ -15,17 +15,17 @@ A killed run leaves whole lines and at most a part of one; a step without a line
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
-from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.files import output_errors
 
 SUMS = "ridgeline.sums"
 HEADER = b"ridgeline sums 1\n"
@@ -82,7 +82,7 @@ def is_begun(path: Path) -> bool:
 
 def read(path: Path) -> tuple[tuple[StepSums, ...], Damage | None]:
     """Return the records of the data set at `path` up to the first that is wrong, and what is wrong there."""
-    raw = _bytes_of(path / SUMS)
+    raw = bytes_of(path / SUMS)
     if not HEADER.startswith(raw[: len(HEADER)]):
         return (), Damage(0, f"{SUMS} does not begin with {HEADER.decode().strip()!r}")
     records: list[StepSums] = []
@@ -164,35 +164,27 @@ def _seal(text: bytes, before: StepSums) -> str:
 
 def _metadata(path: Path, name: str, start: int = 0, end: int | None = None) -> bytes | None:
     """Return a part of a file of metadata, None if the file is missing."""
-    try:
-        with (path / name).open("rb") as file:
-            file.seek(start)
-            content = bytearray(file.read() if end is None else file.read(end - start))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise OutputError(f"cannot read {path / name}: {error.strerror}; may you read it?") from error
+    with output_errors(f"read {path / name}", "may you read it?"):
+        try:
+            with (path / name).open("rb") as file:
+                file.seek(start)
+                content = bytearray(file.read() if end is None else file.read(end - start))
+        except FileNotFoundError:
+            return None
     if name == METADATA_FILES[0] and start <= _ACTIVE_AT < start + len(content):
         content[_ACTIVE_AT - start] = 0
     return bytes(content)
 
 
-def _bytes_of(file: Path) -> bytes:
-    try:
+def bytes_of(file: Path) -> bytes:
+    """Return what a file holds. Raises OutputError if it cannot be read."""
+    with output_errors(f"read {file}", "may you read it?"):
         return file.read_bytes()
-    except OSError as error:
-        raise OutputError(f"cannot read {file}: {error.strerror}; may you read it?") from error
 
 
-@contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(
-            f"cannot write the checksums {path / SUMS}: {error.strerror}; free space or set the data set's path to "
-            f"another file system; the steps before are intact"
-        ) from error
+def _told(path: Path) -> AbstractContextManager[None]:
+    where = "free space or set the data set's path to another file system"
+    return output_errors(f"write the checksums {path / SUMS}", f"{where}; the steps before are intact")
 
 
 def fingerprint(path: str | os.PathLike[str], steps: int) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io.nek5000_format import DATA_START, ENDIAN_TAG, HEADER_BYTES, Header, decode_header
 from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.files import output_errors
 
 Array = NDArray[np.float64]
 
@@ -54,10 +55,8 @@ def read_field_file(path: str | os.PathLike[str], *, compare: bool = True) -> Fi
     holds other values than its extremes tell.
     """
     path = Path(path)
-    try:
+    with output_errors(f"read the Nek5000 field file {path}"):
         raw = path.read_bytes()
-    except OSError as error:
-        raise OutputError(f"cannot read the Nek5000 field file {path}: {error.strerror}") from error
     header = decode_header(raw[:HEADER_BYTES], path)
     if len(raw) not in (header.data_end, header.size):
         state = "cut off" if len(raw) < header.size else "damaged"

@@ -15,13 +15,13 @@ import json
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ridgeline.io import bp_files
 from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.files import output_errors, try_folder
 from ridgeline.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -60,11 +60,9 @@ def free_name(path: Path) -> Path:
 
 def refuse_foreign(path: Path, option: str) -> None:
     """Raise OutputError if something that is not ours is at `path`. option: what the user may change."""
-    try:
+    with output_errors(f"look at {path}", f"choose another {option}"):
         if _is_nothing(path) or is_ours(path):
             return
-    except OSError as error:
-        raise OutputError(f"cannot look at {path}: {error.strerror}; choose another {option}") from None
     raise OutputError(
         f"{path} exists and Ridgeline did not write it ({bp_files.describe(path)}), so it is not replaced; move it "
         f"away or choose another {option}"
@@ -89,7 +87,8 @@ def make_way(file: str | os.PathLike[str], option: str) -> None:
     """
     path = Path(os.path.realpath(file))
     refuse_foreign(path, option)
-    try:
+    doing = f"set {path} aside, which an earlier command wrote"
+    with output_errors(doing, f"move it away or choose another {option}"):
         if not path.exists():
             return
         if _is_nothing(path):
@@ -97,11 +96,6 @@ def make_way(file: str | os.PathLike[str], option: str) -> None:
             return
         aside = free_name(path)
         path.rename(aside)
-    except OSError as error:
-        raise OutputError(
-            f"cannot set {path} aside, which an earlier command wrote: {error.strerror}; move it away or choose "
-            f"another {option}"
-        ) from None
     log.warning("%s of an earlier command is now %s", path, aside)
 
 
@@ -109,11 +103,9 @@ def discard(file: str | os.PathLike[str], option: str) -> None:
     """Delete what an earlier command of ours left at a path, as `make_way` sets it aside."""
     path = Path(os.path.realpath(file))
     refuse_foreign(path, option)
-    try:
+    with output_errors(f"delete {path}", f"choose another {option}"):
         if path.exists():
             _delete(path)
-    except OSError as error:
-        raise OutputError(f"cannot delete {path}: {error.strerror}; choose another {option}") from None
 
 
 def _delete(path: Path) -> None:
@@ -134,11 +126,8 @@ def check_file(file: str | os.PathLike[str] | None, option: str) -> None:
     if _is_special(path):
         return
     refuse_foreign(path, option)
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror}; choose another {option}") from None
+    with output_errors(f"write {file}", f"choose another {option}"):
+        try_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -154,13 +143,10 @@ def written(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
     check_file(path, option)
     new = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
-        yield new
-        make_way(path, option)
-        new.rename(path)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {file}: {error.strerror or error}; free space there or choose another {option}"
-        ) from None
+        with output_errors(f"write {file}", f"free space there or choose another {option}"):
+            yield new
+            make_way(path, option)
+            new.rename(path)
     finally:
         new.unlink(missing_ok=True)
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io.previous import make_way
 from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.files import output_errors
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -62,7 +63,8 @@ class SeriesWriter:
 
     def _open(self) -> None:
         header = (",".join((*FIRST, *self.columns)) + "\n").encode()
-        try:
+        where = "set output.series to a place where you may write"
+        with output_errors(f"write the time series {self.path}", where):
             if self.rows:
                 end, self._hash = _rows_kept(self.path, header, self.rows)
                 os.truncate(self.path, end)
@@ -72,11 +74,6 @@ class SeriesWriter:
                 make_way(self.path, "output.series")
                 self._file = FileIO(self.path, "w")
                 self._put(header)
-        except OSError as problem:
-            raise OutputError(
-                f"cannot write the time series {self.path}: {problem.strerror}; set output.series to a place "
-                f"where you may write"
-            ) from problem
 
     def write(self, step: int, time: float, values: Mapping[str, float]) -> None:
         """Append a row. values: a number for each column, of rank 0."""
@@ -86,13 +83,10 @@ class SeriesWriter:
         row = ",".join([str(int(step)), *(repr(float(number)) for number in numbers)])
         with self._together(self._comm):
             if self._comm.rank == 0:
-                try:
+                doing = f"write the row of step {step} to the time series {self.path}"
+                where = "free space there, or set output.series to another file system"
+                with output_errors(doing, where):
                     self._put(f"{row}\n".encode())
-                except OSError as problem:
-                    raise OutputError(
-                        f"cannot write the row of step {step} to the time series {self.path}: "
-                        f"{problem.strerror}; free space there, or set output.series to another file system"
-                    ) from problem
         self.rows += 1
 
     def _put(self, data: bytes) -> None:
@@ -128,12 +122,9 @@ def read_series(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64] |
     Raises OutputError if `path` is not a time series, or is damaged.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            names = _header(path, file).decode().strip().split(",")
-            rows = list(_rows(path, file, len(names)))
-    except OSError as problem:
-        raise OutputError(f"cannot read the time series {path}: {problem.strerror}") from problem
+    with output_errors(f"read the time series {path}"), path.open("rb") as file:
+        names = _header(path, file).decode().strip().split(",")
+        rows = list(_rows(path, file, len(names)))
     numbers = np.array([row[1] for row in rows], np.float64).reshape(-1, len(names) - 1)
     steps = np.array([row[0] for row in rows], np.int64)
     return {"step": steps} | {name: numbers[:, i].copy() for i, name in enumerate(names[1:])}

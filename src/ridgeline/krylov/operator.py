@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.krylov.kernels import cg_direction, combine, weighted_dots
+from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -178,9 +179,7 @@ class Workspace:
         kind = np.dtype(dtype)
         n_bytes = int(np.prod(shape)) * kind.itemsize
         if name not in self._buffers or self._buffers[name].size < n_bytes:
-            spare = np.empty(n_bytes + 64, np.uint8)
-            start = -spare.ctypes.data % 64
-            self._buffers[name] = spare[start : start + n_bytes]
+            self._buffers[name] = aligned_empty(n_bytes, np.uint8)
         return self._buffers[name][:n_bytes].view(kind).reshape(shape)
 
     @property

@@ -141,8 +141,9 @@ class Model(ABC):
     """
 
     name: ClassVar[str]
-    # What a step spends its time on: names of the phases that `step` times in the context's timers, in the
-    # order of the report's columns. What a step spends outside them is reported as "other".
+    # What a step spends its time on: names of the phases that `step` charges in the context's regions, in the
+    # order of the report's columns. What a step spends outside them is reported as "other"; "step", "output" and
+    # "checkpoint" are regions of the loop.
     phases: ClassVar[tuple[str, ...]] = ("compute", "exchange")
     # What to try when the fields stop being finite: the end of a sentence.
     advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'

@@ -51,9 +51,17 @@ def mpi_versions() -> dict[str, str]:
     }
 
 
-def node_communicator(comm: MPI.Comm) -> MPI.Comm:
-    """Return the communicator of the ranks that share this rank's node. Collective."""
-    return comm.Split_type(MPI.COMM_TYPE_SHARED)
+@contextmanager
+def node_communicator(comm: MPI.Comm) -> Iterator[MPI.Comm]:
+    """Give the communicator of the ranks that share this rank's node, for the block. Collective.
+
+    Who only asks how many they are takes `parallel.layout.place_on_node`.
+    """
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    try:
+        yield node
+    finally:
+        node.Free()
 
 
 def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
@@ -62,16 +70,13 @@ def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
     For compiling: the first fills the node's kernel cache, the others load from it; two ranks, or two runs, never
     write the same cache entry at the same time. `action` must not communicate.
     """
-    node = node_communicator(comm)
-    try:
+    with node_communicator(comm) as node:
         if node.rank == 0:
             with sole_compiler():
                 result = action()
         node.Barrier()
         if node.rank != 0:
             result = action()
-    finally:
-        node.Free()
     return result
 
 

@@ -7,7 +7,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.parallel.communicator import node_communicator
+from ridgeline.parallel.layout import place_on_node
 from ridgeline.runtime.devices import MPI_SWITCH, DeviceInfo, choose_device, describe_devices, simulated
 from ridgeline.runtime.errors import DeviceError
 
@@ -22,11 +22,7 @@ def select_device(comm: MPI.Comm) -> DeviceInfo:
     shows each rank only its own (--gpus-per-task), both work.
     Raises DeviceError as `describe_devices` and `choose_device` do.
     """
-
-    node = node_communicator(comm)
-    local_rank = node.rank
-    node.Free()
-    device = choose_device(local_rank, describe_devices())
+    device = choose_device(place_on_node(comm).local_rank, describe_devices())
     import_module("numba.cuda").select_device(device.index)
     return device
 

@@ -1,12 +1,24 @@
-"""From the command line to a running job: the ranks of this command."""
+"""From the command line to a running job: the ranks of this command, and the one way into what they do together.
+
+Imports neither MPI nor Numba: both read the environment when they are imported, so `job` sets it first.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
-from ridgeline.runtime.launcher import detect_launch, launch_ranks
+from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks
+from ridgeline.runtime.threads import configure_threads
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 def start_ranks(ranks: int | None, arguments: list[str] | None = None) -> int | None:
@@ -26,3 +38,33 @@ def start_ranks(ranks: int | None, arguments: list[str] | None = None) -> int | 
     if ranks is None or ranks == 1:
         return None
     return launch_ranks(ranks, sys.argv[1:] if arguments is None else arguments)
+
+
+def prepare_rank(threads: int = 1) -> Path:
+    """Prepare this process for compiled kernels without starting MPI; return the kernel cache.
+
+    It gets `threads` threads for Numba, one for every other pool, and the kernel cache of these sources. It ends when
+    its launcher is killed. Call before Numba is imported.
+    """
+    end_with_launcher()
+    configure_threads(threads)
+    return configure_kernel_cache()
+
+
+@contextmanager
+def job(threads: int = 1, debug: bool = False) -> Iterator[MPI.Comm]:
+    """Enter the job that this process is a rank of, and give its communicator. Collective over the world.
+
+    threads: of each rank. A failure inside the block ends the whole job with SystemExit (see
+    `parallel.communicator.ends_job_on_error`); debug: with tracebacks. Enter before Numba is imported.
+
+    Raises RidgelineError if limits of this process keep MPI from starting, LauncherError if the launcher and the MPI
+    library do not match.
+    """
+    check_limits()
+    prepare_rank(threads)
+    from ridgeline.parallel.communicator import ends_job_on_error, world
+
+    comm = world()
+    with ends_job_on_error(comm, debug):
+        yield comm

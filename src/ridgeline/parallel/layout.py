@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ridgeline.parallel.communicator import node_communicator
 from ridgeline.runtime.errors import ConfigError
@@ -12,6 +12,20 @@ from ridgeline.runtime.machine import describe_machine
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+
+class Place(NamedTuple):
+    """Where a rank is on its node: its number there, how many ranks the node has, and the first of them."""
+
+    local_rank: int
+    ranks: int
+    first: int
+
+
+def place_on_node(comm: MPI.Comm) -> Place:
+    """Return the place of this rank of comm: ranks that share memory are on one node. Collective."""
+    with node_communicator(comm) as node:
+        return Place(node.rank, node.size, node.bcast(comm.rank))
 
 
 @dataclass(frozen=True)
@@ -49,9 +63,7 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
             raise ConfigError(f"{ranks_per_node} ranks per node: it must be at least 1")
         first = comm.rank - comm.rank % ranks_per_node
     else:
-        shared = node_communicator(comm)
-        first = shared.bcast(comm.rank)
-        shared.Free()
+        first = place_on_node(comm).first
     every = comm.allgather((first, host))
     order = sorted({rank for rank, _ in every})
     names, copies = [], Counter[str]()

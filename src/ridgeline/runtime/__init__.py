@@ -1,1 +1,1 @@
-"""The machine under a run: communicator, launcher, threads, timers, signals, provenance."""
+"""The machine under a run: communicator, launcher, threads, regions, signals, provenance."""

@@ -1,11 +1,11 @@
-"""What a run gives to its model: communicator, device, threads and timers."""
+"""What a run gives to its model: communicator, device, threads and regions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ridgeline.runtime.timers import Timers
+from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 class Context:
     """The part of the machine that one rank of a run may use.
 
-    Models report their time in `timers` under the phases "compute" and "exchange".
+    Models charge the time of a step to `regions`: to their `phases`, and to further regions if they count work.
     """
 
     comm: MPI.Comm
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1
-    timers: Timers = field(default_factory=Timers)
+    regions: Regions = field(default_factory=Regions)

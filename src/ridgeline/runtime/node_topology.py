@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.files import output_errors
 
 # Classes of network devices, the fastest first: ranks are bound beside the first class that the node has.
 _NIC_CLASSES = ("cxi", "infiniband", "net")
@@ -154,9 +155,8 @@ def read_hwloc(path: str | Path) -> NodeTopology:
     Raises OutputError if it cannot be read, ConfigError if it is no such file.
     """
     try:
-        tree = ElementTree.parse(path)
-    except OSError as error:
-        raise OutputError(f"cannot read {path}: {error.strerror}") from None
+        with output_errors(f"read {path}"):
+            tree = ElementTree.parse(path)
     except ElementTree.ParseError as error:
         raise ConfigError(f"{path} is not XML ({error}); write it with lstopo --of xml FILE") from None
     domains: list[NumaDomain] = []

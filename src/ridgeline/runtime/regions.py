@@ -29,7 +29,7 @@ class Regions:
         self._open: list[str] = []
         self._since = 0.0
 
-    def _charge(self) -> None:
+    def _tick(self) -> None:
         now = time.perf_counter()
         if self._open:
             self.table[self._open[-1]].seconds += now - self._since
@@ -38,7 +38,7 @@ class Regions:
     @contextmanager
     def __call__(self, name: str, flops: float = 0.0, bytes: float = 0.0) -> Iterator[None]:
         """Charge the time of a `with` block, and its least work, to a region."""
-        self._charge()
+        self._tick()
         self._open.append(name)
         region = self.table[name]
         region.flops += flops
@@ -47,8 +47,22 @@ class Regions:
         try:
             yield
         finally:
-            self._charge()
+            self._tick()
             self._open.pop()
+
+    def seconds(self, name: str) -> float:
+        """Return the seconds charged to a region so far, 0 if it was never entered."""
+        return self.table[name].seconds if name in self.table else 0.0
+
+    def total(self) -> float:
+        """Return the seconds of all regions together."""
+        return sum(region.seconds for region in self.table.values())
+
+    def charge(self, name: str, seconds: float) -> None:
+        """Move seconds that were measured elsewhere, as by threads, from the open region to another one."""
+        self.table[name].seconds += seconds
+        if self._open:
+            self.table[self._open[-1]].seconds -= seconds
 
     def count(self, name: str, flops: float, bytes: float) -> None:
         """Add work to a region whose time is charged elsewhere."""

@@ -7,6 +7,7 @@ import math
 _TIMES = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
 _PREFIXES = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E"))
 _WORDS = ((1.0, ""), (1e3, "thousand "), (1e6, "million "), (1e9, "billion "), (1e12, "trillion "))
+_SYMBOLS = {"B", "FLOP"}  # that take a prefix, alone or before "/"
 # What is counted has no symbol that takes a prefix: "10.5 G1/s" is nobody's unit.
 _COUNTED = {"1/s": "per second", "operations/s": "operations/s", "messages/s": "messages/s"}
 
@@ -14,8 +15,8 @@ _COUNTED = {"1/s": "per second", "operations/s": "operations/s", "messages/s": "
 def scale_of(value: float, unit: str) -> tuple[float, str]:
     """Return (what to divide by, unit with prefix) for figures of about this value; unit: "s", "B/s", "1/s", ...
 
-    Times have ns to s; other units with symbols a prefix; what is counted a word, as "million messages/s". Nothing is
-    0 of the unit itself.
+    Times have ns to s; bytes and FLOP a decimal prefix; what is counted a word, as "million messages/s"; other units
+    none. Nothing is 0 of the unit itself.
     """
     steps: tuple[tuple[float, str], ...]
     if unit == "s":
@@ -24,8 +25,10 @@ def scale_of(value: float, unit: str) -> tuple[float, str]:
         return 1.0, ""
     elif unit in _COUNTED:
         steps = tuple((scale, word + _COUNTED[unit]) for scale, word in _WORDS)
-    else:
+    elif unit.partition("/")[0] in _SYMBOLS:
         steps = tuple((scale, prefix + unit) for scale, prefix in _PREFIXES)
+    else:
+        return 1.0, unit
     if value == 0 or not math.isfinite(value):
         return 1.0, next(name for scale, name in steps if scale == 1.0)
     return next((step for step in reversed(steps) if abs(value) >= step[0]), steps[0])

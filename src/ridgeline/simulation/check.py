@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ridgeline.models import estimate
-from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.errors import RidgelineError
-from ridgeline.runtime.threads import configure_threads, cores_available, oversubscription
+from ridgeline.runtime.threads import cores_available, oversubscription
+from ridgeline.runtime.units import number
 from ridgeline.simulation.memory import Room, shortage
-from ridgeline.simulation.print_report import format_bytes
 
 if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase
@@ -38,7 +38,7 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
     free = _free_space(Path(case.output.path))
     if plan.output_bytes > free:
         warnings.append(
-            f"the data set will have {format_bytes(plan.output_bytes)}, but {format_bytes(free)} are free on its disk"
+            f"the data set will have {number(plan.output_bytes, 'B')}, but {number(free, 'B')} are free on its disk"
         )
     return plan, warnings
 
@@ -51,8 +51,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     """
     case = loaded.case
     workers = min(cores_available(), n_ranks * case.run.threads)
-    configure_threads(workers)
-    configure_kernel_cache()
+    prepare_rank(workers)
     plan, warnings = plan_case(loaded, n_ranks)
     from ridgeline.bench.memory.stream import measure_stream
 
@@ -99,16 +98,16 @@ def print_prediction(plan: dict[str, Any], console: Console) -> None:
     table.add_row("ranks x threads", f"{plan['ranks']} x {plan['threads']}")
     table.add_row("process grid", f"{plan['process_grid']}, largest block {plan['largest_block']}")
     between = plan["memory_between_steps"]
-    more = f", and {format_bytes(between)} for outputs and figures" if between else ""
-    table.add_row("memory", f"{format_bytes(plan['memory_per_rank'])} per rank{more}")
-    table.add_row("data set", f"{format_bytes(plan['output_bytes'])} in {plan['outputs']} outputs")
-    table.add_row("checkpoint", f"{format_bytes(plan['checkpoint_bytes'])} before compression")
-    sent, messages = format_bytes(plan["bytes_exchanged_per_step"]), plan["messages_per_step"]
+    more = f", and {number(between, 'B')} for outputs and figures" if between else ""
+    table.add_row("memory", f"{number(plan['memory_per_rank'], 'B')} per rank{more}")
+    table.add_row("data set", f"{number(plan['output_bytes'], 'B')} in {plan['outputs']} outputs")
+    table.add_row("checkpoint", f"{number(plan['checkpoint_bytes'], 'B')} before compression")
+    sent, messages = number(plan["bytes_exchanged_per_step"], "B"), plan["messages_per_step"]
     table.add_row("exchange", f"{sent} in {messages:.4g} messages per step" if messages else "none")
     table.add_row(
         "predicted time",
         f"at least {plan['least_seconds']:.3g} s of steps, at this machine's memory bandwidth "
-        f"({format_bytes(plan['stream'])}/s), output not counted",
+        f"({number(plan['stream'], 'B/s')}), output not counted",
     )
     console.print(table, highlight=False)
     for remark in plan["remarks"]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ridgeline.io.previous import check_file, discard, refuse_foreign
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import CheckpointError, OutputError
+from ridgeline.runtime.files import output_errors, try_folder
 from ridgeline.runtime.locks import PathLock
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class Claim:
         outputs = [(key, Path(path)) for key, path in self._paths.items() if key != "checkpoint.path"]
         # The report is written beside the data set, whether that is written or not.
         for key, path in [*outputs, ("output.path", self._report)]:
-            _make_folder_of(path, key)
+            with output_errors(f"make the folder of {path}", f"set {key} to a place where you may write"):
+                path.parent.mkdir(parents=True, exist_ok=True)
             self._lock(PathLock.beside(path, f"{key} = {path}"))
         for key, name in self._outputs():
             refuse_foreign(Path(os.path.realpath(name)), key)
@@ -93,8 +94,7 @@ class Claim:
         made = not folder.exists()
         try:
             Path(os.path.realpath(folder)).mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+            try_folder(folder)
         except OSError as error:
             raise CheckpointError(
                 f"cannot write checkpoints to {folder}: {error.strerror}; set checkpoint.path to a place where you "
@@ -112,15 +112,6 @@ class Claim:
             real = os.path.realpath(path)
             if os.path.commonpath([copy, real]) == real:
                 raise OutputError(f"--json {self._copy} is {key} or lies in it; choose another --json")
-
-
-def _make_folder_of(path: Path, key: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"cannot make the folder of {path}: {error.strerror}; set {key} to a place where you may write"
-        ) from None
 
 
 def _remove_if_empty(folder: Path) -> None:

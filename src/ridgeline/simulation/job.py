@@ -19,6 +19,7 @@ from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.memory import peak_memory
 from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.provenance import start_time
+from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
 from ridgeline.runtime.threads import oversubscription
 from ridgeline.simulation.claim import Claim
@@ -76,37 +77,42 @@ def _run_claimed(
     comm = context.comm
     started_at, memory_before = start_time(), peak_memory()
     refuse_what_does_not_fit(case, comm)
-    begin = time.perf_counter()
-    restart = Restart(case, model, comm)
-    restart.check(options.resume, context)
-    model.setup(case, context)
-    setup = time.perf_counter() - begin
+    spent = Regions()
+    with spent("setup"):
+        restart = Restart(case, model, comm)
+        restart.check(options.resume, context)
+        model.setup(case, context)
     facts = make_facts(case, model, context)
     _announce(facts, context, options)
 
-    begin = time.perf_counter()
-    in_turn_per_node(comm, model.compile)
-    compiled = time.perf_counter() - begin
+    with spent("compile"):
+        in_turn_per_node(comm, model.compile)
 
-    begin = time.perf_counter()
-    first, position = restart.begin(options.resume)
-    provenance = make_provenance(case, model, context, started_at)
-    if options.overwrite and options.resume == "never":
-        claim.discard()
-    outputs = Outputs(case, model, comm, provenance, first, position)
-    restart.set_aside()
-    setup += time.perf_counter() - begin
+    with spent("setup"):
+        first, position = restart.begin(options.resume)
+        provenance = make_provenance(case, model, context, started_at)
+        if options.overwrite and options.resume == "never":
+            claim.discard()
+        outputs = Outputs(case, model, comm, provenance, first, position)
+        restart.set_aside()
 
     schedule = make_schedule(case, model)
-    loop = TimeLoop(model, schedule, outputs, restart, context.timers, first, position is not None)
+    loop = TimeLoop(model, schedule, outputs, restart, context.regions, first, position is not None)
     with (
         StopRequest(comm, options.caught, case.run.walltime, options.started) as stop,
         Progress(first, schedule.steps, options.progress and comm.rank == 0) as progress,
+        spent("loop"),
     ):
         ended = loop.run(stop, progress)
     # Before the limits are measured, which takes memory too.
     measured = Measured(
-        setup, compiled, ended.seconds, loop.clock, memory_before, peak_memory(), loop.steady_regions()
+        spent.seconds("setup"),
+        spent.seconds("compile"),
+        spent.seconds("loop"),
+        loop.clock,
+        memory_before,
+        peak_memory(),
+        loop.steady_regions(),
     )
 
     report = make_report(case, model, context, facts, provenance, measured, ended.step)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ridgeline.models.contract import Model, Region, StepTimes
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.runtime.progress import Progress
+from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import StopRequest
-from ridgeline.runtime.timers import Timers
 from ridgeline.simulation.outputs import Outputs
 from ridgeline.simulation.restart import Restart
 from ridgeline.simulation.schedule import Schedule
@@ -23,21 +22,23 @@ class StepClock:
     steps are averaged, and the best one is kept, as the paper of the turbulence model reports it (Sec. 4.1).
     """
 
-    def __init__(self, timers: Timers, phases: Sequence[str]) -> None:
+    STEP = "step"  # the region of what a step spends outside the model's own regions
+
+    def __init__(self, regions: Regions, phases: Sequence[str]) -> None:
         self.first = self.steady = 0.0
         self.first_steps = self.steady_steps = 0
         self.best: StepTimes | None = None
-        self._timers = timers
+        self._regions = regions
         self._names = tuple(phases)
         self._first_phases = [0.0] * len(phases)
         self._steady_phases = [0.0] * len(phases)
 
     def time(self, advance: Callable[[int], int], most: int) -> int:
         """Call `advance(most)`, which returns how many steps it did, and count its seconds."""
-        before = self._read()
-        begin = time.perf_counter()
-        steps = advance(most)
-        seconds = time.perf_counter() - begin
+        begin, before = self._regions.total(), self._read()
+        with self._regions(self.STEP):
+            steps = advance(most)
+        seconds = self._regions.total() - begin
         phases = [after - b for after, b in zip(self._read(), before)]
         if self.first_steps == 0:
             self.first, self.first_steps, self._first_phases = seconds, steps, phases
@@ -50,7 +51,7 @@ class StepClock:
         return steps
 
     def _read(self) -> list[float]:
-        return [self._timers.seconds.get(name, 0.0) for name in self._names]
+        return [self._regions.seconds(name) for name in self._names]
 
     def _per_step(self, seconds: float, phases: Sequence[float], steps: int) -> StepTimes:
         named = {name: phase / steps for name, phase in zip(self._names, phases)}
@@ -65,11 +66,10 @@ class StepClock:
 
 @dataclass(frozen=True)
 class Ended:
-    """How the loop ended: at which step, why, and its seconds."""
+    """How the loop ended: at which step, and why."""
 
     step: int
     reason: str
-    seconds: float
 
 
 @dataclass
@@ -80,7 +80,7 @@ class TimeLoop:
     schedule: Schedule
     outputs: Outputs
     restart: Restart
-    timers: Timers
+    regions: Regions
     first: int
     resumed: bool
 
@@ -89,27 +89,24 @@ class TimeLoop:
 
         Raises DivergedError, OutputError, CheckpointError; all ranks raise together.
         """
-        self.timers.reset()
-        self.clock = StepClock(self.timers, self.model.phases)
+        self.regions.reset()
+        self.clock = StepClock(self.regions, self.model.phases)
         self._warm: dict[str, Region] = {}
         self._checked = self.first
         self._saved = self.first if self.resumed else None
-        begin = time.perf_counter()
         step, reason = self._advance(stop, progress)
         if step < self.schedule.steps and self._saved != step:
-            with self.timers.phase("checkpoint"):
+            with self.regions("checkpoint"):
                 self._refuse_nonfinite(step)
                 self._save(step)
-        with self.timers.phase("output"):
+        with self.regions("output"):
             self.outputs.close()
-        seconds = time.perf_counter() - begin
-        self.timers.seconds["other"] += seconds - sum(self.timers.seconds.values())
-        return Ended(step, reason, seconds)
+        return Ended(step, reason)
 
     def _advance(self, stop: StopRequest, progress: Progress) -> tuple[int, str]:
         step, steps = self.first, self.schedule.steps
         if step == 0:
-            with self.timers.phase("output"):
+            with self.regions("output"):
                 self.outputs.write_initial()
         while step < steps:
             reason = stop.poll()
@@ -142,13 +139,12 @@ class TimeLoop:
     def _record(self, step: int) -> None:
         """Check, write and save what is due at `step`."""
         if self.schedule.check_due(step):
-            with self.timers.phase("other"):
-                self._refuse_nonfinite(step)
+            self._refuse_nonfinite(step)
         if self.outputs.due(step):
-            with self.timers.phase("output"):
+            with self.regions("output"):
                 self.outputs.write(step)
         if self.schedule.checkpoint_due(step):
-            with self.timers.phase("checkpoint"):
+            with self.regions("checkpoint"):
                 self._save(step)
 
     def _save(self, step: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ridgeline.models import estimate
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.memory import node_memory_available, process_memory_available
-from ridgeline.simulation.print_report import format_bytes
+from ridgeline.runtime.units import number
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -56,12 +56,12 @@ def shortage(case: Case, plan: Estimate, n_ranks: int, room: Room, nodes: int = 
     if needed <= room.per_rank:
         return None
     if needed > room.process:
-        sum_ = f"a rank needs {format_bytes(needed)}, but its limits (ulimit -v, ulimit -d) leave it"
-        sum_ += f" {format_bytes(room.process)} on {room.host}"
+        sum_ = f"a rank needs {number(needed, 'B')}, but its limits (ulimit -v, ulimit -d) leave it"
+        sum_ += f" {number(room.process, 'B')} on {room.host}"
     else:
-        ranks = f"{room.ranks} ranks of {format_bytes(needed)}" if room.ranks > 1 else "1 rank"
-        sum_ = f"the run needs {format_bytes(room.ranks * needed)} on {room.host} ({ranks}), but"
-        sum_ += f" {format_bytes(room.node)} are free there"
+        ranks = f"{room.ranks} ranks of {number(needed, 'B')}" if room.ranks > 1 else "1 rank"
+        sum_ = f"the run needs {number(room.ranks * needed, 'B')} on {room.host} ({ranks}), but"
+        sum_ += f" {number(room.node, 'B')} are free there"
     fits = [_smaller_grid(case, n_ranks, room), _more_nodes(case, n_ranks, room, nodes)]
     hints = " or ".join(filter(None, fits)) or "a smaller grid or more nodes"
     return f"{sum_}; try {hints}"
@@ -102,15 +102,13 @@ def refuse_what_does_not_fit(case: Case, comm: MPI.Comm) -> None:
     Before anything is allocated; run.check_memory = false leaves it out. An estimate that cannot be made is no reason
     to refuse: what it raises is raised again where the run meets it.
     """
-    from ridgeline.parallel.communicator import node_communicator
+    from ridgeline.parallel.layout import place_on_node
     from ridgeline.parallel.reduce import decide
 
     if not case.run.check_memory:
         return
-    node = node_communicator(comm)
-    first, ranks = node.rank == 0, node.size
-    node.Free()
-    rooms = comm.allgather((Room.here(ranks), first))
+    place = place_on_node(comm)
+    rooms = comm.allgather((Room.here(place.ranks), place.local_rank == 0))
     tightest = min((room for room, _ in rooms), key=lambda room: room.per_rank)
     nodes = sum(one for _, one in rooms)
     problem = decide(comm, lambda: shortage(case, estimate(case, comm.size), comm.size, tightest, nodes))

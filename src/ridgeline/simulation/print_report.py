@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ridgeline.models.contract import StepTimes, Work
+from ridgeline.runtime.units import number
 from ridgeline.simulation.region_table import region_table, solve_table
 
 NO_SPEED = "no step was computed, so there is no speed to report"
@@ -71,34 +72,6 @@ def performance(work: Work, timing: Timing, limits: Mapping[str, Any]) -> dict[s
     }
 
 
-def format_bytes(value: float) -> str:
-    """Return a number of bytes in decimal units (1 GB = 1e9 B)."""
-    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
-        if abs(value) < 1000 or unit == "PB":
-            return f"{value:.4g} {unit}"
-        value /= 1000
-    raise AssertionError("unreachable")
-
-
-def _seconds(value: float) -> str:
-    return (
-        f"{value:.4g} s"
-        if value >= 1
-        else f"{1e3 * value:.4g} ms"
-        if value >= 1e-3
-        else f"{1e6 * value:.4g} us"
-    )
-
-
-def format_figure(value: float, unit: str) -> str:
-    """Return a figure of the report in its unit, bytes and seconds scaled."""
-    if unit == "s":
-        return _seconds(value)
-    if unit == "B" or unit.startswith("B/"):
-        return format_bytes(value) + unit[1:]
-    return f"{value:.4g} {unit}".rstrip()
-
-
 def report_console(stream: TextIO) -> Console:
     """Return what prints reports on a stream: no table is cut where there is no terminal to fit it into."""
     return Console(file=stream, soft_wrap=True, width=None if stream.isatty() else FILE_WIDTH)
@@ -137,7 +110,7 @@ def _file_lines(report: Mapping[str, Any]) -> list[Text]:
     """Return what was written, its size, and the commands that show it; the report itself last."""
     rows = []
     for row in report.get("written", ()):
-        size = "" if row["bytes"] is None else format_bytes(row["bytes"])
+        size = "" if row["bytes"] is None else number(row["bytes"], "B")
         steps = "" if row["steps"] is None else f"{row['steps']} step{'s' * (row['steps'] != 1)}"
         rows.append((row["kind"], row["path"], steps, size, row["show"] or ""))
     path = report["files"]["report"]
@@ -160,15 +133,15 @@ def _speed_lines(report: Mapping[str, Any]) -> list[RenderableType]:
     if report["seconds_per_step"] is None:
         return [NO_SPEED]
     lines = [
-        f"speed: {steps} steps in {_seconds(seconds['first_step'] + seconds['steady'])}, "
-        f"{_seconds(report['seconds_per_step'])} each; whole run {_seconds(seconds['total'])}",
+        f"speed: {steps} steps in {number(seconds['first_step'] + seconds['steady'], 's')}, "
+        f"{number(report['seconds_per_step'], 's')} each; whole run {number(seconds['total'], 's')}",
         f"{report['points_per_second'] / 1e6:.4g} M grid points/s, "
-        f"{format_bytes(report['least_bytes_per_second'])}/s of least memory traffic",
+        f"{number(report['least_bytes_per_second'], 'B/s')} of least memory traffic",
     ]
     near = []
     limits = report["limits"]
     if limits.get("best"):
-        limit = f"{format_bytes(limits['best'])}/s ({limits['best_name']})"
+        limit = f"{number(limits['best'], 'B/s')} ({limits['best_name']})"
         near.append(f"{report['fraction_of_stream']:.3f} of the limit, {limit}")
     if report.get("overall_efficiency") is not None:
         near.append(f"overall efficiency {report['overall_efficiency']:.3f}")
@@ -198,7 +171,7 @@ def _measurements(report: Mapping[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [
         times,
         f"setup {seconds['setup']:.2f} s, compile {seconds['compile']:.2f} s, "
-        f"first step {_seconds(seconds['first_step'])}, steady steps {seconds['steady']:.2f} s, "
+        f"first step {number(seconds['first_step'], 's')}, steady steps {seconds['steady']:.2f} s, "
         f"whole run {seconds['total']:.2f} s",
     ]
     if report["seconds_per_step"] is None:
@@ -212,9 +185,9 @@ def _measurements(report: Mapping[str, Any]) -> list[RenderableType]:
     saved = report.get("checkpoint", {})
     if saved.get("written"):
         parts.append(
-            f"checkpoints: {saved['written']} written, {format_bytes(saved['bytes_raw'])} of fields at "
-            f"{format_bytes(saved['raw_bytes_per_second'])}/s, compressed {saved['compression_ratio']:.3g} times to "
-            f"{format_bytes(saved['bytes_written'])} on disk at {format_bytes(saved['written_bytes_per_second'])}/s"
+            f"checkpoints: {saved['written']} written, {number(saved['bytes_raw'], 'B')} of fields at "
+            f"{number(saved['raw_bytes_per_second'], 'B/s')}, compressed {saved['compression_ratio']:.3g} times to "
+            f"{number(saved['bytes_written'], 'B')} on disk at {number(saved['written_bytes_per_second'], 'B/s')}"
         )
     return parts
 
@@ -227,12 +200,12 @@ def _step_table(steps: Mapping[str, Mapping[str, float]]) -> Table:
         for kind in steps:
             table.add_column(kind, justify="right")
         for name in steps["mean"]:
-            table.add_row(name, *(_seconds(row[name]) for row in steps.values()))
+            table.add_row(name, *(number(row[name], "s") for row in steps.values()))
         return table
     for name in steps["mean"]:
         table.add_column(name, justify="right")
     for kind, row in steps.items():
-        table.add_row(kind, *(_seconds(value) for value in row.values()))
+        table.add_row(kind, *(number(value, "s") for value in row.values()))
     return table
 
 
@@ -241,23 +214,23 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     figures = Table(title="speed", title_justify="left", box=None, pad_edge=False, show_header=False)
     figures.add_column()
     figures.add_column(justify="right")
-    figures.add_row("per step", _seconds(report["seconds_per_step"]))
+    figures.add_row("per step", number(report["seconds_per_step"], "s"))
     figures.add_row("grid points", f"{report['points_per_second'] / 1e6:.4g} M/s")
     figures.add_row("arithmetic", f"{report['flops_per_second'] / 1e9:.4g} GFLOP/s")
     figures.add_row(
         "least memory traffic",
-        f"{format_bytes(work['bytes_memory'])} per step, {format_bytes(report['least_bytes_per_second'])}/s",
+        f"{number(work['bytes_memory'], 'B')} per step, {number(report['least_bytes_per_second'], 'B/s')}",
     )
     figures.add_row(
-        "exchange", f"{format_bytes(work['bytes_exchanged'])} in {work['messages']:.4g} messages per step"
+        "exchange", f"{number(work['bytes_exchanged'], 'B')} in {work['messages']:.4g} messages per step"
     )
     for name, figure in report["figures"].items():
-        figures.add_row(name.replace("_", " "), format_figure(figure["value"], figure["unit"]))
-    figures.add_row("peak memory per rank", format_bytes(report["peak_memory_per_rank"]))
-    figures.add_row("of it before set-up", format_bytes(report["memory_before_setup_per_rank"]))
+        figures.add_row(name.replace("_", " "), number(figure["value"], figure["unit"]))
+    figures.add_row("peak memory per rank", number(report["peak_memory_per_rank"], "B"))
+    figures.add_row("of it before set-up", number(report["memory_before_setup_per_rank"], "B"))
     best = report["limits"].get("best")
     if best:
-        figures.add_row(f"limit ({report['limits']['best_name']})", f"{format_bytes(best)}/s")
+        figures.add_row(f"limit ({report['limits']['best_name']})", number(best, "B/s"))
         figures.add_row("[bold]fraction of the limit[/]", f"[bold]{report['fraction_of_stream']:.3f}[/]")
     if report.get("overall_efficiency") is not None:
         figures.add_row("[bold]overall efficiency[/]", f"[bold]{report['overall_efficiency']:.3f}[/]")

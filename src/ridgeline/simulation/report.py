@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.io.checkpoint_format import find_checkpoints
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.models.contract import Model, Region, StepTimes
-from ridgeline.parallel.communicator import mpi_versions, node_communicator
+from ridgeline.parallel.communicator import mpi_versions
+from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.provenance import git_commit, package_versions
+from ridgeline.runtime.regions import Regions
 from ridgeline.simulation.limits import measure_limits
 from ridgeline.simulation.loop import StepClock
 from ridgeline.simulation.print_report import PhaseTimes, Timing, performance
@@ -43,16 +45,13 @@ class Measured:
 
 def make_facts(case: Case, model: Model, context: Context) -> dict[str, Any]:
     """Return what the run header shows. Collective."""
-    node = node_communicator(context.comm)
-    ranks_on_node = node.size
-    node.Free()
     return {
         "model": model.name,
         "shape": list(case.grid.points()),
         "precision": case.run.precision,
         "steps": case.run.steps,
         "ranks": context.comm.size,
-        "ranks_on_node": ranks_on_node,
+        "ranks_on_node": place_on_node(context.comm).ranks,
         "threads": context.threads,
         "device": context.device,
         "cores": describe_machine().cores,
@@ -93,7 +92,7 @@ def make_report(
     """Return the report of a run that ended at `step`, the same on all ranks. Collective; measures the limits."""
     comm = context.comm
     limits = measure_limits(context)
-    timing = gather_timing(comm, measured, context.timers.seconds, model.phases)
+    timing = gather_timing(comm, measured, context.regions, model.phases)
     work = model.work()
     figures = model.figures(timing.mean_step) if timing.mean_step else {}
     return {
@@ -130,25 +129,25 @@ def make_report(
     }
 
 
-def gather_timing(
-    comm: MPI.Comm, measured: Measured, seconds: Mapping[str, float], phases: Sequence[str]
-) -> Timing:
+def gather_timing(comm: MPI.Comm, measured: Measured, regions: Regions, phases: Sequence[str]) -> Timing:
     """Combine the ranks' clocks: the slowest rank's time counts. Collective.
 
-    seconds: of this rank by phase. phases: the model's; those of the driver follow them. The rows of mean and
-    best step are each those of one rank, the slowest, so that their columns add up.
+    regions: of this rank. phases: the model's; "output", "checkpoint" and what is left of the loop, "other", follow
+    them. The rows of mean and best step are each those of one rank, the slowest, so that their columns add up.
     """
     clock = measured.clock
-    names = (*phases, "output", "checkpoint", "other")
+    names = (*phases, "output", "checkpoint")
+    seconds = {name: regions.seconds(name) for name in names}
+    seconds["other"] = measured.loop - sum(seconds.values())
     everyone = comm.allgather(
         (
             (measured.setup, measured.compile, clock.first, clock.steady, measured.loop),
-            [seconds.get(name, 0.0) for name in names],
+            list(seconds.values()),
             (clock.mean(), clock.best),
         )
     )
     spent = {}
-    for i, name in enumerate(names):
+    for i, name in enumerate(seconds):
         values = [rank[1][i] for rank in everyone]
         spent[name] = PhaseTimes(min(values), sum(values) / len(values), max(values))
     setup, compiled, first, steady, loop = (max(rank[0][i] for rank in everyone) for i in range(5))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.environment import check_limits
-from ridgeline.runtime.launcher import end_with_launcher
-from ridgeline.runtime.threads import configure_threads
+from ridgeline.parallel.job import job
+from ridgeline.runtime.messages import configure_logging
+from ridgeline.runtime.signals import SignalCatcher
 
 if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase
@@ -27,44 +28,33 @@ def run_on_this_rank(
 ) -> dict[str, Any]:
     """Run a loaded case on this rank of however many there are, print the report on rank 0, return it.
 
-    Collective over the world. Any failure ends the job (see `parallel.communicator.ends_job_on_error`).
+    Collective over the world. Any failure ends the job (see `parallel.job.job`).
     """
     case = loaded.case
     started = time.monotonic() if started is None else started
-    end_with_launcher()
-    configure_threads(case.run.threads)
-    configure_kernel_cache()
+    with SignalCatcher() as caught, job(case.run.threads, debug) as comm:
+        from ridgeline.models import create
+        from ridgeline.runtime.context import Context
+        from ridgeline.simulation.job import Options, run_case
+        from ridgeline.simulation.print_report import print_report, report_console
 
-    from ridgeline.models import create
-    from ridgeline.parallel.communicator import ends_job_on_error, world
-    from ridgeline.runtime.context import Context
-    from ridgeline.runtime.messages import configure_logging
-    from ridgeline.runtime.signals import SignalCatcher
-    from ridgeline.simulation.job import Options, run_case
-    from ridgeline.simulation.print_report import print_report, report_console
-
-    with SignalCatcher() as caught:
-        comm = world()
         configure_logging(comm.rank, comm.size, verbose)
-        with ends_job_on_error(comm, debug):
-            context = Context(comm, case.run.device, case.run.threads)
-            options = Options(
-                resume=resume or str(loaded.resume or "never"),
-                json_path=json_path,
-                overwrite=overwrite,
-                started=started,
-                caught=caught,
-                show=_print_header,
-            )
-            report = run_case(case, create(case.run.model), context, options)
-            if comm.rank == 0:
-                if json_path == "-":
-                    import json
-
-                    print(json.dumps(report, indent=2, default=str))
-                else:
-                    screen = sys.stdout if sys.stdout.isatty() else sys.stderr
-                    print_report(report, report_console(screen), verbose)
+        context = Context(comm, case.run.device, case.run.threads)
+        options = Options(
+            resume=resume or str(loaded.resume or "never"),
+            json_path=json_path,
+            overwrite=overwrite,
+            started=started,
+            caught=caught,
+            show=_print_header,
+        )
+        report = run_case(case, create(case.run.model), context, options)
+        if comm.rank == 0:
+            if json_path == "-":
+                print(json.dumps(report, indent=2, default=str))
+            else:
+                screen = sys.stdout if sys.stdout.isatty() else sys.stderr
+                print_report(report, report_console(screen), verbose)
     return report
 
 
@@ -89,29 +79,25 @@ def _print_header(facts: dict[str, Any]) -> None:
 def compile_case(loaded: LoadedCase) -> float:
     """Compile every kernel of a case into the cache, print the time, return it in seconds."""
     case = loaded.case
-    configure_threads(case.run.threads)
-    path = configure_kernel_cache()
-    check_limits()
+    with job(case.run.threads) as comm:
+        from ridgeline.models import create
+        from ridgeline.parallel.communicator import in_turn_per_node
+        from ridgeline.runtime.context import Context
+        from ridgeline.simulation.limits import measure_limits
 
-    from ridgeline.models import create
-    from ridgeline.parallel.communicator import in_turn_per_node, world
-    from ridgeline.runtime.context import Context
-    from ridgeline.runtime.messages import configure_logging
-    from ridgeline.simulation.limits import measure_limits
-
-    comm = world()
-    configure_logging(comm.rank, comm.size)
-    begin = time.perf_counter()
-    model: Model = create(case.run.model)
-    context = Context(comm, case.run.device, case.run.threads)
-    model.setup(case, context)
-    in_turn_per_node(comm, model.compile)
-    # What a run calls beside its steps: initial state, diagnostics, summary, and the measurement of the limits.
-    model.initialize()
-    model.diagnostics()
-    model.summary(0)
-    measure_limits(context)
-    seconds = time.perf_counter() - begin
-    if comm.rank == 0:
-        sys.stderr.write(f"kernels of {case.run.model} are in {path} ({seconds:.1f} s)\n")
+        configure_logging(comm.rank, comm.size)
+        begin = time.perf_counter()
+        model: Model = create(case.run.model)
+        context = Context(comm, case.run.device, case.run.threads)
+        model.setup(case, context)
+        in_turn_per_node(comm, model.compile)
+        # What a run calls beside its steps: initial state, diagnostics, summary, and the measurement of the limits.
+        model.initialize()
+        model.diagnostics()
+        model.summary(0)
+        measure_limits(context)
+        seconds = time.perf_counter() - begin
+        if comm.rank == 0:
+            path = os.environ["NUMBA_CACHE_DIR"]
+            sys.stderr.write(f"kernels of {case.run.model} are in {path} ({seconds:.1f} s)\n")
     return seconds

@@ -11,6 +11,7 @@ from rich.errors import ConsoleError
 
 from ridgeline.bench.result import Result, make_table
 from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.files import output_errors
 from ridgeline.simulation.print_report import print_report, report_console
 
 WHICH = "name the NAME.bp.run.json beside a data set, or a file that --json of run or bench wrote"
@@ -39,9 +40,8 @@ def show_report(path: str, verbose: bool = False) -> None:
 def _read(path: str) -> dict[str, Any]:
     """Return what a file of JSON holds. Raises OutputError if it is no report that can be printed."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise OutputError(f"cannot read the report {path}: {error.strerror}; {WHICH}") from None
+        with output_errors(f"read the report {path}", WHICH):
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise OutputError(f"the report {path} is not JSON, or cut off ({error}); {WHICH}") from None
     kinds = ({"model", "run", "phases"}, {"benchmark", "columns", "rows"})

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import kernel
+from ridgeline.runtime.aligned import aligned_empty
 
 WIDTH = 8  # rows of a chunk: one vector of 64 bytes
 SPARE = 8  # a run may hold one zero in so many values: a break costs as much as some dozen of them
@@ -141,13 +142,6 @@ def _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, slot_of)
             start += width * slots
 
 
-def _whole_lines(n: int) -> NDArray:
-    """Return float64 [n] that begins at a cache line."""
-    room = np.empty(n + WIDTH)
-    skipped = -room.ctypes.data % (8 * WIDTH) // 8
-    return room[skipped : skipped + n]
-
-
 def _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, upper, scratch) -> Runs:
     run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
     n_values = _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values)
@@ -156,7 +150,7 @@ def _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, 
         run_slots,
         np.empty(run_slots[-1], np.int32),
         run_values,
-        _whole_lines(n_values),
+        aligned_empty(n_values, np.float64),
         level_runs,
     )
     _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, scratch)

@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks, ranks_that_died
+from ridgeline.parallel.job import job, start_ranks
+from ridgeline.runtime.launcher import detect_launch, launch_ranks, ranks_that_died
 from ridgeline.runtime.machine import describe_machine
-from ridgeline.runtime.threads import configure_threads
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -64,8 +63,6 @@ def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> 
     was measured. Raises ConfigError or OutputError for what can be checked before.
     """
     if detect_launch() is not None or ranks is None or ranks == 1:
-        from ridgeline.parallel.job import start_ranks
-
         start_ranks(ranks)  # refuses a number that contradicts the launcher
         return run_validation(inputs, debug)
     with tempfile.TemporaryDirectory(prefix="ridgeline-validate-") as folder:
@@ -144,16 +141,10 @@ class _LaunchWatch:
 
 def run_validation(inputs: Inputs, debug: bool = False) -> int:
     """Validate on the ranks of this job; return the exit code, the same on all ranks. Collective over the world."""
-    end_with_launcher()
-    configure_threads(1)
-    configure_kernel_cache()
+    with job(debug=debug) as comm:
+        from ridgeline.parallel.layout import find_layout
+        from ridgeline.validate.measure.session import ValidationPlan
 
-    from ridgeline.parallel.communicator import ends_job_on_error, world
-    from ridgeline.parallel.layout import find_layout
-    from ridgeline.validate.measure.session import ValidationPlan
-
-    comm = world()
-    with ends_job_on_error(comm, debug):
         plan = ValidationPlan(**inputs.plan)
         layout = find_layout(comm, plan.ranks_per_node)
         code = _validate(comm, layout, plan, inputs)
@@ -163,7 +154,7 @@ def run_validation(inputs: Inputs, debug: bool = False) -> int:
 def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
     from ridgeline.io.previous import check_file
     from ridgeline.parallel.reduce import together
-    from ridgeline.runtime.output_paths import check_folder
+    from ridgeline.runtime.files import check_folder
     from ridgeline.runtime.progress import Phases
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.measure.counters import read_counters

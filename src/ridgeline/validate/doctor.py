@@ -12,7 +12,7 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.launcher import detect_launch, find_mpiexec
@@ -134,7 +134,7 @@ def _fftw() -> Finding:
 
 
 def _numba() -> Finding:
-    path = configure_kernel_cache()
+    path = prepare_rank()
     import numba
 
     from ridgeline.jit.llvm import host_vector_bytes

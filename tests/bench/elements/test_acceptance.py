@@ -8,6 +8,7 @@ from ridgeline.bench.elements import acceptance
 from ridgeline.bench.elements.acceptance import Check, elements_out_of_cache, make_table, measure_acceptance
 from ridgeline.bench.elements.tensor_probe import make_gradient_probe
 from ridgeline.elements.quadrature import gll_derivative
+from ridgeline.parallel import node_memory
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -32,7 +33,7 @@ def test_enough_elements_to_leave_the_caches():
 @pytest.mark.parametrize(("n", "advice"), [(32, "use a smaller --nx1"), (4, "end what else uses")])
 def test_too_little_memory_is_refused_with_an_advice_that_helps(monkeypatch, n, advice):
     monkeypatch.setattr(acceptance, "last_level_caches", lambda cpus: {"0": 2**25})
-    monkeypatch.setattr(acceptance, "memory_available", lambda: 2**28)
+    monkeypatch.setattr(node_memory, "memory_available", lambda: 2**28)
     with pytest.raises(ConfigError, match=f"GiB on a node, more than is free; {advice}"):
         measure_acceptance(MPI.COMM_SELF, n)
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from mpi4py import MPI
 
 from ridgeline.bench.collectives.calls import COLLECTIVES, Collective
+from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
 from ridgeline.bench.sleeping_wait import patient_barrier
-from ridgeline.parallel.communicator import node_communicator
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
@@ -169,10 +168,7 @@ def _fitting(
     comm: MPI.Comm, kind: type[Collective], count: int, sizes: list[int], in_place: bool
 ) -> list[int]:
     """Return the sizes whose buffers fit into every node's memory. Collective."""
-    node = node_communicator(comm)
-    mine = _MEMORY_SHARE * memory_available() / node.size
-    node.Free()
-    limit = comm.allreduce(mine, MPI.MIN)
+    limit = _MEMORY_SHARE * memory_per_rank(comm)
     fitting = [size for size in sizes if kind.bytes_per_rank(count, size, in_place) <= limit]
     if not fitting:
         raise ConfigError(

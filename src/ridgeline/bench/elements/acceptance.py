@@ -32,12 +32,13 @@ from rich.table import Table
 from ridgeline.bench.elements.nekbone import brick
 from ridgeline.bench.elements.tensor_probe import make_gradient_probe
 from ridgeline.bench.memory.stream import StreamArrays, compile_stream, last_level_caches
+from ridgeline.bench.node_memory import require_memory
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gll_derivative
-from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.layout import place_on_node
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 
 PAPER_ELEMENTS = 768  # out of cache
@@ -124,18 +125,14 @@ def measure_acceptance(
 
 def _sizes(comm: MPI.Comm, n: int) -> tuple[int, int, int]:
     """Return s, bytes of a node's caches, ranks of a node: the largest of all nodes. Checks the memory."""
-    node = node_communicator(comm)
-    per_node = comm.allreduce(node.size, MPI.MAX)
-    node.Free()
+    per_node = comm.allreduce(place_on_node(comm).ranks, MPI.MAX)
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     mine = sum(last_level_caches(cpus).values()) or _UNKNOWN_CACHE
     cache_bytes = comm.allreduce(mine, MPI.MAX)
     large = elements_out_of_cache(n, cache_bytes, per_node)
-    needed = per_node * large * 4 * 8 * n**3 + 12 * cache_bytes
-    if needed > comm.allreduce(memory_available(), MPI.MIN):
-        # Fewer points need less while the paper's number of elements decides, not the size of the caches.
-        advice = "use a smaller --nx1" if large == PAPER_ELEMENTS else "end what else uses the node's memory"
-        raise ConfigError(f"the check needs {needed / 2**30:.1f} GiB on a node, more than is free; {advice}")
+    # Fewer points need less while the paper's number of elements decides, not the size of the caches.
+    advice = "use a smaller --nx1" if large == PAPER_ELEMENTS else "end what else uses the node's memory"
+    require_memory(comm, large * 4 * 8 * n**3 + 12 * cache_bytes // per_node, "the check needs", advice)
     return large, cache_bytes, per_node
 
 

@@ -35,12 +35,12 @@ from rich.table import Table
 
 from ridgeline.bench.elements.nekbone_kernels import make_passes
 from ridgeline.bench.memory.stream import StreamLimits
+from ridgeline.bench.node_memory import require_memory
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh, side_axis
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
-from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 
 Array = NDArray[np.float64]
@@ -117,7 +117,7 @@ class Nekbone:
             raise ConfigError(f"{elements} elements per rank: at least 1 is needed")
         self.comm, self.n = comm, n
         self.brick = brick(elements * comm.size)
-        _require_memory(comm, elements * n**3 * _ARRAYS * 8)
+        require_memory(comm, elements * n**3 * _ARRAYS * 8, "these elements need", "use fewer --elements")
         mesh = ElementMesh.box(self.brick, (1.0, 1.0, 1.0))
         self.grid = ElementGrid(mesh, n - 1, comm.size, comm.rank)
         self.gather_scatter = GatherScatter(comm, self.grid.ids, max_fields=1)
@@ -208,17 +208,6 @@ class Nekbone:
             residuals.append(math.sqrt(rcr))
         self.x += self._constants[2] * self.p
         return time.perf_counter() - start, residuals
-
-
-def _require_memory(comm: MPI.Comm, n_bytes: int) -> None:
-    node = node_communicator(comm)
-    needed = node.allreduce(n_bytes)
-    node.Free()
-    fits, needed = min(comm.allgather((needed < memory_available(), -needed)))
-    if not fits:
-        raise ConfigError(
-            f"these elements need {-needed / 2**30:.1f} GiB on a node, more than is free; use fewer --elements"
-        )
 
 
 def measure_nekbone(

@@ -8,11 +8,9 @@ from typing import Any
 
 from ridgeline.bench.benchmark import run_benchmark
 from ridgeline.io.previous import write_text
-from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.parallel.job import job
 from ridgeline.runtime.errors import VerificationError
-from ridgeline.runtime.launcher import end_with_launcher
-from ridgeline.runtime.output_paths import check_folder
-from ridgeline.runtime.threads import configure_threads
+from ridgeline.runtime.files import check_folder
 
 DEFAULT_BOX = (104, 104, 104)
 DEFAULT_SECONDS = 60.0
@@ -37,15 +35,9 @@ def run_hpcg(
     hpcg.dat, which is `dat` or lies in the current folder, else 104. seconds: None: of hpcg.dat, else 60. Any failure
     ends the job; a result that is not valid does so after the report is written, as VerificationError.
     """
-    end_with_launcher()
-    configure_threads(threads)
-    configure_kernel_cache()
+    with job(threads, debug) as comm:
+        from ridgeline.parallel.reduce import decide, together
 
-    from ridgeline.parallel.communicator import ends_job_on_error, world
-    from ridgeline.parallel.reduce import decide, together
-
-    comm = world()
-    with ends_job_on_error(comm, debug):
         options = decide(comm, lambda: choose_settings(sizes, seconds, dat))
         with together(comm):
             if comm.rank == 0:
@@ -54,7 +46,7 @@ def run_hpcg(
     result = run_benchmark(
         "hpcg.measure.measure_hpcg", options, threads=threads, json_path=json_path, debug=debug
     )
-    with ends_job_on_error(comm, debug):
+    with job(threads, debug) as comm:
         with together(comm):
             if comm.rank == 0:
                 path = write_report(Path(output), result["extra"]["text"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import output_errors
 
 NAME = "hpcg.dat"
 DEFAULT_SECONDS = 1800  # where the file does not say, as the official code
@@ -26,12 +27,8 @@ def read_hpcg_dat(path: str | Path) -> HpcgDat:
 
     Raises OutputError if it cannot be read, ConfigError if it has no three sizes or a wrong time.
     """
-    try:
+    with output_errors(f"read {path}", f"--dat names a file as {NAME} of HPCG"):
         lines = Path(path).read_text(errors="replace").splitlines()
-    except OSError as error:
-        raise OutputError(
-            f"cannot read {path}: {error.strerror}; --dat names a file as {NAME} of HPCG"
-        ) from None
     sizes: list[int] = []
     rest = iter(lines[2:])
     while len(sizes) < 3:

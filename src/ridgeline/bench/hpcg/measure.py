@@ -14,12 +14,12 @@ from ridgeline.bench.hpcg.record import Record
 from ridgeline.bench.hpcg.report import make_report, report_text, to_dict
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.memory.stream import StreamLimits, measure_stream
+from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.numba_threads import check_threads
 from ridgeline.bench.result import Column, Result
-from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
-from ridgeline.parallel.layout import find_layout
+from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.layout import find_layout, place_on_node
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available, oversubscription
 
@@ -58,7 +58,7 @@ def measure_hpcg(
         raise ConfigError(f"{seconds} seconds: 0 (one set of iterations) or more is needed")
     check_threads(threads, f"HPCG on {threads} threads")
     geometry = make_geometry(comm.size, comm.rank, *box, *process_grid)
-    require_memory(comm, geometry)
+    require_room(comm, geometry)
     progress = progress or silent()
     progress.begin("compiling")
     compile_everything(comm, threads)
@@ -85,22 +85,13 @@ def compile_everything(comm: MPI.Comm, threads: int) -> None:
 
 
 def _crowded(comm: MPI.Comm, threads: int) -> str | None:
-    node = node_communicator(comm)
-    text = oversubscription(node.size, threads, cores_available())
-    node.Free()
-    return text
+    return oversubscription(place_on_node(comm).ranks, threads, cores_available())
 
 
-def require_memory(comm: MPI.Comm, geometry: Geometry) -> None:
+def require_room(comm: MPI.Comm, geometry: Geometry) -> None:
     """Raise ConfigError on all ranks if a node has too little free memory for both paths. Collective over comm."""
-    node = node_communicator(comm)
-    needed = node.size * geometry.n_rows * _BYTES_PER_ROW
-    node.Free()
-    short = max(comm.allgather(needed if needed > memory_available() else 0))
-    if short:
-        raise ConfigError(
-            f"this box needs {short / 2**30:.1f} GiB on a node, more than is free; use a smaller one or fewer ranks"
-        )
+    advice = "use a smaller one or fewer ranks"
+    require_memory(comm, geometry.n_rows * _BYTES_PER_ROW, "this box needs", advice)
 
 
 def _result(

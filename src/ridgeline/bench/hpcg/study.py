@@ -20,7 +20,7 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Geometry, Triple, make_geometry, process_grid
-from ridgeline.bench.hpcg.measure import require_memory
+from ridgeline.bench.hpcg.measure import require_room
 from ridgeline.bench.hpcg.optimised import OptimisedPath
 from ridgeline.bench.hpcg.path import CGResult, Path
 from ridgeline.bench.hpcg.problem import Level, generate_problem, level_sizes
@@ -203,7 +203,7 @@ def _measure(
     comm: MPI.Comm, geometry: Geometry, paths: Sequence[str], iterations: int, repeats: int
 ) -> dict[str, dict[str, Any]]:
     """Return figures by path: seconds of an iteration (best solve, slowest rank), flops, residual. Collective."""
-    require_memory(comm, geometry)
+    require_room(comm, geometry)
     grid = geometry.npx, geometry.npy, geometry.npz
     level, right_side, _ = generate_problem(comm, geometry)
     work = count_flops(level_sizes(level), 1, iterations).total

@@ -27,6 +27,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.jit import vector
+from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.memory import node_memory_available, process_memory_available
 
@@ -119,10 +120,7 @@ class StreamArrays:
         self.a, self.b, self.c = (self._allocate(n, value) for value in (1.0, _SCALAR, 1.0 + _SCALAR))
 
     def _allocate(self, n: int, value: float) -> NDArray[Any]:
-        line = vector.LINE // self.dtype.itemsize
-        raw = np.empty(n + line, self.dtype)
-        start = (-raw.ctypes.data // self.dtype.itemsize) % line
-        array = raw[start : start + n]
+        array = aligned_empty(n, self.dtype)
         vector.fill(value, array, self.n_threads)
         return array
 
@@ -197,11 +195,9 @@ def _over_node(comm: MPI.Comm, caches: dict[str, int]) -> tuple[dict[str, int], 
     """Return the caches of all ranks of this rank's node together, and the most ranks on any node."""
     from ridgeline.parallel.communicator import node_communicator
 
-    node = node_communicator(comm)
-    together = {shared: size for one in node.allgather(caches) for shared, size in one.items()}
-    ranks = max(comm.allgather(node.size))
-    node.Free()
-    return together, ranks
+    with node_communicator(comm) as node:
+        together = {shared: size for one in node.allgather(caches) for shared, size in one.items()}
+        return together, max(comm.allgather(node.size))
 
 
 def _time(arrays: StreamArrays, comm: MPI.Comm | None, repeats: int | None) -> NDArray[np.float64]:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.one_sided.access_loops import Operation
 from ridgeline.bench.one_sided.access_plan import WORD, Distribution, Pieces, Plan, plan_accesses
 from ridgeline.bench.one_sided.exposed_memory import ExposedMemory
@@ -31,7 +32,6 @@ from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError, DeviceError
-from ridgeline.runtime.memory import memory_available
 
 Completion = Literal["flush", "flush_local", "unlock", "fence"]
 _COPIES = 4  # of the pieces, that a rank holds while it verifies: its buffer, its window with gaps, what is expected
@@ -86,13 +86,9 @@ def measure_irregular(
         )
     parts = {n: parts_of(comm.size, n) for n in communicators}
     layout = find_layout(comm)
-    on_node = len(layout.ranks_on(layout.node_of_rank[comm.rank]))
-    needed = comm.allreduce(int(_COPIES * on_node * messages * sizes.mean_bytes()), MPI.MAX)
-    if needed > comm.allreduce(memory_available(), MPI.MIN):
-        raise ConfigError(
-            f"{messages} messages of each rank need {needed / 2**30:.1f} GiB on a node, more than is free; ask for "
-            f"fewer messages or smaller pieces"
-        )
+    needed = int(_COPIES * messages * sizes.mean_bytes())
+    what = f"{messages} messages of each rank need"
+    require_memory(comm, needed, what, "ask for fewer messages or smaller pieces")
     rows = []
     for n, ranges in parts.items():
         mine = next(i for i, part in enumerate(ranges) if comm.rank in part)

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.table import Table
 
+from ridgeline.bench.node_memory import require_memory
 from ridgeline.fourier.pencil import Dealias, PencilGrid, ProcessGrid, Truncation, check_process_grid
 from ridgeline.fourier.transpose import Method, Transpose
-from ridgeline.parallel.communicator import node_communicator
 from ridgeline.parallel.partition import Triple, split
-from ridgeline.runtime.errors import ConfigError, DecompositionError
-from ridgeline.runtime.memory import memory_available
+from ridgeline.runtime.errors import DecompositionError
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
@@ -153,7 +152,8 @@ def measure_one(comm: MPI.Comm, pattern: Pattern, process_grid: ProcessGrid, bat
     dtype = np.dtype(pattern.dtype)
     numbers = ROW_FORWARD * (row_rows[r] * sum(row_columns) + sum(row_rows) * row_columns[r])
     numbers += COLUMN_FORWARD * (planes[c] * sum(lines) + sum(planes) * lines[c])
-    _require_memory(comm, numbers * dtype.itemsize)
+    held = numbers * dtype.itemsize
+    require_memory(comm, held, "the exchanges of this shape need", "use a smaller --shape or more nodes")
     row_comm, column_comm = comm.Split(c, r), comm.Split(r, c)
     try:
         options: dict[str, Any] = {"method": pattern.method, "batch": batch, "agreement": comm}
@@ -205,20 +205,6 @@ def _figures(comm: MPI.Comm, transpose: Transpose, seconds: float) -> ExchangeFi
         seconds=seconds,
         bandwidth=held / seconds if size > 1 else None,
     )
-
-
-def _require_memory(comm: MPI.Comm, n_bytes: int) -> None:
-    """Raise ConfigError on all ranks if the arenas of a node's ranks do not fit into its memory. Collective."""
-    node = node_communicator(comm)
-    needed = node.allreduce(n_bytes)
-    fits = needed < memory_available()
-    node.Free()
-    worst = max(comm.allgather((not fits, needed)))
-    if worst[0]:
-        raise ConfigError(
-            f"the exchanges of this shape need {worst[1] / 2**30:.1f} GiB on a node, more than it has; "
-            f"use a smaller --shape or more nodes"
-        )
 
 
 def to_dict(pattern: Pattern, n_ranks: int, figures: Sequence[Figures]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.diagnostics import scan
 from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
 from ridgeline.models.gray_scott.physics import Coefficients
-from ridgeline.parallel.communicator import node_communicator
+from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import compile_sums
 from ridgeline.runtime.machine import cache_sizes
 
@@ -63,14 +63,13 @@ class CpuEngine:
         faces = {(axis, side) for d in across_faces for axis, side in enumerate(d) if side}
         self._first_boxes, self._rest_boxes = split_for_overlap(block, faces)
         caches = cache_sizes()
-        node = node_communicator(cartesian)
+        ranks = place_on_node(cartesian).ranks
         self._tile_rows, self._streaming = tiling(
             self._dtype,
             block.shape_local,
             self.steps_per_sweep,
-            *([caches[2], caches[max(caches)] // node.size] if 2 in caches else []),
+            *([caches[2], caches[max(caches)] // ranks] if 2 in caches else []),
         )
-        node.Free()
         self._scratch = make_scratch(
             self._dtype, block.shape_local, self.steps_per_sweep, self._tile_rows, context.threads
         )
@@ -101,17 +100,17 @@ class CpuEngine:
     def advance(self, step: int, most: int) -> int:
         """Advance by one sweep of at most `most` steps, return how many. Neighbours."""
         steps = min(most, self.steps_per_sweep)
-        timers = self._context.timers
+        regions = self._context.regions
         new = 1 - self._now
-        with timers.phase("compute"):
+        with regions("compute"):
             for box in self._first_boxes:
                 self._run(box, step, steps)
-        with timers.phase("exchange"):
+        with regions("exchange"):
             self._halo.start(new)
-        with timers.phase("compute"):
+        with regions("compute"):
             for box in self._rest_boxes:
                 self._run(box, step, steps)
-        with timers.phase("exchange"):
+        with regions("exchange"):
             self._halo.finish(new)
         self._now = new
         return steps

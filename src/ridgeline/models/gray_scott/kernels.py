@@ -39,11 +39,11 @@ import numpy as np
 from numba import prange
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.blocks.block import CACHE_LINE, PAGE
 from ridgeline.jit.kernel import kernel
 from ridgeline.jit.llvm import host_vector_bytes, store_fence
 from ridgeline.models.gray_scott.kernels_rows import update_one_row, update_row_groups
 from ridgeline.parallel.partition import Triple
+from ridgeline.runtime.aligned import CACHE_LINE, aligned_zeros
 
 PREFETCH_ROWS = 2  # rows ahead, in the next plane
 RING = 3  # planes of an intermediate step that the next one reads
@@ -251,13 +251,7 @@ def make_scratch(
     dtype: DTypeLike, shape_local: Triple, steps: int, tile_rows: int, n_threads: int
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Allocate the scratch of u and v for boxes within a block of `shape_local` cells."""
-    itemsize = np.dtype(dtype).itemsize
-    line = CACHE_LINE // itemsize
+    line = CACHE_LINE // np.dtype(dtype).itemsize
     pitch = shape_local[2] + 2 * steps + 4 * line
     size = n_threads * (steps - 1) * RING * pitch * (tile_rows + 2 * steps) + line
-    result = []
-    for _ in range(2):
-        raw = np.zeros(size + PAGE // itemsize, dtype)
-        start = (-raw.ctypes.data // itemsize) % line
-        result.append(raw[start : start + size])
-    return result[0], result[1]
+    return aligned_zeros(size, dtype), aligned_zeros(size, dtype)

@@ -41,7 +41,6 @@ from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.models.navier_stokes.restart import EngineState, field_names
 from ridgeline.models.navier_stokes.statistics import Statistics
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.regions import Regions
 
 REGIONS = (
     "gmres", "cg", "helmholtz", "advection", "schwarz", "transfer", "coarse", "projection", "gather-scatter", "other",
@@ -66,7 +65,7 @@ class NavierStokes(Model):
         self._problem: FlowProblem = problem_of(case, case.model.dt)
         self._grid = ElementGrid(mesh_of(case), case.grid.order, comm.size, comm.rank)
         self._geometry = ElementGeometry(self._grid)
-        self._regions = Regions()
+        self._regions = context.regions
         self._engine = CpuEngine(comm, self._grid, self._problem, self._regions, self._geometry)
         self._state = EngineState(self._engine)
         self._figures = self._make_figures()
@@ -141,12 +140,8 @@ class NavierStokes(Model):
 
         Raises DivergedError if a solve does not converge or the Courant number is beyond stability.
         """
-        seconds, table = self._context.timers.seconds, self._regions.table
-        before = {name: table[name].seconds for name in self.phases}
         self._engine.advance()
         self._steps += 1
-        for name in self.phases:
-            seconds[name] += table[name].seconds - before[name]
         return 1
 
     def time(self, step: int) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ridgeline.fourier.fft import Effort, aligned_empty
+from ridgeline.fourier.fft import Effort
 from ridgeline.fourier.lines import Tile
 from ridgeline.fourier.modes import Lengths
 from ridgeline.fourier.pencil import PencilGrid
@@ -40,6 +40,7 @@ from ridgeline.models.turbulence.stages import (
     displaced_grids,
 )
 from ridgeline.parallel.reduce import global_max
+from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:

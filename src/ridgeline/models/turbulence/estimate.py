@@ -27,6 +27,7 @@ from ridgeline.fourier.rows import rows_per_block
 from ridgeline.fourier.transpose_plan import TransposePlan
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.parallel.partition import Triple, split
+from ridgeline.runtime.aligned import CACHE_LINE
 from ridgeline.runtime.errors import DecompositionError
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 SUBSTEPS = {"rk2": 2, "rk4": 4}
 COPIES = {"rk2": 1, "rk4": 2}  # of the fields: RK4 keeps their sum beside them
 PASSES = {"rk2": 5, "rk4": 11}  # over the fields in a step, reading or writing
-CACHE_LINE = 64
 RANKS_PER_NODE = 8  # taken for the shape of pencils where nobody knows the nodes: the paper's
 # Floating-point operations beside the transforms, complex ones by their real parts.
 PER_POINT_VELOCITY, PER_POINT_SCALAR = 8, 3  # five products u u - u_y u_y I; u theta

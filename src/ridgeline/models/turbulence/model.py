@@ -33,12 +33,13 @@ from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState
-from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import DivergedError
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
+    pass
 
 
 class Turbulence(Model):
@@ -57,7 +58,7 @@ class Turbulence(Model):
         """Decompose the grid, compile what planning runs, allocate fields and plan. Collective."""
         self._case, self._context = case, context
         comm = context.comm
-        self._process_grid = process_grid(case, comm.size, _ranks_per_node(comm))
+        self._process_grid = process_grid(case, comm.size, place_on_node(comm).ranks)
         self._grid = PencilGrid(case.grid.shape, case.model.dealias, self._process_grid, comm.rank)
         flow = FlowParameters(
             case.model.viscosity,
@@ -126,12 +127,12 @@ class Turbulence(Model):
         Raises DivergedError if a fixed step has a Courant number (Eq. 8) above 1.
         """
         self._state.release()
-        engine, model, seconds = self._engine, self._case.model, self._context.timers.seconds
+        engine, model, regions = self._engine, self._case.model, self._context.regions
         before = engine.seconds
         engine.advance(model.dt, model.courant or 0.0)
         after = engine.seconds
         for name in self.phases:
-            seconds[name] += after[name] - before[name]
+            regions.charge(name, after[name] - before[name])
         self._steps += 1
         if self._steps == 1:
             self._under_way_first = dict(engine.under_way)
@@ -243,13 +244,6 @@ class Turbulence(Model):
         """Return how long an exchange was under way in a step: the mean, without the first if there were others."""
         total, first = self._engine.under_way[name], self._under_way_first.get(name, 0.0)
         return (total - first) / (self._steps - 1) if self._steps > 1 else total
-
-
-def _ranks_per_node(comm: MPI.Comm) -> int:
-    node = node_communicator(comm)
-    size = node.size
-    node.Free()
-    return size
 
 
 def create_model() -> Turbulence:

@@ -8,11 +8,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ridgeline.runtime.errors import OutputError, VerificationError
+from ridgeline.runtime.files import replace_file
 from ridgeline.runtime.progress import Phases, silent
 from ridgeline.validate.judge.screening import screen
 from ridgeline.validate.judge.thresholds import Thresholds
@@ -39,12 +41,8 @@ def write_progress(path: str | None, progress: SessionProgress) -> None:
     """Replace the file, whole or not at all. A folder that is not there any more is nobody's loss."""
     if path is None:
         return
-    new = Path(f"{path}.new")
-    try:
-        new.write_text(json.dumps(asdict(progress)))
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
+    with suppress(OSError):
+        replace_file(Path(path), json.dumps(asdict(progress)).encode())
 
 
 def read_progress(path: str) -> SessionProgress:

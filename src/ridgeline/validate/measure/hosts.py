@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.files import output_errors
 
 _RANGE = re.compile(r"([^\[\]]*)\[([^\[\]]+)\](.*)")
 _SPAN = re.compile(r"(\d+)(?:-(\d+))?")
@@ -44,10 +45,10 @@ def _expand_one(text: str) -> list[str]:
 def _read_lines(path: str | Path) -> list[str]:
     """Return the lines of a file that are no comments. Raises OutputError if it cannot be read."""
     try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise OutputError(f"cannot read {path}: {reason}") from None
+        with output_errors(f"read {path}"):
+            text = Path(path).read_text()
+    except UnicodeDecodeError:
+        raise OutputError(f"cannot read {path}: it is no text") from None
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.previous import to_json, write_text
-from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import output_errors
 
 SCHEMA = 1  # of the stored file; raised when a reader of the last one could not read it
 
@@ -158,9 +159,8 @@ def save_measurements(measurements: Measurements, path: str | Path) -> None:
 def load_measurements(path: str | Path) -> Measurements:
     """Read what `save_measurements` wrote. Raises OutputError or ConfigError, naming the file."""
     try:
-        content = json.loads(Path(path).read_text())
-    except OSError as error:
-        raise OutputError(f"cannot read {path}: {error.strerror}") from None
+        with output_errors(f"read {path}"):
+            content = json.loads(Path(path).read_text())
     except ValueError as error:
         raise ConfigError(f"{path} is not JSON: {error}") from None
     try:

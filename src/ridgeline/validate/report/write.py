@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ridgeline.io.previous import check_file, to_json, write_text
-from ridgeline.runtime.output_paths import check_folder
+from ridgeline.runtime.files import check_folder
 from ridgeline.validate.judge.verdict import Verdict, write_hostfile
 from ridgeline.validate.measure.measurements import Measurements
 from ridgeline.validate.report.page import make_page

@@ -1,0 +1,50 @@
+"""Every command that computes keeps its kernels in the kernel cache, never beside the sources."""
+
+from pathlib import Path
+
+import pytest
+
+import ridgeline as package
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+
+SOURCES = Path(package.__file__).parent
+# Each with what the name of a kernel that it calls begins with.
+COMMANDS = {
+    ("run", "case.toml"): "kernels.make_sweep",
+    ("compile", "case.toml"): "kernels.make_sweep",
+    ("check", "case.toml"): "vector.",
+    ("bench", "transpose", "--shape", 8, 8, 8, "--cycles", 1, "-q", 1): "",
+    ("bench", "nekbone", "--nx1", 5, "--elements", 8, "--iterations", 2, "--no-stream"): "nekbone_kernels.",
+    ("bench", "acceptance", "--nx1", 4, "--elements", 8): "tensor_probe.",
+    ("bench", "hpcg", "--nx", 16, "--rt", 0, "--no-stream"): "sweeps.",
+    ("bench", "stream", "--repeats", 1, "--bytes", 2**22): "vector.",
+    ("validate", "--level", "node", "--quick", "--stage", "compute"): "exact_chains.",
+}
+
+
+def kernels_below(folder: Path) -> dict[Path, int]:
+    """Return the files of Numba's caches below a folder, and when each was last written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb[ic]")}
+
+
+@pytest.fixture
+def no_numba_cache_dir(ridgeline, monkeypatch) -> Path:
+    """Take back what tests/conftest.py exports; return the kernel cache that the commands must find themselves."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    path = configure_kernel_cache()
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "file"), COMMANDS.items(), ids=[" ".join(command[:2]) for command in COMMANDS]
+)
+def test_kernels_are_kept_in_the_cache_and_not_beside_the_sources(
+    command, file, no_numba_cache_dir, ridgeline
+):
+    ridgeline.write()
+    before = kernels_below(SOURCES)
+    done = ridgeline(*command)
+    assert done.returncode == 0 or "validate" in command, done.stderr  # the machine may be slow, or busy
+    assert kernels_below(SOURCES) == before
+    assert any(path.name.startswith(file) for path in kernels_below(no_numba_cache_dir)), done.stderr
