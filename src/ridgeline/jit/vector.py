@@ -10,11 +10,11 @@ Newsletter, 1995 (copy, scale, add, triad).
 
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import boolean, float64, int64, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, specialise, subroutine
 from ridgeline.jit.llvm import I1, Lanes, data_pointer, element_type, store_fence
 
 LINE = 64  # bytes of a cache line: what one trip of a loop moves
@@ -72,7 +72,7 @@ def _sweep_range(typing, whole_lines, operation, streaming, x, y, s, out, first,
     return types.void(whole_lines, types.int64, flag, x, y, out.dtype, out, index, index), codegen
 
 
-@kernel(parallel=True)
+@kernel(lambda T: (int64, boolean, T[::1], T[::1], T, T[::1], int64, int64), parallel=True)
 def _sweep(operation, streaming, x, y, s, out, lead, n_threads):
     """Apply an operation; the first whole cache line of `out` begins at element `lead`."""
     line = LINE // out.itemsize
@@ -87,7 +87,7 @@ def _sweep(operation, streaming, x, y, s, out, lead, n_threads):
     _sweep_range(False, operation, False, x, y, s, out, lead + lines * line, out.size)
 
 
-@kernel(fastmath={"reassoc", "contract"})
+@subroutine(fastmath={"reassoc", "contract"})
 def _dot_blocks(x, y, first, end):
     total = 0.0
     for start in range(first, end, BLOCK):
@@ -100,7 +100,7 @@ def _dot_blocks(x, y, first, end):
     return total
 
 
-@kernel(parallel=True)
+@kernel(lambda T: (T[::1], T[::1], float64[::1]), parallel=True)
 def _dot(x, y, partial):
     n_threads = partial.size
     blocks = -(-x.size // BLOCK)
@@ -121,6 +121,11 @@ def _check(x, y, out, n_threads: int) -> None:
         raise ValueError(f"no vector kernel for dtype {out.dtype}; use float64 or float32")
     if n_threads < 1:
         raise ValueError(f"n_threads = {n_threads}: at least 1 is needed")
+
+
+def kernels(dtype):
+    """Return the kernels of all operations on vectors of dtype, float32 or float64."""
+    return specialise([_sweep, _dot], dtype)
 
 
 def apply(operation, x, y, s, out, n_threads: int, streaming: bool = False) -> None:
