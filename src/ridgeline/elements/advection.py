@@ -14,13 +14,12 @@ One pass over the elements: reads velocity and fields (and 9 (m / n)**3 words pe
 from functools import cache
 
 import numpy as np
-from numba import njit
 
-from ridgeline.elements.derivatives import scaled
 from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.metrics import advect_points, to_reference
 from ridgeline.elements.points import compiled, scratch
 from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.jit.kernel import subroutine
 
 
 def fine_metrics(metrics, mass, weights, interpolation, fine_weights):
@@ -40,7 +39,19 @@ def fine_metrics(metrics, mass, weights, interpolation, fine_weights):
     return out
 
 
-@njit(inline="always")
+@subroutine(inline="always")
+def scaled(matrix, factor, transposed, out):
+    """out = factor times matrix, or its transpose; returns out."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            if transposed:
+                out[j, i] = factor * matrix[i, j]
+            else:
+                out[i, j] = factor * matrix[i, j]
+    return out
+
+
+@subroutine(inline="always")
 def _interpolate(
     n, m, rows, fine_rows, u, here, forth, forth_transposed, lines, planes, planes_start, fine, fine_start
 ):

@@ -78,7 +78,7 @@ def make_courant(n: int, axis_aligned: bool):
     """
     points = n**3
 
-    @compiled("float64", "elements r5 r2 r5 r1", types.float64)
+    @compiled("float64", "elements r5 r2 r5 r1")
     def courant(elements, velocity, scale, metrics, inverse_spacing):
         field = velocity.size // 3
         velocity, metrics = velocity.reshape(-1), metrics.reshape(-1)

@@ -19,7 +19,6 @@ ones, else any (mass is read where h2 is not 0). derivative [n, n]; weights [n].
 from functools import cache
 
 import numpy as np
-from numba import njit, types
 
 from ridgeline.elements.points import (
     add_mass,
@@ -32,11 +31,12 @@ from ridgeline.elements.points import (
     search_direction,
 )
 from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.jit.kernel import subroutine
 
 GEOMETRY = "r2 r1 r5 r4 r2 r1"  # scale, volume, factors, mass, derivative, weights
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _line_operator(derivative, weights, out):
     """out = 1 / w D^T w D: the stiffness matrix of one direction without its weights."""
     n = weights.size
@@ -48,7 +48,7 @@ def _line_operator(derivative, weights, out):
             out[i, j] = total / weights[i]
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _scaled_operators(line, stretch, h1, h2, volume, matrices):
     """matrices[0 ... 2] = h1 volume stretch**2 line, of x transposed; the mass term is in x."""
     n = line.shape[0]
@@ -60,7 +60,7 @@ def _scaled_operators(line, stretch, h1, h2, volume, matrices):
         matrices[0, i, i] += h2 * volume
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def fill_cube(weights, out):
     """out[k, j, i] = w_k w_j w_i, flat."""
     n = weights.size
@@ -70,7 +70,7 @@ def fill_cube(weights, out):
                 out[(k * n + j) * n + i] = weights[k] * weights[j] * weights[i]
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _separable(n, rows, matrices, u, here, following, others, w):
     """w = (A_x + A_y + A_z) u of one element; asks for what the following one reads and writes meanwhile.
 
@@ -87,7 +87,7 @@ def _separable(n, rows, matrices, u, here, following, others, w):
     along_z(n, n, rows, True, w, here, matrices[2], u, here)
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _scaled_derivatives(derivative, h1, matrices):
     """matrices = D transposed, h1 D, h1 D transposed."""
     n = derivative.shape[0]
@@ -98,7 +98,7 @@ def _scaled_derivatives(derivative, h1, matrices):
             matrices[2, j, i] = h1 * derivative[i, j]
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _stiffness(n, rows, points, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w):
     """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
 
@@ -204,7 +204,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
 
     if axis_aligned:
 
-        @compiled(dtype_name, arguments, types.float64)
+        @compiled(dtype_name, arguments)
         def helmholtz_cg(
             elements,
             r,
@@ -242,7 +242,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
 
         return helmholtz_cg
 
-    @compiled(dtype_name, arguments, types.float64)
+    @compiled(dtype_name, arguments)
     def helmholtz_cg(
         elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w
     ):

@@ -7,11 +7,11 @@ multiply-add where written so; no reassociation but in sums, which keep one part
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import from_dtype, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import F64, I32, I64, Lanes, Vector, data_pointer, element_type, host_vector_bytes
 from ridgeline.jit.llvm import prefetch as emit_prefetch
 
@@ -250,14 +250,14 @@ def dot_points(typing, count, x, x_start, y, y_start):
     return types.float64(count, x, types.int64, y, types.int64), codegen
 
 
-def compiled(dtype_name: str, arguments: str, returns=types.void):
+def compiled(dtype_name: str, arguments: str):
     """Return a decorator that compiles a kernel at once for one signature, or loads it from the disk cache.
 
     arguments: one word each: `elements` (int64 list), `h` (a float64 scalar), `r4` or `w4` (an array of the dtype in
     4 dimensions, read or written), `i2` (an int64 array read). Reading arguments take arrays that may not be written,
     too. One signature: no second compile for arrays that differ in such details.
     """
-    number = {"float64": types.float64, "float32": types.float32}[dtype_name]
+    number = from_dtype(np.dtype(dtype_name))
 
     def kind(word: str):
         if word == "h":
@@ -268,11 +268,10 @@ def compiled(dtype_name: str, arguments: str, returns=types.void):
             return types.Array(types.int64, int(word[1]), "C", readonly=True)
         return types.Array(number, int(word[1]), "C", readonly=word[0] == "r")
 
-    signature = returns(*(kind(word) for word in arguments.split()))
-    return kernel(signature, nogil=True, error_model="numpy")
+    return kernel(tuple(kind(word) for word in arguments.split()), nogil=True, error_model="numpy")
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def scratch(count, like):
     """Return an uninitialised array of the dtype of `like` that begins at a cache line."""
     whole = np.empty(count + LINE // like.itemsize, like.dtype)

@@ -11,6 +11,8 @@ Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elemen
 
 from functools import cache
 
+from numba import int64, types
+
 from ridgeline.elements.tensor import along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
 
@@ -46,6 +48,11 @@ def _tables(nz, ny, nx):
     return outer, inner, slow, fast, wide_slow, wide_fast, inside, across, tuple(shell)
 
 
+def _six(T):
+    """Return the type of a level's matrices: one for each direction, and their transposes."""
+    return types.UniTuple(T[:, ::1], 6)
+
+
 @cache
 def make_sweep(nz, ny, nx):
     """Return (pack_layers, sweep, pack_ghosts, collect): the parts of one additive Schwarz sweep.
@@ -64,7 +71,7 @@ def make_sweep(nz, ny, nx):
     face = max(nz * ny, nz * nx, ny * nx)
     outer, inner, slow, fast, wide_slow, wide_fast, inside, across, shell = _tables(nz, ny, nx)
 
-    @kernel
+    @kernel(lambda T: (T[::1], int64[:, ::1], T[:, ::1], T[:, ::1]))
     def pack_layers(r, faces, mine, total):
         for s in range(faces.shape[0]):
             f = faces[s, 1]
@@ -75,7 +82,7 @@ def make_sweep(nz, ny, nx):
                     mine[s, a * inner[f] + b] = value
                     total[s, a * inner[f] + b] = value
 
-    @kernel
+    @kernel(lambda T: (T[::1], int64[:, ::1], T[:, ::1], T[:, ::1]))
     def pack_ghosts(ghosts, faces, mine, total):
         for s in range(faces.shape[0]):
             start = (faces[s, 0] * 6 + faces[s, 1]) * face
@@ -83,7 +90,20 @@ def make_sweep(nz, ny, nx):
                 mine[s, p] = ghosts[start + p]
                 total[s, p] = ghosts[start + p]
 
-    @kernel(error_model="numpy")
+    @kernel(
+        lambda T: (
+            T[::1],
+            int64[:, ::1],
+            T[:, ::1],
+            T[:, ::1],
+            int64[:, ::1],
+            *[T[::1]] * 3,
+            T[:, ::1],
+            T[::1],
+            T[::1],
+        ),
+        error_model="numpy",
+    )
     def sweep(r, neighbours, mine, total, index, vectors, transposed, values, work, z, ghosts):
         a, b = work[0], work[1]
         zero = a[0] * 0
@@ -141,7 +161,7 @@ def make_sweep(nz, ny, nx):
                     for q in range(inner[f]):
                         ghosts[to + p * inner[f] + q] = a[shell[f] + p * wide_slow[f] + q * wide_fast[f]]
 
-    @kernel
+    @kernel(lambda T: (int64[:, ::1], T[::1], T[:, ::1], T[:, ::1], T[::1]))
     def collect(neighbours, ghosts, mine, total, z):
         for e in range(neighbours.shape[0]):
             for f in range(6):
@@ -173,7 +193,7 @@ def make_residual(nz, ny, nx, axis_aligned):
     """
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
 
-    @kernel
+    @kernel(lambda T: (*[T[::1]] * 3, *[T[:, ::1]] * 2, _six(T), T[::1], T[:, ::1], T[::1]))
     def aligned(r, weight, share, factors, cube, lines, z, work, left):
         u, a, b, c = work[0], work[1], work[2], work[3]
         for e in range(factors.shape[0]):
@@ -191,7 +211,17 @@ def make_residual(nz, ny, nx, axis_aligned):
                 force = f * cube[0, p] * a[p] + g * cube[1, p] * b[p] + h * cube[2, p] * c[p]
                 left[start + p] = share[start + p] * r[start + p] - force
 
-    @kernel
+    @kernel(
+        lambda T: (
+            *[T[::1]] * 3,
+            T[:, :, ::1],
+            T[:, ::1],
+            _six(T),
+            T[::1],
+            T[:, ::1],
+            T[::1],
+        )
+    )
     def mapped(r, weight, share, factors, cube, lines, z, work, left):
         u, a, b, c = work[0], work[1], work[2], work[3]
         for e in range(factors.shape[0]):
@@ -229,7 +259,7 @@ def make_transfer(nz, ny, nx, cz, cy, cx):
     points, few = nz * ny * nx, cz * cy * cx
     fine_plane, few_rows = ny * nx, cz * cy
 
-    @kernel
+    @kernel(lambda T: (T[::1], _six(T), T[:, ::1], T[::1]))
     def restrict(left, lines, work, below):
         a, b = work[0], work[1]
         for e in range(left.size // points):
@@ -237,7 +267,7 @@ def make_transfer(nz, ny, nx, cz, cy, cx):
             along_y(cy, ny, cz, nx, False, b, 0, lines[4], a, 0)
             along_x(cx, nx, few_rows, False, below, e * few, lines[2], b, 0)
 
-    @kernel
+    @kernel(lambda T: (T[::1], _six(T), T[:, ::1], T[::1]))
     def prolong(below, lines, work, z):
         a, b = work[0], work[1]
         for e in range(z.size // points):

@@ -123,9 +123,14 @@ def _check(x, y, out, n_threads: int) -> None:
         raise ValueError(f"n_threads = {n_threads}: at least 1 is needed")
 
 
+def kernels_of_passes(dtype):
+    """Return the kernel of `apply` and of all that it stands behind, for vectors of dtype, float32 or float64."""
+    return specialise([_sweep], dtype)
+
+
 def kernels(dtype):
-    """Return the kernels of all operations on vectors of dtype, float32 or float64."""
-    return specialise([_sweep, _dot], dtype)
+    """Return the kernels of this file for vectors of dtype, float32 or float64."""
+    return [*kernels_of_passes(dtype), *specialise([_dot], dtype)]
 
 
 def apply(operation, x, y, s, out, n_threads: int, streaming: bool = False) -> None:

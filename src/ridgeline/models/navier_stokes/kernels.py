@@ -84,7 +84,7 @@ def make_force_divergence(n: int, axis_aligned: bool):
 
     out = (grad q, f inverse_mass), unassembled: f [3, E, n, n, n] is an assembled weak force, inverse_mass the
     inverse of the assembled mass matrix, so that their product is continuous. One pass: reads 4 words per point (and
-    10 of curved elements), writes 1. See elements.derivatives.make_weak_divergence.
+    10 of curved elements), writes 1. See elements.metrics.
     """
     rows, points = n * n, n**3
 
@@ -176,11 +176,3 @@ def make_momentum(n: int, axis_aligned: bool):
                     out[here + 2 * field + i] = part * f[here + 2 * field + i] - weight * z[i]
 
     return momentum
-
-
-def compile_kernels(n: int, axis_aligned: bool) -> None:
-    """Compile, or load from the cache, all kernels of this file for an order. No communication."""
-    make_weak_right_hand_side()
-    make_face_derivatives()
-    make_force_divergence(n, axis_aligned)
-    make_momentum(n, axis_aligned)
