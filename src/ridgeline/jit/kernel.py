@@ -31,7 +31,7 @@ class Specialisation(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-def kernel(signature: Any = None, **options: Any) -> Callable[..., Any]:
+def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **options: Any) -> Callable[..., Any]:
     """Return the decorator of a compiled function whose machine code is kept in the kernel cache.
 
     signature: the types of all arguments, in order, as Numba names them.
@@ -39,9 +39,6 @@ def kernel(signature: Any = None, **options: Any) -> Callable[..., Any]:
         A tuple is compiled at once, and the kernel takes no others: for factories, which are asked for one kernel.
     options: those of numba.njit, such as nogil, parallel, error_model, fastmath.
     """
-
-    if signature is None or (callable(signature) and signature.__name__ not in ("<lambda>", "_signature")):
-        return njit(signature, cache=True, **options)
 
     def declare(function: Callable[..., Any]) -> Any:
         dispatcher = njit(cache=True, **options)(function)

@@ -109,14 +109,14 @@ def symmetric_gauss_seidel(indptr, indices, data, diagonal, r, x):
         x[row] = (total + x[row] * own) / own
 
 
-@kernel(lambda T: (int64[::1], *[T[::1]] * 3))
+@kernel(lambda T: (int32[::1], *[T[::1]] * 3))
 def restrict_residual(index, r, ax, coarse):
     """coarse[c] = r[index[c]] - ax[index[c]]."""
     for c in range(index.size):
         coarse[c] = r[index[c]] - ax[index[c]]
 
 
-@kernel(lambda T: (int64[::1], T[::1], T[::1]))
+@kernel(lambda T: (int32[::1], T[::1], T[::1]))
 def prolong_add(index, coarse, x):
     """x[index[c]] += coarse[c]."""
     for c in range(index.size):

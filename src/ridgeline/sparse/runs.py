@@ -19,6 +19,7 @@ storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 
 from typing import NamedTuple
 
 import numpy as np
+from numba import boolean, float64, int32, int64, types
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import kernel
@@ -38,7 +39,12 @@ class Runs(NamedTuple):
     level_runs: NDArray  # int32 [n_levels + 1], first run of each level
 
 
-@kernel
+# As kernels know them: compressed sparse rows (indptr, columns, values), and `Runs`.
+CSR = types.Tuple((int64[::1], int32[::1], float64[::1]))
+RUNS = types.NamedTuple((int32[::1], int32[::1], int32[::1], int64[::1], float64[::1], int32[::1]), Runs)
+
+
+@kernel(lambda: (CSR, *[int32[::1]] * 5, int64[::1], int32[::1], int32[::1]))
 def _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, marks):
     """Set run_rows and level_runs, and the shifts (column - row) of each run, ascending; return the number of runs.
 
@@ -91,7 +97,7 @@ def _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shi
     return n_runs
 
 
-@kernel
+@kernel(lambda: (int32[::1], int64[::1], int32[::1], boolean, int32[::1], int64[::1]))
 def _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values):
     """Set run_slots and run_values of one triangle; return the length of its values."""
     n_runs = run_rows.size - 1
@@ -110,7 +116,7 @@ def _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values):
     return n_values
 
 
-@kernel
+@kernel(lambda: (CSR, int32[::1], int32[::1], boolean, int64[::1], int32[::1], RUNS, int32[::1]))
 def _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, slot_of):
     """Set slot_columns and values of one triangle. slot_of: int32 [2 n], scratch: slot by shift."""
     indptr, columns, values = csr
@@ -200,7 +206,7 @@ def deal_runs(runs: Runs, n_threads: int) -> NDArray:
     return bounds
 
 
-@kernel
+@kernel(lambda: (int32[::1], int32[::1], int32[:, ::1]))
 def _deal(run_rows, level_runs, bounds):
     n_threads = bounds.shape[1] - 1
     for level in range(bounds.shape[0]):

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import float64, int32, int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -103,7 +103,18 @@ def make_passes(n: int, block: int):
     rows, points = n * n, n**3
     share = -(-6 * points // 5)
 
-    @kernel(nogil=True, error_model="numpy")
+    field, list_of = float64[:, :, :, ::1], types.Array(int64, 1, "C", readonly=True)
+    lists = (*[int32[:, ::1]] * 3, *[int32[::1]] * 2, int64[:, ::1])
+    derivative = types.Array(float64, 2, "C", readonly=True)
+
+    @kernel(
+        (
+            list_of, int64, int64, list_of, field, float64[::1], float64[:, :, :, :, ::1], derivative,
+            *lists, *[field] * 4,
+        ),
+        nogil=True,
+        error_model="numpy",
+    )  # fmt: skip
     def direction(
         order, first, end, patterns, weights, constants, factors, derivative,
         pairs, fours, eights, starts, others, bounds, x, r, p, w,
@@ -145,7 +156,7 @@ def make_passes(n: int, block: int):
             combine_local(ADD, pairs, fours, eights, starts, others, bounds, begin, stop, w)
         return total
 
-    @kernel(nogil=True, error_model="numpy")
+    @kernel((list_of, field, float64, field, field), nogil=True, error_model="numpy")
     def residual(patterns, weights, alpha, w, r):
         w, r, weights = w.reshape(-1), r.reshape(-1), weights.reshape(-1)
         total = 0.0

@@ -2,6 +2,8 @@
 
 from functools import cache
 
+from numba import float64, int64, types
+
 from ridgeline.elements.tensor import along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
 
@@ -14,8 +16,9 @@ def make_gradient_probe(n: int):
     and its transpose [n, n]. 6 n operations per point; reads 1 word per point, writes 3.
     """
     rows, points = n * n, n**3
+    derivative = types.Array(float64, 2, "C", readonly=True)
 
-    @kernel(nogil=True)
+    @kernel((float64[:, :, :, ::1], derivative, derivative, int64, float64[:, :, :, :, ::1]), nogil=True)
     def probe(u, derivative, transposed, repeats, out):
         u, out = u.reshape(-1), out.reshape(-1)
         for _ in range(repeats):

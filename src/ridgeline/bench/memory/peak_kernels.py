@@ -10,7 +10,7 @@ done twice or done wrong in any lane shows.
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import int64, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -78,7 +78,7 @@ def _run_chains(typing, start, factor, increment, steps, out, offset):
     return types.void(start, start.dtype, increment, steps, out, offset), codegen
 
 
-@kernel(parallel=True, nogil=True)
+@kernel(lambda T: (T[:, ::1], T, T[::1], int64, T[:, ::1]), parallel=True, nogil=True)
 def _multiply_add(start, factor, increment, steps, out):
     flat_start, flat_out = start.reshape(-1), out.reshape(-1)
     for thread in prange(start.shape[0]):

@@ -10,6 +10,7 @@ ends: int64 [ENDS], how many were ever taken (HEAD) and put (TAIL), on cache lin
 """
 
 import numpy as np
+from numba import int64
 
 from ridgeline.jit.atomics import load_acquire, store_release
 from ridgeline.jit.kernel import kernel
@@ -19,12 +20,22 @@ TAIL = 16  # 128 bytes on: pairs of lines are fetched together
 ENDS = 32
 
 
+def _with_number():
+    """Return the types of the ring and of one number: an item, or what stands for none."""
+    return int64[::1], int64[::1], int64
+
+
+def _with_range():
+    """Return the types of the ring, of the first item and of how many."""
+    return *_with_number(), int64
+
+
 def make_ring(capacity: int):
     """Return (ends, items) of an empty ring for at least `capacity` numbers."""
     return np.zeros(ENDS, np.int64), np.zeros(1 << max(capacity - 1, 0).bit_length(), np.int64)
 
 
-@kernel(nogil=True)
+@kernel(_with_number, nogil=True)
 def put(ends, items, item):
     """Append item; return False if the ring is full."""
     tail = ends[TAIL]
@@ -35,7 +46,7 @@ def put(ends, items, item):
     return room
 
 
-@kernel(nogil=True)
+@kernel(_with_number, nogil=True)
 def take(ends, items, nothing):
     """Remove the first item and return it, or `nothing` if the ring is empty."""
     head = ends[HEAD]
@@ -45,7 +56,7 @@ def take(ends, items, nothing):
     return item if there else nothing
 
 
-@kernel(nogil=True)
+@kernel(_with_number, nogil=True)
 def peek(ends, items, nothing):
     """Return the first item, which stays, or `nothing` if the ring is empty. For the thread that takes."""
     head = ends[HEAD]
@@ -54,7 +65,7 @@ def peek(ends, items, nothing):
     return item if there else nothing
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def put_range(ends, items, first, n):
     """Put first, first + 1, ... until n are put or the ring is full; return how many were put."""
     for i in range(n):
@@ -63,7 +74,7 @@ def put_range(ends, items, first, n):
     return n
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def take_range(ends, items, first, n):
     """Take n numbers and return how many are not first, first + 1, ...; -1 stands for an empty ring."""
     wrong = 0
@@ -72,7 +83,7 @@ def take_range(ends, items, first, n):
     return wrong
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def peek_often(ends, items, first, n):
     """Look at the first number n times and return how often it is not `first`."""
     wrong = 0
@@ -81,7 +92,7 @@ def peek_often(ends, items, first, n):
     return wrong
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def send_range(ends, items, first, n):
     """Put first, first + 1, ..., n numbers in all, waiting for room that another thread makes."""
     for i in range(n):
@@ -89,7 +100,7 @@ def send_range(ends, items, first, n):
             pass
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def receive_range(ends, items, first, n):
     """Take n numbers that another thread puts; return how many are not first, first + 1, ... (first >= 0)."""
     wrong = 0
