@@ -13,8 +13,9 @@ from llvmlite import ir
 from numba import boolean, float64, int64, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import DTypeLike
 
-from ridgeline.jit.kernel import kernel, specialise, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.jit.llvm import I1, Lanes, data_pointer, element_type, store_fence
 
 LINE = 64  # bytes of a cache line: what one trip of a loop moves
@@ -123,12 +124,12 @@ def _check(x, y, out, n_threads: int) -> None:
         raise ValueError(f"n_threads = {n_threads}: at least 1 is needed")
 
 
-def kernels_of_passes(dtype):
+def kernels_of_passes(dtype: DTypeLike) -> list[Specialisation]:
     """Return the kernel of `apply` and of all that it stands behind, for vectors of dtype, float32 or float64."""
     return specialise([_sweep], dtype)
 
 
-def kernels(dtype):
+def kernels(dtype: DTypeLike) -> list[Specialisation]:
     """Return the kernels of this file for vectors of dtype, float32 or float64."""
     return [*kernels_of_passes(dtype), *specialise([_dot], dtype)]
 
