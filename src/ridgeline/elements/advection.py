@@ -12,8 +12,10 @@ One pass over the elements: reads velocity and fields (and 9 (m / n)**3 words pe
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.metrics import advect_points, to_reference
@@ -22,7 +24,13 @@ from ridgeline.elements.tensor import along_x, along_y, along_z
 from ridgeline.jit.kernel import subroutine
 
 
-def fine_metrics(metrics, mass, weights, interpolation, fine_weights):
+def fine_metrics(
+    metrics: NDArray[Any],
+    mass: NDArray[Any],
+    weights: NDArray[Any],
+    interpolation: NDArray[Any],
+    fine_weights: NDArray[Any],
+) -> NDArray[Any]:
     """Return fine quadrature weight times Jacobian times metrics on the fine points, [E, 9, m, m, m].
 
     metrics: [E, 9, n, n, n]; mass: [E, n, n, n]; weights: [n]; interpolation: [m, n] to the fine points;
@@ -62,7 +70,7 @@ def _interpolate(
 
 
 @cache
-def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool):
+def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of dealiased advection from n Gauss-Lobatto to m >= n Gauss points per direction.
 
     kernel(elements, velocity, fields, scale, volume, fine, interpolation, fine_derivative, fine_weights, out)
@@ -144,7 +152,7 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool):
 
 
 @cache
-def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool):
+def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of advection at the Gauss-Lobatto points themselves: no dealiasing.
 
     kernel(elements, velocity, fields, scale, volume, metrics, mass, derivative, weights, out); arguments as in

@@ -7,6 +7,7 @@ generalised eigenvectors S of the one-dimensional operators in columns. Source: 
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -56,7 +57,7 @@ def _multiply(typing, count, factor, u):
 
 
 @cache
-def make_fdm(n: int, dtype_name: str):
+def make_fdm(n: int, dtype_name: str) -> Any:
     """Return kernel(elements, r, index, vectors, vectors_transposed, eigenvalues, z) for n**3 points per element.
 
     elements: int64, the local elements to work on. r, z: [E, n, n, n], may be the same array. index: int64 [E, 3],

@@ -9,6 +9,7 @@ The copies of a group are combined in the order of the list, two at a time in pa
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import int32, int64
@@ -64,7 +65,7 @@ def combine_local(operation, pairs, fours, eights, starts, others, bounds, first
 
 
 @cache
-def make_kernels(operation: int):
+def make_kernels(operation: int) -> Any:
     """Return the compiled (local, gather, scatter) for ADD, MIN or MAX.
 
     local(pairs, fours, eights, starts, others, bounds, first, end, u): combine the groups, all of whose copies are

@@ -17,6 +17,7 @@ ones, else any (mass is read where h2 is not 0). derivative [n, n]; weights [n].
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -128,7 +129,7 @@ def _stiffness(n, rows, points, derivative, matrices, factors, u, here, followin
 
 
 @cache
-def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
+def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of w = h1 K u + h2 B u, unassembled.
 
     kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
@@ -139,7 +140,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
     if axis_aligned:
 
         @compiled(dtype_name, arguments)
-        def helmholtz(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
+        def helmholtz_of_boxes(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
             u, w = u.reshape(-1), w.reshape(-1)
             line, matrices = np.empty((n, n), u.dtype), np.empty((3, n, n), u.dtype)
             cube = scratch(points, u)
@@ -153,7 +154,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
                 _separable(n, rows, matrices, u, here, following, (u, u), w)
                 scale_points(points, cube, 0, w, here, cube, 0)
 
-        return helmholtz
+        return helmholtz_of_boxes
 
     @compiled(dtype_name, arguments)
     def helmholtz(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
@@ -191,7 +192,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
 
 
 @cache
-def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
+def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of one iteration's search direction and operator of preconditioned conjugate gradients.
 
     kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w)
@@ -205,7 +206,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
     if axis_aligned:
 
         @compiled(dtype_name, arguments)
-        def helmholtz_cg(
+        def helmholtz_cg_of_boxes(
             elements,
             r,
             inverse_diagonal,
@@ -240,7 +241,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
                 total += scale_points(points, cube, 0, w, here, p, here)
             return total
 
-        return helmholtz_cg
+        return helmholtz_cg_of_boxes
 
     @compiled(dtype_name, arguments)
     def helmholtz_cg(
@@ -286,7 +287,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
 
 
 @cache
-def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
+def make_diagonal(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of the diagonal of h1 K + h2 B, unassembled.
 
     kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. Computed
@@ -297,7 +298,7 @@ def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
     if axis_aligned:
 
         @compiled(dtype_name, arguments)
-        def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
+        def diagonal_of_boxes(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
             line = np.empty((n, n), out.dtype)
             _line_operator(derivative, weights, line)
             for e in elements:
@@ -309,7 +310,7 @@ def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
                             stiffness = x * x * line[i, i] + y * y * line[j, j] + z * z * line[k, k]
                             out[e, k, j, i] = weight * (h1 * stiffness + h2)
 
-        return diagonal
+        return diagonal_of_boxes
 
     @compiled(dtype_name, arguments)
     def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):

@@ -6,6 +6,7 @@ out may be u).
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ridgeline.elements.tensor import along_x, along_y, along_z
 
 
 @cache
-def make_interpolate(n_from: int, n_to: int, dtype_name: str, accumulate: bool = False):
+def make_interpolate(n_from: int, n_to: int, dtype_name: str, accumulate: bool = False) -> Any:
     """Return kernel(elements, u, matrix, out): out (+)= matrix in each direction of u.
 
     elements: int64, the local elements to work on. u: [E, n_from, n_from, n_from]; matrix: [n_to, n_from]; out:

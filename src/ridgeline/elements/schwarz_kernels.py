@@ -10,6 +10,7 @@ Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elemen
 """
 
 from functools import cache
+from typing import Any
 
 from numba import int64, types
 
@@ -17,7 +18,7 @@ from ridgeline.elements.tensor import along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
 
 
-def face_strides(nz, ny, nx):
+def face_strides(nz: int, ny: int, nx: int) -> Any:
     """Return how the faces of an element [nz, ny, nx] are walked: points, two strides, lowest and highest place."""
     counts = ((nz, ny),) * 2 + ((nz, nx),) * 2 + ((ny, nx),) * 2
     strides = ((ny * nx, nx),) * 2 + ((ny * nx, 1),) * 2 + ((nx, 1),) * 2
@@ -26,7 +27,7 @@ def face_strides(nz, ny, nx):
     return counts, strides, layer, last
 
 
-def _tables(nz, ny, nx):
+def _tables(nz: int, ny: int, nx: int) -> Any:
     """Return the flat tuples that the kernels close over; numbers of points outer and inner, then places."""
     counts, strides, layer, last = face_strides(nz, ny, nx)
     _, wide, _, _ = face_strides(nz + 2, ny + 2, nx + 2)
@@ -48,13 +49,13 @@ def _tables(nz, ny, nx):
     return outer, inner, slow, fast, wide_slow, wide_fast, inside, across, tuple(shell)
 
 
-def _six(T):
+def _six(T: Any) -> Any:
     """Return the type of a level's matrices: one for each direction, and their transposes."""
     return types.UniTuple(T[:, ::1], 6)
 
 
 @cache
-def make_sweep(nz, ny, nx):
+def make_sweep(nz: int, ny: int, nx: int) -> tuple[Any, Any, Any, Any]:
     """Return (pack_layers, sweep, pack_ghosts, collect): the parts of one additive Schwarz sweep.
 
     pack_layers(r, faces, mine, total): the layers of r that other ranks' elements extend into.
@@ -183,7 +184,7 @@ def make_sweep(nz, ny, nx):
 
 
 @cache
-def make_residual(nz, ny, nx, axis_aligned):
+def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool) -> Any:
     """Return residual(r, weight, share, factors, cube, lines, z, work, left): z *= weight, left = share r - K_e z.
 
     An empty weight leaves z as it is. `left` [E, n^3] is unassembled: share = inverse multiplicity gives each copy
@@ -250,7 +251,7 @@ def make_residual(nz, ny, nx, axis_aligned):
 
 
 @cache
-def make_transfer(nz, ny, nx, cz, cy, cx):
+def make_transfer(nz: int, ny: int, nx: int, cz: int, cy: int, cx: int) -> tuple[Any, Any]:
     """Return (restrict, prolong) between n = (nz, ny, nx) and c = (cz, cy, cx) points an element.
 
     restrict(left, lines, work, below): below = J^T left, unassembled. prolong(below, lines, work, z): z += J below.

@@ -9,7 +9,9 @@ A sum may be reordered by the compiler ("reassoc") but numbers that are not fini
 input that counts is a NaN in the result.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from numba import boolean, float64, int64
 
@@ -18,11 +20,14 @@ from ridgeline.jit.kernel import kernel, subroutine
 BLOCK = 1024  # points: 8 KiB a vector, four of them in a first-level cache
 FAST = {"reassoc", "contract"}
 
-OPTIONS = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
-compiled_pass = partial(kernel, **OPTIONS)
-part_of_pass = partial(subroutine, **OPTIONS)
+part_of_pass = partial(subroutine, nogil=True, fastmath=FAST, error_model="numpy")
 
 VECTOR, VECTORS = float64[::1], float64[:, ::1]
+
+
+def compiled_pass(signature: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+    """Return the decorator of a pass, declared by its signature as a `kernel`."""
+    return kernel(signature, nogil=True, fastmath=FAST, error_model="numpy")
 
 
 @compiled_pass(lambda: (VECTORS, VECTORS, VECTOR, VECTOR))

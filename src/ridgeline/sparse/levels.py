@@ -12,6 +12,8 @@ Source: Anderson and Saad, "Solving sparse triangular linear systems on parallel
 Computing 1 (1989) 73-95 (level scheduling).
 """
 
+from typing import Any
+
 import numpy as np
 from numba import int32, int64
 from numpy.typing import NDArray
@@ -94,7 +96,7 @@ def _sort_by_level(levels, level_rows, order, new_number):
     level_rows[0] = 0
 
 
-def level_order(levels: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def level_order(levels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return (order, new_number, level_rows): rows by level, within a level by number (a counting sort).
 
     levels: int32 [n]. order: int32 [n], the old row of each new one; new_number: int32 [n], its inverse;

@@ -16,7 +16,7 @@ Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 
 storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 3.4).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import boolean, float64, int32, int64, types
@@ -31,12 +31,12 @@ SPARE = 8  # a run may hold one zero in so many values: a break costs as much as
 class Runs(NamedTuple):
     """A strict triangle by runs. Row and column numbers are new ones, by level."""
 
-    run_rows: NDArray  # int32 [n_runs + 1], first row
-    run_slots: NDArray  # int32 [n_runs + 1], first slot
-    slot_columns: NDArray  # int32 [n_slots], column of the run's first row
-    run_values: NDArray  # int64 [n_runs], first value
-    values: NDArray  # float64 [n_values], with gaps before runs
-    level_runs: NDArray  # int32 [n_levels + 1], first run of each level
+    run_rows: NDArray[Any]  # int32 [n_runs + 1], first row
+    run_slots: NDArray[Any]  # int32 [n_runs + 1], first slot
+    slot_columns: NDArray[Any]  # int32 [n_slots], column of the run's first row
+    run_values: NDArray[Any]  # int64 [n_runs], first value
+    values: NDArray[Any]  # float64 [n_values], with gaps before runs
+    level_runs: NDArray[Any]  # int32 [n_levels + 1], first run of each level
 
 
 # As kernels know them: compressed sparse rows (indptr, columns, values), and `Runs`.
@@ -147,14 +147,24 @@ def _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, slot_of)
             start += width * slots
 
 
-def _whole_lines(n: int) -> NDArray:
+def _whole_lines(n: int) -> NDArray[Any]:
     """Return float64 [n] that begins at a cache line."""
     room = np.empty(n + WIDTH)
     skipped = -room.ctypes.data % (8 * WIDTH) // 8
     return room[skipped : skipped + n]
 
 
-def _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, upper, scratch) -> Runs:
+def _triangle(
+    csr: tuple[NDArray[Any], ...],
+    order: NDArray[Any],
+    new_number: NDArray[Any],
+    run_rows: NDArray[Any],
+    level_runs: NDArray[Any],
+    run_shifts: NDArray[Any],
+    shifts: NDArray[Any],
+    upper: bool,
+    scratch: NDArray[Any],
+) -> Runs:
     run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
     n_values = _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values)
     runs = Runs(
@@ -170,12 +180,12 @@ def _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, 
 
 
 def make_halves(
-    indptr: NDArray,
-    columns: NDArray,
-    values: NDArray,
-    order: NDArray,
-    new_number: NDArray,
-    level_rows: NDArray,
+    indptr: NDArray[Any],
+    columns: NDArray[Any],
+    values: NDArray[Any],
+    order: NDArray[Any],
+    new_number: NDArray[Any],
+    level_rows: NDArray[Any],
 ) -> tuple[Runs, Runs]:
     """Return the strict lower and upper triangle (in the new order) of a matrix by rows; both share their runs.
 
@@ -196,7 +206,7 @@ def make_halves(
     return lower, upper
 
 
-def deal_runs(runs: Runs, n_threads: int) -> NDArray:
+def deal_runs(runs: Runs, n_threads: int) -> NDArray[Any]:
     """Return bounds, int32 [n_levels, n_threads + 1]: thread t has runs bounds[k, t] to bounds[k, t + 1] of level k.
 
     Every level is dealt by rows, as evenly as whole runs allow.

@@ -4,6 +4,8 @@ Triangles are `sparse_runs.Runs`. The matrix itself is compressed sparse rows in
 columns int32 (owned below n, external from n on), values float64. Row and point numbers are int32.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import float64, int32, int64
 from numpy.typing import NDArray
@@ -127,7 +129,9 @@ def _external(natural_rows, indptr, columns, values):
     return starts, out_columns, out_values
 
 
-def external_rows(natural_rows: Indices, external: NDArray[np.bool_], csr: tuple[NDArray, ...]) -> SparseRows:
+def external_rows(
+    natural_rows: Indices, external: NDArray[np.bool_], csr: tuple[NDArray[Any], ...]
+) -> SparseRows:
     """Return H, its columns counted from the first external one, at the chosen rows [m] that have any.
 
     external: of `has_external`; csr: (indptr, columns, values). Rows are called by their place k among the chosen.

@@ -7,7 +7,7 @@ are few and wide. A thread that waits long yields its core, for ranks and thread
 All need as many Numba threads, running at once, as the team has: `make_team` sees to it that there are.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -37,10 +37,10 @@ _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 class Team(NamedTuple):
     """What threads share during a pass over one matrix."""
 
-    bounds: NDArray  # int32 [n_levels, n_threads + 1], of `deal_runs`
-    shares: NDArray  # int32 [n_threads + 1], runs of each thread where no order is needed
-    counts: NDArray  # int64 [n_threads, 8], barriers that each thread has reached
-    sums: NDArray  # float64 [n_runs], the part of a sum that each run adds
+    bounds: NDArray[Any]  # int32 [n_levels, n_threads + 1], of `deal_runs`
+    shares: NDArray[Any]  # int32 [n_threads + 1], runs of each thread where no order is needed
+    counts: NDArray[Any]  # int64 [n_threads, 8], barriers that each thread has reached
+    sums: NDArray[Any]  # float64 [n_runs], the part of a sum that each run adds
 
 
 TEAM = types.NamedTuple((int32[:, ::1], int32[::1], int64[:, ::1], float64[::1]), Team)  # as kernels know it

@@ -4,6 +4,7 @@ Source of the benchmark: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-appl
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -87,7 +88,7 @@ def subtract(typing, count, alpha, weight, weight_start, w, w_start, r, r_start)
 
 
 @cache
-def make_passes(n: int, block: int):
+def make_passes(n: int, block: int) -> Any:
     """Return the compiled (direction, residual) for n points per direction, elements in blocks of `block`.
 
     direction(order, first, end, patterns, weights, constants, factors, derivative, lists..., x, r, p, w) -> p.w of

@@ -1,6 +1,7 @@
 """A probe of a core: the gradient on spectral elements, by generated matrix products, in and out of cache."""
 
 from functools import cache
+from typing import Any
 
 from numba import float64, int64, types
 
@@ -9,7 +10,7 @@ from ridgeline.jit.kernel import kernel
 
 
 @cache
-def make_gradient_probe(n: int):
+def make_gradient_probe(n: int) -> Any:
     """Return the compiled kernel(u, derivative, transposed, repeats, out): reference derivatives of every element.
 
     u [s, n, n, n] -> out [s, 3, n, n, n] (d/dr, d/ds, d/dt), float64, `repeats` times over all elements; derivative

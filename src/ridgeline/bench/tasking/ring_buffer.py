@@ -9,8 +9,11 @@ ends: int64 [ENDS], how many were ever taken (HEAD) and put (TAIL), on cache lin
 [capacity], a power of two. All are compiled without the GIL and may wait for the other thread in compiled code only.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import int64
+from numpy.typing import NDArray
 
 from ridgeline.jit.atomics import load_acquire, store_release
 from ridgeline.jit.kernel import kernel
@@ -20,17 +23,17 @@ TAIL = 16  # 128 bytes on: pairs of lines are fetched together
 ENDS = 32
 
 
-def _with_number():
+def _with_number() -> tuple[Any, ...]:
     """Return the types of the ring and of one number: an item, or what stands for none."""
     return int64[::1], int64[::1], int64
 
 
-def _with_range():
+def _with_range() -> tuple[Any, ...]:
     """Return the types of the ring, of the first item and of how many."""
     return *_with_number(), int64
 
 
-def make_ring(capacity: int):
+def make_ring(capacity: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (ends, items) of an empty ring for at least `capacity` numbers."""
     return np.zeros(ENDS, np.int64), np.zeros(1 << max(capacity - 1, 0).bit_length(), np.int64)
 

@@ -33,7 +33,7 @@ step s needs are computed again by each tile (Wellein et al., COMPSAC 2009; over
 """
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import boolean, int64, prange, types, uint64
@@ -83,7 +83,7 @@ def _share(first, last, part, parts, unit, offset):
     return a, b
 
 
-def _signature(T, noisy):
+def _signature(T: Any, noisy: bool) -> tuple[Any, ...]:
     """Return the types of a sweep's arguments, with and without noise."""
     triple, flags = types.UniTuple(int64, 3), types.UniTuple(boolean, 3)
     keys = uint64[:, ::1] if noisy else types.none
@@ -93,7 +93,7 @@ def _signature(T, noisy):
 
 
 @cache
-def make_sweep(vector_bytes: int = 0):
+def make_sweep(vector_bytes: int = 0) -> Any:
     """Return the compiled sweep (see the module) for vectors of 16, 32 or 64 bytes; 0: this CPU's."""
     vector_bytes = vector_bytes or host_vector_bytes()
 
