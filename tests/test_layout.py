@@ -63,7 +63,7 @@ ANATOMY = (
     "config", "estimate", "model", "engine_cpu", "kernels", "reference", "initial", "diagnostics", "outputs",
 )  # fmt: skip
 # Rooms whose modules serve two other rooms or more, or their own.
-SHARED_ROOMS = ("jit", "krylov", "parallel")
+SHARED_ROOMS = ("jit", "parallel")
 # Modules beside one that is shared: the same for another backend.
 TWINS = {"jit.random_llvm": "jit.random", "jit.cuda_random": "jit.random"}
 # Of bench/, still to be mended; to be empty.

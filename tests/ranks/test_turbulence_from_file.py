@@ -10,9 +10,10 @@ from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.checkpoint import CheckpointStore
+from ridgeline.jit.kernel import compile_kernels
 from ridgeline.jit.runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence import initial_from_checkpoint
-from ridgeline.models.turbulence.initial_from_file import compile_kernels, fill_from_file
+from ridgeline.models.turbulence.initial_from_file import fill_from_file, kernels_of_files
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.models.turbulence.solenoidal import project, recover_y, sum_of_squares
 from ridgeline.runtime.errors import CheckpointError, ConfigError, OutputError, RidgelineError
@@ -109,7 +110,7 @@ def refusal(comm, kind, path, grid, modes, step=None):
 def test_nothing_compiles_after_compile_kernels(comm, folder, caplog):
     """Kernels are called with no other types. First in this file: later all are compiled."""
     used = (gather_runs, scatter_runs, recover_y, project, sum_of_squares)
-    compile_kernels("complex64")
+    compile_kernels(kernels_of_files("complex64"))
     before = [list(kernel.signatures) for kernel in used]
     whole = random_fields(1, "complex64", SHAPE, LENGTHS)
     path = save(comm, folder, whole, SHAPE, "phase-shift")

@@ -5,7 +5,7 @@ import numba
 from ridgeline.jit.kernel import kernel
 
 
-@kernel(parallel=True)
+@kernel(lambda field: (field, field.dtype, field), parallel=True)
 def advance_heat(t, factor, out):
     """One forward Euler step: out = t + factor * (sum of the 6 neighbours - 6 t).
 

@@ -1,10 +1,12 @@
 """Heat conduction on this rank: what the driver asks of a model (see ridgeline.models.contract)."""
 
+import numba
 import numpy as np
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.blocks.halo import HaloExchange
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import DistributedArray, Model
 from ridgeline.parallel.reduce import global_max, global_min
 
@@ -33,11 +35,8 @@ class Heat(Model):
         self._halo = HaloExchange.of_fields(cartesian, self._sets, n_threads=context.threads)
 
     def compile(self):
-        """Compile the sweep, or load it from the cache, by a call whose result the first step overwrites.
-
-        With the arrays of the run: Numba compiles anew for another layout.
-        """
-        advance_heat(self._old.ghosted, self._factor, self._new.ghosted)
+        """Compile the sweep for the fields of this run, or load it from the cache."""
+        compile_kernels(specialise([advance_heat], numba.typeof(self._old.ghosted)))
 
     def initialize(self):
         """Set the cosine, by global index: then it is the same on any ranks."""

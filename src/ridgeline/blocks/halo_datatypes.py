@@ -15,6 +15,7 @@ from mpi4py.util import dtlib
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.halo_pack import Fields, WrapCopies, check_field_sets
 from ridgeline.blocks.halo_plan import Box, HaloPlan
+from ridgeline.jit.kernel import compile_kernels
 
 
 def box_datatype(fields: Fields, box: Box) -> MPI.Datatype:
@@ -65,7 +66,7 @@ class DatatypePacker:
 
     def compile(self) -> None:
         """Compile or load the kernel of the wraps."""
-        self._wraps.compile()
+        compile_kernels(self._wraps.kernels())
 
     def pack(self, set_index: int) -> None:
         """Nothing to do: MPI reads the fields."""

@@ -8,11 +8,12 @@ from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.halo_plan import Box, HaloPlan
 from ridgeline.blocks.pack import BOX_COLUMNS, copy_boxes, copy_boxes_threaded
+from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.runtime.aligned import aligned_zeros
 
@@ -159,12 +160,11 @@ class Copies:
         self._table = np.stack([box_table(boxes, parts) for boxes in copies], axis=1)
         self._serial = list(self._table[0])
 
-    def compile(self, arrays: Arrays) -> None:
-        """Compile or load the kernel for arrays like these, copying nothing."""
+    def kernels(self, dtype: DTypeLike) -> list[Specialisation]:
+        """Return the kernel that `run` calls for arrays of dtype."""
         if self._threaded:
-            copy_boxes_threaded(arrays, arrays, np.zeros_like(self._table))
-        else:
-            copy_boxes(arrays[0], arrays[0], np.zeros_like(self._serial[0]))
+            return specialise([copy_boxes_threaded], dtype, len(self._serial))
+        return [] if self._empty else specialise([copy_boxes], dtype)
 
     def run(self, sources: Arrays, targets: Arrays) -> None:
         """Copy between arrays of the layouts that the tables were made for."""
@@ -187,9 +187,9 @@ class WrapCopies:
         """Fill the ghosts of a set."""
         self._copies.run(self._sets[set_index], self._sets[set_index])
 
-    def compile(self) -> None:
-        """Compile or load the kernel."""
-        self._copies.compile(self._sets[0])
+    def kernels(self) -> list[Specialisation]:
+        """Return the kernel that `run` calls."""
+        return self._copies.kernels(self._sets[0][0].dtype)
 
 
 def _flats(fields: Fields) -> Arrays:
@@ -231,9 +231,10 @@ class HostPacker:
         return self._slice(self._receive, message)
 
     def compile(self) -> None:
-        """Compile or load the kernels; nothing is copied."""
-        self._packs.compile(self._sets[0])
-        self._wraps.compile()
+        """Compile or load the kernels."""
+        dtype = self._send.dtype
+        copies = (self._packs, self._unpacks)
+        compile_kernels([*self._wraps.kernels(), *(k for c in copies for k in c.kernels(dtype))])
 
     def pack(self, set_index: int) -> None:
         """Gather the owned cells that neighbours need."""

@@ -17,10 +17,10 @@ Across x every cell still costs a cache line.
 
 import numba
 import numpy as np
-from numba import types
+from numba import types, uint64
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import data_pointer, prefetch
 
 BOX_COLUMNS = 9
@@ -41,7 +41,7 @@ def _ask_for(typing, array, index):
     return types.void(array, index), codegen
 
 
-@kernel(nogil=True)
+@subroutine(nogil=True)
 def _ask_for_rows(array, start, row_pitch, n_rows, items, line):
     """Prefetch the first `items` items of n_rows rows; `line` items lie on a cache line."""
     for j in range(n_rows):
@@ -49,7 +49,7 @@ def _ask_for_rows(array, start, row_pitch, n_rows, items, line):
             _ask_for(array, start + j * row_pitch + i)
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], T[::1], uint64[:, ::1]), nogil=True)
 def copy_boxes(source, target, boxes):
     """Copy all boxes of a table.
 
@@ -87,7 +87,11 @@ def copy_boxes(source, target, boxes):
                         target[t + j * t_row + i] = source[s + j * s_row + i]
 
 
-@kernel(nogil=True, parallel=True)
+@kernel(
+    lambda T, n_pairs: (*[types.UniTuple(T[::1], n_pairs)] * 2, uint64[:, :, :, ::1]),
+    nogil=True,
+    parallel=True,
+)
 def copy_boxes_threaded(sources, targets, boxes):
     """Copy boxes of several pairs of arrays, a table for each thread and pair, in one parallel region.
 

@@ -12,18 +12,25 @@ One pass over the elements: reads velocity and fields (and 9 (m / n)**3 words pe
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 
-from ridgeline.elements.derivatives import scaled
 from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.metrics import advect_points, to_reference
 from ridgeline.elements.points import compiled, scratch
 from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.jit.kernel import subroutine
 
 
-def fine_metrics(metrics, mass, weights, interpolation, fine_weights):
+def fine_metrics(
+    metrics: NDArray[Any],
+    mass: NDArray[Any],
+    weights: NDArray[Any],
+    interpolation: NDArray[Any],
+    fine_weights: NDArray[Any],
+) -> NDArray[Any]:
     """Return fine quadrature weight times Jacobian times metrics on the fine points, [E, 9, m, m, m].
 
     metrics: [E, 9, n, n, n]; mass: [E, n, n, n]; weights: [n]; interpolation: [m, n] to the fine points;
@@ -40,7 +47,19 @@ def fine_metrics(metrics, mass, weights, interpolation, fine_weights):
     return out
 
 
-@njit(inline="always")
+@subroutine(inline="always")
+def scaled(matrix, factor, transposed, out):
+    """out = factor times matrix, or its transpose; returns out."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            if transposed:
+                out[j, i] = factor * matrix[i, j]
+            else:
+                out[i, j] = factor * matrix[i, j]
+    return out
+
+
+@subroutine(inline="always")
 def _interpolate(
     n, m, rows, fine_rows, u, here, forth, forth_transposed, lines, planes, planes_start, fine, fine_start
 ):
@@ -51,7 +70,7 @@ def _interpolate(
 
 
 @cache
-def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool):
+def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of dealiased advection from n Gauss-Lobatto to m >= n Gauss points per direction.
 
     kernel(elements, velocity, fields, scale, volume, fine, interpolation, fine_derivative, fine_weights, out)
@@ -133,7 +152,7 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool):
 
 
 @cache
-def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool):
+def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of advection at the Gauss-Lobatto points themselves: no dealiasing.
 
     kernel(elements, velocity, fields, scale, volume, metrics, mass, derivative, weights, out); arguments as in

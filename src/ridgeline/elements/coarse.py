@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.elements.multigrid_level import PolynomialLevel
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.sparse.rows import compile_for, gather, scatter_add
+from ridgeline.sparse.rows import gather, scatter_add
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -45,7 +46,7 @@ class WholeVector:
         self._ids = np.ascontiguousarray(level.ids.reshape(-1), np.int64)
         self._local = np.zeros(len(unique), dtype)
         self.vector = np.zeros(level.n_unique, dtype)
-        in_turn_per_node(comm, lambda: compile_for(dtype))
+        in_turn_per_node(comm, lambda: compile_kernels(specialise([gather, scatter_add], dtype)))
         if comm.size > 1:
             self._counts = comm.allgather(len(unique))
             self._all_ids = np.concatenate(comm.allgather(unique))

@@ -18,6 +18,7 @@ from ridgeline.elements.amg_setup import Hierarchy, Rows, set_up
 from ridgeline.elements.coarse import Field
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.multigrid_level import PolynomialLevel
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.sparse import rows as sparse_rows
 
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 WHOLE = 4096  # rows of a level that every rank holds
 DEGREE = 3  # products with A in a Chebyshev smoothing, the first with zero
 WIDTH = 6.0  # of the interval of eigenvalues that it damps: largest / smallest
+
+_KERNELS = (
+    sparse_rows.gather,
+    sparse_rows.residual,
+    sparse_rows.chebyshev_start,
+    sparse_rows.chebyshev_step,
+    sparse_rows.add,
+    sparse_rows.multiply,
+    sparse_rows.multiply_add,
+)
 
 
 class _Columns:
@@ -155,7 +166,7 @@ class AlgebraicCoarse:
         self._inverse = np.ascontiguousarray(hierarchy.coarsest, dtype)
         self._last_b, self._last_x = (np.zeros(self._rows[-1], dtype) for _ in range(2))
         self._connect(hierarchy, coarse)
-        in_turn_per_node(comm, lambda: sparse_rows.compile_for(self.dtype))
+        in_turn_per_node(comm, lambda: compile_kernels(specialise(_KERNELS, self.dtype)))
 
     def _join(self, rows: Rows) -> Rows:
         """Return a level's rows of all ranks."""

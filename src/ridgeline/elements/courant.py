@@ -5,15 +5,17 @@ point as in Nek5000: half the distance between its neighbours, at an end the dis
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from ridgeline.elements.points import PointLoop, compiled, literal, scratch
 
 
-def inverse_spacing(points):
+def inverse_spacing(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 1 / (spacing of points) [n], of n >= 2 ascending points in one direction."""
     gaps = np.diff(points)
     inner = (gaps[:-1] + gaps[1:]) / 2
@@ -69,7 +71,7 @@ def _speeds(typing, count, axis_aligned, constants, metrics, metrics_start, spac
 
 
 @cache
-def make_courant(n: int, axis_aligned: bool):
+def make_courant(n: int, axis_aligned: bool) -> Any:
     """Return kernel(elements, velocity, scale, metrics, inverse_spacing) -> float: times dt, the Courant number.
 
     The largest |U_r| / dr + |U_s| / ds + |U_t| / dt over the points, U_r = r_x u + r_y v + r_z w; 0 without elements;
@@ -78,7 +80,7 @@ def make_courant(n: int, axis_aligned: bool):
     """
     points = n**3
 
-    @compiled("float64", "elements r5 r2 r5 r1", types.float64)
+    @compiled("float64", "elements r5 r2 r5 r1")
     def courant(elements, velocity, scale, metrics, inverse_spacing):
         field = velocity.size // 3
         velocity, metrics = velocity.reshape(-1), metrics.reshape(-1)

@@ -26,6 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.elements.gather_scatter_kernels import OPERATIONS, make_kernels
 from ridgeline.elements.gather_scatter_plan import make_plan
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
 
 Operation = Literal["add", "min", "max"]
@@ -88,13 +89,9 @@ class GatherScatter:
         self, operations: Iterable[Operation] = ("add",), dtypes: Iterable[DTypeLike] = ("float64",)
     ) -> None:
         """Compile the kernels of these operations and dtypes, or load them from the cache. Collective."""
-        wanted = [(name, np.dtype(dtype)) for name in operations for dtype in dtypes]
-
-        def make() -> None:
-            for name, dtype in wanted:
-                _compile(OPERATIONS[name], dtype)
-
-        in_turn_per_node(self.comm, make)
+        kernels = [kernel for name in operations for kernel in make_kernels(OPERATIONS[name])]
+        wanted = [each for dtype in dtypes for each in specialise(kernels, dtype)]
+        in_turn_per_node(self.comm, lambda: compile_kernels(wanted))
 
     def _fields(self, u: Array) -> Array:
         """Return u as [fields, points]; raise ValueError if it does not fit."""
@@ -248,13 +245,3 @@ def _free(exchanges: dict[tuple[str, int], _FieldMessages]) -> None:
         for request in (*exchange.receives, *exchange.sends):
             request.Free()
     exchanges.clear()
-
-
-def _compile(operation: int, dtype: np.dtype[Any]) -> None:
-    local, gather, scatter = make_kernels(operation)
-    u, none, starts = np.zeros((1, 0), dtype), np.zeros(0, np.int32), np.zeros(1, np.int32)
-    tables = (np.zeros((0, copies), np.int32) for copies in (2, 4, 8))
-    local(*tables, starts, none, np.zeros((4, 1), np.int64), 0, 0, u)
-    partial, message = np.zeros((1, 0), dtype), np.zeros((0, 1), dtype)
-    gather(starts, none, none, u, partial, message)
-    scatter(starts, none, starts, none, message, partial, u)

@@ -9,25 +9,26 @@ The copies of a group are combined in the order of the list, two at a time in pa
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import int32, int64
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 
 ADD, MIN, MAX = range(3)
 BLOCK = 8  # elements whose pairs, fours, ... are combined in turn: the next class then finds them in cache
 OPERATIONS = {"add": ADD, "min": MIN, "max": MAX}
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _combine(operation, a, b):
     if operation == ADD:
         return a + b
     return min(a, b) if operation == MIN else max(a, b)
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def combine_local(operation, pairs, fours, eights, starts, others, bounds, first, end, v):
     """Combine the groups of one field v [n] that are complete with the elements processed at first ... end.
 
@@ -64,7 +65,7 @@ def combine_local(operation, pairs, fours, eights, starts, others, bounds, first
 
 
 @cache
-def make_kernels(operation: int):
+def make_kernels(operation: int) -> Any:
     """Return the compiled (local, gather, scatter) for ADD, MIN or MAX.
 
     local(pairs, fours, eights, starts, others, bounds, first, end, u): combine the groups, all of whose copies are
@@ -79,14 +80,17 @@ def make_kernels(operation: int):
     Cost: reads and writes each copy once; 4 bytes of list per copy and field.
     """
 
-    @kernel(nogil=True)
+    @kernel(
+        lambda T: (*[int32[:, ::1]] * 3, *[int32[::1]] * 2, int64[:, ::1], int64, int64, T[:, ::1]),
+        nogil=True,
+    )
     def local(pairs, fours, eights, starts, others, bounds, first, end, u):
         for f in range(u.shape[0]):
             for begin in range(first, end, BLOCK):
                 stop = min(begin + BLOCK, end)
                 combine_local(operation, pairs, fours, eights, starts, others, bounds, begin, stop, u[f])
 
-    @kernel(nogil=True)
+    @kernel(lambda T: (*[int32[::1]] * 3, *[T[:, ::1]] * 3), nogil=True)
     def gather(starts, places, send_index, u, partial, message):
         for f in range(u.shape[0]):
             v = u[f]
@@ -99,7 +103,7 @@ def make_kernels(operation: int):
             for f in range(u.shape[0]):
                 message[slot, f] = partial[f, send_index[slot]]
 
-    @kernel(nogil=True)
+    @kernel(lambda T: (*[int32[::1]] * 4, *[T[:, ::1]] * 3), nogil=True)
     def scatter(starts, places, source_starts, sources, message, partial, u):
         for f in range(u.shape[0]):
             v = u[f]

@@ -17,9 +17,9 @@ ones, else any (mass is read where h2 is not 0). derivative [n, n]; weights [n].
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
-from numba import njit, types
 
 from ridgeline.elements.points import (
     add_mass,
@@ -32,11 +32,12 @@ from ridgeline.elements.points import (
     search_direction,
 )
 from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.jit.kernel import subroutine
 
 GEOMETRY = "r2 r1 r5 r4 r2 r1"  # scale, volume, factors, mass, derivative, weights
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _line_operator(derivative, weights, out):
     """out = 1 / w D^T w D: the stiffness matrix of one direction without its weights."""
     n = weights.size
@@ -48,7 +49,7 @@ def _line_operator(derivative, weights, out):
             out[i, j] = total / weights[i]
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _scaled_operators(line, stretch, h1, h2, volume, matrices):
     """matrices[0 ... 2] = h1 volume stretch**2 line, of x transposed; the mass term is in x."""
     n = line.shape[0]
@@ -60,7 +61,7 @@ def _scaled_operators(line, stretch, h1, h2, volume, matrices):
         matrices[0, i, i] += h2 * volume
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def fill_cube(weights, out):
     """out[k, j, i] = w_k w_j w_i, flat."""
     n = weights.size
@@ -70,7 +71,7 @@ def fill_cube(weights, out):
                 out[(k * n + j) * n + i] = weights[k] * weights[j] * weights[i]
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _separable(n, rows, matrices, u, here, following, others, w):
     """w = (A_x + A_y + A_z) u of one element; asks for what the following one reads and writes meanwhile.
 
@@ -87,7 +88,7 @@ def _separable(n, rows, matrices, u, here, following, others, w):
     along_z(n, n, rows, True, w, here, matrices[2], u, here)
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _scaled_derivatives(derivative, h1, matrices):
     """matrices = D transposed, h1 D, h1 D transposed."""
     n = derivative.shape[0]
@@ -98,7 +99,7 @@ def _scaled_derivatives(derivative, h1, matrices):
             matrices[2, j, i] = h1 * derivative[i, j]
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def _stiffness(n, rows, points, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w):
     """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
 
@@ -128,7 +129,7 @@ def _stiffness(n, rows, points, derivative, matrices, factors, u, here, followin
 
 
 @cache
-def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
+def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of w = h1 K u + h2 B u, unassembled.
 
     kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
@@ -139,7 +140,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
     if axis_aligned:
 
         @compiled(dtype_name, arguments)
-        def helmholtz(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
+        def helmholtz_of_boxes(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
             u, w = u.reshape(-1), w.reshape(-1)
             line, matrices = np.empty((n, n), u.dtype), np.empty((3, n, n), u.dtype)
             cube = scratch(points, u)
@@ -153,7 +154,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
                 _separable(n, rows, matrices, u, here, following, (u, u), w)
                 scale_points(points, cube, 0, w, here, cube, 0)
 
-        return helmholtz
+        return helmholtz_of_boxes
 
     @compiled(dtype_name, arguments)
     def helmholtz(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
@@ -191,7 +192,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool):
 
 
 @cache
-def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
+def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of one iteration's search direction and operator of preconditioned conjugate gradients.
 
     kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w)
@@ -204,8 +205,8 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
 
     if axis_aligned:
 
-        @compiled(dtype_name, arguments, types.float64)
-        def helmholtz_cg(
+        @compiled(dtype_name, arguments)
+        def helmholtz_cg_of_boxes(
             elements,
             r,
             inverse_diagonal,
@@ -240,9 +241,9 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
                 total += scale_points(points, cube, 0, w, here, p, here)
             return total
 
-        return helmholtz_cg
+        return helmholtz_cg_of_boxes
 
-    @compiled(dtype_name, arguments, types.float64)
+    @compiled(dtype_name, arguments)
     def helmholtz_cg(
         elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w
     ):
@@ -286,7 +287,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool):
 
 
 @cache
-def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
+def make_diagonal(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of the diagonal of h1 K + h2 B, unassembled.
 
     kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. Computed
@@ -297,7 +298,7 @@ def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
     if axis_aligned:
 
         @compiled(dtype_name, arguments)
-        def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
+        def diagonal_of_boxes(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
             line = np.empty((n, n), out.dtype)
             _line_operator(derivative, weights, line)
             for e in elements:
@@ -309,7 +310,7 @@ def make_diagonal(n: int, dtype_name: str, axis_aligned: bool):
                             stiffness = x * x * line[i, i] + y * y * line[j, j] + z * z * line[k, k]
                             out[e, k, j, i] = weight * (h1 * stiffness + h2)
 
-        return diagonal
+        return diagonal_of_boxes
 
     @compiled(dtype_name, arguments)
     def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):

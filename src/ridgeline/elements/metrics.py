@@ -122,34 +122,6 @@ def multiply_three(typing, count, factor, factor_start, r, s, t):
 
 
 @intrinsic(prefer_literal=True)
-def curl_points(typing, count, metrics, metrics_start, parts, x, x_start, y, y_start, z, z_start):
-    """(x, y, z) = curl of a vector whose reference derivatives u_r, u_s, u_t, v_r, ..., w_t are `parts`."""
-    if literal(count) is None:
-        return None
-
-    def codegen(context, builder, signature, args):
-        names = ["count", "metrics", "metrics_start", "parts", "x", "x_start", "y", "y_start", "z", "z_start"]
-        loop = PointLoop(context, builder, signature, args, names, x.dtype)
-        size = literal(count)
-
-        def body():
-            m = [loop.load("metrics", place * size) for place in range(9)]
-            parts = [loop.load("parts", place * size) for place in range(9)]
-
-            def derivative(component, direction):
-                return _product(loop, m[direction::3], parts[3 * component : 3 * component + 3])
-
-            loop.store(derivative(2, 1) - derivative(1, 2), "x")
-            loop.store(derivative(0, 2) - derivative(2, 0), "y")
-            loop.store(derivative(1, 0) - derivative(0, 1), "z")
-
-        loop.run(size, body)
-        return context.get_dummy_value()
-
-    return types.void(count, metrics, INDEX, parts, x, INDEX, y, INDEX, z, INDEX), codegen
-
-
-@intrinsic(prefer_literal=True)
 def advect_points(typing, count, axis_aligned, constants, weights, c, c_stride, c_start, r, s, t):
     """t = c_0 r + c_1 s + c_2 t, c_q = c[c_start + q c_stride ...]; axis-aligned: of c_q constants[q] weights.
 

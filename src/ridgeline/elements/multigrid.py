@@ -31,6 +31,7 @@ from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.elements.schwarz import SchwarzLevel
 from ridgeline.elements.schwarz_kernels import make_transfer
+from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.krylov.operator import timed
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import Triple
@@ -55,6 +56,9 @@ class _Transfer:
         # Products with matrices of the fine and of the coarse sizes: what one element costs, either way.
         (nz, ny, nx), (cz, cy, cx) = fine.n, coarse.n
         self.flops = 2.0 * fine.shape[0] * (cz * nz * ny * nx + cz * cy * ny * nx + cz * cy * cx * nx)
+
+    def kernels(self) -> list[Specialisation]:
+        return specialise([self._restrict, self._prolong], self._work.dtype)
 
     def restrict(self, left: Field, below: Field) -> None:
         self._restrict(left, self._lines, self._work, below)
@@ -114,10 +118,7 @@ class SchwarzMultigrid:
         self._work = [level.work() for level in self.levels]
 
     def _compile(self) -> None:
-        none = np.zeros(0, self.dtype)
-        for transfer in self._transfers:
-            transfer.restrict(none, none)
-            transfer.prolong(none, none)
+        compile_kernels(each for transfer in self._transfers for each in transfer.kernels())
 
     def apply(self, r: NDArray[np.float64], z: Field) -> None:
         """Set z = M r. r: float64 [E, n, n, n], assembled; z: of any float dtype and that shape, continuous."""

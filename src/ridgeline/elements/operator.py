@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.helmholtz import make_diagonal, make_helmholtz, make_helmholtz_cg
 from ridgeline.elements.mesh import ElementGrid, side_index
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.krylov.kernels import zero_points
 from ridgeline.krylov.operator import Array, InnerProduct, timed
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -87,6 +88,7 @@ class ElementOperator:
     def _compile(self) -> None:
         kind = (self.grid.n, "float64", self.geometry.axis_aligned)
         self._apply, self._direction = make_helmholtz(*kind), make_helmholtz_cg(*kind)
+        compile_kernels(specialise([zero_points]))
 
     def apply(self, u: Array, out: Array) -> None:
         """Set out = A u, assembled, zero at constrained points. u is not changed, and may be non-zero there.

@@ -5,13 +5,16 @@ last points, fewer than a register holds, go by masks. `x_start`: first number o
 multiply-add where written so; no reassociation but in sums, which keep one partial sum per lane.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import from_dtype, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import F64, I32, I64, Lanes, Vector, data_pointer, element_type, host_vector_bytes
 from ridgeline.jit.llvm import prefetch as emit_prefetch
 
@@ -25,7 +28,9 @@ class PointLoop:
     Numba's type of the numbers.
     """
 
-    def __init__(self, context, builder, signature, args, names, dtype):
+    def __init__(
+        self, context: Any, builder: ir.IRBuilder, signature: Any, args: Any, names: Sequence[str], dtype: Any
+    ) -> None:
         self.builder = builder
         self.values = {}
         for n, (name, kind) in enumerate(zip(names, signature.args, strict=True)):
@@ -33,8 +38,8 @@ class PointLoop:
             self.values[name] = data_pointer(context, builder, signature, args, n) if array else args[n]
         for name, value in list(self.values.items()):
             if name.endswith("_start"):
-                array = name.removesuffix("_start")
-                self.values[array] = builder.gep(self.values[array], [value])
+                base = name.removesuffix("_start")
+                self.values[base] = builder.gep(self.values[base], [value])
         self.lanes = Lanes(builder, element_type(dtype), host_vector_bytes() * 8 // dtype.bitwidth)
         self._index = None
         self._mask = None
@@ -47,7 +52,7 @@ class PointLoop:
             value = self.builder.load(self.builder.gep(value, [ir.Constant(I64, place)]))
         return self.lanes.splat(value)
 
-    def _place(self, shift: int):
+    def _place(self, shift: int) -> Any:
         return self.builder.add(self._index, ir.Constant(I64, shift)) if shift else self._index
 
     def load(self, name: str, shift: int = 0) -> Vector:
@@ -80,7 +85,7 @@ class PointLoop:
     def _loaded_sum(self) -> Vector:
         return Vector(self.lanes, self.builder.load(self._sum))
 
-    def total(self):
+    def total(self) -> ir.Value:
         """Return the sum of all lanes as float64, summed pairwise."""
         parts = self.builder.load(self._sum)
         values = [
@@ -92,7 +97,7 @@ class PointLoop:
             values = [self.builder.fadd(a, b) for a, b in zip(values[::2], values[1::2])]
         return values[0]
 
-    def run(self, count: int, body) -> None:
+    def run(self, count: int, body: Callable[[], None]) -> None:
         """Emit body() for `count` points, a literal: whole registers in a loop, the rest under a mask."""
         width = self.lanes.count
         whole = count - count % width
@@ -109,12 +114,12 @@ class PointLoop:
             self._mask = None
 
 
-def literal(value) -> int | None:
+def literal(value: Any) -> int | None:
     """Return the number of a literal type, None for other types: the intrinsic then asks again with literals."""
     return value.literal_value if isinstance(value, types.IntegerLiteral) else None
 
 
-def scalar(value):
+def scalar(value: Any) -> Any:
     """Return Numba's type of a scalar argument, without its literal value."""
     return types.unliteral(value)
 
@@ -250,16 +255,16 @@ def dot_points(typing, count, x, x_start, y, y_start):
     return types.float64(count, x, types.int64, y, types.int64), codegen
 
 
-def compiled(dtype_name: str, arguments: str, returns=types.void):
+def compiled(dtype_name: str, arguments: str) -> Callable[..., Any]:
     """Return a decorator that compiles a kernel at once for one signature, or loads it from the disk cache.
 
     arguments: one word each: `elements` (int64 list), `h` (a float64 scalar), `r4` or `w4` (an array of the dtype in
     4 dimensions, read or written), `i2` (an int64 array read). Reading arguments take arrays that may not be written,
     too. One signature: no second compile for arrays that differ in such details.
     """
-    number = {"float64": types.float64, "float32": types.float32}[dtype_name]
+    number = from_dtype(np.dtype(dtype_name))
 
-    def kind(word: str):
+    def kind(word: str) -> Any:
         if word == "h":
             return types.float64
         if word == "elements":
@@ -268,11 +273,10 @@ def compiled(dtype_name: str, arguments: str, returns=types.void):
             return types.Array(types.int64, int(word[1]), "C", readonly=True)
         return types.Array(number, int(word[1]), "C", readonly=word[0] == "r")
 
-    signature = returns(*(kind(word) for word in arguments.split()))
-    return kernel(signature, nogil=True, error_model="numpy")
+    return kernel(tuple(kind(word) for word in arguments.split()), nogil=True, error_model="numpy")
 
 
-@njit(inline="always")
+@subroutine(inline="always")
 def scratch(count, like):
     """Return an uninitialised array of the dtype of `like` that begins at a cache line."""
     whole = np.empty(count + LINE // like.itemsize, like.dtype)

@@ -8,12 +8,15 @@ alone ("unassembled"): nothing is summed over elements. One pass per operation, 
 Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Secs. 4.3-4.5, 6.3.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
-def expand(scale, volume, weights):
+def expand(scale: NDArray[Any], volume: NDArray[Any], weights: NDArray[Any]) -> Any:
     """Return (metrics, factors, mass) of axis-aligned elements: scale [E, 3], volume [E], weights [n]."""
     n, n_elements = len(weights), len(volume)
     cube = np.einsum("k,j,i->kji", weights, weights, weights)
@@ -24,30 +27,32 @@ def expand(scale, volume, weights):
     return metrics, factors_of(metrics, mass), mass
 
 
-def factors_of(metrics, mass):
+def factors_of(metrics: NDArray[Any], mass: NDArray[Any]) -> Any:
     """Return the factors of the stiffness operator: mass times the products of reference gradients."""
     rows = metrics.reshape(len(metrics), 3, 3, *metrics.shape[2:])
     return np.stack([mass * (rows[:, a] * rows[:, b]).sum(axis=1) for a, b in PAIRS], axis=1)
 
 
-def tensor(u, along_z, along_y, along_x):
+def tensor(u: NDArray[Any], along_z: NDArray[Any], along_y: NDArray[Any], along_x: NDArray[Any]) -> Any:
     """Apply a matrix in each direction: out[k, j, i] = sum Z[k, c] Y[j, b] X[i, a] u[c, b, a]."""
     return np.einsum("kc,jb,ia,...cba->...kji", along_z, along_y, along_x, u, optimize=True)
 
 
-def reference_gradient(u, D):
+def reference_gradient(u: NDArray[Any], D: NDArray[Any]) -> Any:
     """Return (u_r, u_s, u_t)."""
     one = np.eye(len(D), dtype=D.dtype)
     return tensor(u, one, one, D), tensor(u, one, D, one), tensor(u, D, one, one)
 
 
-def reference_divergence(f, D):
+def reference_divergence(f: Any, D: NDArray[Any]) -> Any:
     """Return the sum of the transposed derivatives of (f_r, f_s, f_t)."""
     one = np.eye(len(D), dtype=D.dtype)
     return tensor(f[0], one, one, D.T) + tensor(f[1], one, D.T, one) + tensor(f[2], D.T, one, one)
 
 
-def helmholtz(u, h1, h2, factors, mass, D):
+def helmholtz(
+    u: NDArray[Any], h1: float, h2: float, factors: NDArray[Any], mass: NDArray[Any], D: NDArray[Any]
+) -> Any:
     """Return h1 K u + h2 B u: (grad v, h1 grad u) + (v, h2 u)."""
     u_r, u_s, u_t = reference_gradient(u, D)
     g = factors.swapaxes(0, 1)
@@ -59,14 +64,24 @@ def helmholtz(u, h1, h2, factors, mass, D):
     return h1 * reference_divergence(flux, D) + h2 * mass * u
 
 
-def helmholtz_cg(r, inverse_diagonal, beta, p, h1, h2, factors, mass, D):
+def helmholtz_cg(
+    r: NDArray[Any],
+    inverse_diagonal: NDArray[Any],
+    beta: NDArray[Any],
+    p: NDArray[Any],
+    h1: float,
+    h2: float,
+    factors: NDArray[Any],
+    mass: NDArray[Any],
+    D: NDArray[Any],
+) -> Any:
     """Return (p, w, p.w) with p = inverse_diagonal r + beta p, w = h1 K p + h2 B p, of each element alone."""
     p = inverse_diagonal * r + beta * p
     w = helmholtz(p, h1, h2, factors, mass, D)
     return p, w, float((p * w).sum())
 
 
-def diagonal(h1, h2, factors, mass, D):
+def diagonal(h1: float, h2: float, factors: NDArray[Any], mass: NDArray[Any], D: NDArray[Any]) -> Any:
     """Return the diagonal of h1 K + h2 B of each element alone."""
     g = factors.swapaxes(0, 1)
     squares, own = D.T**2, np.diag(D)
@@ -77,25 +92,31 @@ def diagonal(h1, h2, factors, mass, D):
     return h1 * out + h2 * mass
 
 
-def gradient(u, metrics, D):
+def gradient(u: NDArray[Any], metrics: NDArray[Any], D: NDArray[Any]) -> Any:
     """Return (du/dx, du/dy, du/dz) at the points: [3, E, n, n, n]."""
     parts = reference_gradient(u, D)
     return np.stack([sum(metrics[:, 3 * a + c] * parts[a] for a in range(3)) for c in range(3)])
 
 
-def weak_divergence(f, metrics, mass, D):
+def weak_divergence(f: NDArray[Any], metrics: NDArray[Any], mass: NDArray[Any], D: NDArray[Any]) -> Any:
     """Return (grad v, f) for f [3, E, n, n, n]."""
     flux = [mass * sum(metrics[:, 3 * a + c] * f[c] for c in range(3)) for a in range(3)]
     return reference_divergence(flux, D)
 
 
-def curl(u, metrics, D):
+def curl(u: NDArray[Any], metrics: NDArray[Any], D: NDArray[Any]) -> Any:
     """Return the curl of u [3, E, n, n, n] at the points."""
     g = [gradient(component, metrics, D) for component in u]
     return np.stack([g[2][1] - g[1][2], g[0][2] - g[2][0], g[1][0] - g[0][1]])
 
 
-def fine_metrics(metrics, mass, weights, J, fine_weights):
+def fine_metrics(
+    metrics: NDArray[Any],
+    mass: NDArray[Any],
+    weights: NDArray[Any],
+    J: NDArray[Any],
+    fine_weights: NDArray[Any],
+) -> Any:
     """Return quadrature weight times Jacobian times metrics on the fine points: [E, 9, m, m, m].
 
     Jacobian times metrics, polynomials on the element, are interpolated by J [m, n] (Nek5000 does likewise).
@@ -105,7 +126,9 @@ def fine_metrics(metrics, mass, weights, J, fine_weights):
     return fine * tensor(metrics * (mass / cube)[:, None], J, J, J)
 
 
-def advection(velocity, fields, fine, D, J):
+def advection(
+    velocity: NDArray[Any], fields: NDArray[Any], fine: NDArray[Any], D: NDArray[Any], J: NDArray[Any]
+) -> Any:
     """Return (v, U . grad f) integrated on the fine points, for each of fields [c, E, n, n, n].
 
     fine: as `fine_metrics` returns.
@@ -119,12 +142,14 @@ def advection(velocity, fields, fine, D, J):
     return np.stack(out)
 
 
-def advection_collocated(velocity, fields, metrics, mass, D):
+def advection_collocated(
+    velocity: NDArray[Any], fields: NDArray[Any], metrics: NDArray[Any], mass: NDArray[Any], D: NDArray[Any]
+) -> Any:
     """Return mass times (U . grad f) at the GLL points: no dealiasing."""
     return np.stack([mass * (velocity * gradient(field, metrics, D)).sum(axis=0) for field in fields])
 
 
-def courant(velocity, metrics, inverse_spacing):
+def courant(velocity: NDArray[Any], metrics: NDArray[Any], inverse_spacing: NDArray[Any]) -> Any:
     """Return max of |U_r| / dr + |U_s| / ds + |U_t| / dt over all points: times dt, the Courant number."""
     a = inverse_spacing
     spacing = (a[None, None, :], a[None, :, None], a[:, None, None])

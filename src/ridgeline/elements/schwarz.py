@@ -26,6 +26,7 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import SIDES, side_axis
 from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.elements.schwarz_kernels import make_residual, make_sweep
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
 
 if TYPE_CHECKING:
@@ -104,17 +105,11 @@ class SchwarzLevel:
         self.weight *= damping
 
     def _compile(self) -> None:
-        """Compile the kernels, or load them from the cache, by calls for no elements."""
-        none = np.zeros(0, self.dtype)
-        faces, pairs, index = self.faces[:0], self.eigenpairs, self.neighbours[:0]
-        edges = (self._mine, self._total)
-        self._pack_layers(none, faces, *edges)
-        self._pack_ghosts(none, faces, *edges)
-        matrices = (pairs.index, pairs.vectors, pairs.transposed, pairs.values)
-        self._sweep(none, index, *edges, *matrices, self._work, none, none)
-        self._collect(index, none, *edges, none)
-        operator = (self._factors[:0], self._cube, self._lines)
-        self._residual(none, none, none, *operator, none, self._work, none)
+        """Compile the kernels, or load them from the cache."""
+        called = [self._sweep, self._collect, self._residual]
+        if self._across is not None:
+            called += [self._pack_layers, self._pack_ghosts]
+        compile_kernels(specialise(called, self.dtype))
 
     def _find_neighbours(self, comm: MPI.Comm) -> None:
         """Find which element lies across each face, and plan the exchange of faces with other ranks."""

@@ -10,12 +10,15 @@ Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elemen
 """
 
 from functools import cache
+from typing import Any
+
+from numba import int64, types
 
 from ridgeline.elements.tensor import along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
 
 
-def face_strides(nz, ny, nx):
+def face_strides(nz: int, ny: int, nx: int) -> Any:
     """Return how the faces of an element [nz, ny, nx] are walked: points, two strides, lowest and highest place."""
     counts = ((nz, ny),) * 2 + ((nz, nx),) * 2 + ((ny, nx),) * 2
     strides = ((ny * nx, nx),) * 2 + ((ny * nx, 1),) * 2 + ((nx, 1),) * 2
@@ -24,7 +27,7 @@ def face_strides(nz, ny, nx):
     return counts, strides, layer, last
 
 
-def _tables(nz, ny, nx):
+def _tables(nz: int, ny: int, nx: int) -> Any:
     """Return the flat tuples that the kernels close over; numbers of points outer and inner, then places."""
     counts, strides, layer, last = face_strides(nz, ny, nx)
     _, wide, _, _ = face_strides(nz + 2, ny + 2, nx + 2)
@@ -46,8 +49,13 @@ def _tables(nz, ny, nx):
     return outer, inner, slow, fast, wide_slow, wide_fast, inside, across, tuple(shell)
 
 
+def _six(T: Any) -> Any:
+    """Return the type of a level's matrices: one for each direction, and their transposes."""
+    return types.UniTuple(T[:, ::1], 6)
+
+
 @cache
-def make_sweep(nz, ny, nx):
+def make_sweep(nz: int, ny: int, nx: int) -> tuple[Any, Any, Any, Any]:
     """Return (pack_layers, sweep, pack_ghosts, collect): the parts of one additive Schwarz sweep.
 
     pack_layers(r, faces, mine, total): the layers of r that other ranks' elements extend into.
@@ -64,7 +72,7 @@ def make_sweep(nz, ny, nx):
     face = max(nz * ny, nz * nx, ny * nx)
     outer, inner, slow, fast, wide_slow, wide_fast, inside, across, shell = _tables(nz, ny, nx)
 
-    @kernel
+    @kernel(lambda T: (T[::1], int64[:, ::1], T[:, ::1], T[:, ::1]))
     def pack_layers(r, faces, mine, total):
         for s in range(faces.shape[0]):
             f = faces[s, 1]
@@ -75,7 +83,7 @@ def make_sweep(nz, ny, nx):
                     mine[s, a * inner[f] + b] = value
                     total[s, a * inner[f] + b] = value
 
-    @kernel
+    @kernel(lambda T: (T[::1], int64[:, ::1], T[:, ::1], T[:, ::1]))
     def pack_ghosts(ghosts, faces, mine, total):
         for s in range(faces.shape[0]):
             start = (faces[s, 0] * 6 + faces[s, 1]) * face
@@ -83,7 +91,20 @@ def make_sweep(nz, ny, nx):
                 mine[s, p] = ghosts[start + p]
                 total[s, p] = ghosts[start + p]
 
-    @kernel(error_model="numpy")
+    @kernel(
+        lambda T: (
+            T[::1],
+            int64[:, ::1],
+            T[:, ::1],
+            T[:, ::1],
+            int64[:, ::1],
+            *[T[::1]] * 3,
+            T[:, ::1],
+            T[::1],
+            T[::1],
+        ),
+        error_model="numpy",
+    )
     def sweep(r, neighbours, mine, total, index, vectors, transposed, values, work, z, ghosts):
         a, b = work[0], work[1]
         zero = a[0] * 0
@@ -141,7 +162,7 @@ def make_sweep(nz, ny, nx):
                     for q in range(inner[f]):
                         ghosts[to + p * inner[f] + q] = a[shell[f] + p * wide_slow[f] + q * wide_fast[f]]
 
-    @kernel
+    @kernel(lambda T: (int64[:, ::1], T[::1], T[:, ::1], T[:, ::1], T[::1]))
     def collect(neighbours, ghosts, mine, total, z):
         for e in range(neighbours.shape[0]):
             for f in range(6):
@@ -163,7 +184,7 @@ def make_sweep(nz, ny, nx):
 
 
 @cache
-def make_residual(nz, ny, nx, axis_aligned):
+def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool) -> Any:
     """Return residual(r, weight, share, factors, cube, lines, z, work, left): z *= weight, left = share r - K_e z.
 
     An empty weight leaves z as it is. `left` [E, n^3] is unassembled: share = inverse multiplicity gives each copy
@@ -173,7 +194,7 @@ def make_residual(nz, ny, nx, axis_aligned):
     """
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
 
-    @kernel
+    @kernel(lambda T: (*[T[::1]] * 3, *[T[:, ::1]] * 2, _six(T), T[::1], T[:, ::1], T[::1]))
     def aligned(r, weight, share, factors, cube, lines, z, work, left):
         u, a, b, c = work[0], work[1], work[2], work[3]
         for e in range(factors.shape[0]):
@@ -191,7 +212,17 @@ def make_residual(nz, ny, nx, axis_aligned):
                 force = f * cube[0, p] * a[p] + g * cube[1, p] * b[p] + h * cube[2, p] * c[p]
                 left[start + p] = share[start + p] * r[start + p] - force
 
-    @kernel
+    @kernel(
+        lambda T: (
+            *[T[::1]] * 3,
+            T[:, :, ::1],
+            T[:, ::1],
+            _six(T),
+            T[::1],
+            T[:, ::1],
+            T[::1],
+        )
+    )
     def mapped(r, weight, share, factors, cube, lines, z, work, left):
         u, a, b, c = work[0], work[1], work[2], work[3]
         for e in range(factors.shape[0]):
@@ -220,7 +251,7 @@ def make_residual(nz, ny, nx, axis_aligned):
 
 
 @cache
-def make_transfer(nz, ny, nx, cz, cy, cx):
+def make_transfer(nz: int, ny: int, nx: int, cz: int, cy: int, cx: int) -> tuple[Any, Any]:
     """Return (restrict, prolong) between n = (nz, ny, nx) and c = (cz, cy, cx) points an element.
 
     restrict(left, lines, work, below): below = J^T left, unassembled. prolong(below, lines, work, z): z += J below.
@@ -229,7 +260,7 @@ def make_transfer(nz, ny, nx, cz, cy, cx):
     points, few = nz * ny * nx, cz * cy * cx
     fine_plane, few_rows = ny * nx, cz * cy
 
-    @kernel
+    @kernel(lambda T: (T[::1], _six(T), T[:, ::1], T[::1]))
     def restrict(left, lines, work, below):
         a, b = work[0], work[1]
         for e in range(left.size // points):
@@ -237,7 +268,7 @@ def make_transfer(nz, ny, nx, cz, cy, cx):
             along_y(cy, ny, cz, nx, False, b, 0, lines[4], a, 0)
             along_x(cx, nx, few_rows, False, below, e * few, lines[2], b, 0)
 
-    @kernel
+    @kernel(lambda T: (T[::1], _six(T), T[:, ::1], T[::1]))
     def prolong(below, lines, work, z):
         a, b = work[0], work[1]
         for e in range(z.size // points):

@@ -27,6 +27,8 @@ et al., "LIBXSMM", SC 2016 (code for each size, generated at run time). Code: `t
 `tensor_reference`.
 """
 
+from typing import Any
+
 from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
@@ -35,7 +37,7 @@ from ridgeline.elements.tensor_llvm import ProductShape, emit_product
 from ridgeline.jit.llvm import data_pointer, element_type
 
 
-def _sizes(name: str, **arguments) -> dict[str, int]:
+def _sizes(name: str, **arguments: Any) -> dict[str, int]:
     """Return the values of literal arguments. Raises TypingError naming one that is not known when compiling."""
     for key, kind in arguments.items():
         if not isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
@@ -45,7 +47,7 @@ def _sizes(name: str, **arguments) -> dict[str, int]:
     return {key: kind.literal_value for key, kind in arguments.items()}
 
 
-def _check_arrays(name: str, **arrays) -> None:
+def _check_arrays(name: str, **arrays: Any) -> None:
     """Raise TypingError unless the arrays are C-contiguous and all float64 or all float32."""
     dtypes = {kind.dtype for kind in arrays.values() if isinstance(kind, types.Array) and kind.layout == "C"}
     if len(dtypes) != 1 or not dtypes <= {types.float64, types.float32}:
@@ -53,7 +55,7 @@ def _check_arrays(name: str, **arrays) -> None:
         raise TypingError(f"{name}: {kinds}; use C-contiguous arrays, all float64 or all float32")
 
 
-def _code(shape: ProductShape, c: int, a: int, b: int):
+def _code(shape: ProductShape, c: int, a: int, b: int) -> Any:
     """Return the code generator of a product, given the places of its arrays among the arguments.
 
     An array is followed by its start, but for a matrix whose start is not an argument.

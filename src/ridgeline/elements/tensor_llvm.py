@@ -16,6 +16,7 @@ it does not depend on the blocking or on the vector width.
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from llvmlite import ir
 
@@ -128,7 +129,7 @@ def column_groups(m: int, n: int, lanes: int) -> list[Group]:
 class _Product:
     """The code of one function: loops over blocks, and blocks."""
 
-    def __init__(self, builder: ir.IRBuilder, element: ir.Type, shape: ProductShape, pointers):
+    def __init__(self, builder: ir.IRBuilder, element: ir.Type, shape: ProductShape, pointers: Any) -> None:
         self.builder = builder
         self.element = element
         self.shape = shape
@@ -140,7 +141,7 @@ class _Product:
             offset = ir.Constant(I64, offset)
         return self.builder.gep(pointer, [offset])
 
-    def repeat(self, count: int, body: Callable) -> None:
+    def repeat(self, count: int, body: Callable[[ir.Value], None]) -> None:
         """Emit body(i) for i = 0 ... count - 1: a loop, or once with a constant."""
         builder, zero = self.builder, ir.Constant(I64, 0)
         if count == 1:
@@ -159,26 +160,26 @@ class _Product:
         builder.cbranch(more, inside, after).set_metadata("llvm.loop", _never_unroll(builder.module))
         builder.position_at_end(after)
 
-    def times(self, index, factor: int):
+    def times(self, index: ir.Value, factor: int) -> ir.Value:
         return self.builder.mul(index, ir.Constant(I64, factor))
 
     def lanes(self, piece: Piece) -> Lanes:
         return Lanes(self.builder, self.element, piece.lanes)
 
-    def load(self, piece: Piece, pointer, offset: int) -> Vector:
+    def load(self, piece: Piece, pointer: ir.Value, offset: int) -> Vector:
         index = ir.Constant(I64, offset)
         if piece.used == piece.lanes:
             return self.lanes(piece).load(pointer, index)
         return self.lanes(piece).load_masked(self.mask(piece), pointer, index)
 
-    def store(self, vector: Vector, piece: Piece, pointer, offset: int) -> None:
+    def store(self, vector: Vector, piece: Piece, pointer: ir.Value, offset: int) -> None:
         index = ir.Constant(I64, offset)
         if piece.used == piece.lanes:
             vector.store(pointer, index)
         else:
             vector.store_masked(self.mask(piece), pointer, index)
 
-    def mask(self, piece: Piece):
+    def mask(self, piece: Piece) -> ir.Value:
         return constant(ir.VectorType(I1, piece.lanes), [int(i < piece.used) for i in range(piece.lanes)])
 
     def run(self, lanes: int, accumulators: int) -> None:
@@ -217,13 +218,13 @@ class _Product:
 
         self.repeat(shape.batch, one_product)
 
-    def block(self, rows: int, pieces: tuple[Piece, ...], c, a, b) -> None:
+    def block(self, rows: int, pieces: tuple[Piece, ...], c: ir.Value, a: ir.Value, b: ir.Value) -> None:
         """Emit one block of C: load the accumulators or start without, sum over k, store."""
         shape = self.shape
         starts = [sum(piece.used for piece in pieces[:v]) for v in range(len(pieces))]
         places = [(row, v) for row in range(rows) for v in range(len(pieces))]
         lanes = [self.lanes(pieces[v]) for _, v in places]
-        sums: list[Vector | None] = [None] * len(places)
+        sums: list[Any] = [None] * len(places)  # vectors, once something is added
         if shape.accumulate:
             sums = [self.load(pieces[v], c, row * shape.ldc + starts[v]) for row, v in places]
         for k in range(shape.k):

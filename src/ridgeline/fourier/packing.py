@@ -7,10 +7,10 @@ pitched. Tables of starts say where pieces lie.
 """
 
 from llvmlite import ir
-from numba import types
+from numba import int64, types
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import data_pointer, element_type, prefetch
 
 LINE_BYTES = 64  # of a cache line
@@ -43,7 +43,7 @@ def _move(typing, source, i, target, j):
     return types.void(source, i, target, j), codegen
 
 
-@kernel(nogil=True)
+@subroutine(nogil=True)
 def _ask_for_pieces(arena, start, first, n, offset, length):
     """Prefetch `length` numbers from start[first] + offset on, and so on for n pieces."""
     for y in range(first, first + n):
@@ -52,7 +52,7 @@ def _ask_for_pieces(arena, start, first, n, offset, length):
             _ask_for(arena, place + j)
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], int64[:, ::1], *[int64] * 4, T[:, :, ::1]), nogil=True)
 def gather_lines(arena, start, offset, n_lines, n_variables, n_next, out_tile):
     """Set out_tile[v, l, y] = arena[start[v, y] + offset + l]: pieces of lines become lines along y.
 
@@ -84,7 +84,7 @@ def gather_lines(arena, start, offset, n_lines, n_variables, n_next, out_tile):
                 tile[l, y] = a[l]
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, :, ::1], int64[:, ::1], *[int64] * 3, T[::1]), nogil=True)
 def scatter_lines(tile, start, offset, n_lines, n_variables, out_arena):
     """Set out_arena[start[v, y] + offset + l] = tile[v, l, y]: the reverse of `gather_lines`."""
     n_y = start.shape[1]
@@ -109,7 +109,9 @@ def scatter_lines(tile, start, offset, n_lines, n_variables, out_arena):
                 a[l] = lines[l, y]
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (T[::1], int64[:, :, ::1], int64[:, ::1], int64[:, ::1], *[int64] * 4, T[:, :, ::1]), nogil=True
+)
 def unpack_planes(arena, start, runs, zeros, step, first_row, n_planes, n_variables, out_planes):
     """Fill planes from the pieces of their rows, zeros where no mode is retained.
 
@@ -141,7 +143,7 @@ def unpack_planes(arena, start, runs, zeros, step, first_row, n_planes, n_variab
                 plane[zeros[r, 0] : zeros[r, 0] + zeros[r, 1]] = 0
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, :, ::1], int64[:, :, ::1], int64[:, ::1], *[int64] * 4, T[::1]), nogil=True)
 def pack_planes(planes, start, runs, step, first_row, n_planes, n_variables, out_arena):
     """Write the retained modes of planes to the pieces of their rows: the reverse of `unpack_planes`."""
     for v in range(n_variables):
@@ -160,7 +162,10 @@ def pack_planes(planes, start, runs, step, first_row, n_planes, n_variables, out
                         _move(row, j * step, piece, j)
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (T[:, :, ::1], *[int64] * 3, int64[:, :, ::1], int64[::1], int64[:, ::1], *[int64] * 3, T[::1]),
+    nogil=True,
+)
 def planes_to_rows(
     planes, step_z, step, n_z, start, groups, rows, first_row, n_planes, n_variables, out_arena
 ):
@@ -191,7 +196,9 @@ def planes_to_rows(
                             _move(source, j * step, piece, j)
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (T[::1], int64[:, :, ::1], int64[::1], int64[:, ::1], *[int64] * 6, T[:, :, ::1]), nogil=True
+)
 def rows_to_planes(
     arena, start, groups, rows, first_row, n_planes, n_variables, step_z, step, n_z, out_planes
 ):
@@ -213,7 +220,7 @@ def rows_to_planes(
                             _move(piece, j, target, j * step)
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], int64[::1], *[int64] * 3, T[:, ::1]), nogil=True)
 def lines_from_modes(modes, start, first_line, n_lines, n_y, out_lines):
     """Spread the modes of lines over all j_y, zeros where none is retained.
 
@@ -229,7 +236,7 @@ def lines_from_modes(modes, start, first_line, n_lines, n_y, out_lines):
         line[n_y - most : n_y] = modes[begin + most + 1 : end]
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, ::1], int64[::1], *[int64] * 3, T.underlying_float, T[::1]), nogil=True)
 def modes_from_lines(lines, start, first_line, n_lines, n_y, scale, out_modes):
     """Set the modes of lines to `scale` times what lines hold: the reverse of `lines_from_modes`."""
     for l in range(n_lines):

@@ -93,11 +93,3 @@ class RowExchange:
             layout.step_z, layout.step, self._nz, planes,
         )  # fmt: skip
         clock.pack += perf_counter() - t0
-
-
-def compile_exchange(dtype: DTypeLike) -> None:
-    """Compile, or load from the cache, the kernels of `RowExchange` for complex dtype."""
-    planes, arena = np.zeros((1, 0, 0), dtype), np.zeros(0, dtype)
-    start, table, groups = np.zeros((1, 0, 1), np.int64), np.zeros((0, 2), np.int64), np.zeros(2, np.int64)
-    planes_to_rows(planes, 1, 1, 0, start, groups, table, 0, 0, 1, arena)
-    rows_to_planes(arena, start, groups, table, 0, 0, 1, 1, 1, 0, planes)

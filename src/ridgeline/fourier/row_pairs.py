@@ -8,10 +8,10 @@ Complex numbers are passed as real arrays, real and imaginary parts alternating:
 """
 
 from llvmlite import ir
-from numba import types
+from numba import int64, types
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import I32, Lanes, Vector, constant, data_pointer, element_type, host_vector_bytes
 
 
@@ -96,7 +96,7 @@ def _part(typing, whole, pairs, forth, back, out, a, b):
     return types.void(whole, pairs, index, index, out, index, index), codegen
 
 
-@kernel(nogil=True)
+@subroutine(nogil=True)
 def _join_piece(source, a, b, pitch, first, step, length, nx, out, begin):
     """Join modes first, first + step, ... at source[a ...] and source[b ...] into the pair at out[begin ...].
 
@@ -123,7 +123,7 @@ def _join_piece(source, a, b, pitch, first, step, length, nx, out, begin):
         out[forth], out[forth + 1] = source[a], source[b]
 
 
-@kernel(nogil=True)
+@subroutine(nogil=True)
 def _part_piece(pairs, begin, first, step, length, nx, out, a, b, pitch):
     """Part the pair at pairs[begin ...] into modes first, first + step, ... at out[a ...] and out[b ...]."""
     forth, back = begin + 2 * first, begin + 2 * (nx - first)
@@ -139,7 +139,10 @@ def _part_piece(pairs, begin, first, step, length, nx, out, a, b, pitch):
         )
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (T[::1], int64[:, :, ::1], int64, int64[:, ::1], *[int64] * 5, T[:, ::1], T[:, :, ::1]),
+    nogil=True,
+)
 def load_pairs(
     source, start, pitch, segments, n_columns, first_row, n_rows, n_variables, nx, scratch, out_pairs
 ):
@@ -179,7 +182,10 @@ def load_pairs(
                     _join_piece(spare, 0, scratch.shape[1], 1, first, step, length, nx, flat, begin)
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (T[:, :, ::1], int64[:, ::1], *[int64] * 4, int64[:, :, ::1], int64, T[:, ::1], T[::1]),
+    nogil=True,
+)
 def store_pairs(pairs, segments, first_row, n_rows, n_variables, nx, start, pitch, scratch, out_target):
     """Part pairs into the modes of their rows, TIMES 2: the reverse of `load_pairs`, with its arguments."""
     flat = pairs.reshape(-1)
@@ -202,7 +208,7 @@ def store_pairs(pairs, segments, first_row, n_rows, n_variables, nx, start, pitc
                         out_target[a + 2 * pitch * i + 1] = scratch[0, 2 * i + 1]
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, ::1], *[int64] * 3, T[:, :, ::1]), nogil=True)
 def block_from_pairs(pairs, plane, first_row, n_rows, out_block):
     """Set rows of real values from pairs in physical space.
 
@@ -219,7 +225,7 @@ def block_from_pairs(pairs, plane, first_row, n_rows, out_block):
             row[x] = pair[2 * x + part]
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, :, ::1], *[int64] * 3, T[:, ::1]), nogil=True)
 def pairs_from_block(block, plane, first_row, n_rows, out_pairs):
     """Join rows of real values to pairs in physical space, an odd last one with zero: `block_from_pairs` reversed."""
     n_z, n_x = block.shape[0], block.shape[2]

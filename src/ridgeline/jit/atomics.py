@@ -3,6 +3,8 @@
 Reference: LLVM Language Reference Manual, "Atomic Memory Ordering Constraints" (acquire, release).
 """
 
+from typing import Any
+
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -10,13 +12,13 @@ from numba.extending import intrinsic
 _WORD = 8  # bytes; alignment of the elements of an int64 array
 
 
-def _element(context, builder, signature, args):
+def _element(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     """Return the pointer to element args[1] of the array args[0]."""
     array = context.make_array(signature.args[0])(context, builder, args[0])
     return cgutils.gep(builder, array.data, args[1])
 
 
-def _check(array, index) -> bool:
+def _check(array: Any, index: Any) -> bool:
     return (
         isinstance(array, types.Array)
         and array.ndim == 1

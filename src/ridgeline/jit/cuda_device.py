@@ -6,6 +6,7 @@ is at hand; `runtime.devices` says whether it is.
 """
 
 import warnings
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -39,7 +40,7 @@ def kernel(threads, blocks=1, cached=True):
     return cuda.jit(cache=cached, launch_bounds=(threads, blocks))
 
 
-def make_stream(urgent=False):
+def make_stream(urgent: bool = False) -> Any:
     """Return a new stream; an urgent one's thread blocks start before those of others that are waiting."""
     if SIMULATED:
         return cuda.stream()

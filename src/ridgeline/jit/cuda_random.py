@@ -6,6 +6,7 @@ all threads; the compiler computes them once, into uniform registers.
 """
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ridgeline.jit.cuda_device import device_function, wide_product
 from ridgeline.jit.random import ROUNDS, round_keys
@@ -43,6 +44,6 @@ def philox_words(x, row_group, z, step, key):
     return c0, c1, c2, c3
 
 
-def significant_bits(dtype) -> np.uint32:
+def significant_bits(dtype: DTypeLike) -> np.uint32:
     """Return the mask of the bits of a word that a number of `dtype` holds exactly."""
     return np.uint32(0xFFFFFF00 if np.dtype(dtype) == np.float32 else 0xFFFFFFFF)

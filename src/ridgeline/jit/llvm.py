@@ -21,7 +21,9 @@ Reference: LLVM Language Reference Manual (masked intrinsics, nontemporal metada
 """
 
 import os
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
@@ -65,14 +67,14 @@ def element_type(dtype: types.Type) -> ir.Type:
     return known[dtype]
 
 
-def constant(type_: ir.Type, value) -> ir.Constant:
+def constant(type_: ir.Type, value: Any) -> ir.Constant:
     """Return a constant; for a vector type, `value` in every lane unless it is a list."""
     if isinstance(type_, ir.VectorType) and not isinstance(value, list):
         value = [value] * type_.count
     return ir.Constant(type_, value)
 
 
-def data_pointer(context, builder, signature, args, n: int):
+def data_pointer(context: Any, builder: ir.IRBuilder, signature: Any, args: Any, n: int) -> ir.Value:
     """Return the pointer to element 0 of argument `n`, an array."""
     return context.make_array(signature.args[n])(context, builder, args[n]).data
 
@@ -80,7 +82,7 @@ def data_pointer(context, builder, signature, args, n: int):
 class Lanes:
     """A vector type, `count` lanes of `element`, together with the builder that emits its code."""
 
-    def __init__(self, builder: ir.IRBuilder, element: ir.Type, count: int):
+    def __init__(self, builder: ir.IRBuilder, element: ir.Type, count: int) -> None:
         self.builder = builder
         self.element = element
         self.count = count
@@ -89,35 +91,35 @@ class Lanes:
         self.bytes = {F32: 4, F64: 8, I32: 4, I64: 8}[element]
         self.suffix = f"v{count}" + (f"f{8 * self.bytes}" if self.is_float else f"i{8 * self.bytes}")
 
-    def vector(self, value) -> "Vector":
+    def vector(self, value: ir.Value) -> "Vector":
         """Wrap an LLVM value of this type."""
         return Vector(self, value)
 
-    def constant(self, value) -> "Vector":
+    def constant(self, value: Any) -> "Vector":
         """Return a constant vector: one number for all lanes, or a list with one per lane."""
         return Vector(self, constant(self.type, value))
 
-    def splat(self, scalar) -> "Vector":
+    def splat(self, scalar: ir.Value) -> "Vector":
         """Return a vector with the scalar LLVM value in every lane."""
         undefined = ir.Constant(self.type, ir.Undefined)
         first = self.builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
         mask = constant(ir.VectorType(I32, self.count), 0)
         return Vector(self, self.builder.shuffle_vector(first, undefined, mask))
 
-    def iota(self, start) -> "Vector":
+    def iota(self, start: ir.Value) -> "Vector":
         """Return start, start + 1, ... for a scalar integer LLVM value."""
         return self.splat(start) + self.constant(list(range(self.count)))
 
-    def address(self, pointer, index):
+    def address(self, pointer: ir.Value, index: ir.Value) -> ir.Value:
         """Return the vector pointer to element `index` of `pointer`."""
         return self.builder.bitcast(self.builder.gep(pointer, [index]), self.type.as_pointer())
 
-    def load(self, pointer, index, aligned: bool = False) -> "Vector":
+    def load(self, pointer: ir.Value, index: ir.Value, aligned: bool = False) -> "Vector":
         """Load elements index ... index + count - 1; `aligned` promises a multiple of the vector's size."""
         align = self.bytes * (self.count if aligned else 1)
         return Vector(self, self.builder.load(self.address(pointer, index), align=align))
 
-    def load_masked(self, mask, pointer, index) -> "Vector":
+    def load_masked(self, mask: ir.Value, pointer: ir.Value, index: ir.Value) -> "Vector":
         """Load the lanes whose bit in `mask` is set, zero elsewhere; the others' memory is not touched."""
         kind = ir.FunctionType(
             self.type, [self.type.as_pointer(), I32, ir.VectorType(I1, self.count), self.type]
@@ -141,11 +143,13 @@ class Vector:
     The right operand may be a Python or NumPy number: the same constant in every lane.
     """
 
-    def __init__(self, lanes: Lanes, value):
+    def __init__(self, lanes: Lanes, value: ir.Value) -> None:
         self.lanes = lanes
         self.value = value
 
-    def _emit(self, float_name: str | None, integer_name: str | None, other=None) -> "Vector":
+    def _emit(
+        self, float_name: str | None, integer_name: str | None, other: "Vector | int | None" = None
+    ) -> "Vector":
         name = float_name if self.lanes.is_float else integer_name
         if name is None:
             raise TypeError(f"no such operation on {self.lanes.type}")
@@ -154,38 +158,38 @@ class Vector:
         operands = [self.value] if other is None else [self.value, other.value]
         return Vector(self.lanes, getattr(self.lanes.builder, name)(*operands))
 
-    def __add__(self, other):
+    def __add__(self, other: "Vector") -> "Vector":
         return self._emit("fadd", "add", other)
 
-    def __sub__(self, other):
+    def __sub__(self, other: "Vector") -> "Vector":
         return self._emit("fsub", "sub", other)
 
-    def __mul__(self, other):
+    def __mul__(self, other: "Vector") -> "Vector":
         return self._emit("fmul", "mul", other)
 
-    def __neg__(self):
+    def __neg__(self) -> "Vector":
         return self._emit("fneg", "neg")
 
-    def __and__(self, other):
+    def __and__(self, other: "Vector | int") -> "Vector":
         return self._emit(None, "and_", other)
 
-    def __or__(self, other):
+    def __or__(self, other: "Vector | int") -> "Vector":
         return self._emit(None, "or_", other)
 
-    def __xor__(self, other):
+    def __xor__(self, other: "Vector | int") -> "Vector":
         return self._emit(None, "xor", other)
 
-    def __rshift__(self, other):
+    def __rshift__(self, other: "Vector | int") -> "Vector":
         return self._emit(None, "lshr", other)
 
-    def __lshift__(self, other):
+    def __lshift__(self, other: "Vector | int") -> "Vector":
         return self._emit(None, "shl", other)
 
     def shift_right_signed(self, other: "Vector") -> "Vector":
         """Shift right, copying the sign."""
         return self._emit(None, "ashr", other)
 
-    def less(self, other: "Vector"):
+    def less(self, other: "Vector") -> ir.Value:
         """Compare signed integers: return an LLVM mask of one bit per lane."""
         return self.lanes.builder.icmp_signed("<", self.value, other.value)
 
@@ -216,7 +220,9 @@ class Vector:
         """Convert signed integers to floats."""
         return Vector(lanes, self.lanes.builder.sitofp(self.value, lanes.type))
 
-    def store(self, pointer, index, aligned: bool = False, streaming: bool = False) -> None:
+    def store(
+        self, pointer: ir.Value, index: ir.Value, aligned: bool = False, streaming: bool = False
+    ) -> None:
         """Store to elements index ...; `streaming` bypasses the caches (implies aligned)."""
         lanes = self.lanes
         align = lanes.bytes * (lanes.count if aligned or streaming else 1)
@@ -225,7 +231,7 @@ class Vector:
             one = lanes.builder.module.add_metadata([ir.Constant(I32, 1)])
             instruction.set_metadata("nontemporal", one)
 
-    def store_masked(self, mask, pointer, index) -> None:
+    def store_masked(self, mask: ir.Value, pointer: ir.Value, index: ir.Value) -> None:
         """Store the lanes whose bit in `mask` is set; the others' memory is not touched."""
         lanes = self.lanes
         kind = ir.FunctionType(
@@ -244,7 +250,9 @@ class VectorLoop:
     pointers. dtype: Numba's type of the numbers that registers hold.
     """
 
-    def __init__(self, context, builder, signature, args, names, dtype):
+    def __init__(
+        self, context: Any, builder: ir.IRBuilder, signature: Any, args: Any, names: Sequence[str], dtype: Any
+    ) -> None:
         self.builder = builder
         self.values = {
             name: data_pointer(context, builder, signature, args, n)
@@ -262,20 +270,20 @@ class VectorLoop:
             value = self.builder.load(self.builder.gep(value, [ir.Constant(I64, place)]))
         return self.lanes.splat(value)
 
-    def load(self, name: str, index) -> Vector:
+    def load(self, name: str, index: ir.Value) -> Vector:
         """Load a vector of an array, zeros beyond the end of the loop."""
         if self._mask is None:
             return self.lanes.load(self.values[name], index)
         return self.lanes.load_masked(self._mask, self.values[name], index)
 
-    def store(self, vector: Vector, name: str, index) -> None:
+    def store(self, vector: Vector, name: str, index: ir.Value) -> None:
         """Store a vector to an array, but for lanes beyond the end of the loop."""
         if self._mask is None:
             vector.store(self.values[name], index)
         else:
             vector.store_masked(self._mask, self.values[name], index)
 
-    def run(self, body) -> None:
+    def run(self, body: Callable[[ir.Value], None]) -> None:
         """Emit body(i) for i = 0, lanes, 2 lanes, ... as 64-bit LLVM values."""
         builder, count = self.builder, self.values["count"]
         width, zero = ir.Constant(I64, self.lanes.count), ir.Constant(I64, 0)
@@ -306,7 +314,9 @@ def right_neighbours(current: Vector, following: Vector) -> Vector:
     return _shuffle(current, following, 1)
 
 
-def prefetch(builder, pointer, index, write: bool = False, locality: int = 3) -> None:
+def prefetch(
+    builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, write: bool = False, locality: int = 3
+) -> None:
     """Ask for the cache line of element `index`; locality 3: into L1, 2: into L2, 0: non-temporal."""
     kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
@@ -314,7 +324,7 @@ def prefetch(builder, pointer, index, write: bool = False, locality: int = 3) ->
     builder.call(function, [address, *(ir.Constant(I32, n) for n in (int(write), locality, 1))])
 
 
-def emit_store_fence(builder) -> None:
+def emit_store_fence(builder: ir.IRBuilder) -> None:
     """Make streaming stores visible to other cores before any later store."""
     if llvmlite.binding.get_process_triple().startswith(("x86_64", "i686")):
         kind = ir.FunctionType(ir.VoidType(), [])

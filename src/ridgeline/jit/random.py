@@ -15,6 +15,7 @@ half may be junk): NumPy uint64 arrays, vectors of LLVM IR or CUDA scalars.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 ROUNDS = 10
 WORDS = 4  # 32-bit words of one block: rows of cells that share it
@@ -48,7 +49,9 @@ def philox4x32(x0, x1, x2, x3, keys):
     return x0, x1, x2, x3
 
 
-def uniform_reference(seed: int, step: int, z, y, x, dtype=np.float64) -> np.ndarray:
+def uniform_reference(
+    seed: int, step: int, z: ArrayLike, y: ArrayLike, x: ArrayLike, dtype: DTypeLike = np.float64
+) -> np.ndarray:
     """Uniform numbers in [-1, 1) for the cells with global indices z, y, x (broadcast together).
 
     float64: the word as a signed integer times 2^-31. float32: its upper 24 bits times 2^-23. Both exact.

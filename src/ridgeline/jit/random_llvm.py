@@ -15,7 +15,7 @@ from ridgeline.jit.random import ROUNDS, philox4x32
 UNIFORM_SCALE = 2.0**-31  # turns `unscaled_uniform` into a uniform number in [-1, 1)
 
 
-def load_keys(lanes: Lanes, keys) -> list[tuple[Vector, Vector]]:
+def load_keys(lanes: Lanes, keys: ir.Value) -> list[tuple[Vector, Vector]]:
     """Broadcast the key schedule at pointer `keys` (`random.round_keys`) to 64-bit `lanes`."""
 
     def key(n):
@@ -24,12 +24,16 @@ def load_keys(lanes: Lanes, keys) -> list[tuple[Vector, Vector]]:
     return [(key(2 * n), key(2 * n + 1)) for n in range(ROUNDS)]
 
 
-def philox_words(x: Vector, row_group, z, step, keys: list[tuple[Vector, Vector]]) -> tuple[Vector, ...]:
+def philox_words(
+    x: Vector, row_group: ir.Value, z: ir.Value, step: ir.Value, keys: list[tuple[Vector, Vector]]
+) -> tuple[Vector, ...]:
     """Return the four words of counter (x, row_group, z, step); all but x are scalar 64-bit LLVM values.
 
     Word n (low half of each 64-bit lane) is for the row y = 4 * row_group + n.
     """
-    return philox4x32(x, *(x.lanes.splat(scalar) for scalar in (row_group, z, step)), keys)
+    group, plane, time = (x.lanes.splat(scalar) for scalar in (row_group, z, step))
+    words: tuple[Vector, ...] = philox4x32(x, group, plane, time, keys)
+    return words
 
 
 def unscaled_uniform(word: Vector, lanes: Lanes) -> Vector:

@@ -1,9 +1,11 @@
 """Copy runs of consecutive numbers between an array that has them scattered and one that has them back to back."""
 
+from numba import int64
+
 from ridgeline.jit.kernel import kernel
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], int64[::1], int64[::1], T[::1]), nogil=True)
 def gather_runs(values, start, count, out_packed):
     """Copy the runs values[start[i] : start[i] + count[i]] one after the other to out_packed.
 
@@ -18,7 +20,7 @@ def gather_runs(values, start, count, out_packed):
         place += count[i]
 
 
-@kernel(nogil=True)
+@kernel(lambda stored, T: (stored[::1], int64[::1], int64[::1], T[::1]), nogil=True)
 def scatter_runs(packed, start, count, out_values):
     """Copy runs that lie one after the other in `packed` to out_values[start[i] : start[i] + count[i]].
 

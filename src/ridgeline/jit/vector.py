@@ -8,13 +8,17 @@ Source: McCalpin, "Memory bandwidth and machine balance in current high performa
 Newsletter, 1995 (copy, scale, add, triad).
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import boolean, float64, int64, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.jit.llvm import I1, Lanes, data_pointer, element_type, store_fence
 
 LINE = 64  # bytes of a cache line: what one trip of a loop moves
@@ -31,7 +35,15 @@ _FORMULAS = {
 }
 
 
-def _emit_loop(lanes, formula, arrays, s, first, end, streaming: bool) -> None:
+def _emit_loop(
+    lanes: Lanes,
+    formula: Callable[..., Any],
+    arrays: Any,
+    s: Any,
+    first: ir.Value,
+    end: ir.Value,
+    streaming: bool,
+) -> None:
     """Emit `for i in first, first + lanes.count, ... < end: out[i:] = formula(x[i:], y[i:], s)`."""
     x, y, out = arrays
     step = ir.Constant(first.type, lanes.count)
@@ -72,7 +84,7 @@ def _sweep_range(typing, whole_lines, operation, streaming, x, y, s, out, first,
     return types.void(whole_lines, types.int64, flag, x, y, out.dtype, out, index, index), codegen
 
 
-@kernel(parallel=True)
+@kernel(lambda T: (int64, boolean, T[::1], T[::1], T, T[::1], int64, int64), parallel=True)
 def _sweep(operation, streaming, x, y, s, out, lead, n_threads):
     """Apply an operation; the first whole cache line of `out` begins at element `lead`."""
     line = LINE // out.itemsize
@@ -87,7 +99,7 @@ def _sweep(operation, streaming, x, y, s, out, lead, n_threads):
     _sweep_range(False, operation, False, x, y, s, out, lead + lines * line, out.size)
 
 
-@kernel(fastmath={"reassoc", "contract"})
+@subroutine(fastmath={"reassoc", "contract"})
 def _dot_blocks(x, y, first, end):
     total = 0.0
     for start in range(first, end, BLOCK):
@@ -100,7 +112,7 @@ def _dot_blocks(x, y, first, end):
     return total
 
 
-@kernel(parallel=True)
+@kernel(lambda T: (T[::1], T[::1], float64[::1]), parallel=True)
 def _dot(x, y, partial):
     n_threads = partial.size
     blocks = -(-x.size // BLOCK)
@@ -110,7 +122,7 @@ def _dot(x, y, partial):
         partial[thread] = _dot_blocks(x, y, first, end)
 
 
-def _check(x, y, out, n_threads: int) -> None:
+def _check(x: NDArray[Any], y: NDArray[Any], out: NDArray[Any], n_threads: int) -> None:
     for array in (x, y, out):
         if array.shape != (out.size,) or array.dtype != out.dtype or not array.flags.c_contiguous:
             raise ValueError(
@@ -123,7 +135,25 @@ def _check(x, y, out, n_threads: int) -> None:
         raise ValueError(f"n_threads = {n_threads}: at least 1 is needed")
 
 
-def apply(operation, x, y, s, out, n_threads: int, streaming: bool = False) -> None:
+def kernels_of_passes(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernel of `apply` and of all that it stands behind, for vectors of dtype, float32 or float64."""
+    return specialise([_sweep], dtype)
+
+
+def kernels(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels of this file for vectors of dtype, float32 or float64."""
+    return [*kernels_of_passes(dtype), *specialise([_dot], dtype)]
+
+
+def apply(
+    operation: int,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    s: float,
+    out: NDArray[Any],
+    n_threads: int,
+    streaming: bool = False,
+) -> None:
     """Compute `out = operation(x, y, s)` for FILL, COPY, SCALE, ADD or TRIAD.
 
     x, y, out: shape (n,), float64 or float32, contiguous; `out` may be x or y itself. Raises ValueError if
@@ -134,32 +164,34 @@ def apply(operation, x, y, s, out, n_threads: int, streaming: bool = False) -> N
     _sweep(operation, streaming, x, y, out.dtype.type(s), out, lead, n_threads)
 
 
-def fill(s, out, n_threads: int) -> None:
+def fill(s: float, out: NDArray[Any], n_threads: int) -> None:
     """Set out = s; each thread touches the pages that it will use."""
     apply(FILL, out, out, s, out, n_threads)
 
 
-def copy(x, out, n_threads: int, streaming: bool = False) -> None:
+def copy(x: NDArray[Any], out: NDArray[Any], n_threads: int, streaming: bool = False) -> None:
     """Set out = x."""
     apply(COPY, x, x, 0, out, n_threads, streaming)
 
 
-def scale(s, x, out, n_threads: int, streaming: bool = False) -> None:
+def scale(s: float, x: NDArray[Any], out: NDArray[Any], n_threads: int, streaming: bool = False) -> None:
     """Set out = s x."""
     apply(SCALE, x, x, s, out, n_threads, streaming)
 
 
-def add(x, y, out, n_threads: int, streaming: bool = False) -> None:
+def add(x: NDArray[Any], y: NDArray[Any], out: NDArray[Any], n_threads: int, streaming: bool = False) -> None:
     """Set out = x + y."""
     apply(ADD, x, y, 0, out, n_threads, streaming)
 
 
-def triad(x, s, y, out, n_threads: int, streaming: bool = False) -> None:
+def triad(
+    x: NDArray[Any], s: float, y: NDArray[Any], out: NDArray[Any], n_threads: int, streaming: bool = False
+) -> None:
     """Set out = x + s y, the product and the sum rounded together (fma)."""
     apply(TRIAD, x, y, s, out, n_threads, streaming)
 
 
-def dot(x, y, n_threads: int) -> float:
+def dot(x: NDArray[Any], y: NDArray[Any], n_threads: int) -> float:
     """Return the sum of x y: reads only. Blocks of 4096 elements in the working precision, then float64.
 
     The order of summation depends on n_threads: for measuring bandwidth, not for solvers.

@@ -5,14 +5,15 @@ prefetching of hardware; what is combined with them stays in cache.
 """
 
 import numpy as np
+from numba import boolean, float64, int64
 
-from ridgeline.krylov.kernels import BLOCK, compiled_pass
+from ridgeline.krylov.kernels import BLOCK, VECTOR, VECTORS, compiled_pass, part_of_pass
 
 LONG = 4096  # points of a run where rows of a basis are only read
 CHAIN = 256  # points of a block where all vectors of a projection are wanted again
 
 
-@compiled_pass
+@part_of_pass()
 def _add_dots(basis, count, start, end, scaled, out_sums):
     """Add sum basis[k, start:end] scaled to out_sums[k], k < count, four rows at a time."""
     size = end - start
@@ -43,7 +44,7 @@ def _add_dots(basis, count, start, end, scaled, out_sums):
         out_sums[k] += f
 
 
-@compiled_pass
+@part_of_pass()
 def _add_pair_dots(basis, count, start, end, first, second, out_sums):
     """Do what `_add_dots` does for two vectors, out_sums[0] and out_sums[1], with one reading of the rows."""
     size = end - start
@@ -85,7 +86,7 @@ def _add_pair_dots(basis, count, start, end, first, second, out_sums):
         out_sums[1, k] += l
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, int64, VECTOR, VECTOR, boolean, VECTOR, VECTORS))
 def pair_dots(basis, count, a, b, with_b, weights, out_sums):
     """Set out_sums[0, k] = sum basis[k] a weights and out_sums[1, k] = sum basis[k] b weights for k < count.
 
@@ -105,14 +106,14 @@ def pair_dots(basis, count, a, b, with_b, weights, out_sums):
             _add_dots(basis, count, start, end, first, out_sums[0])
 
 
-@compiled_pass
+@part_of_pass()
 def _multiply(a, b, out):
     """Set out = a b over the length of a."""
     for i in range(len(a)):
         out[i] = a[i] * b[i]
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, int64, VECTOR, VECTOR, VECTOR))
 def basis_dots(basis, count, w, weights, out_sums):
     """Set out_sums[k] = sum basis[k] w weights, k < count, and out_sums[count] = sum w^2 weights.
 
@@ -132,7 +133,7 @@ def basis_dots(basis, count, w, weights, out_sums):
         _add_dots(basis, count, start, end, scaled, out_sums)
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, int64, VECTOR, float64, VECTOR))
 def basis_subtract(basis, count, factors, scale, w):
     """Set w = scale (w - sum_{k < count} factors[k] basis[k]). One pass: count + 2 words per point.
 
@@ -146,7 +147,7 @@ def basis_subtract(basis, count, factors, scale, w):
         _add_rows(basis, count, factors, -scale, start, end, a)
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, int64, VECTOR, float64, VECTOR, float64, float64, VECTOR, VECTOR))
 def basis_subtract_pair(basis, count, of_v, scale_v, of_w, last, scale_w, v, w):
     """Set v = scale_v (v - sum of_v[k] basis[k]), then w = scale_w (w - sum of_w[k] basis[k] - last v), k < count.
 
@@ -174,7 +175,7 @@ def basis_subtract_pair(basis, count, of_v, scale_v, of_w, last, scale_w, v, w):
             b[i] = scale_w * (b[i] - last * a[i])
 
 
-@compiled_pass
+@compiled_pass(lambda T: (T[:, ::1], int64, VECTOR, VECTOR))
 def basis_add(basis, count, factors, x):
     """Set x += sum_{k < count} factors[k] basis[k]. basis may be float32. One pass: count + 2 words per point."""
     for start in range(0, len(x), BLOCK):
@@ -182,7 +183,7 @@ def basis_add(basis, count, factors, x):
         _add_rows(basis, count, factors, 1.0, start, end, x[start:end])
 
 
-@compiled_pass
+@part_of_pass()
 def _add_rows(basis, count, factors, scale, start, end, out):
     """Set out += scale sum factors[k] basis[k, start:end], four rows at a time."""
     size = end - start
@@ -208,7 +209,7 @@ def _add_rows(basis, count, factors, scale, start, end, out):
             out[i] += f * a[i]
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, int64, boolean, VECTOR, float64, VECTOR, VECTOR, boolean, VECTOR, VECTOR))
 def projection_combine(basis, count, fresh, along, scale, cosines, sines, rotate, factors, out_x):
     """Take in a new vector, drop the oldest direction by rotations, and combine: all in one pass.
 

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.krylov.kernels import cg_residuals, cg_update, residual_norm
-from ridgeline.krylov.operator import Array, Operator, SolveResult, Workspace, timed
+from ridgeline.krylov.operator import (
+    Array,
+    Operator,
+    SolveResult,
+    Workspace,
+    kernels_of_inner_products,
+    timed,
+)
 
 if TYPE_CHECKING:
     from ridgeline.runtime.regions import Regions
@@ -146,3 +154,8 @@ def _subtract(b: Array, applied: Array, out_r: Array, weights: Array) -> None:
     sums = np.empty(1)
     for one, done, r in zip(b, applied, out_r):
         residual_norm(one, done, weights, r, sums)
+
+
+def kernels_of_cg() -> list[Specialisation]:
+    """Return the kernels that `cg` calls, for operators that fuse their `direction`."""
+    return [*kernels_of_inner_products(), *specialise([residual_norm, cg_residuals, cg_update])]

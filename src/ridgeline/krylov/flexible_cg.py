@@ -14,7 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.krylov.kernels import (
     copy,
     flexible_direction,
@@ -23,7 +25,15 @@ from ridgeline.krylov.kernels import (
     residual_norm,
     weighted_dots,
 )
-from ridgeline.krylov.operator import Array, Operator, Preconditioner, SolveResult, Workspace, timed
+from ridgeline.krylov.operator import (
+    Array,
+    Operator,
+    Preconditioner,
+    SolveResult,
+    Workspace,
+    kernels_of_inner_products,
+    timed,
+)
 
 if TYPE_CHECKING:
     from ridgeline.runtime.regions import Regions
@@ -127,3 +137,13 @@ def _solve(
         small = 2 * z.itemsize
         regions.count("cg", 17.0 * n * iterations, (8.0 * 16 + small) * n * iterations)
     return SolveResult(iterations, residual, initial, sound and residual <= tolerance)
+
+
+def kernels_of_flexible_cg(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels that `flexible_cg` calls with a preconditioner of dtype."""
+    return [
+        *kernels_of_inner_products(),
+        *specialise([residual_norm, flexible_update]),
+        *specialise([copy], np.float64),
+        *specialise([flexible_dots, flexible_direction], dtype),
+    ]

@@ -21,8 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.krylov.basis_kernels import (
     basis_add,
     basis_dots,
@@ -31,7 +32,15 @@ from ridgeline.krylov.basis_kernels import (
     pair_dots,
 )
 from ridgeline.krylov.kernels import copy, residual_norm
-from ridgeline.krylov.operator import Array, Operator, Preconditioner, SolveResult, Workspace, timed
+from ridgeline.krylov.operator import (
+    Array,
+    Operator,
+    Preconditioner,
+    SolveResult,
+    Workspace,
+    kernels_of_inner_products,
+    timed,
+)
 
 if TYPE_CHECKING:
     from ridgeline.runtime.regions import Regions
@@ -285,3 +294,13 @@ class _Cycles:
         widened = done * (8 + self.z.itemsize) if self.z.dtype != np.float64 else 0
         moved = 8 * (2 * pairs + 5 * done + 2) + self.z.itemsize * used + widened
         self.regions.count("gmres", n * (8 * pairs + 8 * done + 2 * used), n * moved)
+
+
+def kernels_of_gmres(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels that `gmres` calls with a preconditioner of dtype."""
+    widened = [basis_add] if np.dtype(dtype) == np.float64 else [basis_add, copy]
+    return [
+        *kernels_of_inner_products(),
+        *specialise([residual_norm, pair_dots, basis_subtract_pair, basis_dots, basis_subtract]),
+        *specialise(widened, dtype),
+    ]

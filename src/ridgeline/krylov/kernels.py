@@ -9,15 +9,28 @@ A sum may be reordered by the compiler ("reassoc") but numbers that are not fini
 input that counts is a NaN in the result.
 """
 
-from ridgeline.jit.kernel import kernel
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from numba import boolean, float64, int64
+
+from ridgeline.jit.kernel import kernel, subroutine
 
 BLOCK = 1024  # points: 8 KiB a vector, four of them in a first-level cache
 FAST = {"reassoc", "contract"}
 
-compiled_pass = kernel(nogil=True, fastmath=FAST, error_model="numpy")
+part_of_pass = partial(subroutine, nogil=True, fastmath=FAST, error_model="numpy")
+
+VECTOR, VECTORS = float64[::1], float64[:, ::1]
 
 
-@compiled_pass
+def compiled_pass(signature: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+    """Return the decorator of a pass, declared by its signature as a `kernel`."""
+    return kernel(signature, nogil=True, fastmath=FAST, error_model="numpy")
+
+
+@compiled_pass(lambda: (VECTORS, VECTORS, VECTOR, VECTOR))
 def weighted_dots(u, v, weights, out_sums):
     """Set out_sums[c] = sum_i u[c, i] v[c, i] weights[i]. u, v : [c, n] float64. One pass: 3 words per point."""
     rows, n = u.shape
@@ -33,7 +46,7 @@ def weighted_dots(u, v, weights, out_sums):
             out_sums[c] += total
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, VECTOR, VECTOR))
 def combine(rows, scales, shape):
     """Set rows[c] += scales[c] shape. rows : [c, n]; shape : [n]."""
     for c in range(rows.shape[0]):
@@ -42,21 +55,21 @@ def combine(rows, scales, shape):
             row[i] += scale * shape[i]
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTOR, VECTOR, VECTOR))
 def subtract(a, b, out):
     """Set out = a - b. [n] each; float32 or float64."""
     for i in range(len(out)):
         out[i] = a[i] - b[i]
 
 
-@compiled_pass
+@compiled_pass(lambda T: (T[::1], VECTOR))
 def copy(a, out):
     """Set out = a, from one precision to another. [n] each."""
     for i in range(len(out)):
         out[i] = a[i]
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, int64[::1]))
 def zero_points(rows, points):
     """Set rows[c, points] = 0. rows : [c, n]; points : int64, places in a row."""
     for c in range(rows.shape[0]):
@@ -65,7 +78,7 @@ def zero_points(rows, points):
             row[points[i]] = 0.0
 
 
-@compiled_pass
+@compiled_pass(lambda: (*[VECTOR] * 5,))
 def residual_norm(b, applied, weights, out_r, out_sums):
     """Set out_r = b - applied and out_sums[0] = sum out_r^2 weights. [n] each. One pass: 4 words per point."""
     out_sums[:] = 0.0
@@ -83,7 +96,7 @@ def residual_norm(b, applied, weights, out_r, out_sums):
 # Conjugate gradients ------------------------------------------------------------------------------------------
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, VECTORS, VECTOR, VECTORS))
 def cg_direction(r, inverse_diagonal, beta, p):
     """Set p[c] = inverse_diagonal r[c] + beta[c] p[c]. r, p : [c, n]; inverse_diagonal : [1 or c, n]."""
     for c in range(r.shape[0]):
@@ -98,7 +111,7 @@ def cg_direction(r, inverse_diagonal, beta, p):
                 b[i] = d[i] * a[i] + factor * b[i]
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTORS, VECTORS, VECTOR, VECTOR, VECTORS))
 def cg_residuals(r, inverse_diagonal, weights, norm_weights, out_sums):
     """Set out_sums[c] = (r.z, r.r): sums of r^2 inverse_diagonal weights and of r^2 norm_weights. r : [c, n]."""
     rows, n = r.shape
@@ -109,7 +122,7 @@ def cg_residuals(r, inverse_diagonal, weights, norm_weights, out_sums):
             _add_residuals(r[c], inverse_diagonal, weights, norm_weights, c, start, end, out_sums)
 
 
-@compiled_pass
+@part_of_pass()
 def _add_residuals(r, inverse_diagonal, weights, norm_weights, c, start, end, out_sums):
     """Add the sums of one block of component c."""
     b = r[start:end]
@@ -124,7 +137,7 @@ def _add_residuals(r, inverse_diagonal, weights, norm_weights, c, start, end, ou
     out_sums[c, 1] += rr
 
 
-@compiled_pass
+@compiled_pass(lambda: (VECTOR, boolean[::1], *[VECTORS] * 3, VECTOR, VECTOR, *[VECTORS] * 3))
 def cg_update(alpha, active, p, w, inverse_diagonal, weights, norm_weights, x, r, out_sums):
     """Set x += alpha p, r -= alpha w, and out_sums[c] = (r.z, r.r) of the new r, z = inverse_diagonal r.
 
@@ -152,7 +165,7 @@ def cg_update(alpha, active, p, w, inverse_diagonal, weights, norm_weights, x, r
             _add_residuals(r[c], inverse_diagonal, weights, norm_weights, c, start, end, out_sums)
 
 
-@compiled_pass
+@compiled_pass(lambda: (float64, *[VECTOR] * 7))
 def flexible_update(alpha, p, w, weights_norm, x, r, old_r, out_sums):
     """Set old_r = r, x += alpha p, r -= alpha w; out_sums[0] = r.r with weights_norm. All [n]. One pass."""
     out_sums[:] = 0.0
@@ -172,7 +185,7 @@ def flexible_update(alpha, p, w, weights_norm, x, r, old_r, out_sums):
         out_sums[0] += total
 
 
-@compiled_pass
+@compiled_pass(lambda T: (T[::1], *[VECTOR] * 4))
 def flexible_dots(z, r, old_r, weights, out_sums):
     """Set out_sums = (z.r, z.(r - old_r)). z : [n] float32 or float64; the others [n] float64. One pass."""
     zr = change = 0.0
@@ -190,7 +203,7 @@ def flexible_dots(z, r, old_r, weights, out_sums):
     out_sums[1] = change
 
 
-@compiled_pass
+@compiled_pass(lambda T: (T[::1], float64, VECTOR))
 def flexible_direction(z, beta, p):
     """Set p = z + beta p. z : [n] float32 or float64; p : [n] float64."""
     if beta == 0.0:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.krylov.kernels import cg_direction, combine, weighted_dots
 from ridgeline.runtime.aligned import aligned_empty
 
@@ -223,3 +224,8 @@ def timed(
 ) -> AbstractContextManager[None]:
     """Return the context of a region, or one that does nothing without regions."""
     return nullcontext() if regions is None else regions(name, flops, bytes)
+
+
+def kernels_of_inner_products() -> list[Specialisation]:
+    """Return the kernels that an `InnerProduct` calls."""
+    return specialise([weighted_dots, combine])

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeline.jit import vector
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.krylov.basis_kernels import pair_dots, projection_combine
 from ridgeline.krylov.kernels import copy, subtract
 from ridgeline.krylov.operator import Array, Operator, timed
@@ -200,3 +201,9 @@ class Projection:
         for part in parts:
             part[...] = numbers[start : start + part.size].reshape(part.shape)
             start += part.size
+
+
+def kernels_of_projections() -> list[Specialisation]:
+    """Return the kernels that a `Projection` calls."""
+    own = specialise([pair_dots, projection_combine, subtract])
+    return [*own, *specialise([copy], np.float64), *vector.kernels_of_passes(np.float64)]

@@ -9,14 +9,15 @@ Sec. 4, with integers in place of their floating-point bins.
 """
 
 import numpy as np
+from numba import float64, int64, uint64
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, unsigned
 
 FOLDS = 3
 SIGN_BIT = {4: np.uint32(0x7FFFFFFF), 8: np.uint64(0x7FFFFFFFFFFFFFFF)}  # by bytes: all bits but the sign
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (unsigned(T)[::1], unsigned(T), *[uint64] * 5), nogil=True)
 def largest_bits(bits, magnitude, plane_pitch, row_pitch, nz, ny, nx):
     """Return the largest bit pattern without sign: that of the largest |x|; NaN beats infinity beats numbers.
 
@@ -32,7 +33,7 @@ def largest_bits(bits, magnitude, plane_pitch, row_pitch, nz, ny, nx):
     return largest
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], float64, float64, *[uint64] * 5, int64[::1]), nogil=True)
 def fold_sums(values, scale, width, plane_pitch, row_pitch, nz, ny, nx, out_sums):
     """Add up the integer folds of all values.
 

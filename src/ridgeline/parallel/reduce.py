@@ -14,6 +14,7 @@ from mpi4py import MPI
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.parallel.fixed_point import FOLDS, SIGN_BIT, fold_sums, largest_bits
 from ridgeline.runtime.errors import RidgelineError
 
@@ -76,11 +77,9 @@ def global_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -
     )
 
 
-def compile_sums(dtype: DTypeLike) -> None:
-    """Compile, or load from the cache, what `global_sums` calls for arrays of dtype. No communication."""
-    part = _Pitched(np.zeros((1, 1, 1), dtype))
-    part.largest()
-    part.fold(1.0, 1.0, np.zeros(FOLDS, np.int64))
+def kernels_of_sums(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels that `global_sums` calls for arrays of dtype, float32 or float64."""
+    return specialise([largest_bits, fold_sums], dtype)
 
 
 def _combine(sums: NDArray[np.int64], shift: int, bits: int) -> float:

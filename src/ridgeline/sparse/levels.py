@@ -12,7 +12,10 @@ Source: Anderson and Saad, "Solving sparse triangular linear systems on parallel
 Computing 1 (1989) 73-95 (level scheduling).
 """
 
+from typing import Any
+
 import numpy as np
+from numba import int32, int64
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import kernel
@@ -22,7 +25,7 @@ WHOLE = np.iinfo(np.int32).max  # rows of a block that holds any matrix
 SAMPLES = 4096  # rows that `block_rows` looks at
 
 
-@kernel
+@kernel(lambda: (int64[::1], int32[::1]))
 def block_rows(indptr, columns):
     """Return how many successive rows one thread should order by level at a time.
 
@@ -48,7 +51,7 @@ def block_rows(indptr, columns):
     return (LEAST_BLOCK + distance - 1) // distance * distance
 
 
-@kernel
+@kernel(lambda: (int64[::1], int32[::1], int64))
 def dependency_levels(indptr, columns, block=WHOLE):
     """Return the level of every row, int32 [n], the first being 0.
 
@@ -77,7 +80,7 @@ def dependency_levels(indptr, columns, block=WHOLE):
     return levels
 
 
-@kernel
+@kernel(lambda: (*[int32[::1]] * 4,))
 def _sort_by_level(levels, level_rows, order, new_number):
     for row in range(levels.size):
         level_rows[levels[row] + 1] += 1
@@ -93,7 +96,7 @@ def _sort_by_level(levels, level_rows, order, new_number):
     level_rows[0] = 0
 
 
-def level_order(levels: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def level_order(levels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return (order, new_number, level_rows): rows by level, within a level by number (a counting sort).
 
     levels: int32 [n]. order: int32 [n], the old row of each new one; new_number: int32 [n], its inverse;

@@ -5,8 +5,9 @@ compares with.
 """
 
 import numpy as np
+from numba import int32, int64
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads consecutive groups
 _BITS = 4  # numbers that differ in the last ones alone share a cache line
@@ -17,7 +18,7 @@ def empty_table(count: int) -> np.ndarray:
     return np.full(1 << max(_BITS, (2 * count - 1).bit_length()), -1, np.int32)
 
 
-@kernel
+@subroutine
 def _shift(table):
     """Return by how much a hash of 64 bits is shifted to name one of the table's groups of slots."""
     shift = 64
@@ -26,7 +27,7 @@ def _shift(table):
     return shift
 
 
-@kernel
+@subroutine
 def _slot(number, shift, numbers, table):
     """Return the slot where a number stands, or would."""
     group = 0
@@ -38,7 +39,7 @@ def _slot(number, shift, numbers, table):
     return slot
 
 
-@kernel
+@kernel(lambda: (int64[::1], int32[::1]))
 def fill_table(numbers, table):
     """Enter all numbers; return the place of one that is there twice, or -1."""
     shift = _shift(table)
@@ -50,7 +51,7 @@ def fill_table(numbers, table):
     return -1
 
 
-@kernel
+@kernel(lambda: (int64[::1], int64[::1], int32[::1], int32[::1]))
 def look_up(wanted, numbers, table, places):
     """places[i] = place of wanted[i] among the numbers of a table, or -1."""
     shift = _shift(table)
@@ -58,7 +59,7 @@ def look_up(wanted, numbers, table, places):
         places[i] = table[_slot(wanted[i], shift, numbers, table)]
 
 
-@kernel
+@kernel(lambda: (int64[::1], int64[::1], int64[::1], int32[::1], int32[::1]))
 def look_up_rows(indptr, wanted, numbers, table, places):
     """Do as `look_up` for rows of numbers; return how many are not there.
 
@@ -78,7 +79,7 @@ def look_up_rows(indptr, wanted, numbers, table, places):
     return missing
 
 
-@kernel
+@kernel(lambda: (int32[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1]))
 def number_missing(places, wanted, table, missing, distinct, which):
     """List what `look_up_rows` did not find; return how many distinct numbers those are.
 
@@ -99,7 +100,7 @@ def number_missing(places, wanted, table, missing, distinct, which):
     return count
 
 
-@kernel
+@kernel(lambda: (int64[::1], int32[::1], int32[::1], int32[::1]))
 def renumber(missing, which, new_number, places):
     """places[missing[m]] = new_number[which[m]]."""
     for m in range(missing.size):

@@ -1,12 +1,11 @@
 """Compiled loops over sparse rows and index lists: compressed sparse rows (indptr, indices, data), serial."""
 
-import numpy as np
-from numpy.typing import DTypeLike
+from numba import boolean, float64, int32, int64
 
 from ridgeline.jit.kernel import kernel
 
 
-@kernel
+@kernel(lambda T: (int64[::1], T[::1], T[::1]))
 def scatter_add(index, values, out):
     """Set out = 0, then out[index[p]] += values[p], in the order of p. index: integer; all 1-D."""
     out[:] = 0
@@ -14,7 +13,7 @@ def scatter_add(index, values, out):
         out[index[p]] += values[p]
 
 
-@kernel
+@kernel(lambda T: (int64[::1], T[::1], T[::1]))
 def gather(index, values, out):
     """out[p] = values[index[p]]; zero where index[p] < 0. All 1-D."""
     zero = values[0] * 0
@@ -22,7 +21,7 @@ def gather(index, values, out):
         out[p] = values[index[p]] if index[p] >= 0 else zero
 
 
-@kernel
+@kernel(lambda T: (int64[::1], int32[::1], *[T[::1]] * 3))
 def multiply(indptr, indices, data, x, out):
     """out = A x. Reads every non-zero and its column once; 2 flops each."""
     for row in range(indptr.size - 1):
@@ -32,7 +31,7 @@ def multiply(indptr, indices, data, x, out):
         out[row] = total
 
 
-@kernel
+@kernel(lambda T: (int64[::1], int32[::1], *[T[::1]] * 3))
 def multiply_add(indptr, indices, data, x, out):
     """out += A x."""
     for row in range(indptr.size - 1):
@@ -42,7 +41,7 @@ def multiply_add(indptr, indices, data, x, out):
         out[row] += total
 
 
-@kernel
+@kernel(lambda T: (int64[::1], int32[::1], *[T[::1]] * 4))
 def residual(indptr, indices, data, b, x, out):
     """out = b - A x."""
     for row in range(indptr.size - 1):
@@ -52,7 +51,7 @@ def residual(indptr, indices, data, b, x, out):
         out[row] = total
 
 
-@kernel
+@kernel(lambda T: (*[T[::1]] * 5, boolean))
 def chebyshev_start(inverse_diagonal, scale, r, direction, x, fresh):
     """direction = scale D^-1 r; x = direction if fresh else x + direction. scale: array [1]."""
     for row in range(direction.size):
@@ -60,7 +59,7 @@ def chebyshev_start(inverse_diagonal, scale, r, direction, x, fresh):
         x[row] = direction[row] if fresh else x[row] + direction[row]
 
 
-@kernel
+@kernel(lambda T: (int64[::1], int32[::1], *[T[::1]] * 7))
 def chebyshev_step(indptr, indices, data, inverse_diagonal, factors, b, x, r, direction):
     """Set r = b - A x and direction = factors[0] direction + factors[1] D^-1 r: one Chebyshev step."""
     for row in range(direction.size):
@@ -71,14 +70,14 @@ def chebyshev_step(indptr, indices, data, inverse_diagonal, factors, b, x, r, di
         direction[row] = factors[0] * direction[row] + factors[1] * inverse_diagonal[row] * total
 
 
-@kernel
+@kernel(lambda T: (T[::1], T[::1]))
 def add(direction, x):
     """x += direction, over the length of direction."""
     for row in range(direction.size):
         x[row] += direction[row]
 
 
-@kernel
+@kernel(lambda T: (T[::1], T[::1]))
 def dot(x, y):
     """Return x.y, added up from the first to the last."""
     total = 0.0
@@ -87,14 +86,14 @@ def dot(x, y):
     return total
 
 
-@kernel
+@kernel(lambda T: (T[::1], float64, T[::1], T[::1]))
 def add_scaled(x, beta, y, out):
     """out = x + beta y; out may be x or y."""
     for i in range(out.size):
         out[i] = x[i] + beta * y[i]
 
 
-@kernel
+@kernel(lambda T: (int64[::1], int32[::1], T[::1], int64[::1], T[::1], T[::1]))
 def symmetric_gauss_seidel(indptr, indices, data, diagonal, r, x):
     """One forward and one backward Gauss-Seidel sweep on A x = r, rows in their order. diagonal: places in data.
 
@@ -110,30 +109,15 @@ def symmetric_gauss_seidel(indptr, indices, data, diagonal, r, x):
         x[row] = (total + x[row] * own) / own
 
 
-@kernel
+@kernel(lambda T: (int32[::1], *[T[::1]] * 3))
 def restrict_residual(index, r, ax, coarse):
     """coarse[c] = r[index[c]] - ax[index[c]]."""
     for c in range(index.size):
         coarse[c] = r[index[c]] - ax[index[c]]
 
 
-@kernel
+@kernel(lambda T: (int32[::1], T[::1], T[::1]))
 def prolong_add(index, coarse, x):
     """x[index[c]] += coarse[c]."""
     for c in range(index.size):
         x[index[c]] += coarse[c]
-
-
-def compile_for(dtype: DTypeLike) -> None:
-    """Compile the loops of preconditioners, down to `add`, for values of a dtype, or load them, by tiny calls."""
-    matrix = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, dtype))
-    index = np.zeros(1, np.int64)
-    one, two = np.ones(1, dtype), np.ones(2, dtype)
-    scatter_add(index, one, one)
-    gather(index, one, one)
-    multiply(*matrix, one, one)
-    multiply_add(*matrix, one, one)
-    residual(*matrix, one, one, one)
-    chebyshev_start(one, one, one, one, one, True)
-    chebyshev_step(*matrix, one, two, one, one, one, one)
-    add(one, one)

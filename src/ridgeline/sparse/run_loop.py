@@ -44,7 +44,7 @@ class RunLoop:
         self._mask = None
         self._total = cgutils.alloca_once_value(builder, self.lanes.constant(0.0).value)
 
-    def _number(self, name: str, field: str, next_run: bool = False):
+    def _number(self, name: str, field: str, next_run: bool = False) -> ir.Value:
         """Return element `run` (or the next) of a field as a 64-bit value."""
         place = self.builder.add(self._run, ir.Constant(I64, 1)) if next_run else self._run
         value = self.builder.load(self.builder.gep(self._runs[name][field], [place]))
@@ -60,7 +60,7 @@ class RunLoop:
             place = self.builder.sub(self._row, ir.Constant(I64, BEHIND))
             prefetch(self.builder, self._vectors[name], place, locality=2)
 
-    def _load(self, pointer, index) -> Vector:
+    def _load(self, pointer: ir.Value, index: ir.Value) -> Vector:
         if self._mask is None:
             return self.lanes.load(pointer, index)
         return self.lanes.load_masked(self._mask, pointer, index)
@@ -91,7 +91,7 @@ class RunLoop:
             parts = [a + b for a, b in zip(parts[::2], parts[1::2])] + parts[len(parts) // 2 * 2 :]
         return parts[0]
 
-    def _add_triangle(self, name: str, sums: list, subtract: bool) -> None:
+    def _add_triangle(self, name: str, sums: list[Vector], subtract: bool) -> None:
         """Add the slots of a chunk, UNROLL a trip, and move its position on."""
         builder, arrays, position = self.builder, self._runs[name], self._positions[name]
         slot, end = self._number(name, "run_slots"), self._number(name, "run_slots", True)

@@ -16,9 +16,10 @@ Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 
 storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 3.4).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import boolean, float64, int32, int64, types
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import kernel
@@ -31,15 +32,20 @@ SPARE = 8  # a run may hold one zero in so many values: a break costs as much as
 class Runs(NamedTuple):
     """A strict triangle by runs. Row and column numbers are new ones, by level."""
 
-    run_rows: NDArray  # int32 [n_runs + 1], first row
-    run_slots: NDArray  # int32 [n_runs + 1], first slot
-    slot_columns: NDArray  # int32 [n_slots], column of the run's first row
-    run_values: NDArray  # int64 [n_runs], first value
-    values: NDArray  # float64 [n_values], with gaps before runs
-    level_runs: NDArray  # int32 [n_levels + 1], first run of each level
+    run_rows: NDArray[Any]  # int32 [n_runs + 1], first row
+    run_slots: NDArray[Any]  # int32 [n_runs + 1], first slot
+    slot_columns: NDArray[Any]  # int32 [n_slots], column of the run's first row
+    run_values: NDArray[Any]  # int64 [n_runs], first value
+    values: NDArray[Any]  # float64 [n_values], with gaps before runs
+    level_runs: NDArray[Any]  # int32 [n_levels + 1], first run of each level
 
 
-@kernel
+# As kernels know them: compressed sparse rows (indptr, columns, values), and `Runs`.
+CSR = types.Tuple((int64[::1], int32[::1], float64[::1]))
+RUNS = types.NamedTuple((int32[::1], int32[::1], int32[::1], int64[::1], float64[::1], int32[::1]), Runs)
+
+
+@kernel(lambda: (CSR, *[int32[::1]] * 5, int64[::1], int32[::1], int32[::1]))
 def _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, marks):
     """Set run_rows and level_runs, and the shifts (column - row) of each run, ascending; return the number of runs.
 
@@ -92,7 +98,7 @@ def _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shi
     return n_runs
 
 
-@kernel
+@kernel(lambda: (int32[::1], int64[::1], int32[::1], boolean, int32[::1], int64[::1]))
 def _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values):
     """Set run_slots and run_values of one triangle; return the length of its values."""
     n_runs = run_rows.size - 1
@@ -111,7 +117,7 @@ def _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values):
     return n_values
 
 
-@kernel
+@kernel(lambda: (CSR, int32[::1], int32[::1], boolean, int64[::1], int32[::1], RUNS, int32[::1]))
 def _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, slot_of):
     """Set slot_columns and values of one triangle. slot_of: int32 [2 n], scratch: slot by shift."""
     indptr, columns, values = csr
@@ -142,7 +148,17 @@ def _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, slot_of)
             start += width * slots
 
 
-def _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, upper, scratch) -> Runs:
+def _triangle(
+    csr: tuple[NDArray[Any], ...],
+    order: NDArray[Any],
+    new_number: NDArray[Any],
+    run_rows: NDArray[Any],
+    level_runs: NDArray[Any],
+    run_shifts: NDArray[Any],
+    shifts: NDArray[Any],
+    upper: bool,
+    scratch: NDArray[Any],
+) -> Runs:
     run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
     n_values = _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values)
     runs = Runs(
@@ -158,12 +174,12 @@ def _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, 
 
 
 def make_halves(
-    indptr: NDArray,
-    columns: NDArray,
-    values: NDArray,
-    order: NDArray,
-    new_number: NDArray,
-    level_rows: NDArray,
+    indptr: NDArray[Any],
+    columns: NDArray[Any],
+    values: NDArray[Any],
+    order: NDArray[Any],
+    new_number: NDArray[Any],
+    level_rows: NDArray[Any],
 ) -> tuple[Runs, Runs]:
     """Return the strict lower and upper triangle (in the new order) of a matrix by rows; both share their runs.
 
@@ -184,7 +200,7 @@ def make_halves(
     return lower, upper
 
 
-def deal_runs(runs: Runs, n_threads: int) -> NDArray:
+def deal_runs(runs: Runs, n_threads: int) -> NDArray[Any]:
     """Return bounds, int32 [n_levels, n_threads + 1]: thread t has runs bounds[k, t] to bounds[k, t + 1] of level k.
 
     Every level is dealt by rows, as evenly as whole runs allow.
@@ -194,7 +210,7 @@ def deal_runs(runs: Runs, n_threads: int) -> NDArray:
     return bounds
 
 
-@kernel
+@kernel(lambda: (int32[::1], int32[::1], int32[:, ::1]))
 def _deal(run_rows, level_runs, bounds):
     n_threads = bounds.shape[1] - 1
     for level in range(bounds.shape[0]):

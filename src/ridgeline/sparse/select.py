@@ -4,17 +4,20 @@ Triangles are `sparse_runs.Runs`. The matrix itself is compressed sparse rows in
 columns int32 (owned below n, external from n on), values float64. Row and point numbers are int32.
 """
 
+from typing import Any
+
 import numpy as np
+from numba import float64, int32, int64
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import kernel
-from ridgeline.sparse.runs import WIDTH, Runs
+from ridgeline.sparse.runs import RUNS, WIDTH, Runs
 from ridgeline.sparse.transfer import BLOCK_ROWS, RunRows, SparseBlocks, SparseRows
 
 Indices = NDArray[np.int32]
 
 
-@kernel
+@kernel(lambda: (int32[::1], int64[::1], RUNS))
 def _chosen(rows, run_of_row, runs):
     starts = np.empty(rows.size + 1, np.int64)
     slots_of, shifts = np.empty(rows.size, np.int32), np.empty(rows.size, np.int32)
@@ -42,7 +45,7 @@ def chosen_rows(rows: Indices, triangle: Runs) -> RunRows:
     return RunRows(rows, *_chosen(rows, run_of_row, triangle))
 
 
-@kernel
+@kernel(lambda: (RUNS, int32[::1]))
 def _upper_blocks(runs, coarse_number):
     n = coarse_number.size
     counts = np.zeros(n, np.int32)
@@ -91,7 +94,7 @@ def upper_blocks(upper: Runs, coarse_number: Indices) -> SparseBlocks:
     return SparseBlocks(*_upper_blocks(upper, coarse_number))
 
 
-@kernel
+@kernel(lambda: (int64[::1], int32[::1]))
 def has_external(indptr, columns):
     """Return which rows have an external column, bool [n], in the order of the rows."""
     n = indptr.size - 1
@@ -104,7 +107,7 @@ def has_external(indptr, columns):
     return result
 
 
-@kernel
+@kernel(lambda: (int32[::1], int64[::1], int32[::1], float64[::1]))
 def _external(natural_rows, indptr, columns, values):
     n = indptr.size - 1
     starts = np.empty(natural_rows.size + 1, np.int64)
@@ -126,7 +129,9 @@ def _external(natural_rows, indptr, columns, values):
     return starts, out_columns, out_values
 
 
-def external_rows(natural_rows: Indices, external: NDArray[np.bool_], csr: tuple[NDArray, ...]) -> SparseRows:
+def external_rows(
+    natural_rows: Indices, external: NDArray[np.bool_], csr: tuple[NDArray[Any], ...]
+) -> SparseRows:
     """Return H, its columns counted from the first external one, at the chosen rows [m] that have any.
 
     external: of `has_external`; csr: (indptr, columns, values). Rows are called by their place k among the chosen.

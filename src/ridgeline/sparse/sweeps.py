@@ -9,11 +9,12 @@ Symmetric Gauss-Seidel on A x = r is `forward_zero` (from x = 0) or `forward` (f
 hands on half = D x + U x as it left them: so the forward sweep need not read U, nor the backward sweep L.
 """
 
-from numba import types
+from numba import float64, types
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.sparse.run_loop import RunLoop
+from ridgeline.sparse.runs import RUNS
 
 
 @intrinsic
@@ -95,48 +96,48 @@ def _multiply_run(typing, lower, upper, run, diagonal, x, y):
     return types.float64(lower, upper, types.int64, diagonal, x, y), codegen
 
 
-@kernel
+@subroutine
 def forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half):
     """Do runs first to end - 1 of `forward_zero`."""
     for run in range(first, end):
         _forward_zero_run(lower, run, r, inverse_diagonal, x, half)
 
 
-@kernel
+@subroutine
 def forward_runs(lower, first, end, r, half, inverse_diagonal, x):
     """Do runs first to end - 1 of `forward`."""
     for run in range(first, end):
         _forward_run(lower, run, r, half, inverse_diagonal, x)
 
 
-@kernel
+@subroutine
 def backward_runs(upper, first, end, half, inverse_diagonal, x):
     """Do runs end - 1 down to first of `backward`."""
     for run in range(end - 1, first - 1, -1):
         _backward_run(upper, run, half, inverse_diagonal, x)
 
 
-@kernel
+@subroutine
 def backward_dot_runs(upper, first, end, half, inverse_diagonal, x, r, sums):
     """Do `backward_runs` and set sums[run] to the sum of r x over the rows of each run."""
     for run in range(end - 1, first - 1, -1):
         sums[run] = _backward_dot_run(upper, run, half, inverse_diagonal, x, r)
 
 
-@kernel
+@subroutine
 def multiply_runs(lower, upper, first, end, diagonal, x, y, sums):
     """Do runs first to end - 1 of `multiply_dot` and set sums[run] to the sum of x y over the rows of each."""
     for run in range(first, end):
         sums[run] = _multiply_run(lower, upper, run, diagonal, x, y)
 
 
-@kernel
+@kernel(lambda: (RUNS, *[float64[::1]] * 4))
 def forward_zero(lower, r, inverse_diagonal, x, half):
     """Solve (D + L) x = r and keep half = r - L x = D x: a forward sweep from x = 0, whatever (finite) x holds."""
     forward_zero_runs(lower, 0, lower.run_rows.size - 1, r, inverse_diagonal, x, half)
 
 
-@kernel
+@kernel(lambda: (RUNS, *[float64[::1]] * 4))
 def forward(lower, r, half, inverse_diagonal, x):
     """Sweep forward from any x: x_i += (new - half_i) / D_i, half_i = new with new = r_i - (L x)_i.
 
@@ -145,13 +146,13 @@ def forward(lower, r, half, inverse_diagonal, x):
     forward_runs(lower, 0, lower.run_rows.size - 1, r, half, inverse_diagonal, x)
 
 
-@kernel
+@kernel(lambda: (RUNS, *[float64[::1]] * 3))
 def backward(upper, half, inverse_diagonal, x):
     """Solve (D + U) x = half: a backward sweep after `forward_zero` or `forward`."""
     backward_runs(upper, 0, upper.run_rows.size - 1, half, inverse_diagonal, x)
 
 
-@kernel
+@kernel(lambda: (RUNS, *[float64[::1]] * 4))
 def backward_dot(upper, half, inverse_diagonal, x, r):
     """Do `backward` and return the sum of r x over the rows."""
     total = 0.0
@@ -160,7 +161,7 @@ def backward_dot(upper, half, inverse_diagonal, x, r):
     return total
 
 
-@kernel
+@kernel(lambda: (RUNS, RUNS, *[float64[::1]] * 3))
 def multiply_dot(lower, upper, diagonal, x, y):
     """Set y = (L + D + U) x and return the sum of x y over the rows."""
     total = 0.0

@@ -7,17 +7,17 @@ are few and wide. A thread that waits long yields its core, for ranks and thread
 All need as many Numba threads, running at once, as the team has: `make_team` sees to it that there are.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba import prange, types
+from numba import float64, int32, int64, prange, types
 from numpy.typing import NDArray
 
 from ridgeline.jit.atomics import load_acquire, store_release
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.sparse.runs import Runs, deal_runs
+from ridgeline.sparse.runs import RUNS, Runs, deal_runs
 from ridgeline.sparse.sweeps import (
     backward_dot_runs,
     backward_runs,
@@ -37,10 +37,13 @@ _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 class Team(NamedTuple):
     """What threads share during a pass over one matrix."""
 
-    bounds: NDArray  # int32 [n_levels, n_threads + 1], of `deal_runs`
-    shares: NDArray  # int32 [n_threads + 1], runs of each thread where no order is needed
-    counts: NDArray  # int64 [n_threads, 8], barriers that each thread has reached
-    sums: NDArray  # float64 [n_runs], the part of a sum that each run adds
+    bounds: NDArray[Any]  # int32 [n_levels, n_threads + 1], of `deal_runs`
+    shares: NDArray[Any]  # int32 [n_threads + 1], runs of each thread where no order is needed
+    counts: NDArray[Any]  # int64 [n_threads, 8], barriers that each thread has reached
+    sums: NDArray[Any]  # float64 [n_runs], the part of a sum that each run adds
+
+
+TEAM = types.NamedTuple((int32[:, ::1], int32[::1], int64[:, ::1], float64[::1]), Team)  # as kernels know it
 
 
 def make_team(runs: Runs, n_threads: int) -> Team:
@@ -65,7 +68,7 @@ def make_team(runs: Runs, n_threads: int) -> Team:
     return team
 
 
-@kernel
+@subroutine
 def _wait(counts, thread, patience=_FOREVER):
     """Wait until every thread has come here as often; return whether they have, after `patience` yields at most."""
     flat = counts.reshape(-1)
@@ -82,7 +85,7 @@ def _wait(counts, thread, patience=_FOREVER):
     return True
 
 
-@kernel(parallel=True, nogil=True)
+@kernel(lambda: (TEAM,), parallel=True, nogil=True)
 def _meet(team):
     """Return whether all threads of the team have been in a parallel region at the same time."""
     met = np.zeros(team.counts.shape[0], np.bool_)
@@ -91,7 +94,7 @@ def _meet(team):
     return met.all()
 
 
-@kernel
+@subroutine
 def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half):
     for level in range(team.bounds.shape[0]):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
@@ -99,14 +102,14 @@ def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half):
         _wait(team.counts, thread)
 
 
-@kernel(parallel=True, nogil=True)
+@kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
 def forward_zero(team, lower, r, inverse_diagonal, x, half):
     """Do as `sparse_sweeps.forward_zero`."""
     for thread in prange(team.counts.shape[0]):
         _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half)
 
 
-@kernel
+@subroutine
 def _forward_part(thread, team, lower, r, half, inverse_diagonal, x):
     for level in range(team.bounds.shape[0]):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
@@ -114,14 +117,14 @@ def _forward_part(thread, team, lower, r, half, inverse_diagonal, x):
         _wait(team.counts, thread)
 
 
-@kernel(parallel=True, nogil=True)
+@kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
 def forward(team, lower, r, half, inverse_diagonal, x):
     """Do as `sparse_sweeps.forward`."""
     for thread in prange(team.counts.shape[0]):
         _forward_part(thread, team, lower, r, half, inverse_diagonal, x)
 
 
-@kernel
+@subroutine
 def _backward_part(thread, team, upper, half, inverse_diagonal, x):
     for level in range(team.bounds.shape[0] - 1, -1, -1):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
@@ -129,14 +132,14 @@ def _backward_part(thread, team, upper, half, inverse_diagonal, x):
         _wait(team.counts, thread)
 
 
-@kernel(parallel=True, nogil=True)
+@kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 3), parallel=True, nogil=True)
 def backward(team, upper, half, inverse_diagonal, x):
     """Do as `sparse_sweeps.backward`."""
     for thread in prange(team.counts.shape[0]):
         _backward_part(thread, team, upper, half, inverse_diagonal, x)
 
 
-@kernel
+@subroutine
 def _backward_dot_part(thread, team, upper, half, inverse_diagonal, x, r):
     for level in range(team.bounds.shape[0] - 1, -1, -1):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
@@ -144,7 +147,7 @@ def _backward_dot_part(thread, team, upper, half, inverse_diagonal, x, r):
         _wait(team.counts, thread)
 
 
-@kernel(parallel=True, nogil=True)
+@kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
 def backward_dot(team, upper, half, inverse_diagonal, x, r):
     """Do as `sparse_sweeps.backward_dot`."""
     for thread in prange(team.counts.shape[0]):
@@ -155,7 +158,7 @@ def backward_dot(team, upper, half, inverse_diagonal, x, r):
     return total
 
 
-@kernel(parallel=True, nogil=True)
+@kernel(lambda: (TEAM, RUNS, RUNS, *[float64[::1]] * 3), parallel=True, nogil=True)
 def multiply_dot(team, lower, upper, diagonal, x, y):
     """Do as `sparse_sweeps.multiply_dot`."""
     for thread in prange(team.counts.shape[0]):

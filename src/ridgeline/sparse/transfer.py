@@ -14,10 +14,10 @@ Twins named `..._threaded` share the rows among `n_threads` threads, with the sa
 from typing import NamedTuple
 
 import numpy as np
-from numba import prange, uint32, uint64
+from numba import float64, int32, int64, prange, types, uint32, uint64
 from numpy.typing import NDArray
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 
 BLOCK_ROWS = 1024
 ONE = uint64(1)
@@ -55,7 +55,13 @@ class SparseBlocks(NamedTuple):
     values: NDArray[np.float64]
 
 
-@kernel
+# As kernels know them.
+ROWS = types.NamedTuple((int32[::1], int64[::1], int32[::1], float64[::1]), SparseRows)
+RUN_ROWS = types.NamedTuple((int32[::1], int64[::1], float64[::1], int32[::1], int32[::1]), RunRows)
+BLOCKS = types.NamedTuple((int32[::1], int64[::1], int32[::1], float64[::1]), SparseBlocks)
+
+
+@subroutine
 def _coarse_residual(first, end, lower, points, slot_columns, r, half, x, out):
     for k in range(first, end):
         row = uint32(lower.rows[k])
@@ -66,7 +72,7 @@ def _coarse_residual(first, end, lower, points, slot_columns, r, half, x, out):
         out[points[k]] = total
 
 
-@kernel
+@kernel(lambda: (RUN_ROWS, int32[::1], int32[::1], *[float64[::1]] * 4))
 def coarse_residual(lower, points, slot_columns, r, half, x, out):
     """Set out[points[k]] = (r - half - L x)[rows[k]]: the residual at the points of the coarse grid, less H x.
 
@@ -76,7 +82,7 @@ def coarse_residual(lower, points, slot_columns, r, half, x, out):
     _coarse_residual(0, lower.rows.size, lower, points, slot_columns, r, half, x, out)
 
 
-@kernel(parallel=True)
+@kernel(lambda: (int64, RUN_ROWS, int32[::1], int32[::1], *[float64[::1]] * 4), parallel=True)
 def coarse_residual_threaded(n_threads, lower, points, slot_columns, r, half, x, out):
     """Do as `coarse_residual`, by n_threads threads."""
     n = lower.rows.size
@@ -94,7 +100,7 @@ def coarse_residual_threaded(n_threads, lower, points, slot_columns, r, half, x,
         )
 
 
-@kernel
+@kernel(lambda: (int32[::1], int32[::1], *[float64[::1]] * 3))
 def correct(rows, points, e, x, saved):
     """Set saved = x at some rows, then x += P e there. points[k]: the coarse point of rows[k]."""
     for k in range(rows.size):
@@ -102,14 +108,14 @@ def correct(rows, points, e, x, saved):
         x[rows[k]] += e[points[k]]
 
 
-@kernel
+@kernel(lambda: (int32[::1], float64[::1], float64[::1]))
 def restore(rows, saved, x):
     """Set x = saved at some rows: the bits from before `correct` or `move_boundary`."""
     for k in range(rows.size):
         x[rows[k]] = saved[k]
 
 
-@kernel
+@subroutine
 def _add_product(first_block, end_block, blocks, e, half):
     for block in range(first_block, end_block):
         p = uint64(blocks.starts[block])
@@ -125,13 +131,13 @@ def _add_product(first_block, end_block, blocks, e, half):
                 sums[i] = total
 
 
-@kernel
+@kernel(lambda: (BLOCKS, float64[::1], float64[::1]))
 def add_product(blocks, e, half):
     """Set half += B e: B = U P, a SparseBlocks with a column for each point of the coarse grid."""
     _add_product(0, blocks.starts.size - 1, blocks, e, half)
 
 
-@kernel(parallel=True)
+@kernel(lambda: (int64, BLOCKS, float64[::1], float64[::1]), parallel=True)
 def add_product_threaded(n_threads, blocks, e, half):
     """Do as `add_product`, by n_threads threads."""
     n = blocks.starts.size - 1
@@ -139,7 +145,7 @@ def add_product_threaded(n_threads, blocks, e, half):
         _add_product(n * thread // n_threads, n * (thread + 1) // n_threads, blocks, e, half)
 
 
-@kernel
+@subroutine
 def _product(boundary, k, external):
     total = 0.0
     for p in range(boundary.starts[k], boundary.starts[k + 1]):
@@ -147,7 +153,7 @@ def _product(boundary, k, external):
     return total
 
 
-@kernel
+@kernel(lambda: (ROWS, *[float64[::1]] * 3))
 def add_boundary(boundary, external, x, y):
     """Set y += H external; return x . H external. boundary: SparseRows of H; external: values of other ranks."""
     total = 0.0
@@ -159,14 +165,14 @@ def add_boundary(boundary, external, x, y):
     return total
 
 
-@kernel
+@kernel(lambda: (ROWS, float64[::1], float64[::1]))
 def subtract_boundary(boundary, external, r):
     """Set r -= H external, for the rows of `boundary`."""
     for k in range(boundary.rows.size):
         r[boundary.rows[k]] -= _product(boundary, k, external)
 
 
-@kernel
+@kernel(lambda: (ROWS, *[float64[::1]] * 3))
 def move_boundary(boundary, external, r, saved):
     """Set saved = r at the rows of `boundary`, then r -= H external: `restore` puts the same bits back."""
     for k in range(boundary.rows.size):

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.turbulence import mode_sums, point_sums
-from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
-from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
+from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters, kernels_of_diagnostics
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.spectra import Shells, largest_sphere, sum_over_modes
 from spectral_toys import mode_keys, shell_of_modes
@@ -256,7 +256,7 @@ def test_place_of_a_bad_mode(modes):
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_everything_is_compiled_beforehand(dtype):
-    compile_diagnostics(dtype)
+    compile_kernels(kernels_of_diagnostics(dtype))
     kernels = [k for m in (mode_sums, point_sums) for k in vars(m).values() if hasattr(k, "signatures")]
     before = {k.__name__: len(k.signatures) for k in kernels}
     assert len(before) == 12

@@ -153,12 +153,7 @@ def _tensor_rates(comm: MPI.Comm, n: int, large: int) -> tuple[float, float]:
     transposed = np.ascontiguousarray(derivative.T)
     u, out = np.ones((1, n, n, n)), np.zeros((1, 3, n, n, n))
 
-    def compiled() -> Any:
-        probe = make_gradient_probe(n)
-        probe(u, derivative, transposed, 1, out)
-        return probe
-
-    probe = in_turn_per_node(comm, compiled)
+    probe = in_turn_per_node(comm, lambda: make_gradient_probe(n))
     repeats = max(1, _IN_CACHE_POINTS // n**3)
     seconds = _best(comm, lambda: probe(u, derivative, transposed, repeats, out))
     in_cache = 6.0 * n * n**3 * repeats / seconds / 1e9

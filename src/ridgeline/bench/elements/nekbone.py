@@ -155,10 +155,8 @@ class Nekbone:
         return factors
 
     def _compiled(self) -> tuple[Any, Any]:
-        direction, residual = make_passes(self.n, max(1, BLOCK_POINTS // self.n**3))
-        direction(*self._direction_arguments(0, 0))
-        residual(self._patterns[:0], self._weights, 0.0, self.w, self.r)
-        return direction, residual
+        passes: tuple[Any, Any] = make_passes(self.n, max(1, BLOCK_POINTS // self.n**3))
+        return passes
 
     def _direction_arguments(self, first: int, end: int) -> tuple[Any, ...]:
         geometry = self._patterns, self._weights, self._constants, self._factors, self._derivative

@@ -4,10 +4,11 @@ Source of the benchmark: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-appl
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import float64, int32, int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -87,7 +88,7 @@ def subtract(typing, count, alpha, weight, weight_start, w, w_start, r, r_start)
 
 
 @cache
-def make_passes(n: int, block: int):
+def make_passes(n: int, block: int) -> Any:
     """Return the compiled (direction, residual) for n points per direction, elements in blocks of `block`.
 
     direction(order, first, end, patterns, weights, constants, factors, derivative, lists..., x, r, p, w) -> p.w of
@@ -103,7 +104,18 @@ def make_passes(n: int, block: int):
     rows, points = n * n, n**3
     share = -(-6 * points // 5)
 
-    @kernel(nogil=True, error_model="numpy")
+    field, list_of = float64[:, :, :, ::1], types.Array(int64, 1, "C", readonly=True)
+    lists = (*[int32[:, ::1]] * 3, *[int32[::1]] * 2, int64[:, ::1])
+    derivative = types.Array(float64, 2, "C", readonly=True)
+
+    @kernel(
+        (
+            list_of, int64, int64, list_of, field, float64[::1], float64[:, :, :, :, ::1], derivative,
+            *lists, *[field] * 4,
+        ),
+        nogil=True,
+        error_model="numpy",
+    )  # fmt: skip
     def direction(
         order, first, end, patterns, weights, constants, factors, derivative,
         pairs, fours, eights, starts, others, bounds, x, r, p, w,
@@ -145,7 +157,7 @@ def make_passes(n: int, block: int):
             combine_local(ADD, pairs, fours, eights, starts, others, bounds, begin, stop, w)
         return total
 
-    @kernel(nogil=True, error_model="numpy")
+    @kernel((list_of, field, float64, field, field), nogil=True, error_model="numpy")
     def residual(patterns, weights, alpha, w, r):
         w, r, weights = w.reshape(-1), r.reshape(-1), weights.reshape(-1)
         total = 0.0

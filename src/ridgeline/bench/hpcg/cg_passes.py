@@ -5,20 +5,20 @@ order: the bits do not depend on the number of threads. `sums` is scratch, float
 `..._threaded` share the blocks among n_threads threads. No fast-math.
 """
 
-from numba import prange
+from numba import float64, int64, prange
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 
 BLOCK = 1024
 
 
-@kernel
+@kernel(lambda: (int64,))
 def blocks(n):
     """Return how many partial sums a vector of n numbers needs."""
     return -(-n // BLOCK)
 
 
-@kernel
+@subroutine
 def _dot_block(x, y):
     """Return x . y of two slices: their indices from 0 need no check for wrap-around, and the loop is vector code."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
@@ -39,7 +39,7 @@ def _dot_block(x, y):
     return total
 
 
-@kernel
+@subroutine
 def _total(sums):
     total = 0.0
     for block in range(sums.size):
@@ -47,21 +47,21 @@ def _total(sums):
     return total
 
 
-@kernel
+@subroutine
 def _dot_blocks(first_block, end_block, x, y, sums):
     for block in range(first_block, end_block):
         first, end = block * BLOCK, min((block + 1) * BLOCK, y.size)
         sums[block] = _dot_block(x[first:end], y[first:end])
 
 
-@kernel
+@kernel(lambda: (*[float64[::1]] * 3,))
 def dot(x, y, sums):
     """Return x . y over the length of y."""
     _dot_blocks(0, sums.size, x, y, sums)
     return _total(sums)
 
 
-@kernel(parallel=True)
+@kernel(lambda: (int64, *[float64[::1]] * 3), parallel=True)
 def dot_threaded(n_threads, x, y, sums):
     """Do as `dot`, by n_threads threads."""
     n = sums.size
@@ -70,7 +70,7 @@ def dot_threaded(n_threads, x, y, sums):
     return _total(sums)
 
 
-@kernel
+@subroutine
 def _residual_blocks(first_block, end_block, alpha, b, ap, r, sums):
     for block in range(first_block, end_block):
         first, end = block * BLOCK, min((block + 1) * BLOCK, r.size)
@@ -80,14 +80,14 @@ def _residual_blocks(first_block, end_block, alpha, b, ap, r, sums):
         sums[block] = _dot_block(out, out)
 
 
-@kernel
+@kernel(lambda: (float64, *[float64[::1]] * 4))
 def residual(alpha, b, ap, r, sums):
     """Set r = b - alpha ap and return r . r. b may be r itself. One pass: 2 or 3 words per point."""
     _residual_blocks(0, sums.size, alpha, b, ap, r, sums)
     return _total(sums)
 
 
-@kernel(parallel=True)
+@kernel(lambda: (int64, float64, *[float64[::1]] * 4), parallel=True)
 def residual_threaded(n_threads, alpha, b, ap, r, sums):
     """Do as `residual`, by n_threads threads."""
     n = sums.size
@@ -96,7 +96,7 @@ def residual_threaded(n_threads, alpha, b, ap, r, sums):
     return _total(sums)
 
 
-@kernel
+@subroutine
 def _direction_range(first, end, alpha, beta, z, p, x):
     solution, conjugate, gradient = x[first:end], p[first:end], z[first:end]
     for i in range(end - first):
@@ -105,7 +105,7 @@ def _direction_range(first, end, alpha, beta, z, p, x):
         conjugate[i] = gradient[i] + beta * old
 
 
-@kernel
+@kernel(lambda: (float64, float64, *[float64[::1]] * 3))
 def direction(alpha, beta, z, p, x):
     """Set x += alpha p, then p = z + beta p, over the length of z. One pass: 5 words per point.
 
@@ -114,7 +114,7 @@ def direction(alpha, beta, z, p, x):
     _direction_range(0, z.size, alpha, beta, z, p, x)
 
 
-@kernel(parallel=True)
+@kernel(lambda: (int64, float64, float64, *[float64[::1]] * 3), parallel=True)
 def direction_threaded(n_threads, alpha, beta, z, p, x):
     """Do as `direction`, by n_threads threads."""
     n = blocks(z.size)

@@ -1,15 +1,19 @@
 """The matrix and right side of HPCG on one rank's box: 27 points, cut off at the whole box's boundary, serial."""
 
-from ridgeline.jit.kernel import kernel
+from numba import float64, int32, int64, types
+
+from ridgeline.jit.kernel import kernel, subroutine
+
+_TRIPLE = types.UniTuple(int64, 3)
 
 
-@kernel
+@subroutine
 def _points(place, count):
     """Return how many of the points place - 1, place, place + 1 lie in 0 ... count - 1."""
     return 1 + (place > 0) + (place < count - 1)
 
 
-@kernel
+@kernel(lambda: (*[_TRIPLE] * 3, int64[::1]))
 def row_starts(origin, local, whole, indptr):
     """indptr[i + 1] = non-zeros of rows 0 ... i. origin, local, whole: (x, y, z) of the first point, of the sizes."""
     row, total = 0, 0
@@ -24,7 +28,7 @@ def row_starts(origin, local, whole, indptr):
                 indptr[row] = total
 
 
-@kernel
+@kernel(lambda: (*[_TRIPLE] * 3, int64[::1], int64[::1], float64[::1], int64[::1], float64[::1]))
 def fill_rows(origin, local, whole, rows, columns, values, diagonal, right_side):
     """Write all rows, entries in the order z, y, x of the neighbour: numbers in the whole box, 26 and -1.
 
@@ -52,7 +56,7 @@ def fill_rows(origin, local, whole, rows, columns, values, diagonal, right_side)
                 row += 1
 
 
-@kernel
+@kernel(lambda: (_TRIPLE, int32[::1]))
 def every_second(coarse, fine_of_coarse):
     """fine_of_coarse[c] = row of the fine box at twice the point of row c. coarse: (x, y, z) sizes of its box."""
     row = 0

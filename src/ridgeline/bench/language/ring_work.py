@@ -7,11 +7,12 @@ Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia"
 """
 
 import numpy as np
+from numba import float64, int64, uint64
 
 from ridgeline.jit.kernel import kernel
 
 
-@kernel
+@kernel(lambda: (uint64[::1], int64, int64))
 def read_words(words, mask, reads):
     """Return the sum modulo 2**64 of words[i & mask], i < reads. words: uint64 [mask + 1]."""
     seen = np.uint64(0)
@@ -20,14 +21,14 @@ def read_words(words, mask, reads):
     return seen
 
 
-@kernel
+@kernel(lambda: (uint64[::1], int64, int64, uint64))
 def write_words(words, mask, writes, value):
     """Set words[i & mask] = value + i, i < writes. value: uint64."""
     for i in range(writes):
         words[i & mask] = value + np.uint64(i)
 
 
-@kernel(fastmath={"contract"})
+@kernel(lambda: (float64, int64), fastmath={"contract"})
 def compute(x, flops):
     """Return x after flops / 2 times x = x / 2 + 1: multiplications and additions that wait for each other."""
     for _ in range(flops // 2):

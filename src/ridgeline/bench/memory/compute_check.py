@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeline.bench.memory import exact_chains
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.runtime.errors import ConfigError
 
 _STEPS = 100_000  # of both kinds of chains between two looks at the clock: less than a millisecond
@@ -34,8 +35,7 @@ class ComputeResult:
 
 def compile_checks() -> None:
     """Compile the kernels, or load them from the cache."""
-    exact_chains.multiply_chains(np.zeros(exact_chains.float_chains()), 1)
-    exact_chains.congruential_chains(np.zeros(exact_chains.INTEGER_CHAINS, np.uint64), 1)
+    compile_kernels(specialise([exact_chains.multiply_chains, exact_chains.congruential_chains]))
 
 
 def check_compute(seconds: float) -> ComputeResult:

@@ -12,7 +12,7 @@ Source: van der Hoeven, Lecerf, Quintin, "Modular SIMD arithmetic in Mathemagix"
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import float64, int64, types, uint64
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -62,13 +62,13 @@ def _multiply(typing, x, steps):
     return types.void(x, steps), codegen
 
 
-@kernel(nogil=True)
+@kernel(lambda: (float64[::1], int64), nogil=True)
 def multiply_chains(x, steps):
     """Advance x, float64 [float_chains()], integers below MODULUS / 2 in magnitude, by so many steps."""
     _multiply(x, steps)
 
 
-@kernel(nogil=True)
+@kernel(lambda: (uint64[::1], int64), nogil=True)
 def congruential_chains(x, steps):
     """Advance x, uint64 [INTEGER_CHAINS], by so many steps."""
     for _ in range(steps):

@@ -15,8 +15,9 @@ Source: van de Goor, "Using march tests to test SRAMs", IEEE Design & Test 10 (1
 """
 
 import numpy as np
+from numba import boolean, int64, uint64
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 
 FIXED, WALKING, ADDRESS = range(3)
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -27,7 +28,7 @@ _ONE = np.uint64(1)
 _LAST = np.uint64(63)
 
 
-@kernel(inline="always")
+@subroutine(inline="always")
 def _word(kind, key, i):
     if kind == 0:  # FIXED
         return key
@@ -36,7 +37,7 @@ def _word(kind, key, i):
     return (np.uint64(i) + key) * _ODD
 
 
-@kernel
+@subroutine
 def _wrong(words, kind, key, mask, start):
     """Count the words that are not those from word `start` on; words begin there."""
     wrong = 0
@@ -45,7 +46,7 @@ def _wrong(words, kind, key, mask, start):
     return wrong
 
 
-@kernel
+@subroutine
 def _first(words, kind, key, mask, start):
     for i in range(words.size):
         if words[i] != _word(kind, key, start + i) ^ mask:
@@ -53,19 +54,19 @@ def _first(words, kind, key, mask, start):
     return -1, NOTHING
 
 
-@kernel
+@subroutine
 def _write(words, kind, key, mask, start):
     for i in range(words.size):
         words[i] = _word(kind, key, start + i) ^ mask
 
 
-@kernel(nogil=True)
+@kernel(lambda: (uint64[::1], int64, uint64, uint64), nogil=True)
 def fill(words, kind, key, mask):
     """Write the pattern, exclusive or mask, to words, uint64 [n]."""
     _write(words, kind, key, mask, 0)
 
 
-@kernel(nogil=True)
+@kernel(lambda: (uint64[::1], int64, uint64, uint64), nogil=True)
 def verify(words, kind, key, mask):
     """Return (number of words that are not the pattern exclusive or mask, index of the first or -1, its value)."""
     wrong = _wrong(words, kind, key, mask, 0)
@@ -73,7 +74,7 @@ def verify(words, kind, key, mask):
     return wrong, first, found
 
 
-@kernel(nogil=True)
+@kernel(lambda: (uint64[::1], int64, uint64, uint64, boolean), nogil=True)
 def verify_and_invert(words, kind, key, mask, downwards):
     """Read every page as `verify` does and write the complement of what it should be; return what was wrong.
 

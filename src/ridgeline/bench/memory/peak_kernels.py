@@ -7,12 +7,15 @@ factor 1 and whole numbers no step rounds, so that y after k steps is start + k 
 done twice or done wrong in any lane shows.
 """
 
+from typing import Any
+
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import int64, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import kernel
 from ridgeline.jit.llvm import Lanes, data_pointer, element_type, host_vector_bytes
@@ -28,26 +31,26 @@ def chains() -> int:
     return 12 if x86 and host_vector_bytes() < 64 else 24
 
 
-def lanes_of(dtype) -> int:
+def lanes_of(dtype: DTypeLike) -> int:
     """Return the numbers in a vector register."""
     return host_vector_bytes() // np.dtype(dtype).itemsize
 
 
-def starting_values(dtype, n_threads: int):
+def starting_values(dtype: DTypeLike, n_threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return (start [n_threads, chains * lanes], increment [lanes]) of dtype: whole numbers, every start its own."""
     width = chains() * lanes_of(dtype)
     start = np.arange(n_threads * width, dtype=dtype).reshape(n_threads, width)
     return start, (1 + np.arange(lanes_of(dtype)) % _INCREMENTS).astype(dtype)
 
 
-def expected_values(start, increment, steps: int):
+def expected_values(start: NDArray[Any], increment: NDArray[Any], steps: int) -> NDArray[Any]:
     """Return start + steps increment, what `multiply_add` gives with factor 1, in closed form."""
     return (start.astype(np.int64) + steps * np.tile(increment, chains()).astype(np.int64)).astype(
         start.dtype
     )
 
 
-def operations(dtype, steps: int, n_threads: int) -> int:
+def operations(dtype: DTypeLike, steps: int, n_threads: int) -> int:
     """Return the floating-point operations of one call: 2 a multiply-add."""
     return 2 * chains() * lanes_of(dtype) * steps * n_threads
 
@@ -78,14 +81,16 @@ def _run_chains(typing, start, factor, increment, steps, out, offset):
     return types.void(start, start.dtype, increment, steps, out, offset), codegen
 
 
-@kernel(parallel=True, nogil=True)
+@kernel(lambda T: (T[:, ::1], T, T[::1], int64, T[:, ::1]), parallel=True, nogil=True)
 def _multiply_add(start, factor, increment, steps, out):
     flat_start, flat_out = start.reshape(-1), out.reshape(-1)
     for thread in prange(start.shape[0]):
         _run_chains(flat_start, factor, increment, steps, flat_out, thread * start.shape[1])
 
 
-def multiply_add(start, factor, increment, steps: int, out) -> None:
+def multiply_add(
+    start: NDArray[Any], factor: float, increment: NDArray[Any], steps: int, out: NDArray[Any]
+) -> None:
     """Compute, `steps` times in registers, out = factor out + increment, from out = start.
 
     start, out: [n_threads, chains() * lanes_of(dtype)], one row a thread; increment: [lanes_of(dtype)], the same for

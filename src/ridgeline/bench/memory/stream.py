@@ -27,6 +27,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.jit import vector
+from ridgeline.jit.kernel import compile_kernels
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.memory import node_memory_available, process_memory_available
@@ -170,9 +171,7 @@ def last_level_caches(cpus: set[int]) -> dict[str, int]:
 
 def compile_stream(dtype: DTypeLike = np.float64) -> None:
     """Compile the kernels for `dtype`, or load them from the cache."""
-    arrays = StreamArrays(256 * vector.LINE, 1, dtype)
-    for kernel in WORDS:
-        arrays.run(kernel)
+    compile_kernels(vector.kernels(dtype))
 
 
 def _check_arguments(

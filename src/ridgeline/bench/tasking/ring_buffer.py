@@ -9,7 +9,11 @@ ends: int64 [ENDS], how many were ever taken (HEAD) and put (TAIL), on cache lin
 [capacity], a power of two. All are compiled without the GIL and may wait for the other thread in compiled code only.
 """
 
+from typing import Any
+
 import numpy as np
+from numba import int64
+from numpy.typing import NDArray
 
 from ridgeline.jit.atomics import load_acquire, store_release
 from ridgeline.jit.kernel import kernel
@@ -19,12 +23,22 @@ TAIL = 16  # 128 bytes on: pairs of lines are fetched together
 ENDS = 32
 
 
-def make_ring(capacity: int):
+def _with_number() -> tuple[Any, ...]:
+    """Return the types of the ring and of one number: an item, or what stands for none."""
+    return int64[::1], int64[::1], int64
+
+
+def _with_range() -> tuple[Any, ...]:
+    """Return the types of the ring, of the first item and of how many."""
+    return *_with_number(), int64
+
+
+def make_ring(capacity: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (ends, items) of an empty ring for at least `capacity` numbers."""
     return np.zeros(ENDS, np.int64), np.zeros(1 << max(capacity - 1, 0).bit_length(), np.int64)
 
 
-@kernel(nogil=True)
+@kernel(_with_number, nogil=True)
 def put(ends, items, item):
     """Append item; return False if the ring is full."""
     tail = ends[TAIL]
@@ -35,7 +49,7 @@ def put(ends, items, item):
     return room
 
 
-@kernel(nogil=True)
+@kernel(_with_number, nogil=True)
 def take(ends, items, nothing):
     """Remove the first item and return it, or `nothing` if the ring is empty."""
     head = ends[HEAD]
@@ -45,7 +59,7 @@ def take(ends, items, nothing):
     return item if there else nothing
 
 
-@kernel(nogil=True)
+@kernel(_with_number, nogil=True)
 def peek(ends, items, nothing):
     """Return the first item, which stays, or `nothing` if the ring is empty. For the thread that takes."""
     head = ends[HEAD]
@@ -54,7 +68,7 @@ def peek(ends, items, nothing):
     return item if there else nothing
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def put_range(ends, items, first, n):
     """Put first, first + 1, ... until n are put or the ring is full; return how many were put."""
     for i in range(n):
@@ -63,7 +77,7 @@ def put_range(ends, items, first, n):
     return n
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def take_range(ends, items, first, n):
     """Take n numbers and return how many are not first, first + 1, ...; -1 stands for an empty ring."""
     wrong = 0
@@ -72,7 +86,7 @@ def take_range(ends, items, first, n):
     return wrong
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def peek_often(ends, items, first, n):
     """Look at the first number n times and return how often it is not `first`."""
     wrong = 0
@@ -81,7 +95,7 @@ def peek_often(ends, items, first, n):
     return wrong
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def send_range(ends, items, first, n):
     """Put first, first + 1, ..., n numbers in all, waiting for room that another thread makes."""
     for i in range(n):
@@ -89,7 +103,7 @@ def send_range(ends, items, first, n):
             pass
 
 
-@kernel(nogil=True)
+@kernel(_with_range, nogil=True)
 def receive_range(ends, items, first, n):
     """Take n numbers that another thread puts; return how many are not first, first + 1, ... (first >= 0)."""
     wrong = 0

@@ -3,7 +3,7 @@
 `mark.address` and `take_turns.address` are what pthread_create takes as its third argument.
 """
 
-from numba import carray, cfunc, types
+from numba import carray, cfunc, int64, types
 
 from ridgeline.jit.atomics import load_acquire, store_release
 from ridgeline.jit.kernel import kernel
@@ -33,7 +33,7 @@ def take_turns(argument):
     return argument
 
 
-@kernel(nogil=True)
+@kernel(lambda: (int64[::1], int64), nogil=True)
 def give_turns(turns, n):
     """Hand the turn over to the other thread n times, yielding the core until it comes back."""
     for _ in range(n):

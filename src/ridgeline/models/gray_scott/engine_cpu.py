@@ -9,14 +9,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.jit.random import round_keys
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.diagnostics import scan
 from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
 from ridgeline.models.gray_scott.physics import Coefficients
+from ridgeline.models.gray_scott.scan import scan_extrema
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.parallel.reduce import compile_sums
+from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.runtime.machine import cache_sizes
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class CpuEngine:
             [BlockArray.allocate(block, self._dtype, outside) for outside in OUTSIDE] for _ in range(2)
         ]
         self._now = 0
+        self._sweep = make_sweep()
         self._halo = HaloExchange.of_fields(
             cartesian,
             self._sets,
@@ -82,11 +85,14 @@ class CpuEngine:
         )
 
     def compile(self) -> None:
-        """Compile or load the sweep and the scan by calling them on nothing."""
-        self._sweep = make_sweep()
-        self._run((0, 0, 0, 0, 0, 0), 0, 1)
-        scan(self._sets[0][0], self._context.threads)
-        compile_sums(self._dtype)
+        """Compile or load the sweep, the scan and the sums."""
+        compile_kernels(
+            [
+                *specialise([self._sweep], self._dtype, self._keys is not None),
+                *specialise([scan_extrema], self._dtype),
+                *kernels_of_sums(self._dtype),
+            ]
+        )
 
     def host(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the owned cells of the present u and v: views."""

@@ -33,15 +33,16 @@ step s needs are computed again by each tile (Wellein et al., COMPSAC 2009; over
 """
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import prange
+from numba import boolean, int64, prange, types, uint64
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import host_vector_bytes, store_fence
 from ridgeline.models.gray_scott.kernels_rows import update_one_row, update_row_groups
+from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.aligned import CACHE_LINE, aligned_zeros
 
@@ -49,19 +50,19 @@ PREFETCH_ROWS = 2  # rows ahead, in the next plane
 RING = 3  # planes of an intermediate step that the next one reads
 
 
-@kernel
+@subroutine
 def _inside(i, n):
     """Return the global index of a cell up to one period outside."""
     return i + n if i < 0 else (i - n if i >= n else i)
 
 
-@kernel
+@subroutine
 def _fill(flat, first, last, value):
     for i in range(first, last):
         flat[i] = value
 
 
-@kernel
+@subroutine
 def _copy_ghosts(flat, first, last, width):
     """Set `width` periodic ghosts at both ends of the row flat[first:last]."""
     for n in range(width):
@@ -69,7 +70,7 @@ def _copy_ghosts(flat, first, last, width):
         flat[last + n] = flat[first + n]
 
 
-@kernel
+@subroutine
 def _share(first, last, part, parts, unit, offset):
     """Return part `part` of the range, cut where the global index (local + offset) is a multiple of `unit`."""
     n = last - first
@@ -82,12 +83,21 @@ def _share(first, last, part, parts, unit, offset):
     return a, b
 
 
+def _signature(T: Any, noisy: bool) -> tuple[Any, ...]:
+    """Return the types of a sweep's arguments, with and without noise."""
+    triple, flags = types.UniTuple(int64, 3), types.UniTuple(boolean, 3)
+    keys = uint64[:, ::1] if noisy else types.none
+    coefficients = types.NamedUniTuple(T, len(Coefficients._fields), Coefficients)
+    where = (triple, types.UniTuple(int64, 6), triple, triple, flags, int64, int64)
+    return (*[T[::1]] * 2, *where, keys, coefficients, int64, boolean, int64, *[T[::1]] * 4)
+
+
 @cache
-def make_sweep(vector_bytes: int = 0):
+def make_sweep(vector_bytes: int = 0) -> Any:
     """Return the compiled sweep (see the module) for vectors of 16, 32 or 64 bytes; 0: this CPU's."""
     vector_bytes = vector_bytes or host_vector_bytes()
 
-    @kernel(parallel=True, nogil=True, error_model="numpy")
+    @kernel(_signature, parallel=True, nogil=True, error_model="numpy")
     def sweep(
         u, v, layout, box, offset_global, shape_global, periodic, step, steps,
         keys, coefficients, tile_rows, streaming, n_threads, scratch_u, scratch_v, out_u, out_v,
@@ -216,7 +226,7 @@ def make_sweep(vector_bytes: int = 0):
     return sweep
 
 
-@kernel
+@subroutine
 def _scratch_pitch(x0, x1, steps, line):
     first = (x0 - steps + 1) // line * line - line
     last = -(-(x1 + steps - 1) // line) * line + line

@@ -31,10 +31,11 @@ moving pointer plus an immediate.
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
+from numpy.typing import DTypeLike
 
 from ridgeline.jit.cuda_device import WARP, device_function, fma, kernel, load, store, store_streaming
 from ridgeline.jit.cuda_random import SCALE, philox_words, significant_bits
@@ -54,7 +55,7 @@ class Shape(NamedTuple):
     waves: int = 1  # a box is cut in z until it fills the device with thread blocks that often, at least
 
 
-def default_shape(dtype) -> Shape:
+def default_shape(dtype: DTypeLike) -> Shape:
     """Return the shape for fields of `dtype`: 128 registers per thread in float64, 64 in float32."""
     return Shape(512, 1 if np.dtype(dtype) == np.float64 else 2)
 
@@ -70,7 +71,7 @@ class BoxLaunch(NamedTuple):
     planes: int  # that a thread block marches through
 
 
-def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int) -> BoxLaunch:
+def launch_shape(box: tuple[int, ...], y_offset: int, shape: Shape, multiprocessors: int) -> BoxLaunch:
     """Return how to launch the sweep over a box that is not empty; y_offset is the global y of local row 0.
 
     Thread blocks run to their end, so work on other streams starts when one of several waves is through.
@@ -101,7 +102,7 @@ def launch_shape(box, y_offset: int, shape: Shape, multiprocessors: int) -> BoxL
     return BoxLaunch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), planes)
 
 
-def device_coefficients(c: Coefficients) -> tuple:
+def device_coefficients(c: Coefficients) -> tuple[Any, ...]:
     """Return the coefficients that depend on the case, as kernels take them: few, for each costs the launch time.
 
     The noise absorbs the power of two that makes words uniform numbers, which is exact.
@@ -155,7 +156,7 @@ def _put(out_u, out_v, at, new_u, new_v, k, j, i, y0, y1, wrap, pitch, plane):
 
 
 @cache
-def make_sweep(dtype, row_pitch: int, shape: Shape | None = None):
+def make_sweep(dtype: DTypeLike, row_pitch: int, shape: Shape | None = None) -> Any:
     """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart.
 
     shape: None for `default_shape`; others are for measuring, and are compiled anew by every process.

@@ -9,7 +9,8 @@ Two intrinsics, each an LLVM function of its own that the sweep calls once per g
 Both evaluate the same expressions in the same order, so a cell rounds alike in either.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -64,9 +65,9 @@ class RowBuilder:
         self.pointers = function.args[:4]  # u, v, out_u, out_v
         self.index = dict(zip(INDICES, function.args[4 : 4 + len(INDICES)]))
         scalars = function.args[4 + len(INDICES) : 10 + len(INDICES)]
-        c = Coefficients(
-            *(self.lanes.splat(s) for s in scalars), self.lanes.constant(1.0), self.lanes.constant(-6.0)
-        )
+        one, minus_six = self.lanes.constant(1.0), self.lanes.constant(-6.0)
+        vectors: list[Any] = [*(self.lanes.splat(s) for s in scalars), one, minus_six]
+        c = Coefficients(*vectors)
         self.keys = None
         if noisy:
             self.keys = function.args[-1]
@@ -74,14 +75,14 @@ class RowBuilder:
         self.coefficients = c
         self.update = point_update(self.lanes.fma)
 
-    def move_down(self, rows) -> None:
+    def move_down(self, rows: int) -> None:
         """Make `at` refer to the row this many rows below the first."""
         mul, add = self.builder.mul, self.builder.add
         down, out_down = mul(rows, self.index["pitch"]), mul(rows, self.index["out_pitch"])
         self.rows = {name: add(self.index[name], down) for name in ("below", "centre", "above", "ahead")}
         self.rows["out"] = add(self.index["out"], out_down)
 
-    def load(self, pointer, name: str, i, rows: int = 0, vectors: int = 0) -> Vector:
+    def load(self, pointer: ir.Value, name: str, i: ir.Value, rows: int = 0, vectors: int = 0) -> Vector:
         """Load the aligned vector at i of the present row in plane `name`, or some rows or vectors from it."""
         add, index = self.builder.add, self.builder.add(self.rows[name], i)
         if rows:
@@ -90,7 +91,7 @@ class RowBuilder:
             index = add(index, ir.Constant(I64, vectors * self.lanes.count))
         return self.lanes.load(pointer, index, aligned=True)
 
-    def prefetch_around(self, pointer, i) -> None:
+    def prefetch_around(self, pointer: ir.Value, i: ir.Value) -> None:
         """Ask for lines from memory rows ahead, into L2, and for this row's from L2 some vectors ahead."""
         add = self.builder.add
         prefetch(self.builder, pointer, add(self.rows["ahead"], i), locality=2)
@@ -98,7 +99,14 @@ class RowBuilder:
         for row in (self.rows["below"], self.rows["above"], add(self.rows["centre"], self.index["pitch"])):
             prefetch(self.builder, pointer, add(row, i_ahead))
 
-    def loop(self, first, last, step: int, body, carried: Sequence[Vector] = ()) -> None:
+    def loop(
+        self,
+        first: ir.Value,
+        last: ir.Value,
+        step: int,
+        body: Callable[..., Any],
+        carried: Sequence[Vector] = (),
+    ) -> None:
         """Emit `for i in range(first, last, step): carried = body(i, carried)`, for at least one i."""
         builder = self.builder
         before = builder.block
@@ -117,7 +125,7 @@ class RowBuilder:
         builder.cbranch(builder.icmp_signed("<", i_following, last), inside, after)
         builder.position_at_end(after)
 
-    def first_carried(self, i) -> list[Vector]:
+    def first_carried(self, i: ir.Value) -> list[Vector]:
         """Return what `cells` carries from vector to vector: u at i and one cell to the left, v likewise."""
         carried = []
         for pointer in self.pointers[:2]:
@@ -125,7 +133,9 @@ class RowBuilder:
             carried += [here, left_neighbours(self.load(pointer, "centre", i, vectors=-1), here)]
         return carried
 
-    def cells(self, i, carried: list[Vector], noise: Vector | None) -> tuple[list[Vector], list[Vector]]:
+    def cells(
+        self, i: ir.Value, carried: list[Vector], noise: Vector | None
+    ) -> tuple[list[Vector], list[Vector]]:
         """Return the new [u, v] at vector i of the present row, and what to carry to the next vector.
 
         Neighbours in x come by lane shifts of aligned vectors: an unaligned load would cross a cache line.
@@ -157,7 +167,7 @@ class NoiseBuffer:
         self.memory.align = 4 * self.group
         self.words = Lanes(build.builder, I32, self.group)
 
-    def fill(self, i, row_group, row, place) -> None:
+    def fill(self, i: ir.Value, row_group: ir.Value, row: ir.Value, place: ir.Value) -> None:
         """Compute the words of `group` cells from i on of rows 4 row_group ..., for buffer rows `row` ...
 
         place: where in the buffer's rows, a multiple of group.
@@ -172,7 +182,7 @@ class NoiseBuffer:
             index = self._index(builder.add(row, ir.Constant(I64, n)), place)
             word.truncate(self.words).store(self.memory, index, aligned=True)
 
-    def at(self, row, place) -> Vector:
+    def at(self, row: ir.Value, place: ir.Value) -> Vector:
         """Return the unscaled noise of the vector at cell `place` of buffer row `row`."""
         words = Lanes(self.build.builder, I32, self.build.lanes.count)
         return unscaled_uniform(
@@ -281,7 +291,16 @@ def _one_row(build: RowBuilder, registers: int) -> None:
     builder.ret_void()
 
 
-def _call(name, emit, context, builder, signature, args, vector_bytes, arguments) -> None:
+def _call(
+    name: str,
+    emit: Callable[..., None],
+    context: Any,
+    builder: ir.IRBuilder,
+    signature: Any,
+    args: Any,
+    vector_bytes: int,
+    arguments: Any,
+) -> None:
     """Call the row function `name`, built by `emit` if this module has none yet."""
     u, v, indices, coefficients, keys, out_u, out_v = arguments
     noisy = not isinstance(signature.args[keys], types.NoneType)

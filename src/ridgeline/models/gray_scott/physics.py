@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 
 class Coefficients(NamedTuple):
@@ -31,10 +32,13 @@ class Coefficients(NamedTuple):
     minus_six: float
 
 
-def coefficients(Du, Dv, F, k, noise, dt, dtype=np.float64) -> Coefficients:
+def coefficients(
+    Du: float, Dv: float, F: float, k: float, noise: float, dt: float, dtype: DTypeLike = np.float64
+) -> Coefficients:
     """Round the step's coefficients once, in float64, to `dtype`."""
     values = (dt * Du / 6.0, dt * Dv / 6.0, dt * F, -dt * (F + k), dt * noise, dt, 1.0, -6.0)
-    return Coefficients(*(np.dtype(dtype).type(value) for value in values))
+    number: Callable[[float], Any] = np.dtype(dtype).type
+    return Coefficients(*(number(value) for value in values))
 
 
 def point_update(fma: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:

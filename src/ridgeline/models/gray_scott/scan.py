@@ -1,16 +1,30 @@
 """One look at every owned cell of a field: extrema, and cells that are not finite."""
 
 import numpy as np
-from numba import prange
+from numba import int64, prange, types
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, unsigned
 
 EXPONENT_MASKS = {4: np.uint32(0x7F800000), 8: np.uint64(0x7FF0000000000000)}
 
 
 # No value is NaN as far as the compiler is told: `found` says whether that was true, and the caller discards
 # the extrema if not. Without the flag LLVM cannot turn comparisons into vector minima.
-@kernel(parallel=True, nogil=True, fastmath={"nnan", "nsz"}, error_model="numpy")
+@kernel(
+    lambda T: (
+        T[::1],
+        unsigned(T)[::1],
+        unsigned(T),
+        *[types.UniTuple(int64, 3)] * 2,
+        int64,
+        T[:, ::1],
+        int64[::1],
+    ),
+    parallel=True,
+    nogil=True,
+    fastmath={"nnan", "nsz"},
+    error_model="numpy",
+)
 def scan_extrema(values, bits, exponent_mask, layout, shape, n_threads, out_extrema, out_found):
     """Find minimum, maximum and the number of cells that are not finite.
 

@@ -34,7 +34,7 @@ class ElementKernels:
         self._metric = (g.scale, g.volume, g.metrics, g.mass, g.derivative, g.weights)
         points = gauss_lobatto(n)[0]
         self._courant = make_courant(n, aligned)
-        self._inverse_spacing = inverse_spacing(points)  # type: ignore[no-untyped-call]
+        self._inverse_spacing = inverse_spacing(points)
         self._filter = np.eye(n)
         if problem.filter_weight:
             self._filter = bubble_filter(points, problem.filter_weight, problem.filter_modes)
@@ -43,9 +43,7 @@ class ElementKernels:
             to_fine = gauss_interpolation(n, dealias_points)
             fine = np.empty((0, 9, 1, 1, 1))
             if not aligned:
-                fine = fine_metrics(  # type: ignore[no-untyped-call]
-                    g.metrics, g.mass, g.weights, to_fine, fine_weights
-                )
+                fine = fine_metrics(g.metrics, g.mass, g.weights, to_fine, fine_weights)
             self._advection = make_advection(n, dealias_points, "float64", aligned)
             self._fine = (g.scale, g.volume, fine, to_fine, derivative_matrix(fine_points), fine_weights)
         else:

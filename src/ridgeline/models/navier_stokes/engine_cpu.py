@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.elements.compile import compile_solvers
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.kernel_set import make_kernel_set
 from ridgeline.elements.mesh import ElementGrid
+from ridgeline.jit.kernel import compile_kernels
 from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.extrapolation import Levels, StepCoefficients
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
-from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
-from ridgeline.models.navier_stokes.kernels import compile_kernels
-from ridgeline.models.navier_stokes.pressure import PressureSolve
-from ridgeline.models.navier_stokes.problem import LEAK, Array, FlowProblem, PassiveScalar
+from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve, kernels_of_helmholtz
+from ridgeline.models.navier_stokes.kernels import make_face_derivatives, make_weak_right_hand_side
+from ridgeline.models.navier_stokes.pressure import PressureSolve, kernels_of_pressure
+from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, Array, FlowProblem, PassiveScalar
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import ConfigError, DivergedError
@@ -55,9 +54,8 @@ class CpuEngine:
         self.regions = Regions() if regions is None else regions
         self.geometry = ElementGeometry(grid) if geometry is None else geometry
         n_fields = 3 + len(problem.scalars)
-        in_turn_per_node(comm, self._compile)
+        self.kernels = in_turn_per_node(comm, self._compile)
         self.gather = GatherScatter(comm, grid.ids, max_fields=max(4, n_fields))
-        self.kernels = ElementKernels(grid, self.geometry, problem, n_fields)
         assembled = self.geometry.mass.copy()
         self.gather.sum(assembled)
         self.inverse_mass = 1.0 / assembled
@@ -88,12 +86,14 @@ class CpuEngine:
                 problem.flow_rate, comm, self.geometry, self.inner, self.regions, self._step_from_rest
             )
 
-    def _compile(self) -> None:
-        """Compile, or load from the cache, what a step calls; solvers' parts compile theirs in turn as well."""
-        aligned = self.geometry.axis_aligned
-        make_kernel_set(self.grid.n, self.problem.dealias_points, aligned)
-        compile_kernels(self.grid.n, aligned)
-        compile_solvers()
+    def _compile(self) -> ElementKernels:
+        """Compile, or load from the cache, what a step calls; operators and preconditioners compile theirs."""
+        problem = self.problem
+        make_weak_right_hand_side()
+        if problem.sides_of(*DIRICHLET):
+            make_face_derivatives()
+        compile_kernels([*kernels_of_pressure(problem.pressure), *kernels_of_helmholtz(problem.velocity)])
+        return ElementKernels(self.grid, self.geometry, problem, 3 + len(problem.scalars))
 
     @property
     def fields(self) -> Array:

@@ -94,7 +94,7 @@ def _write_given(velocity: Array, grid: ElementGrid, sides: Mapping[str, Velocit
 
 
 def _rate(geometry: ElementGeometry, u: Array) -> float:
-    inverse = inverse_spacing(gauss_lobatto(geometry.grid.n)[0])  # type: ignore[no-untyped-call]
+    inverse = inverse_spacing(gauss_lobatto(geometry.grid.n)[0])
     rate = np.zeros(u.shape[1:])
     for axis in range(3):
         if geometry.axis_aligned:

@@ -13,9 +13,10 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.helmholtz import make_helmholtz
 from ridgeline.elements.operator import ElementOperator
-from ridgeline.krylov.cg import cg
+from ridgeline.jit.kernel import Specialisation
+from ridgeline.krylov.cg import cg, kernels_of_cg
 from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
-from ridgeline.krylov.projection import Projection
+from ridgeline.krylov.projection import Projection, kernels_of_projections
 from ridgeline.models.navier_stokes.boundary_terms import GivenValues
 from ridgeline.models.navier_stokes.problem import Array, HelmholtzSolver
 from ridgeline.runtime.regions import Regions
@@ -125,3 +126,8 @@ class HelmholtzSolve:
                     np.add(out, dx, out=out)
         self.given.write(out)
         return result
+
+
+def kernels_of_helmholtz(settings: HelmholtzSolver) -> list[Specialisation]:
+    """Return the kernels of conjugate gradients and of the projection."""
+    return [*kernels_of_cg(), *kernels_of_projections()] if settings.projection else kernels_of_cg()

@@ -5,6 +5,7 @@ Fields are float64 [c, E, N] with N = n^3 points of an element. Elements whose m
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ridgeline.elements.tensor import along_x, along_y, along_z
 
 
 @cache
-def make_weak_right_hand_side():
+def make_weak_right_hand_side() -> Any:
     """Return kernel(a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out).
 
     out = sum_j a_j r_j - mass (sum_j b_j f_j - force): the known side of all equations, unassembled.
@@ -45,7 +46,7 @@ def make_weak_right_hand_side():
 
 
 @cache
-def make_face_derivatives():
+def make_face_derivatives() -> Any:
     """Return kernel(elements, places, end_row, derivative, fields, out): derivatives in the reference directions.
 
     elements: int64 [f], whose faces on one side are meant; places: int64 [4]: the face's first point in an element,
@@ -79,12 +80,12 @@ def make_face_derivatives():
 
 
 @cache
-def make_force_divergence(n: int, axis_aligned: bool):
+def make_force_divergence(n: int, axis_aligned: bool) -> Any:
     """Return kernel(elements, f, inverse_mass, scale, volume, metrics, mass, derivative, weights, out).
 
     out = (grad q, f inverse_mass), unassembled: f [3, E, n, n, n] is an assembled weak force, inverse_mass the
     inverse of the assembled mass matrix, so that their product is continuous. One pass: reads 4 words per point (and
-    10 of curved elements), writes 1. See elements.derivatives.make_weak_divergence.
+    10 of curved elements), writes 1. See elements.metrics.
     """
     rows, points = n * n, n**3
 
@@ -132,7 +133,7 @@ def make_force_divergence(n: int, axis_aligned: bool):
 
 
 @cache
-def make_momentum(n: int, axis_aligned: bool):
+def make_momentum(n: int, axis_aligned: bool) -> Any:
     """Return kernel(elements, p, f, share, scale, volume, metrics, mass, derivative, weights, out).
 
     out = share f - mass grad p [3, E, n, n, n], unassembled: f is an assembled weak force, of which every copy of a
@@ -176,11 +177,3 @@ def make_momentum(n: int, axis_aligned: bool):
                     out[here + 2 * field + i] = part * f[here + 2 * field + i] - weight * z[i]
 
     return momentum
-
-
-def compile_kernels(n: int, axis_aligned: bool) -> None:
-    """Compile, or load from the cache, all kernels of this file for an order. No communication."""
-    make_weak_right_hand_side()
-    make_face_derivatives()
-    make_force_divergence(n, axis_aligned)
-    make_momentum(n, axis_aligned)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
+from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import (
     Context,
     DistributedArray,
@@ -40,6 +41,7 @@ from ridgeline.models.navier_stokes.problem import FlowProblem
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.models.navier_stokes.restart import EngineState, field_names
 from ridgeline.models.navier_stokes.statistics import Statistics
+from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
 REGIONS = (
@@ -98,8 +100,8 @@ class NavierStokes(Model):
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `setup` has not."""
-        if self._statistics is not None:
-            self._statistics.compile()
+        of_statistics = [] if self._statistics is None else self._statistics.kernels()
+        compile_kernels([*kernels_of_sums(np.float64), *of_statistics])
 
     def initialize(self) -> None:
         """Set the initial state, point by point. Collective. Raises ConfigError if it is not finite."""

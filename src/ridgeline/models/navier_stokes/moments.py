@@ -1,25 +1,25 @@
 """Weighted sums of fields and of their products, in one pass: the accumulators of running statistics."""
 
-import numpy as np
+from numba import float64, int64
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 
 BLOCK = 512  # points of all fields that are worked on at a time: they stay in the first-level cache
 
 
-@kernel
+@subroutine
 def _add(weight, a, out):
     for i in range(a.size):
         out[i] += weight * a[i]
 
 
-@kernel
+@subroutine
 def _add_product(weight, a, b, out):
     for i in range(a.size):
         out[i] += weight * a[i] * b[i]
 
 
-@kernel
+@kernel(lambda: (float64, *[float64[:, ::1]] * 2, *[int64[::1]] * 2, float64[:, ::1]))
 def add_moments(weight, fields, scalars, first, second, out_sums):
     """Add weight * field and weight * (product of two fields) to running sums.
 
@@ -41,10 +41,3 @@ def add_moments(weight, fields, scalars, first, second, out_sums):
             a = fields[i, low:high] if i < n_fields else scalars[i - n_fields, low:high]
             b = fields[j, low:high] if j < n_fields else scalars[j - n_fields, low:high]
             _add_product(weight, a, b, out_sums[n_all + product, low:high])
-
-
-def compile_moments() -> None:
-    """Compile `add_moments`, or load it from the cache."""
-    none = np.zeros((0, 0))
-    empty = np.zeros(0, np.int64)
-    add_moments(1.0, none, none, empty, empty, none)

@@ -14,11 +14,12 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.multigrid import SchwarzMultigrid
 from ridgeline.elements.operator import ElementOperator
-from ridgeline.krylov.flexible_cg import flexible_cg
-from ridgeline.krylov.gmres import gmres
+from ridgeline.jit.kernel import Specialisation
+from ridgeline.krylov.flexible_cg import flexible_cg, kernels_of_flexible_cg
+from ridgeline.krylov.gmres import gmres, kernels_of_gmres
 from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, SolveResult, Workspace
-from ridgeline.krylov.projection import Projection
-from ridgeline.models.navier_stokes.problem import Array, FlowProblem
+from ridgeline.krylov.projection import Projection, kernels_of_projections
+from ridgeline.models.navier_stokes.problem import Array, FlowProblem, PressureSolver
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -88,3 +89,10 @@ class PressureSolve:
             with self._regions("other", float(dx.size), 24.0 * dx.size):
                 np.add(p, dx, out=p)
         return result
+
+
+def kernels_of_pressure(settings: PressureSolver) -> list[Specialisation]:
+    """Return the kernels of the Krylov method and of the projection."""
+    own = settings.precision if settings.preconditioner == "schwarz" else "float64"
+    found = kernels_of_gmres(own) if settings.solver == "gmres" else kernels_of_flexible_cg(own)
+    return [*found, *kernels_of_projections()] if settings.projection else found

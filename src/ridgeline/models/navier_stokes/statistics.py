@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto
-from ridgeline.models.navier_stokes.moments import add_moments, compile_moments
+from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.models.navier_stokes.moments import add_moments
 from ridgeline.parallel.distributed import DistributedArray
 
 if TYPE_CHECKING:
@@ -96,9 +97,9 @@ class Statistics:
         return int(self._clock[2])
 
     @staticmethod
-    def compile() -> None:
-        """Compile the kernel, or load it from the cache."""
-        compile_moments()
+    def kernels() -> list[Specialisation]:
+        """Return the kernel that `sample` calls."""
+        return specialise([add_moments])
 
     def memory(self) -> int:
         """Return the bytes that this holds."""

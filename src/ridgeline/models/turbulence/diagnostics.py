@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.modes import Modes
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.contract import Figure, Profile
+from ridgeline.models.turbulence import mode_sums, point_sums
 from ridgeline.models.turbulence.gradients import (
     AXES,
     BIN_EDGES,
@@ -40,6 +42,7 @@ from ridgeline.models.turbulence.pressure import (
     products,
 )
 from ridgeline.models.turbulence.spectra import Shells, Sums, largest_sphere, sum_over_modes
+from ridgeline.parallel.reduce import kernels_of_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -251,3 +254,25 @@ def summarise(found: Mapping[str, float]) -> dict[str, Figure]:
 def _ratio(a: float, b: float) -> float:
     """Return a / b; 0 where b is 0."""
     return a / b if b else 0.0
+
+
+def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels of all diagnostics and derived outputs. dtype: complex, of the spectral fields."""
+    of_modes = [
+        mode_sums.sum_modes,
+        mode_sums.combine_derivatives,
+        mode_sums.shift_modes,
+        mode_sums.add_stress,
+        mode_sums.add_spectrum,
+        mode_sums.first_nonfinite,
+    ]
+    of_points = [
+        point_sums.sum_powers,
+        point_sums.count_octaves,
+        point_sums.count_evenly,
+        point_sums.add_squares,
+        point_sums.add_magnitudes,
+        point_sums.multiply,
+    ]
+    real = np.zeros(0, dtype).real.dtype
+    return [*specialise(of_modes, dtype), *specialise(of_points, real), *kernels_of_sums(np.float64)]

@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ridgeline.fourier.fft import Effort
+from ridgeline.fourier.kernels import kernels_of_transforms
 from ridgeline.fourier.lines import Tile
 from ridgeline.fourier.modes import Lengths
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import Layout, Planes
-from ridgeline.fourier.row_exchange import compile_exchange
 from ridgeline.fourier.rows import RowBlock
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.transpose import Method
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import (
     N_COMBINED,
@@ -126,22 +127,11 @@ class CpuEngine:
         self._forced_order = np.zeros(0, np.int64)
         self._forced_values = np.zeros((3, 0), real)
 
-    @classmethod
-    def compile(cls, comm: MPI.Comm, dtype: DTypeLike, flow: FlowParameters) -> None:
-        """Compile, or load from the cache, every kernel of engines of this precision and flow.
-
-        comm: of this rank alone. Tiny engines do all that a large one does.
-        """
-        grid = PencilGrid((4, 4, 4), "none", (1, 1), 0)
-        layouts: tuple[Layout, ...] = ("strided", "packed")
-        for layout in layouts:
-            engine = cls(grid, (1.0, 1.0, 1.0), comm, dtype, flow, effort="estimate", layout=layout)
-            engine.advance(1.0)
-            engine.transform.to_spectral(
-                engine.transform.to_physical(engine.fields[:1]), out=engine.fields[:1]
-            )
-            engine.transform.free()
-        compile_exchange(engine.transform.complex)
+    @staticmethod
+    def kernels(dtype: DTypeLike) -> list[Specialisation]:
+        """Return the kernels of engines of this precision: compile them before an engine is made."""
+        called = [load_lines, multiply, pack_combined, advance_lines]
+        return [*kernels_of_transforms(dtype), *specialise(called, dtype)]
 
     def advance(self, dt: float | None = None, courant: float = 0.5) -> float:
         """Make one step of length dt, or of that whose Courant number is `courant`; return its length. Collective.

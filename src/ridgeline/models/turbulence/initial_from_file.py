@@ -17,9 +17,10 @@ from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.bp_files import INDEX, describe
 from ridgeline.io.checkpoint_format import MANIFEST, find_checkpoints, step_of
-from ridgeline.models.turbulence import restart
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.turbulence.initial_from_checkpoint import read_checkpoint
 from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform, read_data_set
+from ridgeline.models.turbulence.restart import kernels_of_state
 from ridgeline.models.turbulence.solenoidal import project, sum_of_squares
 from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.errors import ConfigError
@@ -73,14 +74,12 @@ def check_file(path: str | Path, comm: MPI.Comm) -> None:
     decide(comm, lambda: _is_checkpoint(Path(path)))
 
 
-def compile_kernels(dtype: DTypeLike) -> None:
-    """Compile, or load from the cache, what `fill_from_file` calls for fields of dtype. No communication."""
-    most, weight = np.zeros(1, np.int64), np.zeros(1)
+def kernels_of_files(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels that `fill_from_file` calls for complex fields of dtype, whatever the file holds."""
+    found = specialise([project], dtype)
     for stored in (np.complex64, np.complex128):
-        restart.compile_kernels(dtype, stored)
-        sum_of_squares(most, weight, np.zeros(1, stored))
-    number = np.zeros(1, dtype)
-    project(most, weight, weight, 1.0, weight, number, number, number, np.zeros(3))
+        found += [*kernels_of_state(dtype, stored), *specialise([sum_of_squares], stored)]
+    return found
 
 
 def _is_checkpoint(path: Path) -> bool:

@@ -10,10 +10,10 @@ Complex numbers are passed as real arrays, real and imaginary parts alternating.
 """
 
 from llvmlite import ir
-from numba import types
+from numba import int64, types
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import I64, Lanes, VectorLoop
 
 N_VELOCITY, N_PRODUCTS, N_COMBINED = 3, 5, 4  # variables without scalars; each scalar adds 1, 3 and 2
@@ -60,7 +60,7 @@ def _multiply_rows(typing, rated, velocity, at, step, per_cell, lanes, products,
     return types.void(*arguments), codegen
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, :, ::1], *[int64] * 3, T[::1], T[::1], T[:, :, ::1]), nogil=True)
 def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rates, out_products):
     """Form the products of a block of rows in physical space.
 
@@ -90,7 +90,7 @@ def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rates, out_products
                     flux[i] = component[i] * scalar[i]
 
 
-@kernel(nogil=True)
+@subroutine(nogil=True)
 def _combine(a, b, ka, kb, step, length, out):
     """Set out = ka a + kb b. ka : (2 length,) each factor twice; kb : scalar; step : of a and b, in reals."""
     if step == 2:
@@ -102,7 +102,7 @@ def _combine(a, b, ka, kb, step, length, out):
             out[2 * i + 1] = ka[2 * i] * a[step * i + 1] + kb * b[step * i + 1]
 
 
-@kernel(nogil=True)
+@subroutine(nogil=True)
 def _copy(a, step, length, out):
     if step == 2:
         out[: 2 * length] = a[: 2 * length]
@@ -112,7 +112,7 @@ def _copy(a, step, length, out):
             out[2 * i + 1] = a[step * i + 1]
 
 
-@kernel(nogil=True)
+@subroutine(nogil=True)
 def _add_gradient(arena, start, place, length, gradient, scale, out):
     """Add -i scale G . u to out, where arena still holds the modes of u that came in."""
     for c in range(3):
@@ -170,7 +170,21 @@ def _combine_run(typing, planes, at, step, stride, kx, column, kz, arena, x, xy,
     return types.void(*arguments), codegen
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (
+        T[:, :, ::1],
+        int64[:, :, ::1],
+        int64[:, ::1],
+        *[int64] * 3,
+        T[::1],
+        T[::1],
+        T[:, ::1],
+        T,
+        T[::1],
+        T[::1],
+    ),
+    nogil=True,
+)
 def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradients, scale, scratch, arena):
     """Combine the transformed products of planes and write them to the arena: see `fourier.packing.pack_planes`.
 

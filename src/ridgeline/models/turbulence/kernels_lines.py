@@ -12,12 +12,12 @@ factor and N the rate of a substep,
 """
 
 from llvmlite import ir
-from numba import types
+from numba import boolean, int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ridgeline.fourier.row_pairs import alternating, swapped
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import I64, Vector, VectorLoop
 
 # UNDO: real part of the phase of the grid on which the rate was formed, its imaginary part follows; NEXT: of that of
@@ -194,7 +194,9 @@ def _displace_half(
     return types.void(*arguments), codegen
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (T[:, ::1], int64, int64, int64[::1], T[:, ::1], T[:, ::1], boolean, T[:, :, ::1]), nogil=True
+)
 def load_lines(fields, first_line, n_lines, start, of_line, along, shifted, out_tile):
     """Fill a tile with fields on the displaced grid of the next stage, zeros where no mode is retained.
 
@@ -227,7 +229,7 @@ def load_lines(fields, first_line, n_lines, start, of_line, along, shifted, out_
             out_tile[v, l, 2 * (most + 1) : 2 * (n_y - most)] = 0
 
 
-@kernel(nogil=True)
+@subroutine(nogil=True)
 def _add_force(
     tile, l, last, values, first, end, places, begin, most, of_line, along, coefficients, kept
 ):  # fmt: skip
@@ -251,7 +253,24 @@ def _add_force(
                 tile[v, l, 2 * y + 1] += to_stage * (re * fi + im * fr)
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (
+        T[:, :, ::1],
+        int64,
+        int64,
+        int64[::1],
+        T[:, ::1],
+        T[:, ::1],
+        boolean,
+        boolean,
+        T[::1],
+        T,
+        int64[::1],
+        int64[::1],
+        *[T[:, ::1]] * 4,
+    ),
+    nogil=True,
+)
 def advance_lines(
     tile, first_line, n_lines, start, of_line, along, shifted, last, coefficients, scale, forced_begin,
     forced_places, forced_values, now, base, kept,

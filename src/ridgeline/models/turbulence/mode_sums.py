@@ -8,6 +8,7 @@ not depend on which rank owns it.
 import math
 
 import numpy as np
+from numba import complex128, float64, int64
 
 from ridgeline.jit.kernel import kernel
 
@@ -33,7 +34,10 @@ SCALAR_SUMS = (
 )
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (T[:, ::1], int64[::1], *[float64[::1]] * 3, float64, float64, *[float64[:, ::1]] * 2),
+    nogil=True,
+)
 def sum_modes(fields, start, kz, kx, weight, unit_y, shell_width, out_sums, out_shells):
     """Sum what `FLOW_SUMS` and `SCALAR_SUMS` name over each line, and spectra over shells.
 
@@ -120,7 +124,9 @@ def sum_modes(fields, start, kz, kx, weight, unit_y, shell_width, out_sums, out_
             out_sums[base + 4, line] = w * fz
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (*[T[::1], int64, float64] * 2, int64[::1], *[float64[::1]] * 2, float64, T[::1]), nogil=True
+)
 def combine_derivatives(a, axis_a, scale_a, b, axis_b, scale_b, start, kz, kx, unit_y, out):
     """Set out = i (scale_a k[axis_a] a + scale_b k[axis_b] b): a sum of two derivatives.
 
@@ -142,7 +148,7 @@ def combine_derivatives(a, axis_a, scale_a, b, axis_b, scale_b, start, kz, kx, u
             out[m] = complex(-(p * a[m].imag + q * b[m].imag), p * a[m].real + q * b[m].real)
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], complex128[::1], complex128[::1], int64[::1], T[::1]), nogil=True)
 def shift_modes(field, phase_y, phase_flat, start, out):
     """Set out = field exp(i k . d): the same field on a grid displaced by d. out may be field.
 
@@ -161,7 +167,22 @@ def shift_modes(field, phase_y, phase_flat, start, out):
             out[m] = field[m] * (flat * phase_y[j])
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (
+        T[::1],
+        int64,
+        int64,
+        float64,
+        T[:, ::1],
+        int64[::1],
+        *[float64[::1]] * 3,
+        float64,
+        float64,
+        T[::1],
+        float64[::1],
+    ),
+    nogil=True,
+)
 def add_stress(
     stress, i, j, scale, velocity, start, kz, kx, weight, unit_y, shell_width, out_pressure, out_shells
 ):
@@ -201,7 +222,7 @@ def add_stress(
                 out_shells[int(math.sqrt(k2) / shell_width + HALF)] += w * work
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], int64[::1], *[float64[::1]] * 3, float64, float64, float64[::1]), nogil=True)
 def add_spectrum(field, start, kz, kx, weight, unit_y, shell_width, out_shells):
     """Add |field|^2 of each mode to its shell.
 
@@ -218,7 +239,7 @@ def add_spectrum(field, start, kz, kx, weight, unit_y, shell_width, out_shells):
             out_shells[int(math.sqrt(flat + y * y) / shell_width + HALF)] += w * (real * real + imag * imag)
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1],), nogil=True)
 def first_nonfinite(field):
     """Return the place of the first number that is not finite, -1 if there is none. field : (n,) complex."""
     for m in range(len(field)):

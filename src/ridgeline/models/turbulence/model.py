@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import (
     Context,
     DistributedArray,
@@ -23,16 +24,20 @@ from ridgeline.models.contract import (
     Work,
 )
 from ridgeline.models.turbulence import initial_from_file
-from ridgeline.models.turbulence.compile_diagnostics import compile_diagnostics
 from ridgeline.models.turbulence.config import TurbulenceCase
-from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters, summarise
+from ridgeline.models.turbulence.diagnostics import (
+    Diagnostics,
+    ScalarParameters,
+    kernels_of_diagnostics,
+    summarise,
+)
 from ridgeline.models.turbulence.engine_cpu import COLUMNS, CpuEngine
 from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.models.turbulence.restart import SpectralState
+from ridgeline.models.turbulence.restart import SpectralState, kernels_of_state
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import global_max
@@ -67,9 +72,7 @@ class Turbulence(Model):
             tuple(scalar.mean_gradient for scalar in case.scalar),
             case.run.seed,
         )
-        alone = comm.Split(comm.rank)
-        in_turn_per_node(comm, lambda: CpuEngine.compile(alone, case.run.precision, flow))
-        alone.Free()
+        in_turn_per_node(comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
         self._engine = CpuEngine(
             self._grid, case.grid.lengths, comm, case.run.precision, flow,
             batch=case.model.transpose_variables, method=case.model.transpose.method,
@@ -90,9 +93,10 @@ class Turbulence(Model):
     def compile(self) -> None:
         """Compile, or load from the cache, the kernels of diagnostics, checkpoints and initial states."""
         dtype = self._engine.transform.complex
-        compile_diagnostics(dtype)
-        self._state.compile()
-        initial_from_file.compile_kernels(dtype)
+        wanted = [*kernels_of_diagnostics(dtype), *kernels_of_state(dtype)]
+        if self._case.initial.kind == "file":
+            wanted += initial_from_file.kernels_of_files(dtype)
+        compile_kernels(wanted)
 
     def initialize(self) -> None:
         """Set the initial state, mode by mode or from a file. Collective."""

@@ -7,6 +7,7 @@ a row do not depend on how the other directions are cut. Sums and powers are flo
 import math
 
 import numpy as np
+from numba import float64, int64
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import kernel
@@ -14,7 +15,7 @@ from ridgeline.jit.kernel import kernel
 POWERS = 4
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, ::1], float64[:, ::1]), nogil=True)
 def sum_powers(rows, out_sums):
     """Set out_sums[p - 1, row] to the sum of x^p over each row, p = 1 ... 4. out_sums : (4, n_rows) float64."""
     for row in range(rows.shape[0]):
@@ -39,7 +40,7 @@ def octave_edges(lowest: int, highest: int, bits: int) -> NDArray[np.float64]:
     return np.append(edges, 2.0**highest)
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, ::1], float64, int64, int64, int64[::1]), nogil=True)
 def count_octaves(rows, inverse_unit, lowest, bits, out_counts):
     """Count x times inverse_unit in bins that are nearly equal in the logarithm: `octave_edges`.
 
@@ -58,7 +59,7 @@ def count_octaves(rows, inverse_unit, lowest, bits, out_counts):
             out_counts[min(max(place, 0), last)] += 1
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[:, ::1], float64, int64, int64[::1]), nogil=True)
 def count_evenly(rows, inverse_width, middle, out_counts):
     """Count values of either sign in bins of one width; an edge lies at zero, and belongs to the bin above it.
 
@@ -74,21 +75,21 @@ def count_evenly(rows, inverse_width, middle, out_counts):
             out_counts[min(place, last)] += 1
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], T, T[::1]), nogil=True)
 def add_squares(values, scale, out):
     """Set out += scale * values^2. (n,) each, one dtype; scale of that dtype."""
     for i in range(len(values)):
         out[i] += scale * values[i] * values[i]
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], T, T[::1]), nogil=True)
 def add_magnitudes(values, scale, out):
     """Set out += scale * |values|. (n,) each, one dtype; scale of that dtype."""
     for i in range(len(values)):
         out[i] += scale * abs(values[i])
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (T[::1], T[::1], T[::1]), nogil=True)
 def multiply(a, b, out):
     """Set out = a * b. (n,) each, one dtype."""
     for i in range(len(out)):

@@ -23,6 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.redistribute import Redistribution, equal_ranges
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.jit.runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence.solenoidal import recover_y
 from ridgeline.parallel.distributed import DistributedArray
@@ -104,10 +105,6 @@ class SpectralState:
     def _plan(self, start: NDArray[np.int64], count: NDArray[np.int64], n: int) -> _FieldMove:
         bounds = equal_ranges(n, self._comm.size)
         return _FieldMove(Redistribution(self._comm, start, count, bounds), bounds, n)
-
-    def compile(self) -> None:
-        """Compile, or load from the cache, the kernels of `pack` and `unpack`. No communication."""
-        compile_kernels(self._dtype)
 
     @property
     def n_numbers(self) -> int:
@@ -195,16 +192,13 @@ class SpectralState:
         return np.empty(n, self._dtype)
 
 
-def compile_kernels(dtype: DTypeLike, stored: DTypeLike | None = None) -> None:
-    """Compile, or load from the cache, what a state of complex numbers of dtype calls. No communication.
+def kernels_of_state(dtype: DTypeLike, stored: DTypeLike | None = None) -> list[Specialisation]:
+    """Return the kernels of a `SpectralState` of complex numbers of dtype.
 
     stored: dtype of numbers that are read from a file and become dtype; None is dtype.
     """
-    number, other = np.zeros(1, dtype), np.zeros(1, stored or dtype)
-    none, wavenumber = np.zeros(0, np.int64), np.zeros(1)
-    recover_y(np.zeros(1, np.int64), wavenumber, wavenumber, 1.0, other, other, other)
-    gather_runs(other, none, none, other)
-    scatter_runs(other, none, none, number)
+    stored = stored or dtype
+    return [*specialise([recover_y, gather_runs], stored), *specialise([scatter_runs], stored, dtype)]
 
 
 def _line_numbers(truncation: Truncation, jz: NDArray[np.int64], jx: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,11 +5,12 @@ Arithmetic is float64 whatever the precision of the fields, each mode by itself:
 """
 
 import numpy as np
+from numba import float64, int64
 
 from ridgeline.jit.kernel import kernel
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (int64[::1], float64[::1], float64[::1], float64, *[T[::1]] * 3), nogil=True)
 def recover_y(most, kx, kz, unit_y, ux, uz, out_uy):
     """Set u_y = -(k_x u_x + k_z u_z) / k_y wherever j_y != 0; modes with j_y = 0 are left alone.
 
@@ -30,7 +31,10 @@ def recover_y(most, kx, kz, unit_y, ux, uz, out_uy):
         first += 2 * m + 1
 
 
-@kernel(nogil=True)
+@kernel(
+    lambda T: (int64[::1], float64[::1], float64[::1], float64, float64[::1], *[T[::1]] * 3, float64[::1]),
+    nogil=True,
+)
 def project(most, kx, kz, unit_y, weight, ux, uy, uz, out_sums):
     """Take the part along k out of every mode: u -> u - k (k.u) / k^2; the mode k = 0 is left alone.
 
@@ -62,7 +66,7 @@ def project(most, kx, kz, unit_y, weight, ux, uy, uz, out_sums):
     out_sums[0], out_sums[1], out_sums[2] = before, removed, divergence
 
 
-@kernel(nogil=True)
+@kernel(lambda T: (int64[::1], float64[::1], T[::1]), nogil=True)
 def sum_of_squares(most, weight, values):
     """Return the sum over all modes of weight |value|^2, float64.
 
