@@ -44,7 +44,7 @@ def test_wisdom_survives_the_process(dtype: str) -> None:
     make(24, dtype=dtype)
     save_wisdom()
     program = (
-        "from ridgeline.kernels import fft, fft_wisdom\nfft_wisdom.load_wisdom()\n"
+        "from ridgeline.fourier import fft, fft_wisdom\nfft_wisdom.load_wisdom()\n"
         f"lines = fft.aligned_empty((4, 24), '{dtype}')\n"
         "fft.plan(lines, lines, 1, 'forward', effort='wisdom-only')"
     )
