@@ -25,7 +25,7 @@ def sizes(usual, more):
 
 @dataclass(frozen=True)
 class Case:
-    """Elements of one order: what `Geometry` holds, and the metrics written out for the reference."""
+    """Elements of one order: what `ElementGeometry` holds, and the metrics written out for the reference."""
 
     n: int
     dtype: str

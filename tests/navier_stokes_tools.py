@@ -144,8 +144,8 @@ def channel(**more):
     hot["y_min"] = ScalarSide("flux", lambda x, y, z, t: 1.0 + x)
     warm = {name: ScalarSide("fixed", lambda x, y, z, t: 2.0) for name in SIDES}
     scalars = (
-        PassiveScalar(0.05, hot, lambda x, y, z, t: np.sin(x) + t, False),
-        PassiveScalar(0.02, warm, None, True, (0.5, 0.0, -1.0)),
+        PassiveScalar(0.05, hot, lambda x, y, z, t: np.sin(x) + t),
+        PassiveScalar(0.02, warm, None, (0.5, 0.0, -1.0)),
     )
     return ElementGrid(mesh, 4), FlowProblem(0.02, 2e-3, sides, dealias_points=6, scalars=scalars, **more)
 

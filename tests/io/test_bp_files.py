@@ -69,7 +69,7 @@ CUT = """
     sys.path[:0] = [sys.argv[1], sys.argv[2]]
     import numpy as np
     from test_bp_files import SHAPE, field
-    from ridgeline.io.bp_reader import BPReader, Piece
+    from ridgeline.io.bp_reader import BPReader, Selection
     from ridgeline.runtime.errors import OutputError
 
     whole, work, summed = Path(sys.argv[3]), Path(sys.argv[4]), sys.argv[5] == "summed"
@@ -91,7 +91,7 @@ CUT = """
                         steps = reader.steps
                         for step in range(steps):
                             out = np.empty(SHAPE)
-                            reader.read("U", [Piece(step, (0, 0, 0), out)])
+                            reader.read("U", [Selection(step, (0, 0, 0), out)])
                             assert (out == field(step)).all(), (name, size, step)
                     outcomes.append("read")
                     assert steps == 3 or name == "md.idx", (name, size, steps)

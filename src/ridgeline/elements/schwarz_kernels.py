@@ -189,7 +189,7 @@ def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool) -> Any:
 
     An empty weight leaves z as it is. `left` [E, n^3] is unassembled: share = inverse multiplicity gives each copy
     its part of r. lines: per direction z, y, x the matrices M, then the M^T. Axis-aligned: M = D^T W D, factors
-    [E, 3] of `Level.diagonal_factors`, cube [3, n^3] the weights of the other two directions for r, s, t;
+    [E, 3] of `PolynomialLevel.diagonal_factors`, cube [3, n^3] the weights of the other two directions for r, s, t;
     6 n^4 + 11 n^3 flops an element. Else M = D and factors [E, 6, n^3]; 12 n^4 + 17 n^3.
     """
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
