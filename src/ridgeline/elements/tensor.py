@@ -1,7 +1,7 @@
 """Small dense matrix products inside compiled kernels, and the tensor products of spectral elements made of them.
 
 C[m x n] (+)= A[m x k] B[k x n] for sizes that are known when the kernel is compiled (2 ... 33, and n**2 and the
-like as the long side), float64 and float32, any alignment. Called from `@njit` functions; all arguments but the
+like as the long side), float64 and float32, any alignment. Called from kernels; all arguments but the
 arrays and their starts are literals: plain integers of a factory's closure, so that one factory call gives one
 specialised kernel.
 
@@ -9,7 +9,7 @@ specialised kernel.
     def make_gradient(n):
         rows = n * n
 
-        @kernel
+        @kernel((*[float64[::1]] * 6,))
         def gradient(u, d, d_transposed, ur, us, ut):                   # all flat; u: one element, n**3
             along_x(n, n, rows, False, ur, 0, d_transposed, u, 0)
             along_y(n, n, n, n, False, us, 0, d, u, 0)

@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.bench.memory import peak_kernels
 from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.jit.kernel import compile_kernels
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -92,7 +93,7 @@ class MultiplyAdds:
 def compile_peak() -> None:
     """Compile the kernels, or load them from the cache."""
     for dtype in peak_kernels.DTYPES:
-        MultiplyAdds(dtype, 1, 1)
+        compile_kernels(peak_kernels.kernels(dtype))
 
 
 def _sustained(work: Work, seconds: float) -> float:

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.jit.llvm import Lanes, data_pointer, element_type, host_vector_bytes
 
 DTYPES = (np.float64, np.float32)
@@ -86,6 +86,11 @@ def _multiply_add(start, factor, increment, steps, out):
     flat_start, flat_out = start.reshape(-1), out.reshape(-1)
     for thread in prange(start.shape[0]):
         _run_chains(flat_start, factor, increment, steps, flat_out, thread * start.shape[1])
+
+
+def kernels(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernel that `multiply_add` calls for arrays of dtype."""
+    return specialise([_multiply_add], dtype)
 
 
 def multiply_add(
