@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ridgeline.runtime.private_folder import why_not_private
 
-KEPT = 10  # of the caches used last
+KEPT = 20  # of the caches used last
 KEPT_SECONDS = 30 * 86400.0  # since a cache was used last
 _NAME = re.compile(r"py\d+-numba.*-checked")
 _REMAINS = ".deleted-"  # what a process was killed over while it deleted it begins so
@@ -44,17 +44,19 @@ def mark_in_use(folder: Path) -> bool:
 def delete_old_kernels(folder: Path) -> None:
     """Delete the caches below `folder` that are not in use, unless they are among the last ones used.
 
-    Kept are those used in the last 30 days, at most the 10 used last. Only folders of this user alone are touched,
-    and nothing is said: what is missing is compiled again.
+    Kept are those used in the last 30 days, at most the 20 used last; besides, those of versions that made no mark,
+    for 30 days. Only folders of this user alone are touched, and nothing is said: what is missing is compiled again.
     """
     with suppress(OSError):
         for remains in folder.glob(f"{_REMAINS}*"):
             shutil.rmtree(remains, ignore_errors=True)
         caches = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and _is_ours(path)]
-        caches.sort(key=_last_used, reverse=True)
+        last_used = {cache: _last_used(cache) for cache in caches}
+        marked = [cache for cache in caches if (cache / _MARK).exists()]
+        kept = sorted(marked, key=last_used.__getitem__, reverse=True)[:KEPT]
         oldest = time.time() - KEPT_SECONDS
-        for number, cache in enumerate(caches):
-            if number >= KEPT or _last_used(cache) < oldest:
+        for cache in caches:
+            if last_used[cache] < oldest or (cache in marked and cache not in kept):
                 _delete(cache)
 
 
