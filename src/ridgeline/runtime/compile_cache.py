@@ -1,8 +1,8 @@
 """Where compiled kernels are kept between runs.
 
 Numba's own key holds the text of one function and its file's time stamp, but not the helpers that it calls
-from other files. So the directory carries the rest: a digest of the package's sources, the CPU and the
-versions. A stale kernel is impossible, concurrent ranks share one directory, and clusters with mixed nodes
+from other files. So the directory carries the rest: a digest of the sources that reach the compiler, the CPU and
+the versions. A stale kernel is impossible, concurrent ranks share one directory, and clusters with mixed nodes
 or a home on a network file system set RIDGELINE_CACHE_DIR to a local disk. Which folders are trusted with
 what will be run is said in `private_folder`.
 """
@@ -20,7 +20,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
+from ridgeline.runtime.compiled_sources import compiled_sources
+from ridgeline.runtime.launcher import speaks
 from ridgeline.runtime.machine import cpu_name
+from ridgeline.runtime.old_kernels import delete_old_kernels, mark_in_use
 from ridgeline.runtime.private_folder import private_folder
 from ridgeline.runtime.signals import stops_at_once
 
@@ -29,19 +32,13 @@ _POLL = 0.05  # seconds between two looks at a lock that another process holds
 _SILENT = 2.0  # seconds of waiting before it is said what for
 
 
-# Packages whose code is never compiled into a kernel: editing them keeps the kernels.
-_NEVER_COMPILED = {"analysis", "cli", "config", "io", "runtime", "simulation"}
-
-
-def source_digest() -> str:
-    """Return a digest of the package's sources that kernels are, or may be, made of."""
-    package = Path(__file__).parents[1]
+def source_digest(package: Path | None = None) -> str:
+    """Return a digest of the sources that reach the compiler, of this package unless another folder is given."""
+    package = Path(__file__).parents[1] if package is None else package
     digest = hashlib.blake2b(digest_size=8)
-    for path in sorted(package.rglob("*.py")):
-        if path.relative_to(package).parts[0] in _NEVER_COMPILED:
-            continue
-        digest.update(str(path.relative_to(package)).encode())
-        digest.update(path.read_bytes())
+    for path, text in compiled_sources(package).items():
+        digest.update(f"{path.relative_to(package)} {len(text)}\n".encode())
+        digest.update(text)
     return digest.hexdigest()
 
 
@@ -49,7 +46,8 @@ def configure_kernel_cache() -> Path:
     """Point Numba at the kernel cache of these sources, this CPU and these versions, and return it.
 
     Call before Numba is imported. NUMBA_CACHE_DIR, if set, wins, and is the caller's to answer for. What the cache
-    holds is run: see `private_folder` for which folder is taken, and `kernel_files` for what is damaged.
+    holds is run: see `private_folder` for which folder is taken, and `kernel_files` for what is damaged. The cache is
+    kept while this process lives; the job's first rank deletes old ones (see `old_kernels`).
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
@@ -59,6 +57,11 @@ def configure_kernel_cache() -> Path:
         python = f"py{sys.version_info.major}{sys.version_info.minor}"
         name = f"{python}-numba{version('numba')}-{machine}-{source_digest()}-checked"
         path = private_folder("kernels", name)
+        if not mark_in_use(path):  # it was deleted as an old one at this moment
+            path = private_folder("kernels", name)
+            mark_in_use(path)
+        if path.name == name and speaks():
+            delete_old_kernels(path.parent)
         os.environ["NUMBA_CACHE_DIR"] = str(path)
     return path
 

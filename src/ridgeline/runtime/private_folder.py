@@ -30,7 +30,7 @@ def cache_root() -> Path:
     give_home()
     root = Path(chosen or os.path.join(base or "~/.cache", "ridgeline"))
     root = Path(os.path.expanduser(root)).resolve()  # a link is followed once, and not again after the check
-    return root / _own_name() if root.is_dir() and _why_not(root) else root
+    return root / _own_name() if root.is_dir() and why_not_private(root) else root
 
 
 def private_folder(*parts: str) -> Path:
@@ -75,7 +75,7 @@ def _make(root: Path, parts: tuple[str, ...]) -> str:
         for part in ("", *parts):
             folder = folder / part
             folder.mkdir(mode=0o700, exist_ok=True)
-            why = why or _why_not(folder)
+            why = why or why_not_private(folder)
         if not why and not os.access(folder, os.W_OK | os.X_OK):
             why = f"{folder} cannot be written"
     except OSError as error:
@@ -83,7 +83,7 @@ def _make(root: Path, parts: tuple[str, ...]) -> str:
     return why
 
 
-def _why_not(folder: Path) -> str:
+def why_not_private(folder: Path) -> str:
     """Return why somebody else may have put something into a folder, "" if nobody can."""
     facts = folder.stat()
     if facts.st_uid != os.geteuid():
