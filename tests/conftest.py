@@ -1,5 +1,5 @@
 """Settings that every test shares: few threads, no windows, parallel tests only under an MPI launcher; which folders
-must be alone; and the counts of a run.
+start jobs; and the counts of a run.
 """
 
 import json
@@ -29,8 +29,8 @@ _UNDER_MPI = any(name in os.environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_
 # Plain pytest starts the parallel files through test_parallel.py; ranks of a launcher run them themselves.
 collect_ignore = ["test_parallel.py"] if _UNDER_MPI else ["ranks"]
 
-# Folders whose tests start jobs, on several cores: two would share them, and compile into one cache.
-_ALONE = ("attacks", "cli", "examples")
+# Folders whose tests start jobs. Jobs take turns to compile into the one cache; a test that compiles does not.
+_JOBS = ("attacks", "cli", "examples")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,11 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of folders that are alone."""
+    """Mark the tests of folders that start jobs."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in _ALONE:
-            item.add_marker("alone")
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in _JOBS:
+            item.add_marker("jobs")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Run the tests of a tier: first those that may share the cores, several at the same time, then the others.
+"""Run the tests of a tier: those that compute, then those that start jobs, several at a time; last those alone.
 
     run_tests.py [quick|all|slow] [options of pytest]
 
 quick (`make test`) leaves out what is marked full or slow, all (`make test-all`) what is marked slow, and slow
-(`make test-slow`) runs just that. The last lines repeat what both calls of pytest counted, their sum and the slowest
-tests. Exit code: 0 if both passed. The first call keeps compiled kernels, which the second one loads.
+(`make test-slow`) runs just that. The last lines name the slowest tests and repeat what all calls of pytest counted.
+Exit code: 0 if all passed. The first call keeps compiled kernels, which the others load.
 """
 
 import json
@@ -22,6 +22,7 @@ MOST = 4  # processes: each has threads of its own
 SLOWEST = 15  # tests that are named at the end
 NOTHING_COLLECTED = 5  # of pytest: a word of -k that only files of the other part have
 TIERS = {"quick": "not full and not slow", "all": "not slow", "slow": "slow"}
+PARTS = {"compute": "not jobs and not alone", "jobs": "jobs and not alone", "alone": "alone"}
 
 
 @dataclass
@@ -53,15 +54,13 @@ def line(what: str, counts: dict[str, int], seconds: float) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run both parts and tell."""
+    """Run the parts and tell."""
     tier = arguments.pop(0) if arguments and arguments[0] in TIERS else "quick"
     processes = min(MOST, len(os.sched_getaffinity(0)))
     several = ["-n", str(processes), "--dist", "loadfile"]
     parts = {
-        f"together, {processes} at a time": run_part(
-            f"({TIERS[tier]}) and not alone", [*several, *arguments]
-        ),
-        "alone": run_part(f"({TIERS[tier]}) and alone", arguments),
+        part: run_part(f"({TIERS[tier]}) and {marks}", [*(several if part != "alone" else []), *arguments])
+        for part, marks in PARTS.items()
     }
     total: dict[str, int] = {}
     for part in parts.values():
