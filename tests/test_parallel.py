@@ -38,12 +38,13 @@ def launches(numbers: str, default: tuple[int, ...], marks: str = "") -> list:
         for file in sorted(FOLDER.glob("test_*.py"))
         for n_ranks in constant(file, numbers, default)
     ]
+    quick = {file: constant(file, "QUICK_RANKS", QUICK_RANKS) for _, file in cases}
     return [
         pytest.param(
             setting,
             file,
             id=f"{file.name}-{setting.n_ranks}",
-            marks=[] if setting.n_ranks in QUICK_RANKS or marks else pytest.mark.full,
+            marks=[] if marks or setting.n_ranks in quick[file] else pytest.mark.full,
         )
         for setting, file in sorted(cases)
     ]

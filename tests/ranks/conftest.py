@@ -27,6 +27,7 @@ BETWEEN = WORLD.Dup()  # for what is said between tests: no message of a test me
 REPORTS = os.environ.get("RIDGELINE_TEST_REPORTS")
 STACKS = os.open(Path(REPORTS, f"rank{WORLD.rank}.stack"), os.O_WRONLY | os.O_CREAT) if REPORTS else None
 COUNTS: dict[str, dict] = {}  # of the test files
+END = "the end"
 
 
 @pytest.fixture(scope="session")
@@ -71,10 +72,11 @@ def begin(what: str, timeout: float = TIMEOUT) -> None:
 
 
 def agree_on(what: str) -> None:
-    """Hold the ranks together between two tests, which must be the same on all of them."""
+    """Hold the ranks together between two tests, which must be the same; if not, the first file is to blame."""
     everywhere = BETWEEN.allgather(what)
     if len(set(everywhere)) > 1:
-        end_job(what, f"ranks are about to run different tests: {everywhere}")
+        first = min(everywhere, key=lambda each: (each == END, file_of(each)))  # files run in order of names
+        end_job(first, f"ranks are about to run different tests: {everywhere}")
 
 
 def end_job(nodeid: str, text: str) -> None:
@@ -149,5 +151,5 @@ def pytest_keyboard_interrupt() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    begin("the end")
-    agree_on("the end")
+    begin(END)
+    agree_on(END)
