@@ -3,14 +3,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXAMPLE := examples/gray_scott/settings.toml
+TIER := quick
 
-.PHONY: run test lint types unit adios2-mpi bench docs lock clean
+.PHONY: run test test-all test-slow lint types unit adios2-mpi bench docs lock clean
 
 run: $(VENV)/.run
 	$(BIN)/ridgeline run $(EXAMPLE) -n 2
 	$(BIN)/ridgeline plot gray_scott.bp --slice z=mid -o gray_scott.png
 
+# Under ten minutes on two cores; the next two take longer (CONTRIBUTING.md says what is where).
 test: lint types unit
+
+test-all: TIER := all
+test-all: lint types unit
+
+test-slow: TIER := slow
+test-slow: unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -21,7 +29,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	$(BIN)/python tools/run_tests.py --durations=15
+	$(BIN)/python tools/run_tests.py $(TIER)
 
 # ADIOS2 with MPI, from its source distribution, against this environment's MPI (docs/adios2-mpi.md).
 adios2-mpi: $(VENV)/.dev

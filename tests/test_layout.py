@@ -183,7 +183,7 @@ def test_no_file_is_too_long() -> None:
 def test_test_modules_have_unique_names() -> None:
     """Pytest imports test files by their bare names: two of one name hide each other.
 
-    Those of tests/ranks are launched one by one and meet nobody.
+    Those of tests/ranks run under MPI and meet only one another.
     """
     seen: dict[str, list[str]] = {}
     for path in {*(ROOT / "tests").rglob("test_*.py")} - {*(ROOT / "tests" / "ranks").glob("*.py")}:

@@ -6,6 +6,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = [pytest.mark.alone, pytest.mark.full]
+
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 SECONDS_PER_CELL = 240  # the first run of a machine compiles the kernels
 

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Run all tests: first the files that may share the cores, several at the same time, then the others one by one.
+"""Run the tests of a tier: those that compute, then those that start jobs, several at a time; last those alone.
 
-Arguments are passed on to both calls of pytest. The last lines repeat what both counted, and their sum. Exit code: 0
-if both passed. The first call keeps compiled kernels, which the second one loads.
+    run_tests.py [quick|all|slow] [options of pytest]
+
+quick (`make test`) leaves out what is marked full or slow, all (`make test-all`) what is marked slow, and slow
+(`make test-slow`) runs just that. The last lines name the slowest tests and repeat what all calls of pytest counted.
+Exit code: 0 if all passed. The first call keeps compiled kernels, which the others load.
 """
 
 import json
@@ -11,23 +14,37 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 4  # processes: each has threads of its own
+SLOWEST = 15  # tests that are named at the end
 NOTHING_COLLECTED = 5  # of pytest: a word of -k that only files of the other part have
+TIERS = {"quick": "not full and not slow", "all": "not slow", "slow": "slow"}
+PARTS = {"compute": "not jobs and not alone", "jobs": "jobs and not alone", "alone": "alone"}
 
 
-def run_part(part: str, options: list[str]) -> tuple[int, dict[str, int], float]:
-    """Run one part; return pytest's exit code, its counts and the seconds."""
+@dataclass
+class Part:
+    """What a call of pytest came to."""
+
+    code: int
+    seconds: float
+    counts: dict[str, int] = field(default_factory=lambda: {"error": 1})
+    seconds_of: dict[str, float] = field(default_factory=dict)  # each test, with its fixtures
+
+
+def run_part(marks: str, options: list[str]) -> Part:
+    """Run the tests with some marks."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ridgeline-tests-") as folder:
-        path = Path(folder, "counts.json")
-        command = [sys.executable, "-m", "pytest", "--part", part, "--counts", str(path), *options]
+        path = Path(folder, "summary.json")
+        command = [sys.executable, "-m", "pytest", "-m", marks, "--summary", str(path), *options]
         print(f"$ {' '.join(command)}", flush=True)
         code = subprocess.run(command, cwd=ROOT, check=False).returncode
-        counts: dict[str, int] = json.loads(path.read_text()) if path.exists() else {"error": 1}
-    return code, counts, time.monotonic() - begin
+        found = json.loads(path.read_text()) if path.exists() else {}
+    return Part(code, time.monotonic() - begin, **found)
 
 
 def line(what: str, counts: dict[str, int], seconds: float) -> str:
@@ -36,27 +53,31 @@ def line(what: str, counts: dict[str, int], seconds: float) -> str:
     return f"{what}: {words} in {seconds:.2f}s"
 
 
-def main() -> int:
-    """Run both parts and tell."""
+def main(arguments: list[str]) -> int:
+    """Run the parts and tell."""
+    tier = arguments.pop(0) if arguments and arguments[0] in TIERS else "quick"
     processes = min(MOST, len(os.sched_getaffinity(0)))
-    results = {
-        f"together, {processes} at a time": run_part(
-            "together", ["-n", str(processes), "--dist", "loadfile", *sys.argv[1:]]
-        ),
-        "alone": run_part("alone", sys.argv[1:]),
+    several = ["-n", str(processes), "--dist", "loadfile"]
+    parts = {
+        part: run_part(f"({TIERS[tier]}) and {marks}", [*(several if part != "alone" else []), *arguments])
+        for part, marks in PARTS.items()
     }
     total: dict[str, int] = {}
-    for _, counts, _ in results.values():
-        for kind, count in counts.items():
+    for part in parts.values():
+        for kind, count in part.counts.items():
             total[kind] = total.get(kind, 0) + count
-    codes = [code for code, _, _ in results.values()]
+    seconds_of = {test: seconds for part in parts.values() for test, seconds in part.seconds_of.items()}
+    print("\nslowest tests, with their fixtures:")
+    for test in sorted(seconds_of, key=seconds_of.__getitem__, reverse=True)[:SLOWEST]:
+        print(f"{seconds_of[test]:7.2f}s {test}")
     print()
-    for what, (_, counts, seconds) in results.items():
-        print(line(what, counts, seconds))
-    print(line("all tests", total, sum(seconds for _, _, seconds in results.values())))
+    for what, part in parts.items():
+        print(line(what, part.counts, part.seconds))
+    print(line(f"all tests ({tier})", total, sum(part.seconds for part in parts.values())))
+    codes = [part.code for part in parts.values()]
     failures = [code for code in codes if code not in (0, NOTHING_COLLECTED)]
     return failures[0] if failures else 0 if 0 in codes else NOTHING_COLLECTED
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -74,6 +74,7 @@ def attack(ridgeline, model, damages, seed):
     assert refused > 0.9 * damages
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("model", ["gray_scott"])
 def test_no_damaged_checkpoint_is_accepted(ridgeline, model):
     attack(ridgeline, model, damages=60, seed=3)

@@ -58,6 +58,7 @@ def attack(ridgeline, model, kills, steps, seed):
     assert not [path for path in ridgeline.path.rglob("*") if path.name.endswith((".lock", ".partial"))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("model", ["gray_scott"])
 def test_a_run_survives_three_kills(ridgeline, model):
     attack(ridgeline, model, kills=3, steps=60, seed=1)

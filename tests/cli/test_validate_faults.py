@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 TIMEOUT = 60  # seconds: the bound of each end, many times what it takes
 STAGES = ("--quick", "--no-confirm", "--level", "node", "--stage", "compute", "--stage", "stream")
 

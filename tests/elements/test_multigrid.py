@@ -58,6 +58,7 @@ def test_one_sweep_of_one_element_is_the_inverse():
     np.testing.assert_allclose(z.reshape(u.shape), u, atol=1e-11)
 
 
+@pytest.mark.full
 def test_iterations_are_bounded_and_float32_is_as_good():
     counts = {
         (e, p, dtype): Problem(COMM, box((e, e, e)), p).iterations(dtype=dtype)

@@ -14,6 +14,8 @@ from ridgeline.config.load import load_case
 from ridgeline.io.series import read_series
 from ridgeline.models import case_class
 
+pytestmark = pytest.mark.full
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 

@@ -97,6 +97,7 @@ def test_readmes_are_short_and_their_links_lead_somewhere() -> None:
             assert (EXAMPLES.parent / command).exists(), f"{folder}/README.md runs {command}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["taylor_green", "turbulence_decay", "turbulence_forced"])
 def test_turbulence_runs_as_it_is_on_a_small_grid(name: str, tmp_path: Path) -> None:
     path = EXAMPLES / name / "settings.toml"

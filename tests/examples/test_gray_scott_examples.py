@@ -31,6 +31,7 @@ def test_a_wave_of_eight_cells_has_its_length():
 
 
 # Where the settings are those of a publication, so are diffusion and wavelength: the two others are ours to choose.
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["gray_scott", "gray_scott_holes"])
 def test_a_wavelength_has_ten_cells_and_noise_is_small(name, tmp_path):
     small = ["grid.shape=[64,64,64]", "run.steps=1500", "output.every=1500", "output.path=small.bp"]

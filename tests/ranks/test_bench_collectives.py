@@ -15,6 +15,7 @@ from ridgeline.bench.collectives.measure import measure_collective
 from ridgeline.parallel import node_memory
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
+ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 WITH_DATA = [name for name in COLLECTIVES if name != "barrier"]
 SIZE = 68  # not a power of two, a multiple of 4
 needs_two = pytest.mark.skipif(MPI.COMM_WORLD.size < 2, reason="needs 2 ranks")

@@ -15,6 +15,7 @@ from ridgeline.bench.congestion.network_tests import TESTS, Allreduces, RandomRi
 from ridgeline.bench.sleeping_wait import wait_patiently
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
+ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 FEW = {"seconds": 0.2, "rings": 2, "iterations": 3}
 RECEIVERS = {  # whether rank r of n gets data
     "all-to-all": lambda r, n: True,

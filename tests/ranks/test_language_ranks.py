@@ -15,6 +15,7 @@ from ridgeline.bench.language.pingpong import measure_pingpong
 from ridgeline.bench.payload import check, content
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
+QUICK_RANKS = (2,)  # takes more than 5 s
 QUICK = ("C", "mpi4py")
 SMALL = {"reads": 3000, "writes": 2000, "flops": 500, "words": 1024}
 

@@ -9,6 +9,7 @@ from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver,
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 2, 3)
+QUICK_RANKS = (2,)  # takes more than 5 s
 TIMEOUT = 300
 
 

@@ -8,6 +8,7 @@ from multigrid_cases import Problem, annulus, box, wavy
 from ridgeline.elements.coarse_amg import AlgebraicCoarse
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (2,)  # takes more than 5 s
 TIMEOUT = 240
 
 CASES = {

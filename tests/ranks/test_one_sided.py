@@ -17,6 +17,7 @@ from ridgeline.bench.one_sided.measure import OPERATIONS, SYNCS, measure_one_sid
 from ridgeline.runtime.errors import ConfigError, DeviceError, VerificationError
 
 TIMEOUT = 90
+ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 FEW = {"iterations": 3, "warm_up": 1}
 COMPLETIONS = ("flush", "flush_local", "unlock", "fence")
 

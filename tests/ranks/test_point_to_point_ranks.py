@@ -15,6 +15,7 @@ from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 TIMEOUT = 120
+ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 ODD = {"sizes": (0, 20_001), "iterations": 3, "warm_up": 1}
 SIZES = [0, *(2**k for k in range(15)), 20_001]
 ALL = {

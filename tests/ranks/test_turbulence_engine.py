@@ -15,6 +15,7 @@ from ridgeline.models.turbulence.spectra import Shells
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)  # takes more than 5 s
 TIMEOUT = 300
 
 SHAPE, LENGTHS = (24, 32, 20), (5.0, 7.0, 4.0)  # 20 planes z and 3 ranks, 11 columns j_x and 4: uneven

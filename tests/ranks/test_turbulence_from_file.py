@@ -30,6 +30,7 @@ from spectral_toys import (
 )
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)  # takes more than 5 s
 TIMEOUT = 180
 LENGTHS = (2.0, 7.0, 5.0)
 SHAPE = (12, 10, 14)

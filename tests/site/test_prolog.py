@@ -13,6 +13,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 SITE = Path(__file__).parents[2] / "site"
 
 

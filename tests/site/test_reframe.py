@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 SITE = Path(__file__).parents[2] / "site" / "reframe"
 REFRAME = Path(sys.executable).parent / "reframe"
 REFERENCES = """

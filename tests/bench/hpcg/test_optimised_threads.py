@@ -9,6 +9,8 @@ import pytest
 
 from ridgeline.bench.hpcg.optimise import threads_for
 
+pytestmark = pytest.mark.alone
+
 SCRIPT = """
 import json
 import numpy as np

@@ -61,6 +61,7 @@ def test_ethier_steinman_stays_below_what_nek5000_asks():
     assert (norms < [2.407549e-6, 2.407549e-6, 2.407549e-6, 7.554325e-5]).all()
 
 
+@pytest.mark.full
 def test_third_order_in_time_where_nothing_bounds_the_flow():
     found = []
     for dt in (5e-3, 2.5e-3):

@@ -96,6 +96,7 @@ def test_the_fourier_solver_finds_the_same_vortex():
         np.testing.assert_allclose(found, (known["E_k"], known["enstrophy"]), rtol=0, atol=1e-6)
 
 
+@pytest.mark.full
 def test_short_vortex_at_re_1600():
     """28^3 points against 512^3, until the scales become too small for them at t = 3.
 

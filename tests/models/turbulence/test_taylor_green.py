@@ -36,8 +36,8 @@ def compare(name, n, dt, until, every, dealias, scheme="rk4"):
 @pytest.mark.parametrize(
     ("n", "dealias", "of_energy", "of_dissipation"),
     [
-        (48, "phase-shift", 5e-6, 7e-4),
-        (64, "two-thirds", 6.3e-7, 4e-5),
+        pytest.param(48, "phase-shift", 5e-6, 7e-4, marks=pytest.mark.full),
+        pytest.param(64, "two-thirds", 6.3e-7, 4e-5, marks=pytest.mark.full),
         # What a code with |k_i| <= 16 reaches; the strict rule |k_i| < N/3 keeps 15 at 48^3 and 16 at 50^3.
         pytest.param(50, "two-thirds", 5e-6, 7e-4, marks=pytest.mark.slow),
         pytest.param(48, "two-thirds", 7e-6, 7e-4, marks=pytest.mark.slow),
@@ -54,6 +54,7 @@ def test_reynolds_100_to_time_10(n, dealias, of_energy, of_dissipation):
         assert dissipation_error[t <= 5].max() <= 2e-6 * (1 + 1e-3)
 
 
+@pytest.mark.full
 def test_reynolds_1600_on_64_points_while_they_resolve_it():
     """To t = 3 within 0.1 %; from then on 64^3 lacks the small scales: 2 % at t = 4, 6 % at t = 5."""
     t, energy_error, dissipation_error, dissipation = compare(

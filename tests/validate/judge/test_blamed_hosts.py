@@ -16,14 +16,16 @@ _spec = importlib.util.spec_from_file_location("namespaces", Path(__file__).with
 namespaces = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(namespaces)
 
-pytestmark = pytest.mark.skipif(
-    bool(namespaces.missing()), reason=namespaces.missing() or "hosts can be made"
-)
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.full,
+    pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing() or "hosts can be made"),
+]
 
 N_HOSTS = 4
 PLACEMENTS = 10
 FAULTS = ("slow host", "lossy link", "slow host", "lossy host", "slow host")  # in turn; the place is random
-# All ten of each take minutes: the first three of each always run, the others with -m slow.
+# All ten of each take minutes: the first three of each are in `make test-all`, the others slow.
 ALWAYS = 3
 NUMBERS = [pytest.param(n, marks=[] if n < ALWAYS else pytest.mark.slow) for n in range(PLACEMENTS)]
 OPTIONS = ("--only", "--stage", "pairs", "--serial", "--quick", "--thresholds")
