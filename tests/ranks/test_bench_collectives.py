@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.bench import node_memory
 from ridgeline.bench.collectives import measure as collectives
 from ridgeline.bench.collectives.calls import COLLECTIVES
 from ridgeline.bench.collectives.measure import measure_collective
-from ridgeline.parallel import node_memory
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}

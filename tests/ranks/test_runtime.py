@@ -7,8 +7,8 @@ import time
 import pytest
 from mpi4py import MPI
 
+from ridgeline.bench import node_memory
 from ridgeline.bench.node_memory import memory_per_rank, require_memory
-from ridgeline.parallel import node_memory
 from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.runtime.errors import ConfigError

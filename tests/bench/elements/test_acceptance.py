@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.bench import node_memory
 from ridgeline.bench.elements import acceptance
 from ridgeline.bench.elements.acceptance import Check, elements_out_of_cache, make_table, measure_acceptance
 from ridgeline.bench.elements.tensor_probe import make_gradient_probe
 from ridgeline.elements.quadrature import gll_derivative
-from ridgeline.parallel import node_memory
 from ridgeline.runtime.errors import ConfigError
 
 
