@@ -9,6 +9,7 @@ from mpi4py import MPI
 from element_problems import exact, solve_dirichlet
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("h1", "h2", "curved"), [(1.0, 0.0, False), (1.0, 0.0, True), (0.1, 30.0, True)])
 def test_errors_fall_exponentially_with_the_order(h1: float, h2: float, curved: bool) -> None:
     errors = []

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ridgeline.parallel import devices as parallel_devices
 from ridgeline.parallel.devices import mpi_takes_device_buffers
 from ridgeline.runtime import devices
 from ridgeline.runtime.devices import DeviceInfo, choose_device, describe_devices
@@ -114,7 +115,7 @@ def test_gpu_aware_mpi_is_asked_for_or_decided_by_the_user(monkeypatch):
     monkeypatch.delenv(devices.MPI_SWITCH, raising=False)
 
     def answers(functions):
-        monkeypatch.setattr("ridgeline.parallel.devices._mpi_symbols", lambda: SimpleNamespace(**functions))
+        monkeypatch.setattr(parallel_devices, "_mpi_symbols", lambda: SimpleNamespace(**functions))
 
     answers({"MPIX_Query_cuda_support": lambda: 1})
     assert mpi_takes_device_buffers()

@@ -38,6 +38,7 @@ def integral_norms(engine, found):
     return np.sqrt((found**2 * engine.geometry.mass).reshape(4, -1).sum(axis=1))
 
 
+@pytest.mark.full
 def test_walsh_eddies_stay_below_what_nek5000_asks():
     case = walsh_case(16, 7, 1e-4, dealias=12, **TOLERANCES)
     engine = run(case, 20)
