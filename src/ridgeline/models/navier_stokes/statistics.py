@@ -1,7 +1,7 @@
 """Statistics gathered while the flow runs: means and second moments of velocity, pressure and scalars.
 
     statistics = Statistics(comm, grid, geometry, n_scalars, start)    # zeros: 11 + 5 s numbers for each point
-    statistics.compile()
+    compile_kernels(statistics.kernels())
     statistics.sample(time, velocity, pressure, scalars)               # every so many steps; one pass
     statistics.state() -> {name: DistributedArray}                     # for Model.state: part of every checkpoint
     statistics.restored()                                              # after the arrays of `state` were filled
