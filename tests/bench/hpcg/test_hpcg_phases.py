@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+import bench_tools
 from ridgeline.bench.hpcg import measure, phases
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.measure import measure_hpcg
 from ridgeline.bench.hpcg.phases import Benchmark
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
@@ -84,7 +84,7 @@ def test_share_of_stream_is_of_its_best_rate(monkeypatch) -> None:
     rates = StreamRates(copy=30e9, scale=28e9, add=33e9, triad=32e9)
     limits = StreamLimits(rates, rates, 50e9, 1, 1, "float64", 2**20, 1, 2**18, 7)
     monkeypatch.setattr(measure, "measure_stream", lambda *_: limits)
-    result = measure_hpcg(COMM, (16, 16, 16), seconds=0)
+    result = bench_tools.measure("hpcg", COMM, nx=16, seconds=0)
     share = result.extra["bandwidth"] / 33e9
     assert result.extra["fraction_of_stream"] == pytest.approx(share)
     assert result.extra["stream"]["best"] == 33e9
@@ -95,8 +95,10 @@ def test_share_of_stream_is_of_its_best_rate(monkeypatch) -> None:
     )
 
 
-def test_figures() -> None:
-    result = measure_hpcg(COMM, (16, 16, 16), seconds=0, stream=False, source="hpcg.dat")
+def test_figures(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hpcg.dat").write_text("HPCG\n\n16 16 16\n0\n")
+    result = bench_tools.measure("hpcg", COMM, stream=False)
     assert result.verified
     assert [row["part"] for row in result.rows] == ["MG", "SpMV", "DDOT", "WAXPBY", "all sets"]
     assert result.rows[-1]["share"] == 1.0
@@ -110,13 +112,13 @@ def test_figures() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seconds": -1.0}, "0 .one set of iterations. or more"),
+        ({"seconds": -1.0}, "rt = -1.0: 0 or more is needed"),
         ({"seconds": float("nan")}, "or more is needed"),
-        ({"box": (16, 16, 12)}, "12"),
+        ({"nz": 12}, "12"),
         ({"threads": 999}, "999 threads"),
-        ({"box": (4096, 4096, 4096)}, "GiB on a node"),
+        ({"nx": 4096}, "GiB on a node"),
     ],
 )
 def test_refusals(options, words) -> None:
     with pytest.raises(ConfigError, match=words):
-        measure_hpcg(COMM, **({"box": (16, 16, 16)} | options))
+        bench_tools.measure("hpcg", COMM, **({"nx": 16} | options))

@@ -7,13 +7,13 @@ import math
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench.hpcg.study import (
     add_ratios,
     compare_histories,
     default_sweep,
     divide_box,
     divisions,
-    measure_scaling,
 )
 from ridgeline.bench.result import to_csv
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -96,8 +96,8 @@ def test_histories_must_agree_and_fall():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mode": "odd"}, "'odd' is unknown"),
-        ({"paths": ["fast"]}, "path 'fast' is unknown; choose from reference, optimised"),
+        ({"mode": "odd"}, "mode = odd: weak, strong are possible"),
+        ({"implementations": ["fast"]}, "path 'fast' is unknown; choose from reference, optimised"),
         ({"iterations": 0}, "iterations = 0"),
         ({"repeats": 0}, "repeats = 0"),
         ({"sweep": [1, 2]}, "a sweep with 2 ranks: the job has 1"),
@@ -107,11 +107,11 @@ def test_histories_must_agree_and_fall():
 )
 def test_options_out_of_range(options, words):
     with pytest.raises(ConfigError, match=words):
-        measure_scaling(MPI.COMM_SELF, **{"local": [16], **options})
+        measure("hpcg-scaling", MPI.COMM_SELF, **{"local": [16], **options})
 
 
 def test_figures_and_their_csv():
-    result = measure_scaling(MPI.COMM_SELF, local=[16], iterations=3, repeats=1)
+    result = measure("hpcg-scaling", MPI.COMM_SELF, local=[16], iterations=3, repeats=1)
     assert [one["path"] for one in result.rows] == ["reference", "optimised"]
     for one in result.rows:
         assert one["flops"] * one["seconds"] == pytest.approx(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mpi4py import MPI
 
+from ridgeline.bench.hpcg.declaration import HpcgOptions
 from ridgeline.bench.hpcg.geometry import Geometry, make_geometry
 from ridgeline.bench.hpcg.optimised import OptimisedPath
 from ridgeline.bench.hpcg.phases import Benchmark
 from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS
 from ridgeline.bench.hpcg.record import Record
 from ridgeline.bench.hpcg.report import make_report, report_text, to_dict
+from ridgeline.bench.hpcg.settings import HpcgSettings, check_output, choose_settings
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.memory.stream import StreamLimits, measure_stream
 from ridgeline.bench.numba_threads import check_threads
-from ridgeline.bench.result import Column, Result
+from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
 from ridgeline.parallel.layout import find_layout
+from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.memory import memory_available
 from ridgeline.runtime.progress import Phases, silent
@@ -36,44 +37,43 @@ _COLUMNS = (
 )
 
 
-def measure_hpcg(
-    comm: MPI.Comm,
-    box: tuple[int, int, int] = (104, 104, 104),
-    process_grid: tuple[int, int, int] = (0, 0, 0),
-    seconds: float = 60.0,
-    threads: int = 1,
-    stream: bool = True,
-    source: str | None = None,
-    progress: Phases | None = None,
-) -> Result:
+def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None = None) -> Result:
     """Run HPCG 3.1 and return its figures; extra holds the official report. Collective over comm.
 
-    box: nx, ny, nz of each rank; process_grid: npx, npy, npz, 0 for the best; seconds: that the timed sets shall
-    take, 0 for one set; threads: of each rank; stream: measure the memory's bandwidth too; source: the file that box
-    and seconds come from; progress: told of every phase. Not valid: `verified` is False and extra["failures"] names
-    the tests.
-    Raises ConfigError for sizes, process grid, threads, seconds or too little memory, on all ranks.
+    Not valid: `verified` is False, `failures` says so and extra["failures"] names the tests.
+    Raises ConfigError for sizes, process grid, threads, seconds or too little memory, OutputError for a report that
+    cannot be written, on all ranks.
     """
-    if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"{seconds} seconds: 0 (one set of iterations) or more is needed")
+    chosen = decide(comm, lambda: choose_settings(options))
+    with together(comm):
+        if comm.rank == 0:
+            check_output(options)
+    threads = options.threads
     check_threads(threads, f"HPCG on {threads} threads")
-    geometry = make_geometry(comm.size, comm.rank, *box, *process_grid)
+    geometry = make_geometry(comm.size, comm.rank, *chosen.box, options.npx, options.npy, options.npz)
     require_memory(comm, geometry)
     progress = progress or silent()
     progress.begin("compiling")
     compile_everything(comm, threads)
-    benchmark = Benchmark(comm, geometry, seconds, threads, progress=progress)
+    benchmark = Benchmark(comm, geometry, chosen.seconds, threads, progress=progress)
     record = benchmark.run()
     assert isinstance(benchmark.path, OptimisedPath)  # it was not told otherwise
     moved = int(comm.allreduce(bytes_per_iteration(benchmark.path.level)))
     del benchmark
     limits = None
-    if stream:
+    if options.stream:
         progress.begin("bandwidth of memory")
         limits = measure_stream(comm, threads)
-    settings = {"box": box, "process_grid": record.process_grid, "seconds": seconds, "threads": threads}
-    layout = find_layout(comm)
-    return _result(record, moved, limits, settings, source, layout.n_nodes, _crowded(comm, threads))
+    result = _result(record, moved, limits, chosen, find_layout(comm).n_nodes)
+    crowded = _crowded(comm, threads)
+    if crowded is not None:
+        result.notes.append(crowded)
+    if not record.valid:
+        result.failures.append(
+            f"HPCG result is INVALID: {', '.join(record.failures)}; the report in {options.output} has the figures, "
+            f"and a wrong one means a fault of memory, processor or network, or of the program"
+        )
+    return result
 
 
 def compile_everything(comm: MPI.Comm, threads: int) -> None:
@@ -104,13 +104,7 @@ def require_memory(comm: MPI.Comm, geometry: Geometry) -> None:
 
 
 def _result(
-    record: Record,
-    moved: int,
-    limits: StreamLimits | None,
-    settings: dict[str, Any],
-    source: str | None,
-    nodes: int,
-    crowded: str | None,
+    record: Record, moved: int, limits: StreamLimits | None, chosen: HpcgSettings, nodes: int
 ) -> Result:
     times, flops, charges = record.times, record.flops, record.charges
     parts = [
@@ -142,12 +136,10 @@ def _result(
         f"reference {record.reference_gflops:.3f} GFLOP/s, scaled residual {record.reference_residual:.6g} after "
         f"{charges.reference_iterations} iterations; here {charges.optimised_iterations} iterations",
     ]
-    if source is not None:
-        notes.append(f"box and seconds from {source}")
+    if chosen.source is not None:
+        notes.append(f"box and seconds from {chosen.source}")
     if record.times.total < OFFICIAL_SECONDS:
         notes.append(f"not an official run: those take at least {OFFICIAL_SECONDS} s (--rt)")
-    if crowded is not None:
-        notes.append(crowded)
     return Result(
         benchmark="HPCG 3.1",
         pattern=f"{sizes} points a rank on {grid} ranks, {record.threads} thread{'s' * (record.threads != 1)} each; "
@@ -160,7 +152,12 @@ def _result(
         rows=rows,
         nodes=nodes,
         verified=record.valid,
-        settings=settings,
+        settings={
+            "box": chosen.box,
+            "process_grid": record.process_grid,
+            "seconds": chosen.seconds,
+            "threads": record.threads,
+        },
         extra={
             "valid": record.valid,
             "failures": record.failures,
@@ -177,6 +174,7 @@ def _result(
             "text": report_text(report),
         },
         notes=notes,
+        plot=Plot("part", ("seconds",), kind="bars", y_label="s of all sets"),
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.bench.hpcg.declaration import HpcgScalingOptions
 from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Geometry, Triple, make_geometry, process_grid
 from ridgeline.bench.hpcg.measure import require_memory
 from ridgeline.bench.hpcg.optimised import OptimisedPath
@@ -27,7 +28,7 @@ from ridgeline.bench.hpcg.problem import Level, generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferencePath
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -59,27 +60,23 @@ COLUMNS = (
 )
 
 
-def measure_scaling(
-    comm: MPI.Comm,
-    local: Sequence[int] = (16, 32, 64),
-    mode: Mode = "weak",
-    sweep: Sequence[int] | None = None,
-    paths: Sequence[str] = PATHS,
-    iterations: int = 50,
-    repeats: int = 3,
-    progress: Phases | None = None,
-) -> Result:
-    """Time CG on every local box and number of ranks, in each path. Collective over comm.
+def measure_scaling(comm: MPI.Comm, options: HpcgScalingOptions, progress: Phases | None = None) -> Result:
+    """Time CG on every local box and number of ranks, in each implementation. Collective over comm.
 
     local: edges of cubes, the box of a rank (strong scaling: at the largest number of ranks); sweep: numbers of
-    ranks, each the first of comm (default: powers of two and all); iterations: of one solve; repeats: timed solves
-    of a path, after one to warm up; progress: told of every box. Raises ConfigError, on all ranks, for what HPCG's
-    rules or the job do not allow before anything is timed, and for a box that memory has no room for when it is its
-    turn; VerificationError if the paths' residuals differ by more than rounding.
+    ranks, each the first of comm; repeats: timed solves, after one to warm up. Raises ConfigError, on all ranks, for
+    what HPCG's rules or the job do not allow before anything is timed, and for a box that memory has no room for when
+    it is its turn; VerificationError if the implementations' residuals differ by more than rounding.
     """
-    counts = sorted(set(sweep)) if sweep else default_sweep(comm.size)
-    _check_options(comm, mode, counts, paths, iterations, repeats)
-    plan = [(edge, *division) for edge in local for division in divisions(edge, mode, counts)]
+    mode, paths, iterations, repeats = (
+        options.mode,
+        options.implementations,
+        options.iterations,
+        options.repeats,
+    )
+    counts = sorted(set(options.sweep)) or default_sweep(comm.size)
+    _check_options(comm, counts, paths)
+    plan = [(edge, *division) for edge in options.local for division in divisions(edge, mode, counts)]
     layout = find_layout(comm)
     progress = progress or silent()
     progress.begin("compiling")
@@ -92,7 +89,7 @@ def measure_scaling(
             geometry = make_geometry(n_ranks, part.rank, *box, *grid)
             for name, figures in _measure(part, geometry, paths, iterations, repeats).items():
                 rows.append({"local": f"{edge}^3", "ranks": n_ranks, **figures, "path": name})
-        patient_barrier(comm, _REST)
+        sleeping_barrier(comm, _REST)
         part.Free()
     add_ratios(rows, mode)
     return _make_result(comm, rows, layout.n_nodes, mode, iterations, repeats)
@@ -173,17 +170,10 @@ def compare_histories(histories: dict[str, Sequence[float]], what: str) -> None:
                 )
 
 
-def _check_options(
-    comm: MPI.Comm, mode: str, counts: Sequence[int], paths: Sequence[str], iterations: int, repeats: int
-) -> None:
-    if mode not in ("weak", "strong"):
-        raise ConfigError(f"scaling {mode!r} is unknown; choose weak or strong")
+def _check_options(comm: MPI.Comm, counts: Sequence[int], paths: Sequence[str]) -> None:
     for name in paths:
         if name not in PATHS:
             raise ConfigError(f"path {name!r} is unknown; choose from {', '.join(PATHS)}")
-    for name, number in (("iterations", iterations), ("repeats", repeats)):
-        if number < 1:
-            raise ConfigError(f"{name} = {number} is too few; at least 1 is needed")
     for number in counts:
         if not 1 <= number <= comm.size:
             raise ConfigError(
