@@ -10,7 +10,7 @@ import pytest
 from bench_tools import measure
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.problem import generate_problem
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 3)
@@ -35,7 +35,7 @@ def test_the_reference_path_has_the_bits_of_plain_c(comm, twin, box):
     except twin.TwinUnavailable as reason:
         pytest.skip(str(reason))
     level, right_side, _ = generate_problem(comm, geometry)
-    path = ReferencePath(comm, level)
+    path = ReferenceImplementation(comm, level)
     b, x, y = path.vector(right_side), path.vector(), path.vector()
     for preconditioned in (True, False):
         x.values.fill(0.0)

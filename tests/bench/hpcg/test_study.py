@@ -84,12 +84,14 @@ def test_ratios():
 def test_histories_must_agree_and_fall():
     right = [0.5, 1e-3, 1e-9]
     compare_histories({"reference": right, "optimised": [0.5, 1e-3 * (1 + 1e-9), 3e-9]}, "16^3")
-    with pytest.raises(VerificationError, match=r"scaled residual 1 is 0\.0011 in the optimised path"):
+    with pytest.raises(
+        VerificationError, match=r"scaled residual 1 is 0\.0011 in the optimised implementation"
+    ):
         compare_histories({"reference": right, "optimised": [0.5, 1.1e-3, 1e-9]}, "16^3")
     with pytest.raises(VerificationError, match="scaled residual 1 is nan"):
         compare_histories({"reference": right, "optimised": [0.5, math.nan, 1e-9]}, "16^3")
     for last in (math.nan, 1.5, math.inf):
-        with pytest.raises(VerificationError, match="the residual of the optimised path"):
+        with pytest.raises(VerificationError, match="the residual of the optimised implementation"):
             compare_histories({"optimised": [0.5, last]}, "16^3")
 
 
@@ -97,7 +99,7 @@ def test_histories_must_agree_and_fall():
     ("options", "words"),
     [
         ({"mode": "odd"}, "mode = odd: weak, strong are possible"),
-        ({"implementations": ["fast"]}, "path 'fast' is unknown; choose from reference, optimised"),
+        ({"implementations": ["fast"]}, "implementation 'fast' is unknown; choose from reference, optimised"),
         ({"iterations": 0}, "iterations = 0"),
         ({"repeats": 0}, "repeats = 0"),
         ({"sweep": [1, 2]}, "a sweep with 2 ranks: the job has 1"),

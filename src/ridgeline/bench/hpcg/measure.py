@@ -5,11 +5,11 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from ridgeline.bench.hpcg.declaration import HpcgOptions
-from ridgeline.bench.hpcg.geometry import Geometry, make_geometry
-from ridgeline.bench.hpcg.optimised import OptimisedPath
-from ridgeline.bench.hpcg.phases import Benchmark
+from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
+from ridgeline.bench.hpcg.optimised import OptimisedImplementation
+from ridgeline.bench.hpcg.phases import HpcgRun
 from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS
-from ridgeline.bench.hpcg.record import Record
+from ridgeline.bench.hpcg.record import HpcgRecord
 from ridgeline.bench.hpcg.report import make_report, report_text, to_dict
 from ridgeline.bench.hpcg.settings import HpcgSettings, check_output, choose_settings
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
@@ -55,10 +55,10 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
     progress = progress or silent()
     progress.begin("compiling")
     compile_everything(comm, threads)
-    benchmark = Benchmark(comm, geometry, chosen.seconds, threads, progress=progress)
+    benchmark = HpcgRun(comm, geometry, chosen.seconds, threads, progress=progress)
     record = benchmark.run()
-    assert isinstance(benchmark.path, OptimisedPath)  # it was not told otherwise
-    moved = int(comm.allreduce(bytes_per_iteration(benchmark.path.level)))
+    assert isinstance(benchmark.implementation, OptimisedImplementation)  # it was not told otherwise
+    moved = int(comm.allreduce(bytes_per_iteration(benchmark.implementation.level)))
     del benchmark
     limits = None
     if options.stream:
@@ -79,9 +79,9 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
 def compile_everything(comm: MPI.Comm, threads: int) -> None:
     """Run all phases on small problems, on each rank alone and then on all: compiles, times nothing. Collective."""
     alone = make_geometry(1, 0, *_SMALL)
-    in_turn_per_node(comm, lambda: Benchmark(MPI.COMM_SELF, alone, 0, threads).run())
+    in_turn_per_node(comm, lambda: HpcgRun(MPI.COMM_SELF, alone, 0, threads).run())
     if comm.size > 1:  # once more with neighbours, and the process grid of so many ranks whatever its shape
-        Benchmark(comm, make_geometry(comm.size, comm.rank, *_SMALL), 0, threads).run()
+        HpcgRun(comm, make_geometry(comm.size, comm.rank, *_SMALL), 0, threads).run()
 
 
 def _crowded(comm: MPI.Comm, threads: int) -> str | None:
@@ -91,8 +91,8 @@ def _crowded(comm: MPI.Comm, threads: int) -> str | None:
     return text
 
 
-def require_memory(comm: MPI.Comm, geometry: Geometry) -> None:
-    """Raise ConfigError on all ranks if a node has too little free memory for both paths. Collective over comm."""
+def require_memory(comm: MPI.Comm, geometry: HpcgGeometry) -> None:
+    """Raise ConfigError on all ranks if a node has too little free memory for both. Collective over comm."""
     node = node_communicator(comm)
     needed = node.size * geometry.n_rows * _BYTES_PER_ROW
     node.Free()
@@ -104,7 +104,7 @@ def require_memory(comm: MPI.Comm, geometry: Geometry) -> None:
 
 
 def _result(
-    record: Record, moved: int, limits: StreamLimits | None, chosen: HpcgSettings, nodes: int
+    record: HpcgRecord, moved: int, limits: StreamLimits | None, chosen: HpcgSettings, nodes: int
 ) -> Result:
     times, flops, charges = record.times, record.flops, record.charges
     parts = [
@@ -178,7 +178,7 @@ def _result(
     )
 
 
-def _verdict(record: Record) -> list[str]:
+def _verdict(record: HpcgRecord) -> list[str]:
     charges = record.charges
     if not record.valid:
         return [f"HPCG result is INVALID: {', '.join(record.failures)}"]
