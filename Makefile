@@ -40,6 +40,7 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python tools/generate_settings_doc.py
+	$(BIN)/python tools/generate_benchmarks_doc.py
 
 lock: $(VENV)/.dev
 	$(BIN)/python -m pip install -q uv

@@ -16,12 +16,12 @@ from mpi4py import MPI
 from harness.ranks import wait_asleep
 from hpcg_twin import Twin, TwinUnavailable
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.optimised import OptimisedPath
-from ridgeline.bench.hpcg.path import Path
+from ridgeline.bench.hpcg.implementation import Implementation
+from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.problem import generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
-from ridgeline.bench.hpcg.reference import ReferencePath
-from ridgeline.bench.hpcg.study import compile_paths
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
+from ridgeline.bench.hpcg.study import compile_implementations
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.memory.stream import StreamArrays, measure_stream
 from ridgeline.bench.numba_threads import numba_threads
@@ -81,7 +81,7 @@ class Job:
         return float(self.comm.allreduce(mine, MPI.MAX))
 
 
-def solve(path: Path, right_side: np.ndarray, iterations: int, kept: list[float]) -> Action:
+def solve(path: Implementation, right_side: np.ndarray, iterations: int, kept: list[float]) -> Action:
     """Return a set: `iterations` from zero. kept: its scaled residuals."""
     b, x = path.vector(right_side), path.vector()
 
@@ -98,7 +98,7 @@ def stored_bytes(triangle: Runs) -> int:
     return int(values) * WORD + sum(part.nbytes for part in triangle) - triangle.values.nbytes
 
 
-def add_kernels(job: Job, path: OptimisedPath) -> None:
+def add_kernels(job: Job, path: OptimisedImplementation) -> None:
     """Add STREAM's dot and triad, the half sweeps and the product of the finest level, with their bytes.
 
     Bytes: of the matrix as stored, and of each vector once for reading and once for writing; an array that is only
@@ -138,7 +138,7 @@ def add_kernels(job: Job, path: OptimisedPath) -> None:
     )
 
 
-def add_sets(job: Job, settings: dict[str, Any]) -> tuple[OptimisedPath, dict[str, list[float]]]:
+def add_sets(job: Job, settings: dict[str, Any]) -> tuple[OptimisedImplementation, dict[str, list[float]]]:
     """Add sets of the optimised path, the reference path and the C twin; note how long their set-up took."""
     comm, iterations = job.comm, settings["iterations"]
     box: tuple[int, int, int] = tuple(settings["box"])
@@ -154,9 +154,9 @@ def add_sets(job: Job, settings: dict[str, Any]) -> tuple[OptimisedPath, dict[st
 
     level, right_side, _ = timed("problem", lambda: generate_problem(comm, geometry))
     flops = count_flops(level_sizes(level), 1, iterations).total
-    optimised = timed("optimised", lambda: OptimisedPath(comm, level, 1))
+    optimised = timed("optimised", lambda: OptimisedImplementation(comm, level, 1))
     job.result["moved"] = iterations * comm.allreduce(bytes_per_iteration(optimised.level))
-    for name, path in (("optimised", optimised), ("reference", ReferencePath(comm, level))):
+    for name, path in (("optimised", optimised), ("reference", ReferenceImplementation(comm, level))):
         histories[name] = []
         job.add_set(name, solve(path, right_side, iterations, histories[name]), flops)
     try:
@@ -184,7 +184,7 @@ def add_threads(job: Job, settings: dict[str, Any]) -> None:
         level, right_side, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, *whole))
         flops = count_flops(level_sizes(level), 1, iterations).total
         with numba_threads(threads):
-            path = OptimisedPath(MPI.COMM_SELF, level, threads)
+            path = OptimisedImplementation(MPI.COMM_SELF, level, threads)
         solved = solve(path, right_side, iterations, [])
 
         def action() -> None:
@@ -211,7 +211,7 @@ def main() -> None:
     comm = MPI.COMM_WORLD.Dup()
     with ends_job_on_error(comm):  # ranks that wait for one that has failed would wait for ever
         job = Job(comm)
-        in_turn_per_node(comm, lambda: compile_paths(("reference", "optimised")))
+        in_turn_per_node(comm, lambda: compile_implementations(("reference", "optimised")))
         optimised, histories = add_sets(job, settings)
         if settings["kernels"]:
             add_kernels(job, optimised)

@@ -11,7 +11,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.language.languages import Loops, find_languages, with_persistent
+from ridgeline.bench.language.languages import find_languages, with_persistent
+from ridgeline.bench.language.loops import Loops
 from ridgeline.bench.language.pingpong import verify
 from ridgeline.bench.payload import check, content
 

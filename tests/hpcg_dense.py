@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeline.bench.hpcg.geometry import Geometry, coarsen, place
+from ridgeline.bench.hpcg.geometry import HpcgGeometry, coarsen, place
 
 
 def operator(whole):
@@ -13,7 +13,7 @@ def operator(whole):
     return 27 * np.eye(np.prod(whole)) - np.kron(t[2], np.kron(t[1], t[0]))
 
 
-def numbers(geometry: Geometry):
+def numbers(geometry: HpcgGeometry):
     """Global numbers of a rank's points, in the order of its rows."""
     x, y, z = (start + np.arange(n) for start, n in zip(geometry.origin, geometry.local))
     return (x + geometry.gnx * (y[:, None] + geometry.gny * z[:, None, None])).reshape(-1)
@@ -30,7 +30,7 @@ class DenseLevel:
     fine: np.ndarray  # of each point of the next level
 
 
-def levels(geometry: Geometry, count: int) -> list[DenseLevel]:
+def levels(geometry: HpcgGeometry, count: int) -> list[DenseLevel]:
     result = []
     for _ in range(count):
         a = operator(geometry.whole)

@@ -3,13 +3,13 @@
 from mpi4py import MPI
 
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.phases import Benchmark
-from ridgeline.bench.hpcg.record import Record
+from ridgeline.bench.hpcg.phases import HpcgRun
+from ridgeline.bench.hpcg.record import HpcgRecord
 
 
-def prepared(comm: MPI.Comm, **options) -> Benchmark:
+def prepared(comm: MPI.Comm, **options) -> HpcgRun:
     """Return a quick run on 16^3 points a rank, up to the optimisation. Collective over comm."""
-    benchmark = Benchmark(comm, make_geometry(comm.size, comm.rank, 16, 16, 16), 0, **options)
+    benchmark = HpcgRun(comm, make_geometry(comm.size, comm.rank, 16, 16, 16), 0, **options)
     benchmark.set_up()
     benchmark.reference_timing()
     benchmark.reference_cg()
@@ -17,7 +17,7 @@ def prepared(comm: MPI.Comm, **options) -> Benchmark:
     return benchmark
 
 
-def finish(benchmark: Benchmark) -> Record:
+def finish(benchmark: HpcgRun) -> HpcgRecord:
     """Run the phases that are left; return the figures, which must be the same on all ranks."""
     benchmark.validate()
     benchmark.optimised_cg()

@@ -6,7 +6,7 @@ from mpi4py import MPI
 import hpcg_dense
 from ridgeline.bench.hpcg.geometry import place, process_grid
 from ridgeline.bench.hpcg.problem import generate_problem
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 
 
 def gathered(comm, rows_global, values):
@@ -21,7 +21,7 @@ def check_against_dense(comm, local=(4, 8, 4), levels=3):
     """Product, multigrid cycle and matrix entries of every rank against dense ones of the whole box."""
     geometry = place(comm.size, comm.rank, local, process_grid(comm.size))
     level, _, _ = generate_problem(comm, geometry, levels)
-    path = ReferencePath(comm, level)
+    path = ReferenceImplementation(comm, level)
     rows = level.matrix.rows_global
     dense = hpcg_dense.levels(geometry, levels)
     np.testing.assert_array_equal(rows, hpcg_dense.numbers(geometry))
@@ -43,7 +43,7 @@ def check_against_one_rank(comm, local=(6, 4, 8)):
     geometry = place(comm.size, comm.rank, local, process_grid(comm.size))
     level, b, _ = generate_problem(comm, geometry, 1)
     whole_level, whole_b, _ = generate_problem(MPI.COMM_SELF, place(1, 0, geometry.whole, (1, 1, 1)), 1)
-    path, alone = ReferencePath(comm, level), ReferencePath(MPI.COMM_SELF, whole_level)
+    path, alone = ReferenceImplementation(comm, level), ReferenceImplementation(MPI.COMM_SELF, whole_level)
     rows = level.matrix.rows_global
     np.testing.assert_array_equal(b, whole_b[rows])
     noise = np.random.default_rng(6).standard_normal(geometry.total_rows)

@@ -83,3 +83,18 @@ def test_json_holds_everything_in_si_units():
     assert facts["plot"]["kind"] == "lines"
     assert facts["extra"] == {"matrix": [[None, 1.0]]}
     assert text(Result.from_dict(facts)) == text(figures)
+
+
+def test_a_row_may_have_a_unit_of_its_own():
+    column = Column("value", "value", form=".1f", scale_key="scale")
+    rows = [{"value": 2.5e9, "scale": 1e9}, {"value": 3e-6, "scale": 1e-6}, {"value": None, "scale": 1.0}]
+    assert [column.cell(row) for row in rows] == ["2.5", "3.0", ""]
+    figures = result(columns=[column], rows=rows)
+    assert text(Result.from_dict(json.loads(json.dumps(figures.to_dict())))) == text(figures)
+
+
+def test_a_result_of_an_earlier_version_is_read():
+    facts = json.loads(json.dumps(result().to_dict()))
+    facts["formats"] = {key: form[:2] for key, form in facts["formats"].items()}
+    del facts["failures"]
+    assert text(Result.from_dict(facts)) == text(result())

@@ -10,6 +10,7 @@ from numba import cuda
 from numba.extending import intrinsic
 
 from ridgeline.bench.memory import cuda_copy, cuda_peak
+from ridgeline.bench.memory.declaration import PeakOptions, StreamOptions
 from ridgeline.bench.memory.device_copy import measure_device_copy
 from ridgeline.bench.memory.device_peak import SIMULATED_ROUNDS, DeviceMultiplyAdds
 from ridgeline.bench.memory.peak import measure_peak
@@ -125,9 +126,11 @@ def test_multiply_adds_count_their_steps(dtype) -> None:
 
 
 def test_stream_and_peak_of_a_gpu() -> None:
-    rates = measure_rates(MPI.COMM_SELF, memory="cuda-staged")
+    rates = measure_rates(MPI.COMM_SELF, StreamOptions(), memory="cuda-staged")
     assert [row["kernel"] for row in rates.rows] == ["copy"]
-    found = measure_peak(MPI.COMM_SELF, dtypes=["float64"], seconds=1e-3, repeats=2, memory="cuda-staged")
+    found = measure_peak(
+        MPI.COMM_SELF, PeakOptions(dtype="float64", seconds=1e-3, repeats=2), memory="cuda-staged"
+    )
     assert 0 < found.rows[0]["least"] <= found.rows[0]["total"]
 
 

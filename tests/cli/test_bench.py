@@ -12,7 +12,7 @@ def bench(ridgeline, *arguments):
 def test_table_of_every_process_grid(ridgeline):
     done = bench(ridgeline, "-n", 4)
     assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines() if " x " in line and line[0].isdigit()]
+    rows = [line.split() for line in done.stdout.splitlines() if " x " in line and line.split()[0].isdigit()]
     assert [(*row[:3:2], row[3]) for row in rows] == [
         (r, c, q) for r, c in ("14", "22", "41") for q in "1234"
     ]
@@ -38,10 +38,11 @@ def test_json_of_chosen_cases(ridgeline):
     done = bench(ridgeline, *options, "--process-grid", 2, 1, "--json", "-")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
-    assert (facts["ranks"], facts["dtype"], facts["lines_sent"]) == (2, "complex128", 128)
-    assert [(f["process_grid"], f["batch"]) for f in facts["figures"]] == [([2, 1], 2), ([2, 1], 4)]
-    assert facts["figures"][0]["row"]["method"] == "alltoallv"
-    assert facts["figures"][0]["row"]["bytes_sent"] == 8 * 16 * 16 * 16 * 8 // 2
+    settings = facts["settings"]
+    assert (facts["ranks"], settings["dtype"], settings["lines_sent"]) == (2, "complex128", 128)
+    assert [(row["process_grid"], row["batch"]) for row in facts["rows"]] == [("2 x 1", 2), ("2 x 1", 4)]
+    assert facts["rows"][0]["row_method"] == "alltoallv"
+    assert facts["rows"][0]["row_bytes_sent"] == 8 * 16 * 16 * 16 * 8 // 2
     done = bench(ridgeline, "--json", "figures.json")
     assert done.returncode == 0, done.stderr
     assert "P_r x P_c" in done.stdout

@@ -29,7 +29,7 @@ def test_table_json_and_picture(ridgeline):
 def test_refusals(ridgeline):
     for options, words in (
         (("-n", 2), "congestion with 2 ranks"),
-        (("--congestor", "flood", "-n", 3), "congestors flood: name each once"),
+        (("--congestor", "flood", "-n", 3), "background traffic flood: name each once"),
     ):
         done = ridgeline("bench", "congestion", *options)
         assert done.returncode == 2, done.stderr

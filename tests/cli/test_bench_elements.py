@@ -25,10 +25,12 @@ def test_nekbone_json(ridgeline):
     done = ridgeline("bench", "nekbone", *options)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
-    (figure,) = facts["figures"]
-    assert (figure["nx1"], figure["elements"], figure["brick"], facts["stream"]) == (5, 8, [2, 2, 2], None)
+    (figure,) = facts["rows"]
+    stream = facts["extra"]["stream"]
+    assert (figure["nx1"], figure["elements"], figure["brick"], stream) == (5, 8, "2 x 2 x 2", None)
     assert figure["flops"] == (12 * 5 + 34) * 8 * 125 * 10
-    assert figure["residuals"][-1] < figure["residuals"][0]
+    residuals = facts["extra"]["residuals"]["5"]
+    assert residuals[-1] == figure["last_residual"] < residuals[0] == figure["first_residual"]
 
 
 def test_acceptance_of_two_ranks(ridgeline):
@@ -38,8 +40,9 @@ def test_acceptance_of_two_ranks(ridgeline):
         assert words in done.stdout
     facts = json.loads((ridgeline.path / "health.json").read_text())
     assert facts["ranks"] == 2
-    assert all(len(check["values"]) == 2 for check in facts["checks"])
-    assert all(check["min"] <= check["average"] <= check["max"] for check in facts["checks"])
+    assert len(facts["rows"]) == 5
+    assert all(len(values) == 2 for values in facts["extra"]["by_rank"].values())
+    assert all(row["min"] <= row["average"] <= row["max"] for row in facts["rows"])
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,10 @@ def one_wrong(*matrix):
     levels[levels.size // 2] = 0
     return levels
 optimise.dependency_levels = one_wrong
-from ridgeline.bench.hpcg.command import run_hpcg
-run_hpcg((16, None, None), (0, 0, 0), 0.0, stream=False, output="reports")
+from ridgeline.bench.registry import find_benchmark
+from ridgeline.bench.run import run_benchmark
+hpcg = find_benchmark("hpcg")
+run_benchmark(hpcg, hpcg.make_options(nx=16, seconds=0.0, stream=False, output="reports"))
 """
 
 

@@ -33,7 +33,7 @@ def test_refusals(ridgeline):
         (("--sweep", "1;2"), "--sweep 1;2 is no list of numbers of ranks"),
         (("--sweep", "2"), "the job has 1"),
         (("--local", 20), "nx = 20"),
-        (("--path", "fast"), "path 'fast' is unknown"),
+        (("--path", "fast"), "implementation 'fast' is unknown"),
         (("--local", 16, "--iterations", 1, "--repeats", 1, "--csv", "no/x.csv"), "choose another --csv"),
     ):
         done = ridgeline("bench", "hpcg-scaling", *options)

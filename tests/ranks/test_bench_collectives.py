@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench import node_memory
 from ridgeline.bench.collectives import measure as collectives
 from ridgeline.bench.collectives.calls import COLLECTIVES
+from ridgeline.bench.collectives.declaration import CollectiveOptions
 from ridgeline.bench.collectives.measure import measure_collective
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
@@ -19,6 +21,11 @@ ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 WITH_DATA = [name for name in COLLECTIVES if name != "barrier"]
 SIZE = 68  # not a power of two, a multiple of 4
 needs_two = pytest.mark.skipif(MPI.COMM_WORLD.size < 2, reason="needs 2 ranks")
+
+
+def form(name, in_place):
+    """The option of an operation in place, which not all have."""
+    return {"in_place": in_place} if COLLECTIVES[name].has_in_place else {}
 
 
 def forms(name):
@@ -29,7 +36,7 @@ def forms(name):
 @pytest.mark.parametrize("name", WITH_DATA)
 def test_figures_of_every_size(comm, name):
     for in_place in forms(name):
-        result = measure_collective(comm, name, (4, SIZE), iterations=3, warm_up=1, in_place=in_place)
+        result = measure(name, comm, **form(name, in_place), sizes=(4, SIZE), iterations=3, warm_up=1)
         assert [row["size"] for row in result.rows] == [4, 8, 16, 32, 64, SIZE]
         for row in result.rows:
             assert (row["ranks"], row["iterations"]) == (comm.size, 3)
@@ -77,19 +84,19 @@ def test_one_corrupt_rank_ends_the_benchmark_on_all(comm, monkeypatch, when):
 
     monkeypatch.setattr(kind, "verify", verify)
     with pytest.raises(VerificationError, match=f"rank {comm.size - 1} holds 1 wrong bytes"):
-        measure_collective(comm, "allgather", (8, 8), iterations=2, warm_up=0)
+        measure("allgather", comm, sizes=(8, 8), iterations=2, warm_up=0)
 
 
 @needs_two
 def test_sweep_of_sub_communicators_on_nodes(comm):
-    result = measure_collective(
-        comm,
+    result = measure(
         "alltoall",
-        (8, 16),
+        comm,
+        sizes=(8, 16),
         iterations=2,
         warm_up=0,
         sweep=True,
-        subsets=[comm.size - 1] if comm.size > 2 else None,
+        among=[comm.size - 1] if comm.size > 2 else (),
         placement="spread",
         ranks_per_node=2,
     )
@@ -107,20 +114,20 @@ def test_sweep_of_sub_communicators_on_nodes(comm):
 
 @needs_two
 def test_barrier_has_times_and_no_data(comm):
-    result = measure_collective(comm, "barrier", iterations=3, warm_up=1)
+    result = measure("barrier", comm, iterations=3, warm_up=1)
     (row,) = result.rows
     assert "size" not in row
     assert 0 < row["least"] <= row["most"]
     assert not result.verified
     with pytest.raises(ConfigError, match="moves no data"):
-        measure_collective(comm, "barrier", (1, 2))
+        measure_collective(comm, CollectiveOptions(operation="barrier", sizes=(1, 2)))
 
 
 @needs_two
 def test_time_of_a_size_can_be_limited(comm, monkeypatch):
     monkeypatch.setattr(collectives, "_once", lambda calls, size: 0.5 if comm.rank == 1 else 1e-6)
     monkeypatch.setattr(COLLECTIVES["bcast"], "verify", lambda self, size, sequence: None)
-    result = measure_collective(comm, "bcast", (4, 4), seconds=2.0)
+    result = measure("bcast", comm, sizes=(4, 4), seconds=2.0)
     assert result.rows[0]["iterations"] == 4  # the slowest rank's half second decides on all
 
 
@@ -128,13 +135,13 @@ def test_time_of_a_size_can_be_limited(comm, monkeypatch):
 def test_messages_that_do_not_fit_are_left_out(comm, monkeypatch):
     room = 2 * comm.size * 2 * comm.size * 64  # for the buffers of a node's ranks, half of the memory
     monkeypatch.setattr(node_memory, "memory_available", lambda: 2 * room + (comm.rank == 0))
-    result = measure_collective(comm, "alltoall", (16, 2**40), iterations=1, warm_up=0)
+    result = measure("alltoall", comm, sizes=(16, 2**40), iterations=1, warm_up=0)
     if comm.rank == 0:
         assert [row["size"] for row in result.rows] == [16, 32, 64, 128]
         assert "above 128 B" in result.notes[0]
     monkeypatch.setattr(node_memory, "memory_available", lambda: 10)
     with pytest.raises(ConfigError, match="more than half of a node's free memory"):
-        measure_collective(comm, "alltoall", (16, 32))
+        measure("alltoall", comm, sizes=(16, 32))
 
 
 @needs_two
@@ -142,8 +149,8 @@ def test_messages_that_do_not_fit_are_left_out(comm, monkeypatch):
 @pytest.mark.parametrize("name", WITH_DATA)
 def test_messages_of_a_gpu_are_staged(comm, name):
     for in_place in forms(name):
-        options = {"iterations": 2, "warm_up": 1, "in_place": in_place, "memory": "cuda-staged"}
-        result = measure_collective(comm, name, (4, SIZE), **options)  # verifies what lies on the device
+        options = {"iterations": 2, "warm_up": 1, "memory": "cuda-staged", **form(name, in_place)}
+        result = measure(name, comm, sizes=(4, SIZE), **options)  # verifies what lies on the device
         assert len(result.rows) == 6
 
 
@@ -188,15 +195,15 @@ def test_staged_messages_are_copied_around_the_call(comm):
         ({"operation": "bcast", "in_place": True}, "no form in place"),
         ({"operation": "allreduce", "sizes": (2, 8)}, "multiples of 4 B"),
         ({"operation": "alltoall", "sizes": (8, 2)}, "sizes from 8 to 2 B"),
-        ({"operation": "alltoall", "subsets": [1]}, "among 1 of"),
-        ({"operation": "alltoall", "subsets": [99]}, "among 99 of"),
+        ({"operation": "alltoall", "among": (1,)}, "among 1 of"),
+        ({"operation": "alltoall", "among": (99,)}, "among 99 of"),
         ({"operation": "alltoall", "iterations": 0}, "iterations = 0"),
-        ({"operation": "alltoall", "seconds": 0.0}, "must be more than 0"),
+        ({"operation": "alltoall", "seconds": 0.0}, "seconds = 0.0: more than 0 is needed"),
     ],
 )
 def test_refusals(comm, options, words):
     with pytest.raises(ConfigError, match=words if comm.size > 1 else "start them with -n 2"):
-        measure_collective(comm, **options)
+        measure_collective(comm, CollectiveOptions(**options))
 
 
 def test_values_of_allreduce_are_exact_for_a_million_ranks():

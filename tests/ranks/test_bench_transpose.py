@@ -2,24 +2,27 @@
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from ridgeline.bench.result import make_table
+from ridgeline.bench.transpose.declaration import TransposeOptions
 from ridgeline.bench.transpose.measure import (
     COLUMN_FORWARD,
     INVERSE,
     ROW_FORWARD,
-    Pattern,
     counts_of,
     fitting_grids,
-    make_table,
-    measure_transposes,
-    to_dict,
+    time_exchanges,
 )
+from ridgeline.bench.transpose.transpose_result import to_result
 from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.transpose import Transpose
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
 
-def column_transpose(comm, pattern: Pattern, process_grid: tuple[int, int]) -> tuple[object, Transpose]:
+def column_transpose(
+    comm, pattern: TransposeOptions, process_grid: tuple[int, int]
+) -> tuple[object, Transpose]:
     p_r = process_grid[0]
     column_comm = comm.Split(comm.rank % p_r, comm.rank // p_r)
     _, _, planes, lines = counts_of(pattern, process_grid, comm.rank)
@@ -37,7 +40,7 @@ def test_bytes_through_the_last_transpose(comm, n: int, dealias: str, most: floa
     bytes_held is P2P x R of all ranks, own blocks included, as in the paper's Eq. 13; of what leaves the ranks,
     the paper's share is (P_c - 1)/P_c of it.
     """
-    pattern = Pattern((n, n, n), dealias)
+    pattern = TransposeOptions((n, n, n), dealias)
     for process_grid in fitting_grids(pattern, comm.size):
         column_comm, transpose = column_transpose(comm, pattern, process_grid)
         directions = transpose.forward, transpose.inverse
@@ -55,7 +58,7 @@ def test_bytes_through_the_last_transpose(comm, n: int, dealias: str, most: floa
 @pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds", "none"])
 def test_counts_are_those_of_the_ranks(comm, dealias: str) -> None:
     shape = (12, 10, 16)
-    pattern = Pattern(shape, dealias)
+    pattern = TransposeOptions(shape, dealias)
     for process_grid in fitting_grids(pattern, comm.size):
         grid = PencilGrid(shape, dealias, process_grid, comm.rank)
         row_rows, row_columns, planes, lines = counts_of(pattern, process_grid, comm.rank)
@@ -72,7 +75,7 @@ def test_counts_are_those_of_the_ranks(comm, dealias: str) -> None:
 
 
 def test_full_lines_have_the_counts_of_the_paper(comm) -> None:
-    pattern = Pattern((12, 24, 24), lines="full")
+    pattern = TransposeOptions((12, 24, 24), lines="full")
     for process_grid in fitting_grids(pattern, comm.size):
         row_rows, row_columns, planes, lines = counts_of(pattern, process_grid, comm.rank)
         p_r, p_c = process_grid
@@ -83,8 +86,8 @@ def test_full_lines_have_the_counts_of_the_paper(comm) -> None:
 
 
 def test_every_process_grid_and_q_on_every_rank(comm) -> None:
-    pattern = Pattern((16, 16, 16), method="alltoallv", cycles=2)
-    figures = measure_transposes(comm, pattern, batches=[1, 4])
+    pattern = TransposeOptions((16, 16, 16), method="alltoallv", cycles=2, batches=(1, 4))
+    figures = time_exchanges(comm, pattern)
     expected = [(d, comm.size // d) for d in range(1, comm.size + 1) if comm.size % d == 0]
     assert [(f.process_grid, f.batch) for f in figures] == [(g, q) for g in expected for q in (1, 4)]
     for figure in figures:
@@ -105,8 +108,8 @@ def test_every_process_grid_and_q_on_every_rank(comm) -> None:
 
 
 def test_full_messages_of_q_variables(comm) -> None:
-    pattern = Pattern((24, 24, 24), lines="full", method="alltoallv", cycles=1)
-    for figure in measure_transposes(comm, pattern, batches=[2]):
+    pattern = TransposeOptions((24, 24, 24), lines="full", method="alltoallv", cycles=1, batches=(2,))
+    for figure in time_exchanges(comm, pattern):
         p_r, p_c = figure.process_grid
         block = 12 * 24 * 24 // comm.size
         assert figure.row.message == pytest.approx(2 * 8 * block / p_r)
@@ -115,19 +118,25 @@ def test_full_messages_of_q_variables(comm) -> None:
 
 
 def test_table_and_json_have_every_case(comm) -> None:
-    pattern = Pattern((16, 16, 16), method="auto", cycles=1)
-    figures = measure_transposes(comm, pattern, batches=[3])
-    assert make_table(pattern, comm.size, figures).row_count == len(figures)
-    facts = to_dict(pattern, comm.size, figures)
+    pattern = TransposeOptions((16, 16, 16), method="auto", cycles=1, batches=(3,))
+    figures = time_exchanges(comm, pattern)
+    result = to_result(comm.size, pattern, figures)
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(make_table(result))
+    assert capture.get().count("\n    ") == len(figures) == len(result.rows)
+    facts = result.settings
     assert facts["lines_of_the_paper"] == 128
     assert facts["lines_sent"] == PencilGrid((16, 16, 16), "phase-shift", (1, 1), 0).lines.n_lines
-    assert [f["process_grid"] for f in facts["figures"]] == [f.process_grid for f in figures]
+    assert [row["process_grid"] for row in result.rows] == [
+        "{} x {}".format(*f.process_grid) for f in figures
+    ]
 
 
 def test_what_does_not_fit(comm) -> None:
     with pytest.raises(DecompositionError, match=r"process grid 5 x 7 has 35 ranks, the job has \d"):
-        measure_transposes(comm, Pattern((16, 16, 16)), [(5, 7)])
+        time_exchanges(comm, TransposeOptions((16, 16, 16), process_grid=(5, 7)))
     with pytest.raises(DecompositionError, match="15 points in y"):
-        measure_transposes(comm, Pattern((16, 15, 16)))
+        time_exchanges(comm, TransposeOptions((16, 15, 16)))
     with pytest.raises(ConfigError, match="GiB on a node, more than is free"):
-        measure_transposes(comm, Pattern((2**17, 2**17, 16), lines="full"), [(1, comm.size)])
+        time_exchanges(comm, TransposeOptions((2**17, 2**17, 16), lines="full", process_grid=(1, comm.size)))

@@ -1,4 +1,4 @@
-"""Congestion on few ranks: every pattern moves what it says, tests and congestors begin and end together."""
+"""Congestion on few ranks: every pattern moves what it says, tests and background traffic begin and end together."""
 
 import os
 
@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench.congestion import network_tests
-from ridgeline.bench.congestion.background import DEFAULT_KINDS, PATTERNS, SIZE, congest
-from ridgeline.bench.congestion.measure import measure_congestion, summarise
+from ridgeline.bench.congestion.background import PATTERNS, SIZE, send_until_over
+from ridgeline.bench.congestion.declaration import DEFAULT_KINDS
+from ridgeline.bench.congestion.figures import summarise
 from ridgeline.bench.congestion.network_tests import TESTS, Allreduces, RandomRing
-from ridgeline.bench.sleeping_wait import wait_patiently
+from ridgeline.bench.sleeping_wait import wait_asleep
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
@@ -55,16 +57,16 @@ def test_patterns_verify_what_they_move(comm, kind):
     pattern.free()
 
 
-def test_congestors_stop_when_the_tests_end(comm):
-    """Rank 0 tests; the others congest, and all of them do as many steps."""
+def test_background_traffic_stops_when_the_tests_end(comm):
+    """Rank 0 tests; the others send background traffic, and all of them do as many steps."""
     lane = comm.Split(int(comm.rank > 0))
     if comm.rank == 0:
         for _ in range(2 * len(PATTERNS)):
-            wait_patiently(comm.Ibarrier())
+            wait_asleep(comm.Ibarrier())
     else:
         for kind in PATTERNS:
             pattern = PATTERNS[kind](lane, range(1, comm.size))
-            traffic = congest(comm, lane, pattern)
+            traffic = send_until_over(comm, lane, pattern)
             pattern.verify()
             pattern.free()
             assert traffic.steps >= 1
@@ -121,9 +123,9 @@ def test_summary_of_all_ranks(comm):
 def test_measurement(comm):
     if comm.size < 3:
         with pytest.raises(ConfigError, match=f"with {comm.size} rank.*start 3 or more"):
-            measure_congestion(comm, **FEW)
+            measure("congestion", comm, **FEW)
         return
-    result = measure_congestion(comm, **FEW)
+    result = measure("congestion", comm, **FEW)
     rows = result.rows
     assert [row["block"] for row in rows] == ["isolated"] * 3 + ["congested"] * 3 + ["impact"] * 3
     for row in rows[:6]:
@@ -132,20 +134,20 @@ def test_measurement(comm):
         assert row["samples"] <= 2 * 3 * 2
     assert all(row["mean"] > 0 for row in rows[6:])
     assert comm.bcast(rows) == rows
-    kinds = list(result.extra["congestor_nodes"])
+    kinds = list(result.extra["background_nodes"])
     assert kinds == ["all-to-all"]
     assert all(rate > 0 for rate in result.extra["traffic"]["all-to-all"].values())
     notes = " ".join(result.notes)
     assert "every rank counts as one" in notes
-    assert "too few nodes for congestors of kinds incast, put-incast, get-incast" in notes
+    assert "too few nodes for background traffic of kinds incast, put-incast, get-incast" in notes
     assert ("exchanges with itself" in notes) == (comm.size == 3)
     if comm.size == 4:
         for kind in (*DEFAULT_KINDS[1:], "broadcast"):
-            result = measure_congestion(comm, **FEW, kinds=[kind], seed=3, ranks_per_node=1)
+            result = measure("congestion", comm, **FEW, kinds=[kind], seed=3, ranks_per_node=1)
             assert all(rate > 0 for rate in result.extra["traffic"][kind].values())
     elif comm.size == 3:
-        staged = measure_congestion(comm, **FEW, memory="cuda-staged")
-        assert "congestors in host memory" in " ".join(staged.notes)
+        staged = measure("congestion", comm, **FEW, memory="cuda-staged")
+        assert "background traffic in host memory" in " ".join(staged.notes)
 
 
 def test_wrong_data_on_one_rank_is_an_error_on_all(comm, monkeypatch):
@@ -156,14 +158,14 @@ def test_wrong_data_on_one_rank_is_an_error_on_all(comm, monkeypatch):
         raise VerificationError(f"rank {target} has wrong data")
 
     # Seed 0: one of the testers alone finds something wrong.
-    tester = measure_congestion(comm, **FEW).extra["test_ranks"][0][1]
+    tester = measure("congestion", comm, **FEW).extra["test_ranks"][0][1]
     if comm.rank == tester:
         monkeypatch.setattr(network_tests, "check", check)
     with pytest.raises(VerificationError, match=f"rank {tester} has wrong data"):
-        measure_congestion(comm, **FEW)
+        measure("congestion", comm, **FEW)
 
 
 @pytest.mark.parametrize("option", [{"seconds": 0.0}, {"rings": 0}, {"iterations": 0}, {"ranks_per_node": 0}])
 def test_options_out_of_range(comm, option):
     with pytest.raises(ConfigError):
-        measure_congestion(comm, **option)
+        measure("congestion", comm, **option)

@@ -3,7 +3,7 @@
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.elements.nekbone import Nekbone, measure_nekbone
+from ridgeline.bench.elements.nekbone import Nekbone, run_nekbone
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 120
@@ -22,7 +22,7 @@ def test_residuals_of_one_rank(comm):
 
 
 def test_figures_are_the_same_on_all_ranks(comm):
-    figures = measure_nekbone(comm, 4, 2, 3)
+    figures = run_nekbone(comm, 4, 2, 3)
     assert figures.ranks == comm.size
     assert figures.elements == 2 * comm.size
     assert len(set(map(str, comm.allgather(figures)))) == 1

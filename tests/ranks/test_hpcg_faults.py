@@ -5,7 +5,7 @@ import pytest
 
 from hpcg_quick import finish, prepared
 from ridgeline.bench.hpcg import phases
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.hpcg.report import make_report, report_text
 
 RANKS = (2,)
@@ -14,7 +14,11 @@ TIMEOUT = 120
 
 @pytest.mark.parametrize("optimised", [True, False])
 def test_valid(comm, optimised):
-    options = {} if optimised else {"make_path": lambda comm, level, n_threads: ReferencePath(comm, level)}
+    options = (
+        {}
+        if optimised
+        else {"make_implementation": lambda comm, level, n_threads: ReferenceImplementation(comm, level)}
+    )
     record = finish(prepared(comm, **options))
     assert record.failures == []
     assert record.optimised == optimised
@@ -35,10 +39,10 @@ def wrong_send(plan):
 FAULTS = {
     "halo of the problem": lambda run: wrong_send(run.level.matrix.plan),
     "halo of a coarse level": lambda run: wrong_send(run.level.coarse.coarse.matrix.plan),
-    "halo of the optimised version": lambda run: wrong_send(run.path.level.plan),
-    "halo of its coarse level": lambda run: wrong_send(run.path.level.coarse.plan),
-    "external column": lambda run: run.path.level.boundary.columns.__setitem__(0, 1),
-    "external value": lambda run: run.path.level.boundary.values.__setitem__(0, -1.001),
+    "halo of the optimised version": lambda run: wrong_send(run.implementation.level.plan),
+    "halo of its coarse level": lambda run: wrong_send(run.implementation.level.coarse.plan),
+    "external column": lambda run: run.implementation.level.boundary.columns.__setitem__(0, 1),
+    "external value": lambda run: run.implementation.level.boundary.values.__setitem__(0, -1.001),
 }
 
 

@@ -6,31 +6,31 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.optimised import OptimisedPath
-from ridgeline.bench.hpcg.path import Path
-from ridgeline.bench.hpcg.problem import Level, generate_problem
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.implementation import Implementation
+from ridgeline.bench.hpcg.optimised import OptimisedImplementation
+from ridgeline.bench.hpcg.problem import HpcgLevel, generate_problem
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 
 
 @pytest.fixture(scope="module")
-def level(comm: MPI.Intracomm) -> Level:
+def level(comm: MPI.Intracomm) -> HpcgLevel:
     """A matrix of random values on HPCG's pattern: an entry or a message in a wrong place shows."""
     finest = generate_problem(comm, make_geometry(comm.size, comm.rank, 16, 24, 16), levels=3)[0]
     rng = np.random.default_rng(comm.rank)
-    level: Level | None = finest
+    level: HpcgLevel | None = finest
     while level is not None:
         level.matrix.values *= rng.uniform(0.9, 1.1, level.matrix.values.size)
         level = level.coarse
     return finest
 
 
-def numbers(path: Path, seed: int) -> NDArray[np.float64]:
+def numbers(path: Implementation, seed: int) -> NDArray[np.float64]:
     return np.random.default_rng((path.comm.rank, seed)).uniform(-1, 1, path.n_rows)
 
 
-def test_products_and_cycles(comm: MPI.Intracomm, level: Level) -> None:
+def test_products_and_cycles(comm: MPI.Intracomm, level: HpcgLevel) -> None:
     results = []
-    for path in (ReferencePath(comm, level), OptimisedPath(comm, level)):
+    for path in (ReferenceImplementation(comm, level), OptimisedImplementation(comm, level)):
         x, y, z = path.vector(numbers(path, 1)), path.vector(), path.vector()
         for _ in range(2):  # again, by the same messages
             path.spmv(x, y)
@@ -42,9 +42,9 @@ def test_products_and_cycles(comm: MPI.Intracomm, level: Level) -> None:
 
 
 @pytest.mark.parametrize("preconditioned", [True, False])
-def test_histories_and_solutions(comm: MPI.Intracomm, level: Level, preconditioned: bool) -> None:
+def test_histories_and_solutions(comm: MPI.Intracomm, level: HpcgLevel, preconditioned: bool) -> None:
     results, solutions = [], []
-    for path in (ReferencePath(comm, level), OptimisedPath(comm, level)):
+    for path in (ReferenceImplementation(comm, level), OptimisedImplementation(comm, level)):
         x = path.vector(numbers(path, 2))
         results.append(path.cg(path.vector(numbers(path, 3)), x, 8, 0.0, preconditioned))
         solutions.append(path.natural(x))
@@ -53,10 +53,10 @@ def test_histories_and_solutions(comm: MPI.Intracomm, level: Level, precondition
     assert solutions[1] == pytest.approx(solutions[0], rel=1e-9, abs=1e-9)
 
 
-def test_a_wrong_halo_index_shows(comm: MPI.Intracomm, level: Level) -> None:
+def test_a_wrong_halo_index_shows(comm: MPI.Intracomm, level: HpcgLevel) -> None:
     if comm.size == 1:
         pytest.skip("one rank has no halo")
-    reference, optimised = ReferencePath(comm, level), OptimisedPath(comm, level)
+    reference, optimised = ReferenceImplementation(comm, level), OptimisedImplementation(comm, level)
     sent = optimised.level.plan.send_index
     sent[0] = (sent[0] + 1) % optimised.n_rows
     results = []

@@ -7,7 +7,7 @@ from hpcg_ranks import check_against_dense, check_against_one_rank
 from hpcg_spectral import iterations
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.problem import generate_problem
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 2, 4)  # others: test_hpcg_eight_ranks
@@ -39,7 +39,7 @@ SPECTRAL = {
 
 def make(comm, nx, ny, nz):
     level, b, _ = generate_problem(comm, make_geometry(comm.size, comm.rank, nx, ny, nz))
-    return level, b, ReferencePath(comm, level)
+    return level, b, ReferenceImplementation(comm, level)
 
 
 def check_official_numbers(comm, n):

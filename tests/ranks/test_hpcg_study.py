@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench_tools import measure
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.problem import generate_problem
-from ridgeline.bench.hpcg.reference import ReferencePath
-from ridgeline.bench.hpcg.study import measure_scaling
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 3)
@@ -35,7 +35,7 @@ def test_the_reference_path_has_the_bits_of_plain_c(comm, twin, box):
     except twin.TwinUnavailable as reason:
         pytest.skip(str(reason))
     level, right_side, _ = generate_problem(comm, geometry)
-    path = ReferencePath(comm, level)
+    path = ReferenceImplementation(comm, level)
     b, x, y = path.vector(right_side), path.vector(), path.vector()
     for preconditioned in (True, False):
         x.values.fill(0.0)
@@ -56,7 +56,7 @@ def test_the_reference_path_has_the_bits_of_plain_c(comm, twin, box):
 
 def test_scaling_over_ranks(comm):
     counts = sorted({1, comm.size})
-    result = measure_scaling(comm, local=[16], mode="strong", sweep=counts, iterations=2, repeats=1)
+    result = measure("hpcg-scaling", comm, local=[16], mode="strong", sweep=counts, iterations=2, repeats=1)
     assert result.ranks == comm.size
     if comm.rank > 0:
         return
@@ -70,4 +70,4 @@ def test_scaling_over_ranks(comm):
 
 def test_every_rank_refuses(comm):
     with pytest.raises(ConfigError, match=f"the job has {comm.size}"):
-        measure_scaling(comm, local=[16], sweep=[comm.size + 1])
+        measure("hpcg-scaling", comm, local=[16], sweep=[comm.size + 1])

@@ -8,10 +8,11 @@ import sys
 import numpy as np
 import pytest
 
+from bench_tools import measure
 from ridgeline.bench.language import bsp
-from ridgeline.bench.language.bsp import measure_bsp
-from ridgeline.bench.language.languages import LANGUAGES, PythonLoops, Work, find_languages, with_persistent
-from ridgeline.bench.language.pingpong import measure_pingpong
+from ridgeline.bench.language.declaration import LANGUAGES
+from ridgeline.bench.language.languages import PythonLoops, find_languages, with_persistent
+from ridgeline.bench.language.loops import RingWork
 from ridgeline.bench.payload import check, content
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
@@ -35,7 +36,9 @@ def check_missing(result, names):
 def test_ring(comm):
     names = languages_at(comm.size, 3)
     counts = [1, comm.size] if comm.size > 1 else [1]
-    result = measure_bsp(comm, 6, **SMALL, communications=(0, 2), size=100, sweep=counts, languages=names)
+    result = measure(
+        "bsp", comm, iterations=6, **SMALL, communications=(0, 2), size=100, sweep=counts, languages=names
+    )
     if comm.rank > 0:
         return
     check_missing(result, names)
@@ -53,11 +56,11 @@ def test_ring(comm):
 def test_ping_pong(comm):
     if comm.size == 1:
         with pytest.raises(ConfigError, match="-n 2"):
-            measure_pingpong(comm)
+            measure("pingpong", comm)
         return
     names = languages_at(comm.size, 2)
-    result = measure_pingpong(
-        comm, (0, 40_000), trials=4, warm_up=1, batch=2, languages=names, ranks_per_node=2
+    result = measure(
+        "pingpong", comm, sizes=(0, 40_000), trials=4, warm_up=1, batch=2, languages=names, ranks_per_node=2
     )
     partner = 2 if comm.size > 2 else 1  # the first rank of the second node of two ranks
     assert result.left_out == [rank for rank in range(comm.size) if rank not in (0, partner)]
@@ -103,13 +106,13 @@ class Miscounting(PythonLoops):
 )
 def test_errors_are_found(comm, loops, words):
     with pytest.raises(VerificationError, match=words):
-        bsp._measure(comm, [loops(comm)], Work(10, 10, 10, 1), 8, 16, 5)
+        bsp._measure(comm, [loops(comm)], RingWork(10, 10, 10, 1), 8, 16, 5)
 
 
 def test_languages_that_are_missing_say_so(comm, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ridgeline.bench.language.compiled_mpi", None)
     monkeypatch.setenv("MPICC", str(tmp_path / "none"))
-    result = measure_bsp(comm, 2, **SMALL, communications=(1,))
+    result = measure("bsp", comm, iterations=2, **SMALL, communications=(1,))
     if comm.rank == 0:
         check_missing(result, LANGUAGES)
         notes = {row["language"]: row["note"] for row in result.rows if "note" in row}
@@ -118,7 +121,7 @@ def test_languages_that_are_missing_say_so(comm, tmp_path, monkeypatch):
         (figures,) = (row for row in result.rows if "seconds" in row)
         assert figures["ratio"] is None
     if comm.size > 1:
-        result = measure_pingpong(comm, (8, 8), trials=1, languages=("C", "numba-mpi"))
+        result = measure("pingpong", comm, sizes=(8, 8), trials=1, languages=("C", "numba-mpi"))
         assert comm.rank > 0 or len(result.rows) == 2
 
 
@@ -127,7 +130,7 @@ def test_languages_that_are_missing_say_so(comm, tmp_path, monkeypatch):
     [
         ({"languages": ["Fortran"]}, "language 'Fortran' is unknown; choose from C, mpi4py, numba-mpi"),
         ({"iterations": 0}, "iterations = 0"),
-        ({"reads": -1}, "reads = -1 is below 0"),
+        ({"reads": -1}, "reads = -1: 0 or more is needed"),
         ({"communications": [2, -2]}, "communications = -2"),
         ({"words": 1000}, "words = 1000 is no power of two"),
         ({"sweep": [9]}, "a ring of 9 ranks"),
@@ -135,4 +138,4 @@ def test_languages_that_are_missing_say_so(comm, tmp_path, monkeypatch):
 )
 def test_settings_that_are_wrong(comm, options, words):
     with pytest.raises(ConfigError, match=words):
-        measure_bsp(comm, **options)
+        measure("bsp", comm, **options)

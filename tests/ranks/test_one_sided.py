@@ -1,6 +1,7 @@
 """One-sided benchmarks on 1 to 4 ranks: all data verified, wrong data found, GPU memory staged in the simulator."""
 
 import os
+from functools import partial
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 
@@ -8,18 +9,21 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench.one_sided import access_loops, irregular
 from ridgeline.bench.one_sided import measure as one_sided
-from ridgeline.bench.one_sided.access_plan import Pieces, Plan, plan_accesses
+from ridgeline.bench.one_sided.access_plan import AccessPlan, Pieces, plan_accesses
+from ridgeline.bench.one_sided.declaration import OPERATIONS
 from ridgeline.bench.one_sided.exposed_memory import ExposedMemory
-from ridgeline.bench.one_sided.irregular import measure_irregular
-from ridgeline.bench.one_sided.measure import OPERATIONS, SYNCS, measure_one_sided
 from ridgeline.runtime.errors import ConfigError, DeviceError, VerificationError
 
 TIMEOUT = 90
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
+SYNCS = ("flush", "flush_local", "lock", "fence", "pscw")
 FEW = {"iterations": 3, "warm_up": 1}
 COMPLETIONS = ("flush", "flush_local", "unlock", "fence")
+measure_pair = partial(measure, "one-sided")
+measure_irregular = partial(measure, "one-sided", pattern="fmm")
 
 
 @pytest.fixture(autouse=True)
@@ -31,15 +35,17 @@ def enough_ranks(comm, request):
 def test_alone_is_refused_in_one_sentence(comm):
     if comm.size > 1:
         pytest.skip("not alone")
-    for measure in (measure_one_sided, measure_irregular):
+    for pattern in ("pair", "fmm"):
         with pytest.raises(ConfigError, match="-n 2"):
-            measure(comm)
+            measure("one-sided", comm, pattern=pattern)
 
 
 def test_pair_with_every_synchronization(comm):
     for sync in SYNCS:
         pair = (comm.size - 1, 0)
-        result = measure_one_sided(comm, OPERATIONS, sync=sync, sizes=(0, 9), window=5, pair=pair, **FEW)
+        result = measure_pair(
+            comm, operations=OPERATIONS, sync=sync, sizes=(0, 9), window=5, pair=pair, **FEW
+        )
         sizes = [0, 1, 2, 4, 8, 9]
         assert [(r["test"], r["operation"], r["size"]) for r in result.rows] == [
             (test, operation, size)
@@ -62,10 +68,10 @@ def test_memory_of_a_gpu_is_staged(comm):
 
     if not config.ENABLE_CUDASIM:
         pytest.skip("Numba was imported before the simulator was asked for")
-    result = measure_one_sided(comm, OPERATIONS, sizes=(8, 16), window=3, memory="cuda-staged", **FEW)
+    result = measure_pair(comm, operations=OPERATIONS, sizes=(8, 16), window=3, memory="cuda-staged", **FEW)
     assert len(result.rows) == 2 * 3 * 2
     with pytest.raises(ConfigError, match="only 'flush'"):
-        measure_one_sided(comm, sync="fence", memory="cuda-staged")
+        measure_pair(comm, sync="fence", memory="cuda-staged")
     with pytest.raises(DeviceError, match="takes no GPU memory"):
         measure_irregular(comm, memory="cuda-staged")
 
@@ -77,14 +83,22 @@ def test_an_operation_that_did_not_happen_is_noticed(comm, monkeypatch, operatio
     if pair == MPI.COMM_NULL:
         return
     with pytest.raises(VerificationError):
-        measure_one_sided(pair, (operation,), ("latency",), sizes=(8, 8), **FEW)
+        measure_pair(pair, operations=(operation,), tests=("latency",), sizes=(8, 8), **FEW)
 
 
 def test_irregular_with_every_completion(comm):
     for sync in COMPLETIONS:
         counts = (1, 2) if comm.size > 3 else (1,)
         result = measure_irregular(
-            comm, OPERATIONS, sync, 7, counts, messages=31, pieces=(8, 256), repeats=2, seed=3
+            comm,
+            operations=OPERATIONS,
+            sync=sync,
+            every=7,
+            communicators=counts,
+            messages=31,
+            pieces=(8, 256),
+            repeats=2,
+            seed=3,
         )
         assert [(r["communicators"], r["operation"]) for r in result.rows] == [
             (n, operation) for n in counts for operation in OPERATIONS
@@ -106,7 +120,7 @@ def test_one_lost_piece_is_noticed_everywhere(comm, monkeypatch, operation):
 
     monkeypatch.setattr(irregular, "_access", lossy)
     with pytest.raises(VerificationError, match="wrong numbers"):
-        measure_irregular(comm, (operation,), messages=20, pieces=(8, 64), repeats=1)
+        measure_irregular(comm, operations=(operation,), messages=20, pieces=(8, 64), repeats=1)
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -131,7 +145,7 @@ def test_plan_is_fair_and_both_sides_know_the_same(comm, overlap):
     check_expected(plan, every)
 
 
-def check_expected(plan: Plan, every: list[Plan]) -> None:
+def check_expected(plan: AccessPlan, every: list[AccessPlan]) -> None:
     """Compare what a plan expects with a loop over pieces."""
     window = np.zeros(plan.window_words, np.uint64)
     for other in every:
@@ -145,7 +159,9 @@ def check_expected(plan: Plan, every: list[Plan]) -> None:
 
 
 def test_fewer_messages_than_ranks(comm):
-    assert measure_irregular(comm, OPERATIONS, messages=1, repeats=1).rows[0]["messages"] == comm.size
+    assert (
+        measure_irregular(comm, operations=OPERATIONS, messages=1, repeats=1).rows[0]["messages"] == comm.size
+    )
 
 
 def test_exposed_memory_holds_what_its_owner_wrote(comm):
@@ -156,22 +172,22 @@ def test_exposed_memory_holds_what_its_owner_wrote(comm):
 
 
 @pytest.mark.parametrize(
-    ("measure", "options", "words"),
+    ("run", "options", "words"),
     [
-        (measure_one_sided, {"pair": (0, 9)}, "0 and 9"),
-        (measure_one_sided, {"pair": (1, 1)}, "two different ranks"),
-        (measure_one_sided, {"window": 0}, "window of 0"),
-        (measure_one_sided, {"iterations": 0}, "iterations = 0"),
-        (measure_one_sided, {"sizes": (8, 4)}, "sizes from 8 to 4"),
+        (measure_pair, {"pair": (0, 9)}, "0 and 9"),
+        (measure_pair, {"pair": (1, 1)}, "two different ranks"),
+        (measure_pair, {"window": 0}, "window = 0"),
+        (measure_pair, {"iterations": 0}, "iterations = 0"),
+        (measure_pair, {"sizes": (8, 4)}, "sizes from 8 to 4"),
         (measure_irregular, {"communicators": (9,)}, "at least 18"),
         (measure_irregular, {"every": 0}, "every = 0"),
         (measure_irregular, {"pieces": (12, 64)}, "multiples of 8"),
         (measure_irregular, {"messages": 10**12}, "fewer messages"),
     ],
 )
-def test_bad_arguments_are_refused_on_all_ranks(comm, measure, options, words):
+def test_bad_arguments_are_refused_on_all_ranks(comm, run, options, words):
     with pytest.raises(ConfigError, match=words):
-        measure(comm, **options)
+        run(comm, **options)
 
 
 def test_operations_beyond_64_mib_are_cut():

@@ -5,11 +5,14 @@ import os
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # staged memory, where numba-cuda is installed
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from bench_tools import measure, options_for
 from ridgeline.bench.pairs import message_loops, pair_matrix, point_to_point
-from ridgeline.bench.pairs.pair_matrix import measure_all_pairs, measure_pairs
+from ridgeline.bench.pairs.pair_matrix import PairPlan, measure_all_pairs, measure_pairs
 from ridgeline.bench.pairs.pairing import tournament
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -19,11 +22,8 @@ ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 ODD = {"sizes": (0, 20_001), "iterations": 3, "warm_up": 1}
 SIZES = [0, *(2**k for k in range(15)), 20_001]
 ALL = {
-    "latency": point_to_point.measure_latency,
-    "bandwidth": point_to_point.measure_bandwidth,
-    "bibandwidth": point_to_point.measure_bibandwidth,
-    "multi-latency": point_to_point.measure_multi_latency,
-    "multi-bandwidth": point_to_point.measure_multi_bandwidth,
+    name: partial(measure, name)
+    for name in ("latency", "bandwidth", "bibandwidth", "multi-latency", "multi-bandwidth")
 }
 ALCF = {name: ALL[name] for name in ("latency", "bandwidth", "multi-bandwidth")}
 
@@ -45,12 +45,12 @@ def test_nodes_of_the_job(comm):
 def test_one_rank_is_told_to_start_two(comm):
     if comm.size > 1:
         pytest.skip("there are pairs")
-    for measure in ALL.values():
+    for run in ALL.values():
         with pytest.raises(ConfigError, match="-n 2"):
-            measure(comm, **ODD)
+            run(comm, **ODD)
     with pytest.raises(ConfigError, match="-n 2"):
-        measure_all_pairs(comm, "latency")
-    figures = measure_pairs(comm, tournament(1))
+        ALL["latency"](comm, all_pairs=True)
+    figures = measure_pairs(comm, tournament(1), PairPlan())
     assert figures.latency.shape == (0, 5)
 
 
@@ -81,15 +81,15 @@ def check(result, comm):
 
 def test_every_benchmark_and_size(pairs):
     comm = pairs
-    for name, measure in ALL.items():
-        result = measure(comm, **ODD)
+    for name, run in ALL.items():
+        result = run(comm, **ODD)
         check(result, comm)
         n_pairs = comm.size // 2 if name.startswith("multi") else 1
         assert len(result.settings["pairs"]) == n_pairs
         assert len(result.left_out) == comm.size - 2 * n_pairs
         assert result.settings["iterations"]["20001"] == 3
-    for measure in ALCF.values():
-        result = measure(comm, method="alcf", pairs=comm.size // 2, **ODD)
+    for run in ALCF.values():
+        result = run(comm, method="alcf", pairs=comm.size // 2, **ODD)
         check(result, comm)
         assert result.settings["window"] == 16
         assert "synchronous" in result.pattern
@@ -98,11 +98,9 @@ def test_every_benchmark_and_size(pairs):
 def test_whom_a_rank_talks_to(pairs):
     comm = pairs
     few = {"sizes": (8, 8), "iterations": 1, "warm_up": 0}
-    result = point_to_point.measure_multi_latency(comm, pairing="neighbours", **few)
+    result = ALL["multi-latency"](comm, pairing="neighbours", **few)
     assert result.settings["pairs"] == [(i, i + 1) for i in range(0, comm.size - 1, 2)]
-    result = point_to_point.measure_multi_bandwidth(
-        comm, pairing="node-halves", ranks_per_node=comm.size - 1, **few
-    )
+    result = ALL["multi-bandwidth"](comm, pairing="node-halves", ranks_per_node=comm.size - 1, **few)
     assert result.settings["pairs"] == [(0, comm.size - 1)]
     assert result.nodes == 2
     assert result.left_out == list(range(1, comm.size - 1))
@@ -111,7 +109,7 @@ def test_whom_a_rank_talks_to(pairs):
 def test_numbers_that_make_no_sense(pairs):
     comm = pairs
     latency, bandwidth = ALL["latency"], ALL["bandwidth"]
-    for measure, options, words in (
+    for run, options, words in (
         (latency, {"pairs": comm.size}, "start more ranks or ask for fewer"),
         (latency, {"window": 4}, "a ping-pong has no window"),
         (bandwidth, {"window": 0}, "window = 0"),
@@ -119,7 +117,7 @@ def test_numbers_that_make_no_sense(pairs):
         (bandwidth, {"iterations": 0}, "iterations = 0"),
     ):
         with pytest.raises(ConfigError, match=words):
-            measure(comm, **options)
+            run(comm, **options)
 
 
 def flip(buffer, size):
@@ -164,8 +162,10 @@ def test_damaged_message_names_sender_and_receiver(pairs, monkeypatch):
     with pytest.raises(VerificationError, match="received 4 B from rank 0, 1 of them wrong"):
         ALL["latency"](comm, sizes=(1, 4), iterations=1, warm_up=0)
     with pytest.raises(VerificationError, match="from rank 0"):
-        measure_all_pairs(comm, "latency", iterations=1, repeats=1, window=1)
-    figures = measure_pairs(comm, tournament(comm.size), bandwidth_size=9, repeats=1, iterations=2, window=1)
+        measure_all_pairs(comm, "latency", options_for("latency", iterations=1, window=1), repeats=1)
+    figures = measure_pairs(
+        comm, tournament(comm.size), PairPlan(bandwidth_size=9, repeats=1, iterations=2, window=1)
+    )
     if comm.rank == 0:
         assert {(source, target) for source, target, _ in figures.errors} == {
             (0, other) for other in range(1, comm.size)
@@ -179,11 +179,8 @@ def test_every_pair_is_measured_once(pairs):
         figures = measure_pairs(
             comm,
             tournament(comm.size),
-            bandwidth_size=5_001,
-            repeats=3,
-            iterations=20,
+            PairPlan(bandwidth_size=5_001, repeats=3, iterations=20, window=4),
             serial=serial,
-            window=4,
             on_pair=lambda *step, seen=seen: seen.append(step),
         )
         mine = [pair for pair, _ in seen if pair is not None]
@@ -208,13 +205,13 @@ def test_every_pair_is_measured_once(pairs):
 def test_pairs_end_when_their_time_is_over(pairs, monkeypatch):
     """However many repeats were asked for, a slow pair measures one of single messages and stops."""
     comm, orders = pairs, []
-    give = pair_matrix._Exchange._give
+    give = pair_matrix._PairExchange._give
     monkeypatch.setattr(
-        pair_matrix._Exchange,
+        pair_matrix._PairExchange,
         "_give",
         lambda self, kind, count: orders.append((kind, count)) or give(self, kind, count),
     )
-    figures = measure_pairs(comm, [[(0, 1)]], repeats=100, iterations=1000, seconds_per_pair=0.0)
+    figures = measure_pairs(comm, [[(0, 1)]], PairPlan(repeats=100, iterations=1000, seconds=0.0))
     if comm.rank == 0:
         assert len(orders) <= 9
         measured = [count for kind, count in orders if kind in pair_matrix._MEASURED]
@@ -225,9 +222,9 @@ def test_pairs_end_when_their_time_is_over(pairs, monkeypatch):
 
 def test_matrix_of_ranks_and_of_nodes(pairs):
     comm = pairs
-    few = {"repeats": 2, "iterations": 4, "window": 2}
+    few = {"iterations": 4, "window": 2}
     for quantity, size in (("latency", 8), ("bandwidth", 777)):
-        result = measure_all_pairs(comm, quantity, size=size, **few)
+        result = measure_all_pairs(comm, quantity, options_for(quantity, size=size, **few), repeats=2)
         if comm.rank > 0:
             continue
         matrix = result.extra["matrix"]
@@ -239,12 +236,13 @@ def test_matrix_of_ranks_and_of_nodes(pairs):
         assert 0 < row["min"] <= row["median"] <= row["max"]
         assert result.notes[0].startswith("slowest: ")
         assert result.left_out == []
-    result = measure_all_pairs(comm, "latency", of="nodes", ranks_per_node=comm.size - 1, **few)
+    nodes = {"between": "nodes", "ranks_per_node": comm.size - 1}
+    result = measure_all_pairs(comm, "latency", options_for("latency", **nodes, **few), repeats=2)
     if comm.rank == 0:
         assert result.rows[0]["pairs"] == 1
         assert result.left_out == list(range(1, comm.size - 1))
     with pytest.raises(ConfigError, match="one node makes no pair"):
-        measure_all_pairs(comm, "latency", of="nodes", ranks_per_node=comm.size)
+        ALL["latency"](comm, all_pairs=True, between="nodes", ranks_per_node=comm.size)
 
 
 def test_rounds_that_make_no_sense(pairs):
@@ -255,9 +253,9 @@ def test_rounds_that_make_no_sense(pairs):
         ([[(0, 1)], [(1, 0)]], "meets more than once"),
     ):
         with pytest.raises(ConfigError, match=words):
-            measure_pairs(comm, rounds)
+            measure_pairs(comm, rounds, PairPlan())
     with pytest.raises(ConfigError, match="repeats = 0"):
-        measure_pairs(comm, [[(0, 1)]], repeats=0)
+        measure_pairs(comm, [[(0, 1)]], PairPlan(repeats=0))
 
 
 def test_staged_memory_of_a_gpu(pairs):
@@ -269,10 +267,10 @@ def test_staged_memory_of_a_gpu(pairs):
     if not config.ENABLE_CUDASIM:
         pytest.skip("Numba was imported before the simulator was asked for")
     few = {"sizes": (0, 100), "iterations": 2, "warm_up": 1, "memory": "cuda-staged"}
-    for measure in ALL.values():
-        assert len(measure(comm, **few).rows) == 9
-    assert point_to_point.measure_bandwidth(comm, method="alcf", window=3, **few).rows
-    figures = measure_pairs(comm, tournament(comm.size), 8, 999, 1, 2, window=2, memory="cuda-staged")
+    for run in ALL.values():
+        assert len(run(comm, **few).rows) == 9
+    assert ALL["bandwidth"](comm, method="alcf", window=3, **few).rows
+    figures = measure_pairs(comm, tournament(comm.size), PairPlan(8, 999, 1, 2, 2), memory="cuda-staged")
     if comm.rank == 0:
         assert (figures.forward > 0).all()
         assert figures.errors == []

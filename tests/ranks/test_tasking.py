@@ -2,8 +2,8 @@
 
 import pytest
 
+from bench_tools import measure
 from ridgeline.bench.tasking import measure as tasking
-from ridgeline.bench.tasking.measure import measure_tasking
 from ridgeline.runtime.errors import RidgelineError
 
 RANKS = (1, 3)
@@ -11,8 +11,15 @@ TIMEOUT = 60
 
 
 def test_futures_and_initialisation_use_the_ranks_there_are(comm):
-    result = measure_tasking(
-        comm, ["futures", "initialise"], trials=2, warm_up=1, workers=[1, 2, 5], fibonacci=[7], n_bytes=808
+    result = measure(
+        "tasking",
+        comm,
+        items=["futures", "initialise"],
+        trials=2,
+        warm_up=1,
+        workers=[1, 2, 5],
+        fibonacci=[7],
+        n_bytes=808,
     )
     if comm.rank:
         assert not result.rows
@@ -32,4 +39,4 @@ def test_an_error_on_rank_zero_is_raised_on_all(comm, monkeypatch):
 
     monkeypatch.setattr(tasking, "measure_switch", fail)
     with pytest.raises(RidgelineError, match="no more threads"):
-        measure_tasking(comm, ["switch"], trials=1, warm_up=0)
+        measure("tasking", comm, items=["switch"], trials=1, warm_up=0)

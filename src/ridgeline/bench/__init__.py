@@ -1,1 +1,10 @@
-"""Benchmarks of the machine, one module each."""
+"""What the machine does: its parts alone, and on the patterns of the models. One folder for each family.
+
+A folder with a `declaration.py` is a family of benchmarks (bench/registry.py). Folders of families outside the
+package are named by the environment variable RIDGELINE_BENCHMARK_PATH, separated like those of PYTHONPATH.
+"""
+
+import os
+
+# Python finds a package's modules in all folders of its __path__; the package's own families come first.
+__path__ += filter(None, os.environ.get("RIDGELINE_BENCHMARK_PATH", "").split(os.pathsep))

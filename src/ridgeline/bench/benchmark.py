@@ -1,191 +1,225 @@
-"""Benchmarks as jobs of their own: prepare this rank, measure, print on rank 0."""
+"""How a benchmark is declared: its name, its pattern and formula in a sentence each, its options, its function.
+
+The command line, the page of documentation, the checks of ranges and the outputs follow from the declaration
+(cli/bench.py, tools/generate_benchmarks_doc.py, bench/run.py); docs/adding-a-benchmark.md shows one. Declarations
+import neither Numba nor MPI: `ridgeline --help` reads them all. The function is named, and imported when it runs.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from rich.console import Console
-
-from ridgeline.io.previous import check_file, to_json, write_text
-from ridgeline.parallel.job import job
-from ridgeline.runtime.machine import describe_machine
-from ridgeline.runtime.node_load import Reading, others_share, read_load
-from ridgeline.runtime.progress import Phases
+from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
-    from rich.console import RenderableType
+    from mpi4py.MPI import Comm
+
+    from ridgeline.bench.result import Result
 
 
-def run_transposes(
-    pattern: dict[str, Any],
-    process_grids: Sequence[tuple[int, int]] | None,
-    batches: Sequence[int],
-    json_path: str | None = None,
-    debug: bool = False,
-) -> dict[str, Any]:
-    """Measure the exchanges of a `bench.transpose.measure.Pattern` on all ranks; print on rank 0; return the figures.
+@dataclass(frozen=True)
+class OptionSpec:
+    """What an option says beside its type and default, in the annotation: `Annotated[int, OptionSpec("Trials.")]`.
 
-    Collective over the world. Any failure ends the job (see `parallel.job.job`).
+    help : one sentence
+    unit : of the value, such as "B" or "s"
+    minimum, maximum, above : what is allowed; above excludes its bound
+    flags : of the command line, the long one first; by default the field's name
+    metavar : what stands for the value in the help
+    otherwise : what happens for None, or for an empty tuple, in words
+    commas : the numbers of a tuple are given once, with commas in between, not flag by flag
+    only : (name, value) of another option without which this one has no meaning and is refused
     """
 
-    with job(debug=debug) as comm:
-        from ridgeline.bench.transpose.measure import Pattern, make_table, measure_transposes, to_dict
+    help: str
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    otherwise: str = ""
+    commas: bool = False
+    only: tuple[str, Any] | None = None
 
-        _check_outputs(comm, json_path)
-        asked = Pattern(**pattern)
-        with Phases("transpose", comm.rank == 0) as progress:
-            figures = measure_transposes(comm, asked, process_grids, batches, progress)
-        result = to_dict(asked, comm.size, figures)
-        _report(comm, result, lambda: make_table(asked, comm.size, figures), json_path)
-    return result
+
+@dataclass(frozen=True)
+class Option:
+    """One option as the command line, the documentation and the checks need it. type: without `| None`."""
+
+    name: str
+    type: Any
+    default: Any
+    spec: OptionSpec
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Names on the command line, the long one first."""
+        return self.spec.flags or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def repeated(self) -> bool:
+        """Say whether it holds any number of values, a tuple[X, ...]."""
+        return get_origin(self.type) is tuple and get_args(self.type)[-1] is Ellipsis
+
+    @property
+    def items(self) -> tuple[Any, ...]:
+        """Types of its values: one, or those of a tuple of fixed length."""
+        if get_origin(self.type) is not tuple:
+            return (self.type,)
+        return get_args(self.type)[:1] if self.repeated else get_args(self.type)
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """Values of a Literal; none for other types."""
+        return get_args(self.items[0]) if get_origin(self.items[0]) is Literal else ()
+
+    @property
+    def allowed(self) -> str:
+        """Return the range in words; nothing if every value of the type is allowed."""
+        spec = self.spec
+        if self.choices:
+            return ", ".join(map(str, self.choices))
+        if spec.above is not None:
+            return f"more than {spec.above:g}"
+        if spec.minimum is not None and spec.maximum is not None:
+            return f"{spec.minimum:g} to {spec.maximum:g}"
+        return "" if spec.minimum is None else f"{spec.minimum:g} or more"
+
+    @property
+    def default_text(self) -> str:
+        """Return the default in words; nothing if there is none."""
+        if self.default is None or self.default == ():
+            return self.spec.otherwise
+        if isinstance(self.default, tuple):
+            return ("," if self.spec.commas else " ").join(map(str, self.default))
+        return {True: "on", False: "off"}[self.default] if self.type is bool else str(self.default)
+
+    def check(self, options: BenchmarkOptions) -> None:
+        """Raise ConfigError unless the value that `options` hold is allowed."""
+        value = getattr(options, self.name)
+        if value is None or self.type in (bool, str):
+            return
+        for one in value if get_origin(self.type) is tuple else (value,):
+            if not self._allows(one):
+                are = "is needed" if "more" in self.allowed else "are possible"
+                rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
+                raise ConfigError(f"{self.flags[0]} = {one}: {rule}")
+        if self.spec.only is not None and value != self.default:
+            other, needed = self.spec.only
+            found = getattr(options, other)
+            if found != needed:
+                raise ConfigError(
+                    f"{self.flags[0]} goes not with --{other} {found}, but with --{other} {needed}"
+                )
+
+    def _allows(self, value: Any) -> bool:
+        spec = self.spec
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, str):
+            return True
+        return bool(
+            math.isfinite(value)
+            and (spec.minimum is None or value >= spec.minimum)
+            and (spec.maximum is None or value <= spec.maximum)
+            and (spec.above is None or value > spec.above)
+        )
 
 
-def run_nekbone(
-    points: Sequence[int],
-    elements: int,
-    iterations: int,
-    stream: bool = True,
-    json_path: str | None = None,
-    debug: bool = False,
-) -> dict[str, Any]:
-    """Run Nekbone for each number of points per direction, STREAM beside it; print on rank 0; return the figures.
+@dataclass(frozen=True)
+class BenchmarkOptions:
+    """Base of all classes of options: frozen dataclasses, every field annotated with an `OptionSpec`.
 
-    Collective over the world. elements: per rank. Any failure ends the job.
+    Raises ConfigError for a value out of its range. Three names have a meaning for the job too: `threads` (of a
+    rank), `device` ("cpu" or "cuda": the function gets `memory`, the kind of its messages' memory).
     """
 
-    with job(debug=debug) as comm:
-        from ridgeline.bench.elements.nekbone import make_table, measure_nekbone, to_dict
-        from ridgeline.bench.memory.stream import measure_stream
-
-        _check_outputs(comm, json_path)
-        with Phases("nekbone", comm.rank == 0) as progress:
-            figures = [measure_nekbone(comm, n, elements, iterations, progress) for n in points]
-            limits = None
-            if stream:
-                progress.begin("bandwidth of memory")
-                limits = measure_stream(comm, 1)
-        result = to_dict(figures, limits)
-        _report(comm, result, lambda: make_table(figures, limits), json_path)
-    return result
+    def __post_init__(self) -> None:
+        """Check the range of every value."""
+        for one in options_of(type(self)):
+            one.check(self)
 
 
-def run_acceptance(
-    points: int, elements: int, json_path: str | None = None, debug: bool = False
-) -> dict[str, Any]:
-    """Check the health of all ranks (bench.elements.acceptance); print on rank 0; return the figures.
+def options_of(options: type[BenchmarkOptions]) -> list[Option]:
+    """Return the options that a class declares, in their order."""
+    hints = get_type_hints(options, include_extras=True)
+    found = []
+    for one in fields(options):
+        annotation, *extras = get_args(hints[one.name])
+        (spec,) = (extra for extra in extras if isinstance(extra, OptionSpec))
+        found.append(Option(one.name, _without_none(annotation), one.default, spec))
+    return found
 
-    Collective over the world. Any failure ends the job.
+
+def _without_none(annotation: Any) -> Any:
+    """Return X for `X | None`."""
+    parts = get_args(annotation)
+    if NoneType not in parts:
+        return annotation
+    (rest,) = (part for part in parts if part is not NoneType)
+    return rest
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The declaration of a benchmark.
+
+    name: of the command; summary: what it does, one sentence; pattern: who does what with whom, one sentence;
+    formula: how figures follow from measured times; options: their class; function: "module.function" beside the
+    declaration, called as function(comm, options), with memory= and progress= if it has such parameters, collective
+    over comm; it returns a Result. details: what else a user must know; fixed: options that this benchmark does not
+    offer, and their values; finish: "module.function" called on rank 0 as finish(result, options) after all else is
+    written, which writes further files and returns lines to print; family: the folder, set by the registry.
     """
 
-    with job(debug=debug) as comm:
-        from ridgeline.bench.elements.acceptance import make_table, measure_acceptance
+    name: str
+    summary: str
+    pattern: str
+    formula: str
+    options: type[BenchmarkOptions]
+    function: str
+    details: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    finish: str | None = None
+    family: str = ""
 
-        _check_outputs(comm, json_path)
-        with Phases("acceptance", comm.rank == 0) as progress:
-            figures = measure_acceptance(comm, points, elements, progress)
-        result = figures.to_dict()
-        _report(comm, result, lambda: make_table(figures), json_path)
-    return result
+    @cached_property
+    def offered(self) -> list[Option]:
+        """The options that a user may give."""
+        return [one for one in options_of(self.options) if one.name not in self.fixed]
 
+    @property
+    def text(self) -> str:
+        """The help: summary, pattern, formula, details."""
+        parts = [self.summary, f"Pattern: {self.pattern}", f"Formula: {self.formula}", self.details]
+        return "\n\n".join(filter(None, parts))
 
-def run_benchmark(
-    function: str,
-    options: dict[str, Any],
-    device: str | None = None,
-    threads: int = 1,
-    json_path: str | None = None,
-    plot_path: str | None = None,
-    debug: bool = False,
-    csv_path: str | None = None,
-) -> dict[str, Any]:
-    """Run a benchmark that returns a `bench.result.Result`; print on rank 0; return its figures.
+    def make_options(self, **given: Any) -> BenchmarkOptions:
+        """Return options with the values given, the others as declared. Raises ConfigError for one out of range."""
+        return self.options(**given, **self.fixed)
 
-    Collective over the world. function: "module.measure_x" inside ridgeline.bench, called as measure_x(comm,
-    **options), with memory= from `bench.payload.memory_for` if device is not None. plot_path: picture to draw
-    (PNG, SVG, PDF); csv_path: file for the rows. Any failure ends the job.
-    """
+    def find(self, name: str) -> Callable[..., Any]:
+        """Return the function called "module.function" in this benchmark's folder."""
+        module, _, function = name.rpartition(".")
+        found: Callable[..., Any] = getattr(
+            import_module(f"ridgeline.bench.{self.family}.{module}"), function
+        )
+        return found
 
-    module, _, name = function.rpartition(".")
-    with job(threads, debug=debug) as comm:
-        from ridgeline.bench.payload import memory_for
-        from ridgeline.bench.result import make_table, to_csv
-        from ridgeline.parallel.reduce import together
+    def measure(self, comm: Comm, options: BenchmarkOptions, **offers: Any) -> Result:
+        """Measure: call the function with comm, options, and those of `offers` that are parameters of it.
 
-        _check_outputs(comm, json_path, csv_path, plot_path)
-        if device is not None:
-            options = options | {"memory": memory_for(comm, device)}
-        before = read_load()
-        measure = getattr(import_module(f"ridgeline.bench.{module}"), name)
-        with Phases(_title(name, options), comm.rank == 0) as progress:
-            # Benchmarks that take long say so themselves; the others have no such parameter.
-            tells = {"progress": progress} if "progress" in signature(measure).parameters else {}
-            figures = measure(comm, **options, **tells)
-        result: dict[str, Any] = figures.to_dict() | {"machine": describe_machine().to_dict()}
-        result["others_share"] = _busiest(comm, before)
-        _report(comm, result, lambda: make_table(figures), json_path)
-        with together(comm):
-            if comm.rank == 0 and csv_path is not None:
-                write_text(csv_path, to_csv(figures), "--csv")
-        if plot_path is not None:
-            from ridgeline.analysis.bench_plots import save_plot
-
-            with together(comm):
-                if comm.rank == 0:
-                    save_plot(result, plot_path)
-    return result
-
-
-def _title(function: str, options: dict[str, Any]) -> str:
-    """Return what a benchmark is called beside its progress."""
-    return str(options.get("operation", function.removeprefix("measure_").replace("_", "-")))
-
-
-def _busiest(comm: MPI.Comm, before: Reading | None) -> float:
-    """Return the share of its processors that others used on the busiest node since `before`. Collective."""
-    looks = comm.gather((before, read_load()))
-    share = 0.0
-    if looks is not None:
-        first, last = zip(*looks)
-        share = max((others_share(first, last, rank) for rank in _one_of_each_system(first)), default=0.0)
-    shared: float = comm.bcast(share)
-    return shared
-
-
-def _one_of_each_system(looks: Sequence[Reading | None]) -> list[int]:
-    """Return the first rank of every node that tells its load."""
-    first = {look.system: rank for rank, look in reversed(list(enumerate(looks))) if look is not None}
-    return list(first.values())
-
-
-def _check_outputs(
-    comm: MPI.Comm, json_path: str | None, csv_path: str | None = None, plot_path: str | None = None
-) -> None:
-    """Raise OutputError on all ranks, before anything is measured, if rank 0 cannot write its files. Collective."""
-    from ridgeline.parallel.reduce import together
-
-    with together(comm):
-        if comm.rank == 0:
-            check_file(json_path, "--json")
-            check_file(csv_path, "--csv")
-            check_file(plot_path, "--plot")
-
-
-def _report(
-    comm: MPI.Comm, result: dict[str, Any], table: Callable[[], RenderableType], json_path: str | None
-) -> None:
-    """Write the JSON and print the table on rank 0; an error there is raised on all ranks. Collective."""
-    from ridgeline.parallel.reduce import together
-
-    with together(comm):
-        if comm.rank == 0:
-            if json_path is not None:
-                write_text(json_path, to_json(result), "--json")
-            if json_path != "-":
-                # A table cut at 80 columns would be of no use in a file.
-                console = Console(width=None if sys.stdout.isatty() else 200)
-                console.print(table(), highlight=False, markup=False)
+        offers: memory (a `bench.payload.Memory`), progress (a `runtime.progress.Phases`). Collective over comm.
+        """
+        function = self.find(self.function)
+        parameters = signature(function).parameters
+        result: Result = function(comm, options, **{k: v for k, v in offers.items() if k in parameters})
+        return result

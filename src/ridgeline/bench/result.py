@@ -18,23 +18,24 @@ class Column:
     """A column of figures. key: its name in rows and JSON, where values are in SI units (s, B, B/s, 1/s, FLOP/s).
 
     head: on the screen, with the unit; scale: what a value is divided by for the screen; form: how a number is
-    written (format specification). None in a row is an empty cell.
+    written (format specification); scale_key: where each row has a unit of its own, the key of its scale. None in a
+    row is an empty cell.
     """
 
     key: str
     head: str
     scale: float = 1.0
     form: str = ".2f"
+    scale_key: str | None = None
 
     def cell(self, row: dict[str, Any]) -> str:
         """Return the cell of one row as text."""
         value = row.get(self.key)
         if value is None:
             return ""
-        if isinstance(value, float):
-            return format(value / self.scale, self.form)
-        if isinstance(value, int) and self.scale != 1.0:
-            return format(value / self.scale, self.form)
+        scale = self.scale if self.scale_key is None else row[self.scale_key]
+        if isinstance(value, float) or (isinstance(value, int) and scale != 1.0):
+            return format(value / scale, self.form)
         return str(value)
 
 
@@ -68,7 +69,8 @@ class Result:
     pattern: who does what with whom, one or two sentences; formula: how figures follow from measured times;
     statistic: over what figures are the best, the mean or the median; ranks: of the job; left_out: ranks that took
     no part, as with an odd number and pairs; verified: whether arrived data were compared with what was sent
-    (a difference raises VerificationError); settings: sizes, repetitions and options; rows: one dict a line of
+    (a difference raises VerificationError); failures: sentences that say why the job ends with an error after all is
+    written, none for a good result; settings: sizes, repetitions and options; rows: one dict a line of
     the table, values in SI units; extra: what is no table (matrices, samples); notes: what a reader must know.
     """
 
@@ -85,13 +87,16 @@ class Result:
     settings: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     plot: Plot | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON, the columns as the heads of their keys; `from_dict` takes it back."""
         content = asdict(self)
         content["columns"] = {column.key: column.head for column in self.columns}
-        content["formats"] = {column.key: [column.scale, column.form] for column in self.columns}
+        content["formats"] = {
+            column.key: [column.scale, column.form, column.scale_key] for column in self.columns
+        }
         content["units"] = "SI: s, B, B/s, 1/s, FLOP/s"
         return content
 

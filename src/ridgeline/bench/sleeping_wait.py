@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 POLL = 5e-4  # seconds between two looks
 
 
-def wait_patiently(request: MPI.Request, poll: float = POLL) -> None:
+def wait_asleep(request: MPI.Request, poll: float = POLL) -> None:
     """Wait for a request, asleep between looks."""
     while not request.Test():
         time.sleep(poll)
 
 
-def patient_barrier(comm: MPI.Comm, poll: float = POLL) -> None:
+def sleeping_barrier(comm: MPI.Comm, poll: float = POLL) -> None:
     """Wait for all ranks, asleep between looks: ranks that rest leave shared cores to the others. Collective."""
-    wait_patiently(comm.Ibarrier(), poll)
+    wait_asleep(comm.Ibarrier(), poll)

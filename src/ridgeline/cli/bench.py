@@ -1,24 +1,32 @@
-"""`ridgeline bench`: what the machine does on the patterns of the models, without the models."""
+"""`ridgeline bench`: a command for every declared benchmark, made from its declaration."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from enum import StrEnum
+from inspect import Parameter, Signature
+from types import GenericAlias
+from typing import Annotated, Any
 
 import typer
 
-from ridgeline.cli import (
-    bench_collectives,
-    bench_congestion,
-    bench_hpcg,
-    bench_hpcg_scaling,
-    bench_language,
-    bench_node,
-    bench_one_sided,
-    bench_point_to_point,
-    bench_tasking,
-)
-from ridgeline.cli.bench_options import Debug, Json
-from ridgeline.cli.options import Ranks
+from ridgeline.bench.benchmark import Benchmark, Option
+from ridgeline.bench.registry import available
+from ridgeline.cli.options import Debug, Ranks
+from ridgeline.runtime.errors import ConfigError
+
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the figures here too; - for stdout alone.")
+]
+Csv = Annotated[
+    str | None,
+    typer.Option("--csv", metavar="FILE", help="Write the rows as comma-separated values, SI units."),
+]
+Plot = Annotated[
+    str | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF file.")
+]
+# What every benchmark has, after its own options; the job's names, which no option of a benchmark may have.
+OUTPUTS = {"json": (Json, None), "csv": (Csv, None), "plot": (Plot, None), "debug": (Debug, False)}
 
 bench = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -28,107 +36,90 @@ def group() -> None:
     """Measure this machine: its parts alone, and on the patterns of the models."""
 
 
-@bench.command()
-def transpose(
-    ranks: Ranks = None,
-    shape: Annotated[
-        tuple[int, int, int], typer.Option(metavar="N_Z N_Y N_X", help="Grid points, even numbers.")
-    ] = (128, 128, 128),
-    dealias: Annotated[
-        Literal["phase-shift", "two-thirds", "none"], typer.Option(help="Which modes are retained.")
-    ] = "phase-shift",
-    lines: Annotated[
-        Literal["retained", "full"], typer.Option(help="Move lines with retained modes, or all as the paper.")
-    ] = "retained",
-    precision: Annotated[Literal["float32", "float64"], typer.Option(help="Of the fields.")] = "float32",
-    method: Annotated[
-        Literal["auto", "alltoallv", "ialltoallv", "alltoall", "node"],
-        typer.Option(help="How messages travel; auto takes the fastest."),
-    ] = "auto",
-    batches: Annotated[
-        list[int] | None,
-        typer.Option(
-            "-q",
-            "--variables",
-            min=1,
-            max=4,
-            help="Q, variables per call (default: 1 to 4); may be repeated.",
-        ),
-    ] = None,
-    process_grid: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="P_R P_C", help="Only this process grid (default: all).")
-    ] = None,
-    cycles: Annotated[int, typer.Option(min=1, help="Timed substeps.")] = 5,
-    json: Json = None,
-    debug: Debug = False,
-) -> None:
-    """Time the all-to-all exchanges of a turbulence substep alone, for slabs and pencils."""
-    from ridgeline.bench.benchmark import run_transposes
-    from ridgeline.parallel.job import start_ranks
-
-    code = start_ranks(ranks)
-    if code is not None:
-        raise typer.Exit(code)
-    pattern = {
-        "shape": shape,
-        "dealias": dealias,
-        "lines": lines,
-        "dtype": {"float32": "complex64", "float64": "complex128"}[precision],
-        "method": method,
-        "cycles": cycles,
-    }
-    run_transposes(pattern, [process_grid] if process_grid else None, batches or [1, 2, 3, 4], json, debug)
+def help_of(option: Option) -> str:
+    """Return the help of an option: its sentence, then unit, range and default in brackets."""
+    repeated = option.repeated and not option.spec.commas
+    default = option.default_text
+    facts = (
+        option.spec.unit,
+        "" if option.choices else option.allowed,  # the choices stand in place of the value
+        "may be repeated" if repeated else "",
+        f"default: {default}" if default and option.type is not bool else "",
+    )
+    known = "; ".join(filter(None, facts))
+    return f"{option.spec.help} [{known}]" if known else option.spec.help
 
 
-@bench.command()
-def nekbone(
-    ranks: Ranks = None,
-    points: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--nx1", min=2, max=32, help="Points per direction (default: 8 10 12 16); may be repeated."
-        ),
-    ] = None,
-    elements: Annotated[int, typer.Option(min=1, help="Elements per rank, in a brick.")] = 1000,
-    iterations: Annotated[int, typer.Option(min=1, help="Iterations of conjugate gradients.")] = 100,
-    stream: Annotated[bool, typer.Option(help="Measure STREAM in the same run.")] = True,
-    json: Json = None,
-    debug: Debug = False,
-) -> None:
-    """Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures."""
-    from ridgeline.bench.benchmark import run_nekbone
-    from ridgeline.parallel.job import start_ranks
-
-    code = start_ranks(ranks)
-    if code is not None:
-        raise typer.Exit(code)
-    run_nekbone(points or [8, 10, 12, 16], elements, iterations, stream, json, debug)
+def parameter_of(option: Option) -> Parameter:
+    """Return the parameter that Typer makes the option from. None stands for the declared default."""
+    default: Any = None
+    kind: Any = option.type
+    flags = option.flags
+    if kind is bool:
+        default = option.default
+        if default:
+            flags = (*flags[:-1], f"{flags[-1]}/--no-{flags[-1].removeprefix('--')}")
+    elif option.spec.commas:
+        kind = str
+    elif option.repeated:
+        kind = GenericAlias(list, (_enumeration(option) if option.choices else option.items[0],))
+    info = typer.Option(*flags, metavar=option.spec.metavar, help=help_of(option), show_default=False)
+    annotation = kind if kind is bool else kind | None
+    return Parameter(
+        option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info]
+    )
 
 
-@bench.command()
-def acceptance(
-    ranks: Ranks = None,
-    points: Annotated[int, typer.Option("--nx1", min=2, max=32, help="Points per direction.")] = 16,
-    elements: Annotated[int, typer.Option(min=1, help="Elements per rank of the gather-scatter.")] = 64,
-    json: Json = None,
-    debug: Debug = False,
-) -> None:
-    """Check the health of every rank before a large run: kernels, memory, Allreduce, gather-scatter."""
-    from ridgeline.bench.benchmark import run_acceptance
-    from ridgeline.parallel.job import start_ranks
-
-    code = start_ranks(ranks)
-    if code is not None:
-        raise typer.Exit(code)
-    run_acceptance(points, elements, json, debug)
+def _enumeration(option: Option) -> Any:
+    """Return the choices as Typer wants them where an option may be repeated: it knows no list of a Literal."""
+    make: Any = StrEnum
+    return make(option.name, {text: text for text in option.choices})
 
 
-bench_collectives.register(bench)
-bench_congestion.register(bench)
-bench_hpcg.register(bench)
-bench_hpcg_scaling.register(bench)
-bench_language.register(bench)
-bench_node.register(bench)
-bench_one_sided.register(bench)
-bench_point_to_point.register(bench)
-bench_tasking.register(bench)
+def value_of(option: Option, given: Any) -> Any:
+    """Return the value of an option from what Typer gave. Raises ConfigError for what is no list of numbers."""
+    if option.spec.commas:
+        try:
+            return tuple(map(option.items[0], given.split(",")))
+        except ValueError:
+            raise ConfigError(
+                f"{option.flags[0]} {given} is no list of numbers of {option.spec.unit}; write it as 1,2,4,8"
+            ) from None
+    if option.repeated:
+        return tuple(one.value if isinstance(one, StrEnum) else one for one in given)
+    return given
+
+
+def make_command(benchmark: Benchmark) -> Callable[..., None]:
+    """Return the function whose signature Typer reads, and which runs the benchmark."""
+
+    def run(ranks: int | None, debug: bool, **given: Any) -> None:
+        from ridgeline.bench.run import BenchmarkOutputs, run_benchmark
+        from ridgeline.parallel.job import start_ranks
+
+        outputs = BenchmarkOutputs(**{name: given[name] for name in OUTPUTS if name != "debug"})
+        values = {
+            one.name: value_of(one, given[one.name])
+            for one in benchmark.offered
+            if given[one.name] not in (None, [])
+        }
+        options = benchmark.make_options(**values)
+        code = start_ranks(ranks)
+        if code is not None:
+            raise typer.Exit(code)
+        run_benchmark(benchmark, options, outputs, debug)
+
+    common = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in OUTPUTS.items()
+    ]
+    ranks = Parameter("ranks", Parameter.KEYWORD_ONLY, default=None, annotation=Ranks)
+    parameters = [ranks, *map(parameter_of, benchmark.offered), *common]
+    vars(run)["__signature__"] = Signature(parameters)
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__doc__ = benchmark.text
+    return run
+
+
+for declared in available().values():
+    bench.command(declared.name)(make_command(declared))

@@ -16,6 +16,13 @@ CasePath = Annotated[
 Ranks = Annotated[int | None, typer.Option("-n", "--ranks", min=1, help="MPI ranks; starts mpiexec itself.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of each rank (run.threads).")]
 Device = Annotated[str | None, typer.Option("--device", help="cpu or cuda (run.device).")]
+RanksPerNode = Annotated[
+    int | None,
+    typer.Option(
+        "--ranks-per-node", help="Count every so many ranks as a node (default: ranks that share memory)."
+    ),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated."),

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ridgeline.cli.bench_options import Debug, RanksPerNode
-from ridgeline.cli.options import Ranks
+from ridgeline.cli.options import Debug, Ranks, RanksPerNode
 
 
 def validate(

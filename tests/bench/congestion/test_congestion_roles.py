@@ -7,18 +7,19 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.congestion import network_tests
-from ridgeline.bench.congestion.measure import Summary, _BlockColumn, _FigureColumn, assign_roles, make_rows
+from ridgeline.bench.congestion.figures import COLUMNS, NetworkSummary, make_rows
 from ridgeline.bench.congestion.network_tests import TESTS, ring_order, run_test
+from ridgeline.bench.congestion.roles import assign_roles
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 MIB = 2.0**20
 
 
 def test_nodes_of_the_paper():
-    # Fig. 5: 9658 nodes, 5795 test, 3863 congest, at least 965 per congestor.
+    # Fig. 5: 9658 nodes, 5795 test, 3863 congest, at least 965 per kind.
     roles = assign_roles(range(9658), fraction=0.4)
     assert len(roles.test_nodes) == 5795
-    sizes = [len(nodes) for nodes in roles.congestor_nodes.values()]
+    sizes = [len(nodes) for nodes in roles.background_nodes.values()]
     assert (sum(sizes), min(sizes), len(sizes)) == (3863, 965, 4)
 
 
@@ -34,11 +35,11 @@ def test_nodes_of_the_paper():
         (20, 4, [4] * 4),
     ],
 )
-def test_few_nodes_have_fewer_congestors(nodes, testers, kinds):
+def test_few_nodes_have_fewer_kinds_of_traffic(nodes, testers, kinds):
     roles = assign_roles(range(nodes))
     assert len(roles.test_nodes) == testers
-    assert [len(found) for found in roles.congestor_nodes.values()] == kinds
-    used = [*roles.test_nodes, *(node for found in roles.congestor_nodes.values() for node in found)]
+    assert [len(found) for found in roles.background_nodes.values()] == kinds
+    used = [*roles.test_nodes, *(node for found in roles.background_nodes.values() for node in found)]
     assert sorted(used) == list(range(nodes))
 
 
@@ -47,7 +48,7 @@ def test_lanes_are_ranks_of_equal_local_number():
     local = [0, 1, 2, 0, 1, 2, 0, 1, 0, 1]
     for seed in range(20):
         roles = assign_roles(nodes, fraction=0.5, seed=seed)
-        lanes = [*roles.testers, *(lane for _, lane in roles.congestors)]
+        lanes = [*roles.testers, *(lane for _, lane in roles.background)]
         assert sorted(sum(lanes, roles.resting)) == list(range(10))
         for lane in lanes:
             assert len({local[rank] for rank in lane}) == 1
@@ -66,7 +67,7 @@ def test_lanes_are_ranks_of_equal_local_number():
         (2, {}, "congestion on 2 nodes: two take the tests and one congests"),
         (4, {"fraction": 1.0}, "fraction 1.0"),
         (4, {"fraction": 0.0}, "fraction 0.0"),
-        (4, {"kinds": ("flood",)}, "congestors flood: name each once, of all-to-all"),
+        (4, {"kinds": ("flood",)}, "background traffic flood: name each once, of all-to-all"),
         (4, {"kinds": ("incast", "incast")}, "name each once"),
         (3, {"kinds": ("incast",)}, "one node of 3 congests, which has nobody for incast"),
     ],
@@ -150,16 +151,17 @@ def test_table_of_the_paper():
         "congested": [(7.1, 55.0), (663.2, 181.5), (162.1, 312.2)],
     }
     figures = {
-        (block, test.key): Summary(a * units[test.key], b * units[test.key], 0.0, 1.0, 9, 1)
+        (block, test.key): NetworkSummary(a * units[test.key], b * units[test.key], 0.0, 1.0, 9, 1)
         for block, values in printed.items()
         for test, (a, b) in zip(TESTS, values)
     }
     rows = make_rows(figures)
-    mean, last = _FigureColumn("mean", "avg"), _FigureColumn("percentile", "99%")
+    block, _, mean, last, _ = COLUMNS
     cells = [(mean.cell(row), last.cell(row)) for row in rows]
     assert cells[:6] == [(f"{a:.1f}", f"{b:.1f}") for values in printed.values() for a, b in values]
     assert cells[6:] == [("2.3X", "10.6X"), ("1.5X", "1.0X"), ("2.4X", "3.3X")]
-    blocks = [_BlockColumn("block", "tests").cell(row) for row in rows]
+    blocks = [block.cell(row) for row in rows]
     assert [i for i, text in enumerate(blocks) if text] == [0, 3, 6]
-    assert mean.cell({"block": "impact", "mean": None}) == "-"
+    figures["isolated", "allreduce"] = NetworkSummary(0.0, 0.0, 0.0, 1.0, 9, 1)
+    assert mean.cell(make_rows(figures)[-1]) == "-"
     assert np.isclose(rows[1]["mean"], 1009.1 * MIB)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench import node_memory
 from ridgeline.bench.elements import acceptance
-from ridgeline.bench.elements.acceptance import Check, elements_out_of_cache, make_table, measure_acceptance
+from ridgeline.bench.elements.acceptance import HealthCheck, elements_out_of_cache
 from ridgeline.bench.elements.tensor_probe import make_gradient_probe
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.runtime.errors import ConfigError
@@ -35,27 +36,31 @@ def test_too_little_memory_is_refused_with_an_advice_that_helps(monkeypatch, n, 
     monkeypatch.setattr(acceptance, "last_level_caches", lambda cpus: {"0": 2**25})
     monkeypatch.setattr(node_memory, "memory_available", lambda: 2**28)
     with pytest.raises(ConfigError, match=f"GiB on a node, more than is free; {advice}"):
-        measure_acceptance(MPI.COMM_SELF, n)
+        measure("acceptance", MPI.COMM_SELF, points=n)
 
 
 def test_worst_rank_depends_on_the_kind_of_figure():
-    rate, seconds = Check("a", "GB/s", [3.0, 1.0, 2.0], True), Check("b", "us", [3.0, 1.0, 2.0], False)
+    rate = HealthCheck("a", "GB/s", 1e9, [3.0, 1.0, 2.0], True)
+    seconds = HealthCheck("b", "us", 1e-6, [3.0, 1.0, 2.0], False)
     assert (rate.worst_rank, seconds.worst_rank) == (1, 0)
-    facts = seconds.to_dict()
+    facts = seconds.row()
     assert (facts["min"], facts["max"], facts["average"], facts["worst_rank"]) == (1.0, 3.0, 2.0, 0)
 
 
 def test_all_figures_are_there():
-    result = measure_acceptance(MPI.COMM_SELF, n=4, shared_elements=8)
-    assert [check.unit for check in result.checks] == ["GFLOP/s", "GB/s", "GB/s", "us", "us"]
-    assert all(len(check.values) == 1 and 0 < check.values[0] < 1e5 for check in result.checks)
-    assert f"s = {result.large}" in result.checks[1].name
-    assert len(result.to_dict()["checks"]) == make_table(result).row_count == 5
+    result = measure("acceptance", MPI.COMM_SELF, points=4, elements=8)
+    assert [row["unit"] for row in result.rows] == ["[GFLOP/s]", "[GB/s]", "[GB/s]", "[us]", "[us]"]
+    by_rank = result.extra["by_rank"]
+    for row in result.rows:
+        (value,) = by_rank[row["name"]]
+        assert 0 < value / row["scale"] < 1e5
+    assert f"s = {result.settings['large']}" in result.rows[1]["name"]
+    assert len(by_rank) == len(result.rows) == 5
 
 
 @pytest.mark.parametrize(
-    ("n", "elements", "words"), [(1, 8, "1 points"), (33, 8, "33 points"), (8, 0, "0 elements")]
+    ("n", "elements", "words"), [(1, 8, "nx1 = 1"), (33, 8, "nx1 = 33"), (8, 0, "elements = 0")]
 )
 def test_refusals(n, elements, words):
     with pytest.raises(ConfigError, match=words):
-        measure_acceptance(MPI.COMM_SELF, n, elements)
+        measure("acceptance", MPI.COMM_SELF, points=n, elements=elements)

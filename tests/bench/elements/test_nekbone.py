@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench.elements.nekbone import (
     Nekbone,
     brick,
     flops_per_point,
-    make_table,
-    measure_nekbone,
-    to_dict,
+    run_nekbone,
 )
+from ridgeline.bench.elements.nekbone_result import to_result
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 from ridgeline.runtime.errors import ConfigError
 
@@ -93,16 +93,16 @@ def test_iterating_on_after_convergence():
 
 
 def test_figures_count_as_nekbone_does():
-    figures = measure_nekbone(MPI.COMM_SELF, 4, 6, iterations=7)
+    figures = run_nekbone(MPI.COMM_SELF, 4, 6, iterations=7)
     assert (figures.elements, figures.brick, figures.points) == (6, (1, 2, 3), 6 * 64)
     assert flops_per_point(8) == 130
     assert figures.flops == (12 * 4 + 34) * 6 * 64 * 7
     assert figures.bytes == 120 * 6 * 64 * 7
-    assert figures.mflops == pytest.approx(figures.flops / figures.seconds / 1e6)
+    assert figures.rate == pytest.approx(figures.flops / figures.seconds)
     assert len(figures.residuals) == 8
-    facts = to_dict([figures], None)
-    assert facts["figures"][0]["mflops_per_rank"] == facts["average_mflops"] == figures.mflops
-    assert make_table([figures], None).row_count == 1
+    result = to_result([figures], None)
+    (row,) = result.rows
+    assert row["rate_per_rank"] == result.extra["average_rate"] == figures.rate
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,18 @@ def test_brick_is_compact(count, expected):
 
 @pytest.mark.parametrize(
     ("n", "elements", "iterations", "words"),
-    [(1, 8, 1, "nx1 = 1"), (33, 8, 1, "nx1 = 33"), (4, 0, 1, "0 elements"), (4, 8, 0, "0 iterations")],
+    [
+        (1, 8, 1, "nx1 = 1"),
+        (33, 8, 1, "nx1 = 33"),
+        (4, 0, 1, "elements = 0"),
+        (4, 8, 0, "iterations = 0"),
+    ],
 )
 def test_refusals(n, elements, iterations, words):
     with pytest.raises(ConfigError, match=words):
-        measure_nekbone(MPI.COMM_SELF, n, elements, iterations)
+        measure("nekbone", MPI.COMM_SELF, points=[n], elements=elements, iterations=iterations)
 
 
 def test_more_than_the_memory_is_refused():
     with pytest.raises(ConfigError, match="use fewer --elements"):
-        measure_nekbone(MPI.COMM_SELF, 32, 2**24)
+        run_nekbone(MPI.COMM_SELF, 32, 2**24)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.bench.hpcg.command import choose_settings, write_report
+from bench_tools import options_for
 from ridgeline.bench.hpcg.hpcg_dat import HpcgDat, read_hpcg_dat
+from ridgeline.bench.hpcg.settings import HpcgSettings, choose_settings, write_report
+from ridgeline.bench.result import Result
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 HEAD = "HPCG benchmark input file\nSandia National Laboratories; University of Tennessee, Knoxville\n"
@@ -29,8 +31,7 @@ def test_the_file_that_is_supplied_is_as_its_page_says(monkeypatch):
     folder = Path(__file__).parents[3] / "examples" / "hpcg"
     assert read_hpcg_dat(folder / "hpcg.dat") == HpcgDat(104, 104, 104, 60)
     monkeypatch.chdir(folder)
-    settings = {"box": (104, 104, 104), "seconds": 60.0, "source": "hpcg.dat"}
-    assert choose_settings((None, None, None), None, None) == settings
+    assert choose_settings(options_for("hpcg")) == HpcgSettings((104, 104, 104), 60.0, "hpcg.dat")
     page = (folder.parents[1] / "docs" / "hpcg.md").read_text()
     assert (folder / "hpcg.dat").read_text() in page
     assert "--dat examples/hpcg/hpcg.dat" in page
@@ -63,9 +64,10 @@ NONE = (None, None, None)
 def test_settings_come_from_the_command_line_the_file_or_the_rules(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def chosen(*arguments):
-        settings = choose_settings(*arguments)
-        return settings["box"], settings["seconds"], settings["source"]
+    def chosen(sizes, seconds, dat):
+        nx, ny, nz = sizes
+        settings = choose_settings(options_for("hpcg", nx=nx, ny=ny, nz=nz, seconds=seconds, dat=dat))
+        return settings.box, settings.seconds, settings.source
 
     assert chosen(NONE, None, None) == ((104, 104, 104), 60.0, None)
     assert chosen((32, None, 16), 5.0, None) == ((32, 32, 16), 5.0, None)
@@ -77,7 +79,10 @@ def test_settings_come_from_the_command_line_the_file_or_the_rules(tmp_path, mon
 
 
 def test_report_goes_into_a_new_folder(tmp_path):
-    path = write_report(tmp_path / "new" / "folder", "text\n")
+    result = Result("HPCG 3.1", "", "", "", 1, (), [], extra={"text": "text\n"})
+    (said,) = write_report(result, options_for("hpcg", output=str(tmp_path / "new" / "folder")))
+    path = Path(said.removeprefix("report: "))
+    assert path.parent == tmp_path / "new" / "folder"
     assert path.read_text() == "text\n"
     with pytest.raises(OutputError, match="choose another --output"):
-        write_report(path, "text\n")
+        write_report(result, options_for("hpcg", output=str(path)))

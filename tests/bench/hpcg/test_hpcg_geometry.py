@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpcg_dense import numbers
-from ridgeline.bench.hpcg.geometry import Geometry, coarsen, make_geometry, place, process_grid, surface
+from ridgeline.bench.hpcg.geometry import HpcgGeometry, coarsen, make_geometry, place, process_grid, surface
 from ridgeline.runtime.errors import ConfigError
 
 GRIDS = {
@@ -87,6 +87,6 @@ def test_process_grid_against_the_rules() -> None:
 
 def test_coarsen() -> None:
     fine = make_geometry(4, 3, 16, 24, 32)
-    assert coarsen(fine) == Geometry(4, 3, 2, 2, 1, 1, 1, 0, 8, 12, 16)
+    assert coarsen(fine) == HpcgGeometry(4, 3, 2, 2, 1, 1, 1, 0, 8, 12, 16)
     with pytest.raises(ConfigError, match="6 x 7 x 8 points cannot be halved"):
         coarsen(place(1, 0, (6, 7, 8), (1, 1, 1)))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+import bench_tools
 from ridgeline.bench.hpcg import measure, phases
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.measure import measure_hpcg
-from ridgeline.bench.hpcg.phases import Benchmark
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.phases import HpcgRun
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.memory.stream import StreamLimits, StreamRates
 from ridgeline.runtime.errors import ConfigError
@@ -17,7 +17,7 @@ COMM = MPI.COMM_SELF
 GEOMETRY = make_geometry(1, 0, 16, 16, 16)
 
 
-class Watched(ReferencePath):
+class Watched(ReferenceImplementation):
     """The reference, which writes down its solves: (most iterations, tolerance, preconditioned, largest |x|)."""
 
     def __init__(self, comm, level, n_threads=1) -> None:
@@ -30,12 +30,12 @@ class Watched(ReferencePath):
 
 
 def test_flow_of_a_quick_run() -> None:
-    benchmark = Benchmark(COMM, GEOMETRY, 0, make_path=Watched)
+    benchmark = HpcgRun(COMM, GEOMETRY, 0, make_implementation=Watched)
     record = benchmark.run()
     goal = record.reference_residual
     assert goal == pytest.approx(3.66234e-41, rel=1e-5)  # as the official code prints it
     tests = [(50, 1e-12, False, 0.0)] * 2 + [(50, 1e-12, True, 0.0)] * 2
-    assert benchmark.path.solves == [*tests, (500, goal, True, 0.0), (50, 0.0, True, 0.0)]
+    assert benchmark.implementation.solves == [*tests, (500, goal, True, 0.0), (50, 0.0, True, 0.0)]
     assert record.valid
     assert not record.optimised
     assert (record.charges.sets, record.charges.optimised_iterations) == (1, 50)
@@ -46,7 +46,7 @@ def test_flow_of_a_quick_run() -> None:
 
 
 def test_sets_fill_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    benchmark = Benchmark(COMM, GEOMETRY, 2.5)
+    benchmark = HpcgRun(COMM, GEOMETRY, 2.5)
     asked = []
     monkeypatch.setattr(phases, "number_of_sets", lambda seconds, worst: asked.append((seconds, worst)) or 3)
     record = benchmark.run()
@@ -58,22 +58,22 @@ def test_sets_fill_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = record.times.dot + record.times.waxpby + record.times.spmv + record.times.multigrid
     assert 0 < parts <= record.charges.seconds == record.times.total
     assert record.charges.set_up > 0 < record.charges.optimisation
-    assert record.path_bytes > 8 * record.sizes[0].nonzeros
+    assert record.implementation_bytes > 8 * record.sizes[0].nonzeros
 
 
 def test_a_version_that_does_not_converge_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "MOST_ITERATIONS", 20)
-    record = Benchmark(COMM, GEOMETRY, 0).run()
+    record = HpcgRun(COMM, GEOMETRY, 0).run()
     assert record.failures == ["residual of the reference"]
     assert record.charges.optimised_iterations == 20
 
 
 def test_bytes_that_are_moved() -> None:
-    benchmark = Benchmark(COMM, GEOMETRY, 0)
+    benchmark = HpcgRun(COMM, GEOMETRY, 0)
     benchmark.set_up()
     benchmark.optimise()
     nonzeros = [(3 * n - 2) ** 3 for n in (16, 8, 4, 2)]
-    moved = bytes_per_iteration(benchmark.path.level)
+    moved = bytes_per_iteration(benchmark.implementation.level)
     # Both halves twice on the finer levels, once on the coarsest, once for A p; then vectors and the transfers.
     matrices = 8 * (3 * nonzeros[0] + 2 * sum(nonzeros[1:3]) + nonzeros[3])
     vectors = 8 * 4096 * 31
@@ -84,7 +84,7 @@ def test_share_of_stream_is_of_its_best_rate(monkeypatch) -> None:
     rates = StreamRates(copy=30e9, scale=28e9, add=33e9, triad=32e9)
     limits = StreamLimits(rates, rates, 50e9, 1, 1, "float64", 2**20, 1, 2**18, 7)
     monkeypatch.setattr(measure, "measure_stream", lambda *_: limits)
-    result = measure_hpcg(COMM, (16, 16, 16), seconds=0)
+    result = bench_tools.measure("hpcg", COMM, nx=16, seconds=0)
     share = result.extra["bandwidth"] / 33e9
     assert result.extra["fraction_of_stream"] == pytest.approx(share)
     assert result.extra["stream"]["best"] == 33e9
@@ -95,8 +95,10 @@ def test_share_of_stream_is_of_its_best_rate(monkeypatch) -> None:
     )
 
 
-def test_figures() -> None:
-    result = measure_hpcg(COMM, (16, 16, 16), seconds=0, stream=False, source="hpcg.dat")
+def test_figures(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hpcg.dat").write_text("HPCG\n\n16 16 16\n0\n")
+    result = bench_tools.measure("hpcg", COMM, stream=False)
     assert result.verified
     assert [row["part"] for row in result.rows] == ["MG", "SpMV", "DDOT", "WAXPBY", "all sets"]
     assert result.rows[-1]["share"] == 1.0
@@ -110,13 +112,13 @@ def test_figures() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seconds": -1.0}, "0 .one set of iterations. or more"),
+        ({"seconds": -1.0}, "rt = -1.0: 0 or more is needed"),
         ({"seconds": float("nan")}, "or more is needed"),
-        ({"box": (16, 16, 12)}, "12"),
+        ({"nz": 12}, "12"),
         ({"threads": 999}, "999 threads"),
-        ({"box": (4096, 4096, 4096)}, "GiB on a node"),
+        ({"nx": 4096}, "GiB on a node"),
     ],
 )
 def test_refusals(options, words) -> None:
     with pytest.raises(ConfigError, match=words):
-        measure_hpcg(COMM, **({"box": (16, 16, 16)} | options))
+        bench_tools.measure("hpcg", COMM, **({"nx": 16} | options))

@@ -6,9 +6,9 @@ from mpi4py import MPI
 
 import hpcg_dense
 from ridgeline.bench.hpcg.geometry import place
-from ridgeline.bench.hpcg.path import Times
+from ridgeline.bench.hpcg.implementation import Times
 from ridgeline.bench.hpcg.problem import diagonal_of, generate_problem
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 
 SELF = MPI.COMM_SELF
 GEOMETRY = place(1, 0, (8, 4, 12), (1, 1, 1))
@@ -17,7 +17,7 @@ GEOMETRY = place(1, 0, (8, 4, 12), (1, 1, 1))
 @pytest.fixture
 def problem():
     level, b, _ = generate_problem(SELF, GEOMETRY, levels=3)
-    path = ReferencePath(SELF, level)
+    path = ReferenceImplementation(SELF, level)
     return path, path.vector(b)
 
 
@@ -40,7 +40,7 @@ def test_vectors(problem, noise) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_product_and_cycle_against_dense(count: int, noise) -> None:
     dense = hpcg_dense.levels(GEOMETRY, count)
-    path = ReferencePath(SELF, generate_problem(SELF, GEOMETRY, levels=count)[0])
+    path = ReferenceImplementation(SELF, generate_problem(SELF, GEOMETRY, levels=count)[0])
     r, z = path.vector(noise), path.vector(noise)  # what z holds before does not matter
     path.precondition(r, z)
     np.testing.assert_allclose(z.owned, hpcg_dense.cycle(dense, noise), rtol=0, atol=1e-14)

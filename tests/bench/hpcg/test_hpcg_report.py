@@ -7,9 +7,9 @@ from datetime import datetime
 
 import pytest
 
-from ridgeline.bench.hpcg.path import Times
+from ridgeline.bench.hpcg.implementation import Times
 from ridgeline.bench.hpcg.rating import Charges, LevelSize
-from ridgeline.bench.hpcg.record import AgreementTest, Record, SpectralTest, SymmetryTest
+from ridgeline.bench.hpcg.record import AgreementTest, HpcgRecord, SpectralTest, SymmetryTest
 from ridgeline.bench.hpcg.report import make_report, report_name, report_text, to_dict
 
 # What version 3.1 printed for 16^3 points on one rank (published figures); the memory is that of its own arrays.
@@ -144,7 +144,7 @@ Final Summary::Official results execution time (sec) must be at least=1800
 TIMES = Times(
     total=56.3567, dot=1.30756, waxpby=0.699755, spmv=7.1738, multigrid=47.1471, allreduce=0.0760264
 )
-RECORD = Record(
+RECORD = HpcgRecord(
     ranks=1,
     threads=1,
     local=(16, 16, 16),
@@ -152,7 +152,7 @@ RECORD = Record(
     sizes=tuple(LevelSize(n**3, (3 * n - 2) ** 3) for n in (16, 8, 4, 2)),
     level_bytes=(2_500_000, 308_216, 38_968, 5_312),
     vector_bytes=86_070,
-    path_bytes=0,
+    implementation_bytes=0,
     charges=Charges(1195, 50, 50, seconds=56.3567, set_up=0.0205922, optimisation=2.38419e-07),
     reference_kernels=2.38419e-07 / 0.000260879,
     reference_times=TIMES,

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from hpcg_quick import finish, prepared
 from ridgeline.bench.hpcg import optimise, validity
-from ridgeline.bench.hpcg.phases import Benchmark
+from ridgeline.bench.hpcg.phases import HpcgRun
 from ridgeline.bench.hpcg.report import make_report, report_text
 
 COMM = MPI.COMM_SELF
@@ -44,26 +44,26 @@ def shift_one(numbers: np.ndarray) -> None:
     numbers[numbers.size // 2] += 1
 
 
-def triangles(run: Benchmark, depth: int = 0):
-    level = run.path.level
+def triangles(run: HpcgRun, depth: int = 0):
+    level = run.implementation.level
     for _ in range(depth):
         level = level.coarse
     return level.lower, level.upper
 
 
-FAULTS: dict[str, Callable[[Benchmark], None]] = {
+FAULTS: dict[str, Callable[[HpcgRun], None]] = {
     "entry of the matrix": lambda run: scale_one(run.level.matrix.values),
     "entry of the matrix, coarse": lambda run: scale_one(run.level.coarse.matrix.values),
     "column of the matrix": lambda run: swap_two(run.level.matrix.columns),
     "entry of L": lambda run: scale_entry(triangles(run)[0], last_run(triangles(run)[0])),
     "entry of U": lambda run: scale_entry(triangles(run)[1], 0),
     "entry of L, coarsest": lambda run: scale_entry(triangles(run, 3)[0], last_run(triangles(run, 3)[0])),
-    "diagonal": lambda run: scale_one(run.path.level.diagonal),
-    "inverse diagonal": lambda run: scale_one(run.path.level.inverse_diagonal),
-    "entry of L at coarse points": lambda run: scale_one(run.path.level.transfer.lower.values),
+    "diagonal": lambda run: scale_one(run.implementation.level.diagonal),
+    "inverse diagonal": lambda run: scale_one(run.implementation.level.inverse_diagonal),
+    "entry of L at coarse points": lambda run: scale_one(run.implementation.level.transfer.lower.values),
     "column of a run": lambda run: shift_one(triangles(run)[0].slot_columns),
-    "coarse points": lambda run: swap_two(run.path.level.transfer.lower.rows),
-    "order": lambda run: swap_two(run.path.level.new_number),
+    "coarse points": lambda run: swap_two(run.implementation.level.transfer.lower.rows),
+    "order": lambda run: swap_two(run.implementation.level.new_number),
 }
 
 
@@ -96,13 +96,13 @@ def test_a_wrong_diagonal_is_seen_before_it_is_restored() -> None:
     benchmark = prepared(COMM)
     diagonal = np.full(benchmark.geometry.n_rows, 26.0)
     diagonal[100] *= 1 + 1e-9
-    benchmark.path.replace_diagonal(diagonal)
+    benchmark.implementation.replace_diagonal(diagonal)
     assert finish(benchmark).failures == ["agreement with the reference"]
 
 
 def test_a_run_without_faults_is_valid() -> None:
     benchmark = prepared(COMM)
-    before = benchmark.path.natural(benchmark.path.vector(benchmark.b))
+    before = benchmark.implementation.natural(benchmark.implementation.vector(benchmark.b))
     record = finish(benchmark)
     assert record.failures == []
     assert (record.spectral.plain, record.spectral.preconditioned) == (11, 1)
@@ -121,7 +121,7 @@ class Stuck:
         return getattr(self.path, name)
 
     def cg(self, b, x, most, tolerance, preconditioned=True, times=None):
-        from ridgeline.bench.hpcg.path import CGResult
+        from ridgeline.bench.hpcg.implementation import CGResult
 
         return CGResult(1, self.residual, 1.0)
 
@@ -130,7 +130,7 @@ class Stuck:
 def test_few_iterations_count_only_if_they_converge(residual: float) -> None:
     benchmark = prepared(COMM)
     matrix = benchmark.level.matrix
-    result = validity.spectral_test(Stuck(benchmark.path, residual), matrix, benchmark.b)
+    result = validity.spectral_test(Stuck(benchmark.implementation, residual), matrix, benchmark.b)
     assert not result.passed
 
 

@@ -8,10 +8,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.optimised import OptimisedPath
-from ridgeline.bench.hpcg.path import Path, Times
-from ridgeline.bench.hpcg.problem import Level, SparseMatrix, generate_problem
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.implementation import Implementation, Times
+from ridgeline.bench.hpcg.optimised import OptimisedImplementation
+from ridgeline.bench.hpcg.problem import HpcgLevel, SparseMatrix, generate_problem
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 
 COMM = MPI.COMM_SELF
 
@@ -35,12 +35,12 @@ def irregular(matrix: SparseMatrix, seed: int) -> SparseMatrix:
     )
 
 
-def irregular_level(level: Level, seed: int = 1) -> Level:
+def irregular_level(level: HpcgLevel, seed: int = 1) -> HpcgLevel:
     coarse = None if level.coarse is None else irregular_level(level.coarse, seed + 1)
-    return Level(irregular(level.matrix, seed), level.fine_of_coarse, coarse)
+    return HpcgLevel(irregular(level.matrix, seed), level.fine_of_coarse, coarse)
 
 
-Problem = tuple[Level, NDArray[np.float64]]
+Problem = tuple[HpcgLevel, NDArray[np.float64]]
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,9 @@ def problem() -> Problem:
 
 
 @pytest.fixture(scope="module", params=["regular", "irregular"])
-def paths(request: pytest.FixtureRequest, problem: Problem) -> tuple[Path, Path]:
+def paths(request: pytest.FixtureRequest, problem: Problem) -> tuple[Implementation, Implementation]:
     level = problem[0] if request.param == "regular" else irregular_level(problem[0])
-    return ReferencePath(COMM, level), OptimisedPath(COMM, level)
+    return ReferenceImplementation(COMM, level), OptimisedImplementation(COMM, level)
 
 
 def numbers(n: int, seed: int = 5) -> NDArray[np.float64]:
@@ -63,7 +63,7 @@ def close(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
     return bool(np.abs(a - b).max() < 1e-14 * np.abs(a).max())
 
 
-def test_vectors_come_back_in_natural_order(paths: tuple[Path, Path]) -> None:
+def test_vectors_come_back_in_natural_order(paths: tuple[Implementation, Implementation]) -> None:
     optimised = paths[1]
     values = numbers(optimised.n_rows)
     vector = optimised.vector(values)
@@ -71,7 +71,7 @@ def test_vectors_come_back_in_natural_order(paths: tuple[Path, Path]) -> None:
     assert not (vector.owned == values).all()
 
 
-def test_product_and_cycle_are_the_reference_s(paths: tuple[Path, Path]) -> None:
+def test_product_and_cycle_are_the_reference_s(paths: tuple[Implementation, Implementation]) -> None:
     results = []
     for path in paths:
         x, y, z = path.vector(numbers(path.n_rows)), path.vector(), path.vector(numbers(path.n_rows, 6))
@@ -85,9 +85,9 @@ def test_product_and_cycle_are_the_reference_s(paths: tuple[Path, Path]) -> None
 
 
 def test_one_level_alone_is_a_symmetric_sweep(problem: Problem) -> None:
-    level = Level(irregular(problem[0].matrix, 9), None, None)
+    level = HpcgLevel(irregular(problem[0].matrix, 9), None, None)
     results = []
-    for path in (ReferencePath(COMM, level), OptimisedPath(COMM, level)):
+    for path in (ReferenceImplementation(COMM, level), OptimisedImplementation(COMM, level)):
         r, z = path.vector(numbers(path.n_rows)), path.vector()
         path.precondition(r, z)
         results.append(path.natural(z))
@@ -96,7 +96,7 @@ def test_one_level_alone_is_a_symmetric_sweep(problem: Problem) -> None:
 
 @pytest.mark.parametrize("preconditioned", [True, False])
 def test_residual_histories_are_the_reference_s(
-    problem: Problem, paths: tuple[Path, Path], preconditioned: bool
+    problem: Problem, paths: tuple[Implementation, Implementation], preconditioned: bool
 ) -> None:
     results, solutions = [], []
     for path in paths:
@@ -110,7 +110,9 @@ def test_residual_histories_are_the_reference_s(
     assert solutions[1] == pytest.approx(solutions[0], rel=1e-9, abs=1e-9)
 
 
-def test_solves_end_at_the_tolerance_or_do_not_begin(problem: Problem, paths: tuple[Path, Path]) -> None:
+def test_solves_end_at_the_tolerance_or_do_not_begin(
+    problem: Problem, paths: tuple[Implementation, Implementation]
+) -> None:
     path = paths[1]
     b, x = path.vector(problem[1]), path.vector()
     none = path.cg(b, x, 0, 0.0)
@@ -124,7 +126,9 @@ def test_solves_end_at_the_tolerance_or_do_not_begin(problem: Problem, paths: tu
     assert (again.owned == x.owned).all()
 
 
-def test_times_are_added_up_and_make_the_total(problem: Problem, paths: tuple[Path, Path]) -> None:
+def test_times_are_added_up_and_make_the_total(
+    problem: Problem, paths: tuple[Implementation, Implementation]
+) -> None:
     path, times = paths[1], Times(total=1.0)
     path.cg(path.vector(problem[1]), path.vector(), 3, 0.0, times=times)
     once = times.total - 1.0
@@ -138,7 +142,7 @@ def test_times_are_added_up_and_make_the_total(problem: Problem, paths: tuple[Pa
 
 def test_another_diagonal_changes_the_finest_level_alone(problem: Problem) -> None:
     level = irregular_level(problem[0], 20)  # its own: the reference changes it
-    optimised, reference = OptimisedPath(COMM, level), ReferencePath(COMM, level)
+    optimised, reference = OptimisedImplementation(COMM, level), ReferenceImplementation(COMM, level)
     before = level.matrix.values[level.matrix.diagonal].copy()
     for diagonal in (1e6 * (1 + np.arange(before.size) % 9), before):
         results = []
@@ -153,7 +157,7 @@ def test_another_diagonal_changes_the_finest_level_alone(problem: Problem) -> No
 
 
 def test_memory_counts_every_value_and_vector(problem: Problem) -> None:
-    path = OptimisedPath(COMM, problem[0])
+    path = OptimisedImplementation(COMM, problem[0])
     nonzeros, level = 0, problem[0]
     while level is not None:
         nonzeros += level.matrix.values.size
@@ -164,7 +168,9 @@ def test_memory_counts_every_value_and_vector(problem: Problem) -> None:
     assert path.memory() > one
 
 
-def test_a_right_side_whose_sums_underflow_ends_quietly(problem: Problem, paths: tuple[Path, Path]) -> None:
+def test_a_right_side_whose_sums_underflow_ends_quietly(
+    problem: Problem, paths: tuple[Implementation, Implementation]
+) -> None:
     path = paths[1]
     x = path.vector()
     result = path.cg(path.vector(1e-155 * problem[1]), x, 40, 0.0)
@@ -174,7 +180,7 @@ def test_a_right_side_whose_sums_underflow_ends_quietly(problem: Problem, paths:
 
 def test_a_solve_that_was_spoilt_leaves_nothing_behind(problem: Problem) -> None:
     level, b = problem
-    path = OptimisedPath(COMM, level)
+    path = OptimisedImplementation(COMM, level)
     right, z, x = path.vector(b), path.vector(), path.vector()
     path.precondition(right, z)
     clean = z.owned.copy()

@@ -16,13 +16,13 @@ import json
 import numpy as np
 from mpi4py import MPI
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.optimised import OptimisedPath
+from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.problem import generate_problem
 
 level, b, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, 32, 40, 16), levels=2)
 results = []
 for n_threads in (1, 2, 3, 2):
-    path = OptimisedPath(MPI.COMM_SELF, level, n_threads)
+    path = OptimisedImplementation(MPI.COMM_SELF, level, n_threads)
     x, y = path.vector(np.sin(np.arange(b.size))), path.vector()
     path.spmv(x, y)
     numbers = [path.dot(x, y), *path.natural(y)[::1000]]

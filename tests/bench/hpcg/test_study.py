@@ -7,13 +7,13 @@ import math
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench.hpcg.study import (
     add_ratios,
     compare_histories,
     default_sweep,
     divide_box,
     divisions,
-    measure_scaling,
 )
 from ridgeline.bench.result import to_csv
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -84,20 +84,22 @@ def test_ratios():
 def test_histories_must_agree_and_fall():
     right = [0.5, 1e-3, 1e-9]
     compare_histories({"reference": right, "optimised": [0.5, 1e-3 * (1 + 1e-9), 3e-9]}, "16^3")
-    with pytest.raises(VerificationError, match=r"scaled residual 1 is 0\.0011 in the optimised path"):
+    with pytest.raises(
+        VerificationError, match=r"scaled residual 1 is 0\.0011 in the optimised implementation"
+    ):
         compare_histories({"reference": right, "optimised": [0.5, 1.1e-3, 1e-9]}, "16^3")
     with pytest.raises(VerificationError, match="scaled residual 1 is nan"):
         compare_histories({"reference": right, "optimised": [0.5, math.nan, 1e-9]}, "16^3")
     for last in (math.nan, 1.5, math.inf):
-        with pytest.raises(VerificationError, match="the residual of the optimised path"):
+        with pytest.raises(VerificationError, match="the residual of the optimised implementation"):
             compare_histories({"optimised": [0.5, last]}, "16^3")
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mode": "odd"}, "'odd' is unknown"),
-        ({"paths": ["fast"]}, "path 'fast' is unknown; choose from reference, optimised"),
+        ({"mode": "odd"}, "mode = odd: weak, strong are possible"),
+        ({"implementations": ["fast"]}, "implementation 'fast' is unknown; choose from reference, optimised"),
         ({"iterations": 0}, "iterations = 0"),
         ({"repeats": 0}, "repeats = 0"),
         ({"sweep": [1, 2]}, "a sweep with 2 ranks: the job has 1"),
@@ -107,11 +109,11 @@ def test_histories_must_agree_and_fall():
 )
 def test_options_out_of_range(options, words):
     with pytest.raises(ConfigError, match=words):
-        measure_scaling(MPI.COMM_SELF, **{"local": [16], **options})
+        measure("hpcg-scaling", MPI.COMM_SELF, **{"local": [16], **options})
 
 
 def test_figures_and_their_csv():
-    result = measure_scaling(MPI.COMM_SELF, local=[16], iterations=3, repeats=1)
+    result = measure("hpcg-scaling", MPI.COMM_SELF, local=[16], iterations=3, repeats=1)
     assert [one["path"] for one in result.rows] == ["reference", "optimised"]
     for one in result.rows:
         assert one["flops"] * one["seconds"] == pytest.approx(

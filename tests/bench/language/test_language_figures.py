@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeline.bench.language import bsp, pingpong
-from ridgeline.bench.language.languages import Work
+from ridgeline.bench.language.loops import RingWork
 from ridgeline.bench.language.ring_work import compute, read_words, write_words
 
 
@@ -43,7 +43,14 @@ def test_rows_of_the_ring():
 
 
 @pytest.mark.parametrize(
-    "work", [Work(0, 0, 0, 0), Work(5, 3, 7, 1), Work(8, 8, 2, 1), Work(29, 21, 9, 1), Work(3, 30, 500, 1)]
+    "work",
+    [
+        RingWork(0, 0, 0, 0),
+        RingWork(5, 3, 7, 1),
+        RingWork(8, 8, 2, 1),
+        RingWork(29, 21, 9, 1),
+        RingWork(3, 30, 500, 1),
+    ],
 )
 def test_expected_sums_and_kernels_against_plain_loops(work):
     n = 8

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench.memory import peak
-from ridgeline.bench.memory.peak import MultiplyAdds, measure_peak, measure_peak_here
+from ridgeline.bench.memory.peak import MultiplyAdds, measure_peak_here
 from ridgeline.bench.memory.stream import StreamLimits, StreamRates
 from ridgeline.bench.memory.stream_result import to_result
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -47,7 +48,7 @@ def test_wrong_result_is_found():
 
 
 def test_both_dtypes_on_one_rank():
-    result = measure_peak(MPI.COMM_SELF, seconds=1e-3, repeats=2)
+    result = measure("peak", MPI.COMM_SELF, seconds=1e-3, repeats=2)
     assert [row["dtype"] for row in result.rows] == ["float64", "float32"]
     for row in result.rows:
         assert 0 < row["least"] == row["mean"] == row["most"] == row["total"]
@@ -57,16 +58,16 @@ def test_both_dtypes_on_one_rank():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"threads": 0}, "0 threads per rank"),
+        ({"threads": 0}, "threads = 0: 1 or more is needed"),
         ({"threads": 10**6}, "1000000 threads per rank"),
-        ({"dtypes": ["int32"]}, "no kernel for int32"),
-        ({"seconds": 0.0}, "over 0.0 s"),
+        ({"dtype": "int32"}, "dtype = int32: both, float64, float32 are possible"),
+        ({"seconds": 0.0}, "seconds = 0.0: more than 0 is needed"),
         ({"repeats": 0}, "repeats = 0"),
     ],
 )
 def test_refusals(options, words):
     with pytest.raises(ConfigError, match=words):
-        measure_peak(MPI.COMM_SELF, **options)
+        measure("peak", MPI.COMM_SELF, **options)
 
 
 def test_rows_of_stream():

@@ -7,7 +7,8 @@ import numba
 import numpy as np
 import pytest
 
-from ridgeline.bench.elements.nekbone import NekboneFigures, make_table
+from ridgeline.bench.elements.nekbone import NekboneFigures
+from ridgeline.bench.elements.nekbone_result import to_result
 from ridgeline.bench.memory import stream
 from ridgeline.bench.memory.stream import StreamArrays, StreamLimits, StreamRates, measure_stream
 from ridgeline.models.contract import Work
@@ -47,12 +48,12 @@ def test_every_share_is_of_the_best_rate():
         == 0.8
     )
     figures = NekboneFigures(8, 1, 1, (1, 1, 1), 1, 1, 2.0, 1.0, 72e9, (1.0, 0.5))
-    table = make_table([figures], replace(LIMITS, streaming=StreamRates(45e9, 44e9, 41e9, 90e9)))
-    (share,) = table.columns[8].cells
-    assert (table.columns[8].header, share) == ("of STREAM", "0.40"), (
+    result = to_result([figures], replace(LIMITS, streaming=StreamRates(45e9, 44e9, 41e9, 90e9)))
+    share = result.columns[8]
+    assert (share.head, share.cell(result.rows[0])) == ("of STREAM", "0.40"), (
         "of the triad, which is faster than the copy"
     )
-    assert "STREAM 90.0 GB/s (triad, streaming stores)" in str(table.caption)
+    assert "STREAM 90.0 GB/s (triad, streaming stores)" in result.notes[0]
 
 
 def test_size_is_compared_with_the_caches_of_a_node():

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from ridgeline.bench.one_sided.access_plan import Pieces
+from ridgeline.bench.one_sided.exposed_memory import check_sums
 from ridgeline.bench.one_sided.irregular import message_rate, parts_of
-from ridgeline.bench.one_sided.measure import bandwidth, check_sums, latency
+from ridgeline.bench.one_sided.measure import bandwidth, latency
 from ridgeline.bench.payload import content, words_at
 from ridgeline.runtime.errors import ConfigError, VerificationError
 

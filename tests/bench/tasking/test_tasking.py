@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+import bench_tools
 from ridgeline.bench.tasking import array as tasking_array
 from ridgeline.bench.tasking import create as tasking_create
 from ridgeline.bench.tasking import notify as tasking_notify
 from ridgeline.bench.tasking.c_tasks import load_tasking
 from ridgeline.bench.tasking.channel import use_channel
+from ridgeline.bench.tasking.declaration import ITEMS
 from ridgeline.bench.tasking.futures import spawn_and_fetch
-from ridgeline.bench.tasking.measure import ITEMS, default_workers, measure_tasking
+from ridgeline.bench.tasking.measure import default_workers
 from ridgeline.bench.tasking.trials import Trials
 from ridgeline.bench.tasking.work import fibonacci
 from ridgeline.runtime.errors import ConfigError, RidgelineError, VerificationError
@@ -22,7 +24,9 @@ FEW = Trials(3, 1)
 
 
 def measure(*items, **options):
-    return measure_tasking(MPI.COMM_SELF, items, trials=3, warm_up=1, n_bytes=80_008, **options)
+    return bench_tools.measure(
+        "tasking", MPI.COMM_SELF, items=items, trials=3, warm_up=1, n_bytes=80_008, **options
+    )
 
 
 @pytest.fixture
@@ -145,7 +149,7 @@ def test_workers_up_to_the_cores():
     [
         (["creation", "flight"], {}, "no item 'flight'"),
         ([], {}, "give one item"),
-        (["futures"], {"workers": [0]}, "workers >= 1"),
+        (["futures"], {"workers": [0]}, "workers = 0: 1 or more is needed"),
         (["futures"], {"fibonacci": [94]}, "1 to 93"),
         (["initialise"], {"workers": [20_000]}, "must have 8 B for each"),
     ],

@@ -87,7 +87,7 @@ class Collective(ABC):
             )
 
 
-class Alltoall(Collective):
+class AlltoallCalls(Collective):
     """Every rank sends a message of its own to every rank."""
 
     name = "alltoall"
@@ -118,7 +118,7 @@ class Alltoall(Collective):
             self._compare(block, expected, f"the message from rank {source}")
 
 
-class Allgather(Collective):
+class AllgatherCalls(Collective):
     """Every rank sends one message to all."""
 
     name = "allgather"
@@ -156,7 +156,7 @@ class Allgather(Collective):
             self._compare(block, content(size, source, source, sequence), f"the message from rank {source}")
 
 
-class Broadcast(Collective):
+class BroadcastCalls(Collective):
     """One rank sends a message to all."""
 
     name = "bcast"
@@ -196,7 +196,7 @@ class Broadcast(Collective):
         self._compare(self.receive.read(size), expected, f"the message from rank {self.root}")
 
 
-class Allreduce(Collective):
+class AllreduceCalls(Collective):
     """Sums of float32 over all ranks; terms are whole numbers, so that sums are exact in any order."""
 
     name = "allreduce"
@@ -241,7 +241,7 @@ class Allreduce(Collective):
         self.receive.write(np.zeros(size, np.uint8))
 
 
-class Barrier(Collective):
+class BarrierCalls(Collective):
     """All ranks wait for all; no data."""
 
     name = "barrier"
@@ -268,5 +268,5 @@ class Barrier(Collective):
 
 
 COLLECTIVES: dict[str, type[Collective]] = {
-    kind.name: kind for kind in (Alltoall, Allreduce, Broadcast, Allgather, Barrier)
+    kind.name: kind for kind in (AlltoallCalls, AllreduceCalls, BroadcastCalls, AllgatherCalls, BarrierCalls)
 }

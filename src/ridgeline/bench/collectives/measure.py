@@ -11,15 +11,16 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
 from ridgeline.bench.collectives.calls import COLLECTIVES, Collective
+from ridgeline.bench.collectives.declaration import CollectiveOptions, Placement
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError
@@ -28,8 +29,6 @@ from ridgeline.runtime.progress import Phases, silent
 if TYPE_CHECKING:
     from ridgeline.bench.payload import Memory
 
-Operation = Literal["alltoall", "allreduce", "bcast", "allgather", "barrier"]
-Placement = Literal["packed", "spread"]
 _MEMORY_SHARE = 0.5  # of a node's free memory that messages may take
 _WARM_UP_SHARE = 0.1  # of the seconds of a size
 
@@ -61,37 +60,21 @@ def choose_ranks(layout: Layout, count: int, placement: Placement) -> list[int]:
 
 
 def measure_collective(
-    comm: MPI.Comm,
-    operation: Operation,
-    sizes: tuple[int, int] | None = None,
-    iterations: int | None = None,
-    warm_up: int | None = None,
-    seconds: float | None = None,
-    in_place: bool = False,
-    sweep: bool = False,
-    subsets: Sequence[int] | None = None,
-    placement: Placement = "packed",
-    ranks_per_node: int | None = None,
-    memory: Memory = "host",
-    progress: Phases | None = None,
+    comm: MPI.Comm, options: CollectiveOptions, memory: Memory = "host", progress: Phases | None = None
 ) -> Result:
     """Measure one collective operation. Collective over comm; rows are complete on rank 0.
 
-    sizes: first and last in B (default: 1, for allreduce 4, to 1 MiB); iterations, warm_up: default as OSU's;
-    seconds: of one size at most, if not None: then there may be fewer iterations; sweep: sub-communicators of 2, 4,
-    8, ... and all ranks; subsets: of these numbers of ranks; placement: which ranks those are; ranks_per_node: see
-    `find_layout`. Every size is verified before and after, not in place also the result of the timed calls.
+    Every size is verified before and after, not in place also the result of the timed calls.
     Raises ConfigError for options out of range, VerificationError on all ranks for wrong data.
     """
+    operation, in_place, seconds = options.operation, options.in_place, options.seconds
     kind = COLLECTIVES[operation]
-    counts = _counts(comm.size, operation, sweep, subsets)
+    counts = _counts(comm.size, operation, options.sweep, options.among)
     if in_place and not kind.has_in_place:
         raise ConfigError(f"{operation} has no form in place; leave --in-place out")
-    if seconds is not None and seconds <= 0:
-        raise ConfigError(f"{seconds} s for a size: it must be more than 0")
-    asked = _sizes(kind, sizes)
-    repetitions = Repetitions("collective", iterations, warm_up)
-    layout = find_layout(comm, ranks_per_node)
+    asked = _sizes(kind, options.sizes)
+    repetitions = Repetitions("collective", options.iterations, options.warm_up)
+    layout = find_layout(comm, options.ranks_per_node)
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     progress = progress or silent()
@@ -101,7 +84,7 @@ def measure_collective(
             notes.append(
                 f"{count} ranks: messages above {fitting[-1]} B do not fit into half of the free memory"
             )
-        chosen = choose_ranks(layout, count, placement)
+        chosen = choose_ranks(layout, count, options.placement)
         group = comm.Split(0 if comm.rank in chosen else MPI.UNDEFINED, comm.rank)
         if group != MPI.COMM_NULL:
             on_nodes = list(Counter(layout.node_of_rank[rank] for rank in chosen).values())
@@ -113,7 +96,7 @@ def measure_collective(
                 rows.append(row | _bandwidths(operation, on_nodes, size, row["most"]))
             del calls
             group.Free()
-        patient_barrier(comm)  # the others sleep meanwhile
+        sleeping_barrier(comm)  # the others sleep meanwhile
     return Result(
         benchmark=operation,
         pattern=kind.pattern + ", in place" * in_place,
@@ -126,12 +109,12 @@ def measure_collective(
         verified=operation != "barrier",
         settings={
             "sizes": asked,
-            "iterations": iterations,
-            "warm_up": warm_up,
+            "iterations": options.iterations,
+            "warm_up": options.warm_up,
             "seconds": seconds,
             "in_place": in_place,
             "subsets": counts,
-            "placement": placement,
+            "placement": options.placement,
             "ranks_per_node": layout.ranks_per_node(),
             "memory": memory,
         },
@@ -140,10 +123,10 @@ def measure_collective(
     )
 
 
-def _counts(ranks: int, operation: str, sweep: bool, subsets: Sequence[int] | None) -> list[int]:
+def _counts(ranks: int, operation: str, sweep: bool, among: Sequence[int]) -> list[int]:
     if ranks < 2:
         raise ConfigError(f"{operation} needs at least 2 ranks; start them with -n 2")
-    counts = sorted(set(subsets or ()) | set(sweep_of(ranks) if sweep else ())) or [ranks]
+    counts = sorted(set(among) | set(sweep_of(ranks) if sweep else ())) or [ranks]
     for count in counts:
         if not 2 <= count <= ranks:
             raise ConfigError(f"{operation} among {count} of {ranks} ranks: 2 to {ranks} are possible")

@@ -22,7 +22,7 @@ CYCLE = 64  # messages of a rank between two looks whether the tests are over
 _TAG = 7
 
 
-class Congestor(Protocol):
+class BackgroundPattern(Protocol):
     """One pattern. bytes: what this rank sends, or takes by a get, in a step."""
 
     bytes: int
@@ -47,7 +47,7 @@ def _message(array: Any) -> list[Any]:
     return [array, SIZE, MPI.BYTE]
 
 
-class _TwoSided:
+class _TwoSidedTraffic:
     """What the patterns of sends and receives share: blocks for every rank of the set, uint8 [size, SIZE]."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
@@ -65,7 +65,7 @@ class _TwoSided:
         """Nothing but memory."""
 
 
-class AllToAll(_TwoSided):
+class AllToAllTraffic(_TwoSidedTraffic):
     """Everyone with everyone, pair by pair: partners by exclusive or if the set's size is a power of two."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
@@ -92,7 +92,7 @@ class AllToAll(_TwoSided):
             check(self.received[source], self.names[source], self.me)
 
 
-class Incast(_TwoSided):
+class IncastTraffic(_TwoSidedTraffic):
     """Everyone sends to rank 0."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
@@ -116,7 +116,7 @@ class Incast(_TwoSided):
                 check(self.received[source], self.names[source], self.me)
 
 
-class Broadcast(_TwoSided):
+class BroadcastTraffic(_TwoSidedTraffic):
     """Rank 0 sends to everyone, one message each."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
@@ -143,7 +143,7 @@ class Broadcast(_TwoSided):
             check(self.received[0], self.names[0], self.me)
 
 
-class _OneSided:
+class _OneSidedTraffic:
     """What the one-sided patterns share: a window, open for all in passive mode while steps are taken."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], window_bytes: int) -> None:
@@ -173,7 +173,7 @@ class _OneSided:
         self.window.Free()
 
 
-class PutIncast(_OneSided):
+class PutIncastTraffic(_OneSidedTraffic):
     """Everyone puts into the window of rank 0, each at a place of its own."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
@@ -197,7 +197,7 @@ class PutIncast(_OneSided):
                 check(blocks[source], self.names[source], self.me)
 
 
-class GetIncast(_OneSided):
+class GetIncastTraffic(_OneSidedTraffic):
     """Everyone gets the same block from the window of rank 0 (GPCNeT's get broadcast)."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
@@ -228,14 +228,15 @@ class GetIncast(_OneSided):
             )
 
 
-PATTERNS: dict[str, type[AllToAll | Incast | PutIncast | GetIncast | Broadcast]] = {
-    "all-to-all": AllToAll,
-    "incast": Incast,
-    "put-incast": PutIncast,
-    "get-incast": GetIncast,
-    "broadcast": Broadcast,
+PATTERNS: dict[
+    str, type[AllToAllTraffic | IncastTraffic | PutIncastTraffic | GetIncastTraffic | BroadcastTraffic]
+] = {
+    "all-to-all": AllToAllTraffic,
+    "incast": IncastTraffic,
+    "put-incast": PutIncastTraffic,
+    "get-incast": GetIncastTraffic,
+    "broadcast": BroadcastTraffic,
 }
-DEFAULT_KINDS = ("all-to-all", "incast", "put-incast", "get-incast")  # GPCNeT's four, in its order
 
 
 @dataclass(frozen=True)
@@ -247,15 +248,15 @@ class Traffic:
     seconds: float
 
 
-def congest(signals: MPI.Comm, lane: MPI.Comm, congestor: Congestor) -> Traffic:
+def send_until_over(signals: MPI.Comm, lane: MPI.Comm, pattern: BackgroundPattern) -> Traffic:
     """Repeat a pattern from before a test begins until it is over.
 
     Collective over lane, the set that takes part, and over signals, whose other ranks call `Ibarrier` twice: they may
     begin when the first is complete, and are done when they start the second.
     """
     cycle = range(max(1, CYCLE // lane.size))
-    step = congestor.step
-    congestor.open()
+    step = pattern.step
+    pattern.open()
     for _ in cycle:
         step()
     begun, over = signals.Ibarrier(), signals.Ibarrier()
@@ -276,6 +277,6 @@ def congest(signals: MPI.Comm, lane: MPI.Comm, congestor: Congestor) -> Traffic:
         vote = lane.Iallreduce(mine, anyone, MPI.MAX)
     seconds = time.perf_counter() - start
     MPI.Request.Waitall([begun, over])
-    congestor.close()
+    pattern.close()
     steps = cycles * len(cycle)
-    return Traffic(steps, steps * congestor.bytes, seconds)
+    return Traffic(steps, steps * pattern.bytes, seconds)

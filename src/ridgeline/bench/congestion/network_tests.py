@@ -55,7 +55,7 @@ TESTS = (
 )
 
 
-class Pattern(Protocol):
+class LanePattern(Protocol):
     """How one rank takes part."""
 
     def prepare(self, ring: int) -> None:
@@ -239,7 +239,7 @@ def _reduce_staged(
 
 def run_test(
     everyone: MPI.Comm,
-    pattern: Pattern,
+    pattern: LanePattern,
     iterations: int,
     warm_up: int,
     seconds: float,
@@ -276,7 +276,7 @@ def run_test(
     return rounds, problem
 
 
-def _warm_up(everyone: MPI.Comm, pattern: Pattern, warm_up: int, limit: float) -> float:
+def _warm_up(everyone: MPI.Comm, pattern: LanePattern, warm_up: int, limit: float) -> float:
     """Repeat up to warm_up times, less on a slow network; return the seconds of a repetition at the end."""
     clock = time.perf_counter
     begin = clock()

@@ -22,40 +22,50 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from rich.table import Table
 
+from ridgeline.bench.elements.declaration import AcceptanceOptions
 from ridgeline.bench.elements.nekbone import brick
 from ridgeline.bench.elements.tensor_probe import make_gradient_probe
 from ridgeline.bench.memory.stream import StreamArrays, compile_stream, last_level_caches
 from ridgeline.bench.node_memory import require_memory
+from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import Phases, silent
 
 PAPER_ELEMENTS = 768  # out of cache
 _CACHES = 2  # times the last-level caches of a node, that u and its derivatives fill at the least
 _UNKNOWN_CACHE = 64 * 2**20  # bytes
-_LEAST_N, _MOST_N = 2, 32
 _REPEATS = 5
 _IN_CACHE_POINTS = 2**22  # worked on per timed call
 _CALLS = 200  # of a communication per timed mean
 
+COLUMNS = (
+    Column("name", "Data per rank"),
+    Column("unit", "Unit"),
+    *(Column(key, key.capitalize(), form=".1f", scale_key="scale") for key in ("min", "max", "average")),
+    Column("worst_rank", "Worst rank"),
+)
+
 
 @dataclass(frozen=True)
-class Check:
-    """One figure on every rank: name, unit, values by rank, and whether more is better."""
+class HealthCheck:
+    """One figure on every rank: name, values by rank in SI units, and whether more is better.
+
+    unit, scale: what it is printed in, and what values are divided by for that.
+    """
 
     name: str
     unit: str
+    scale: float
     values: list[float]
     more_is_better: bool
 
@@ -64,30 +74,18 @@ class Check:
         """The rank to look at first."""
         return int(np.argmin(self.values) if self.more_is_better else np.argmax(self.values))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return fields, min, max, average and the worst rank for JSON."""
+    def row(self) -> dict[str, Any]:
+        """Return the line of the table: min, max, average and the worst rank."""
         values = np.array(self.values)
-        derived = {"min": values.min(), "max": values.max(), "average": values.mean()}
-        return (
-            asdict(self)
-            | {key: float(value) for key, value in derived.items()}
-            | {"worst_rank": self.worst_rank}
-        )
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """All checks, and what was measured: points per direction, elements per rank out of cache and shared."""
-
-    n: int
-    ranks: int
-    large: int
-    shared_elements: int
-    checks: list[Check]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return asdict(self) | {"checks": [check.to_dict() for check in self.checks]}
+        return {
+            "name": self.name,
+            "unit": f"[{self.unit}]",
+            "scale": self.scale,
+            "min": float(values.min()),
+            "max": float(values.max()),
+            "average": float(values.mean()),
+            "worst_rank": self.worst_rank,
+        }
 
 
 def elements_out_of_cache(n: int, cache_bytes: int, ranks_per_node: int) -> int:
@@ -96,31 +94,48 @@ def elements_out_of_cache(n: int, cache_bytes: int, ranks_per_node: int) -> int:
     return max(PAPER_ELEMENTS, -(-_CACHES * cache_bytes // (ranks_per_node * per_element)))
 
 
-def measure_acceptance(
-    comm: MPI.Comm, n: int = 16, shared_elements: int = 64, progress: Phases | None = None
-) -> Acceptance:
+def measure_acceptance(comm: MPI.Comm, options: AcceptanceOptions, progress: Phases | None = None) -> Result:
     """Measure all five figures on all ranks. Collective, the same result everywhere; some seconds.
 
-    n: points per direction. shared_elements: per rank, of the gather-scatter.
-    Raises ConfigError for arguments out of range or too little memory.
+    Raises ConfigError for too little memory.
     """
-    if not _LEAST_N <= n <= _MOST_N:
-        raise ConfigError(f"{n} points per direction: from {_LEAST_N} to {_MOST_N} are possible")
-    if shared_elements < 1:
-        raise ConfigError(f"{shared_elements} elements per rank: at least 1 is needed")
+    n = options.points
     large, cache_bytes, per_node = _sizes(comm, n)
     progress = progress or silent()
     progress.begin("tensor kernels")
     one, three = _tensor_rates(comm, n, large)
     progress.begin("memory and messages")
+    triad = comm.allgather(_triad(comm, 4 * cache_bytes // per_node))
+    shared = comm.allgather(_gather_scatter(comm, n, options.elements))
     checks = [
-        Check("Tensor kernels, s = 1", "GFLOP/s", comm.allgather(one), True),
-        Check(f"Tensor kernels, s = {large}", "GB/s", comm.allgather(three), True),
-        Check("STREAM triad", "GB/s", comm.allgather(_triad(comm, 4 * cache_bytes // per_node)), True),
-        Check("MPI Allreduce (1 double)", "us", comm.allgather(_allreduce(comm)), False),
-        Check("Gather-scatter", "us", comm.allgather(_gather_scatter(comm, n, shared_elements)), False),
+        HealthCheck("Tensor kernels, s = 1", "GFLOP/s", 1e9, comm.allgather(one), True),
+        HealthCheck(f"Tensor kernels, s = {large}", "GB/s", 1e9, comm.allgather(three), True),
+        HealthCheck("STREAM triad", "GB/s", 1e9, triad, True),
+        HealthCheck("MPI Allreduce (1 double)", "us", 1e-6, comm.allgather(_allreduce(comm)), False),
+        HealthCheck("Gather-scatter", "us", 1e-6, shared, False),
     ]
-    return Acceptance(n, comm.size, large, shared_elements, checks)
+    return _result(comm.size, options, large, checks)
+
+
+def _result(n_ranks: int, options: AcceptanceOptions, large: int, checks: list[HealthCheck]) -> Result:
+    """Return the figures as the paper's Tables 2 to 4 have them, and the rank to look at first."""
+    return Result(
+        benchmark="acceptance",
+        pattern=f"health check with nx1 = {options.points}, float64, all ranks at the same time",
+        formula=f"tensor kernels: 6 nx1 operations or 32 B a point; triad: 24 B an element; gather-scatter: "
+        f"{options.elements} elements per rank",
+        statistic="rates: best of several repeats; times: mean of many calls, best of several means; over ranks",
+        ranks=n_ranks,
+        columns=COLUMNS,
+        rows=[check.row() for check in checks],
+        verified=False,
+        settings={"nx1": options.points, "large": large, "elements": options.elements},
+        extra={
+            "by_rank": {check.name: check.values for check in checks},
+            "samples": {check.name: [v / np.mean(check.values) for v in check.values] for check in checks},
+        },
+        plot=Plot(kind="boxes", y_label="figure of a rank over the mean of all", log_y=False),
+    )
 
 
 def _sizes(comm: MPI.Comm, n: int) -> tuple[int, int, int]:
@@ -156,17 +171,17 @@ def _tensor_rates(comm: MPI.Comm, n: int, large: int) -> tuple[float, float]:
     probe = in_turn_per_node(comm, lambda: make_gradient_probe(n))
     repeats = max(1, _IN_CACHE_POINTS // n**3)
     seconds = _best(comm, lambda: probe(u, derivative, transposed, repeats, out))
-    in_cache = 6.0 * n * n**3 * repeats / seconds / 1e9
+    in_cache = 6.0 * n * n**3 * repeats / seconds
     u, out = np.ones((large, n, n, n)), np.zeros((large, 3, n, n, n))
     seconds = _best(comm, lambda: probe(u, derivative, transposed, 1, out))
-    return in_cache, (u.nbytes + out.nbytes) / seconds / 1e9
+    return in_cache, (u.nbytes + out.nbytes) / seconds
 
 
 def _triad(comm: MPI.Comm, n_bytes: int) -> float:
     in_turn_per_node(comm, compile_stream)
     arrays = StreamArrays(n_bytes, 1)
     seconds = _best(comm, lambda: arrays.run("triad"))
-    return arrays.bytes_moved("triad") / seconds / 1e9
+    return arrays.bytes_moved("triad") / seconds
 
 
 def _allreduce(comm: MPI.Comm) -> float:
@@ -176,7 +191,7 @@ def _allreduce(comm: MPI.Comm) -> float:
         for _ in range(_CALLS):
             comm.Allreduce(mine, total)
 
-    return _best(comm, calls) / _CALLS * 1e6
+    return _best(comm, calls) / _CALLS
 
 
 def _gather_scatter(comm: MPI.Comm, n: int, elements: int) -> float:
@@ -190,25 +205,4 @@ def _gather_scatter(comm: MPI.Comm, n: int, elements: int) -> float:
 
     seconds = _best(comm, calls) / (_CALLS // 10)
     gather_scatter.free()
-    return seconds * 1e6
-
-
-def make_table(result: Acceptance) -> Table:
-    """Return the figures as the paper's Tables 2 to 4 have them, and the rank to look at first."""
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title_justify="left",
-        caption_justify="left",
-        title=f"Health check of {result.ranks} rank{'s' * (result.ranks > 1)}, nx1 = {result.n}, float64",
-        caption=f"Gather-scatter: {result.shared_elements} elements per rank. All ranks at the same time.",
-    )
-    table.add_column("Data per rank", no_wrap=True)
-    table.add_column("Unit", no_wrap=True)
-    for head in ("Min", "Max", "Average", "Worst rank"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for check in result.checks:
-        facts = check.to_dict()
-        figures = (f"{facts[key]:.1f}" for key in ("min", "max", "average"))
-        table.add_row(check.name, f"[{check.unit}]", *figures, str(check.worst_rank))
-    return table
+    return seconds

@@ -24,23 +24,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from rich.table import Table
 
 from ridgeline.bench.elements.nekbone_kernels import make_passes
-from ridgeline.bench.memory.stream import StreamLimits
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh, side_axis
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import Phases, silent
 
 Array = NDArray[np.float64]
@@ -49,7 +45,6 @@ SHIFT = 0.1  # of the operator, as in Nekbone
 BLOCK_POINTS = 2048  # computed between sums of copies: w then is still in the first or second cache
 WORDS = 15  # to and from memory per point and iteration
 _ARRAYS = 12  # words held per point: 6 factors, x, r, p, w, numbers, the start's temporaries
-_LEAST_N, _MOST_N = 2, 32
 
 
 def flops_per_point(n: int) -> int:
@@ -88,33 +83,24 @@ class NekboneFigures:
     residuals: list[float]
 
     @property
-    def mflops(self) -> float:
-        """Nekbone's "Tot MFlops"."""
-        return self.flops / self.seconds / 1e6
+    def rate(self) -> float:
+        """Operations/s of all ranks, Nekbone's "Tot MFlops"."""
+        return self.flops / self.seconds
 
     @property
     def bandwidth(self) -> float:
         """Counted bytes over seconds, in B/s of all ranks."""
         return self.bytes / self.seconds
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return fields and derived figures for JSON."""
-        derived = {"mflops": self.mflops, "mflops_per_rank": self.mflops / self.ranks}
-        return asdict(self) | derived | {"bandwidth": self.bandwidth}
-
 
 class Nekbone:
     """The problem on this rank: arrays [E, n, n, n] float64, lists, compiled passes. Built collectively.
 
     n: GLL points per direction, nx1. elements: per rank, on the average; all ranks together make the brick.
-    Raises ConfigError for n or elements out of range or too little memory, DecompositionError for too few elements.
+    Raises ConfigError for too little memory, DecompositionError for too few elements.
     """
 
     def __init__(self, comm: MPI.Comm, n: int, elements: int) -> None:
-        if not _LEAST_N <= n <= _MOST_N:
-            raise ConfigError(f"nx1 = {n}: Nekbone has from {_LEAST_N} to {_MOST_N} points per direction")
-        if elements < 1:
-            raise ConfigError(f"{elements} elements per rank: at least 1 is needed")
         self.comm, self.n = comm, n
         self.brick = brick(elements * comm.size)
         require_memory(comm, elements * n**3 * _ARRAYS * 8, "these elements need", "use fewer --elements")
@@ -208,12 +194,10 @@ class Nekbone:
         return time.perf_counter() - start, residuals
 
 
-def measure_nekbone(
+def run_nekbone(
     comm: MPI.Comm, n: int, elements: int, iterations: int = 100, progress: Phases | None = None
 ) -> NekboneFigures:
     """Run the benchmark as Nekbone does: once to warm up, once timed. Collective, the same on all ranks."""
-    if iterations < 1:
-        raise ConfigError(f"{iterations} iterations: at least 1 is needed")
     progress = progress or silent()
     progress.begin(f"nx1 = {n}: set-up and compiling")
     problem = Nekbone(comm, n, elements)
@@ -236,59 +220,3 @@ def measure_nekbone(
         bytes=8.0 * WORDS * points * iterations,
         residuals=residuals,
     )
-
-
-def to_dict(figures: Sequence[NekboneFigures], stream: StreamLimits | None) -> dict[str, Any]:
-    """Return all figures for JSON, with what the unit of each number is."""
-    units = {"mflops": "10^6 operations/s", "bandwidth": "B/s", "seconds": "s", "flops": "1", "bytes": "B"}
-    return {
-        "figures": [figure.to_dict() for figure in figures],
-        "stream": None if stream is None else stream.to_dict(),
-        "average_mflops": sum(figure.mflops for figure in figures) / len(figures),
-        "units": units,
-        "statistic": "slowest rank, one run after one to warm up",
-    }
-
-
-def make_table(figures: Sequence[NekboneFigures], stream: StreamLimits | None) -> Table:
-    """Return what Nekbone prints for each nx1, and the counted bytes beside STREAM."""
-    best = "" if stream is None else f"; STREAM {stream.best / 1e9:.1f} GB/s ({stream.best_name})"
-    average = sum(figure.mflops for figure in figures) / len(figures)
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title_justify="left",
-        caption_justify="left",
-        title=f"Nekbone, {figures[0].iterations} iterations, per point (12 nx1 + 34) operations, {8 * WORDS} bytes",
-        caption=f"Avg MFlops = {average:.4e}{best}",
-    )
-    heads = (
-        "nx1",
-        "nelt",
-        "np",
-        "brick",
-        "Tot MFlops",
-        "MFlops",
-        "Solve Time",
-        "GB/s",
-        "of STREAM",
-        "cg: first",
-        "last",
-    )
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for figure in figures:
-        table.add_row(
-            str(figure.nx1),
-            str(figure.elements // figure.ranks),
-            str(figure.ranks),
-            " x ".join(map(str, figure.brick)),
-            f"{figure.mflops:.4e}",
-            f"{figure.mflops / figure.ranks:.4e}",
-            f"{figure.seconds:.4e}",
-            f"{figure.bandwidth / 1e9:.1f}",
-            "" if stream is None else f"{stream.share(figure.bandwidth):.2f}",
-            f"{figure.residuals[0]:.4e}",
-            f"{figure.residuals[-1]:.4e}",
-        )
-    return table

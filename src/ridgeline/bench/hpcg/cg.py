@@ -1,4 +1,4 @@
-"""Conjugate gradients of the optimised path: two passes over vectors an iteration beside those over matrices.
+"""Conjugate gradients of the optimised implementation: two passes over vectors an iteration.
 
 The product A p sums p.A p on its way, the last sweep of the multigrid cycle r.z; r -= alpha A p and r.r are one pass,
 and x += alpha p waits for p = z + beta p of the next iteration, so that p is read once for both.
@@ -15,8 +15,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.cg_passes import blocks
+from ridgeline.bench.hpcg.implementation import SLACK, CGResult, Times
 from ridgeline.bench.hpcg.multigrid import MultigridLevel
-from ridgeline.bench.hpcg.path import SLACK, CGResult, Times
 from ridgeline.sparse.halo import HaloVector
 from ridgeline.sparse.rows import add_scaled
 
@@ -56,7 +56,7 @@ class ConjugateGradients:
     def solve(
         self, b: Array, x: Array, max_iterations: int, tolerance: float, preconditioned: bool, times: Times
     ) -> CGResult:
-        """Improve x, float64 [n], to solve A x = b: see bench.hpcg.path.Path.cg. Collective over comm.
+        """Improve x, float64 [n], to solve A x = b: see `Implementation.cg`. Collective over comm.
 
         Times: p.A p is charged to spmv, r.z of the cycle to multigrid, the pass r -= alpha A p with r.r to waxpby,
         the pass over x and p to waxpby; dot has the sums over ranks, as allreduce has, and r.r of the start.

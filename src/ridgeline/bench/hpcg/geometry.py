@@ -20,7 +20,7 @@ Triple = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Geometry:
+class HpcgGeometry:
     """Where a rank's box lies. nx, ny, nz: local sizes; ipx, ipy, ipz: place in the process grid."""
 
     size: int
@@ -136,15 +136,15 @@ def surface(grid: Triple) -> int:
     return grid[0] * grid[1] + grid[1] * grid[2] + grid[2] * grid[0]
 
 
-def place(size: int, rank: int, local: Triple, grid: Triple) -> Geometry:
+def place(size: int, rank: int, local: Triple, grid: Triple) -> HpcgGeometry:
     """Return the geometry of a rank without asking for HPCG's sizes. local: (nx, ny, nz); grid: of `size` ranks."""
     npx, npy, npz = grid
-    return Geometry(size, rank, npx, npy, npz, rank % npx, rank // npx % npy, rank // (npx * npy), *local)
+    return HpcgGeometry(size, rank, npx, npy, npz, rank % npx, rank // npx % npy, rank // (npx * npy), *local)
 
 
 def make_geometry(
     size: int, rank: int, nx: int, ny: int, nz: int, npx: int = 0, npy: int = 0, npz: int = 0
-) -> Geometry:
+) -> HpcgGeometry:
     """Return the geometry of a rank by HPCG's rules; process numbers of 0 are found (`process_grid`).
 
     Raises ConfigError, the same on all ranks, if a size or an aspect ratio is against the rules.
@@ -175,7 +175,7 @@ def _check_aspect(what: str, sizes: Triple, advice: str) -> None:
         )
 
 
-def coarsen(geometry: Geometry) -> Geometry:
+def coarsen(geometry: HpcgGeometry) -> HpcgGeometry:
     """Return the geometry with every second point in each direction. Raises ConfigError if a size is odd."""
     if any(value % 2 for value in geometry.local):
         words = " x ".join(map(str, geometry.local))

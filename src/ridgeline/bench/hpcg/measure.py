@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mpi4py import MPI
 
-from ridgeline.bench.hpcg.geometry import Geometry, make_geometry
-from ridgeline.bench.hpcg.optimised import OptimisedPath
-from ridgeline.bench.hpcg.phases import Benchmark
+from ridgeline.bench.hpcg.declaration import HpcgOptions
+from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
+from ridgeline.bench.hpcg.optimised import OptimisedImplementation
+from ridgeline.bench.hpcg.phases import HpcgRun
 from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS
-from ridgeline.bench.hpcg.record import Record
+from ridgeline.bench.hpcg.record import HpcgRecord
 from ridgeline.bench.hpcg.report import make_report, report_text, to_dict
+from ridgeline.bench.hpcg.settings import HpcgSettings, check_output, choose_settings
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.memory.stream import StreamLimits, measure_stream
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.numba_threads import check_threads
-from ridgeline.bench.result import Column, Result
+from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout, place_on_node
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available, oversubscription
 
@@ -36,72 +36,65 @@ _COLUMNS = (
 )
 
 
-def measure_hpcg(
-    comm: MPI.Comm,
-    box: tuple[int, int, int] = (104, 104, 104),
-    process_grid: tuple[int, int, int] = (0, 0, 0),
-    seconds: float = 60.0,
-    threads: int = 1,
-    stream: bool = True,
-    source: str | None = None,
-    progress: Phases | None = None,
-) -> Result:
+def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None = None) -> Result:
     """Run HPCG 3.1 and return its figures; extra holds the official report. Collective over comm.
 
-    box: nx, ny, nz of each rank; process_grid: npx, npy, npz, 0 for the best; seconds: that the timed sets shall
-    take, 0 for one set; threads: of each rank; stream: measure the memory's bandwidth too; source: the file that box
-    and seconds come from; progress: told of every phase. Not valid: `verified` is False and extra["failures"] names
-    the tests.
-    Raises ConfigError for sizes, process grid, threads, seconds or too little memory, on all ranks.
+    Not valid: `verified` is False, `failures` says so and extra["failures"] names the tests.
+    Raises ConfigError for sizes, process grid, threads, seconds or too little memory, OutputError for a report that
+    cannot be written, on all ranks.
     """
-    if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"{seconds} seconds: 0 (one set of iterations) or more is needed")
+    chosen = decide(comm, lambda: choose_settings(options))
+    with together(comm):
+        if comm.rank == 0:
+            check_output(options)
+    threads = options.threads
     check_threads(threads, f"HPCG on {threads} threads")
-    geometry = make_geometry(comm.size, comm.rank, *box, *process_grid)
+    geometry = make_geometry(comm.size, comm.rank, *chosen.box, options.npx, options.npy, options.npz)
     require_room(comm, geometry)
     progress = progress or silent()
     progress.begin("compiling")
     compile_everything(comm, threads)
-    benchmark = Benchmark(comm, geometry, seconds, threads, progress=progress)
+    benchmark = HpcgRun(comm, geometry, chosen.seconds, threads, progress=progress)
     record = benchmark.run()
-    assert isinstance(benchmark.path, OptimisedPath)  # it was not told otherwise
-    moved = int(comm.allreduce(bytes_per_iteration(benchmark.path.level)))
+    assert isinstance(benchmark.implementation, OptimisedImplementation)  # it was not told otherwise
+    moved = int(comm.allreduce(bytes_per_iteration(benchmark.implementation.level)))
     del benchmark
     limits = None
-    if stream:
+    if options.stream:
         progress.begin("bandwidth of memory")
         limits = measure_stream(comm, threads)
-    settings = {"box": box, "process_grid": record.process_grid, "seconds": seconds, "threads": threads}
-    layout = find_layout(comm)
-    return _result(record, moved, limits, settings, source, layout.n_nodes, _crowded(comm, threads))
+    result = _result(record, moved, limits, chosen, find_layout(comm).n_nodes)
+    crowded = _crowded(comm, threads)
+    if crowded is not None:
+        result.notes.append(crowded)
+    if not record.valid:
+        result.failures.append(
+            f"HPCG result is INVALID: {', '.join(record.failures)}; the report in {options.output} has the figures, "
+            f"and a wrong one means a fault of memory, processor or network, or of the program"
+        )
+    return result
 
 
 def compile_everything(comm: MPI.Comm, threads: int) -> None:
     """Run all phases on small problems, on each rank alone and then on all: compiles, times nothing. Collective."""
     alone = make_geometry(1, 0, *_SMALL)
-    in_turn_per_node(comm, lambda: Benchmark(MPI.COMM_SELF, alone, 0, threads).run())
+    in_turn_per_node(comm, lambda: HpcgRun(MPI.COMM_SELF, alone, 0, threads).run())
     if comm.size > 1:  # once more with neighbours, and the process grid of so many ranks whatever its shape
-        Benchmark(comm, make_geometry(comm.size, comm.rank, *_SMALL), 0, threads).run()
+        HpcgRun(comm, make_geometry(comm.size, comm.rank, *_SMALL), 0, threads).run()
 
 
 def _crowded(comm: MPI.Comm, threads: int) -> str | None:
     return oversubscription(place_on_node(comm).ranks, threads, cores_available())
 
 
-def require_room(comm: MPI.Comm, geometry: Geometry) -> None:
-    """Raise ConfigError on all ranks if a node has too little free memory for both paths. Collective over comm."""
+def require_room(comm: MPI.Comm, geometry: HpcgGeometry) -> None:
+    """Raise ConfigError on all ranks if a node has too little free memory for both. Collective over comm."""
     advice = "use a smaller one or fewer ranks"
     require_memory(comm, geometry.n_rows * _BYTES_PER_ROW, "this box needs", advice)
 
 
 def _result(
-    record: Record,
-    moved: int,
-    limits: StreamLimits | None,
-    settings: dict[str, Any],
-    source: str | None,
-    nodes: int,
-    crowded: str | None,
+    record: HpcgRecord, moved: int, limits: StreamLimits | None, chosen: HpcgSettings, nodes: int
 ) -> Result:
     times, flops, charges = record.times, record.flops, record.charges
     parts = [
@@ -133,12 +126,10 @@ def _result(
         f"reference {record.reference_gflops:.3f} GFLOP/s, scaled residual {record.reference_residual:.6g} after "
         f"{charges.reference_iterations} iterations; here {charges.optimised_iterations} iterations",
     ]
-    if source is not None:
-        notes.append(f"box and seconds from {source}")
+    if chosen.source is not None:
+        notes.append(f"box and seconds from {chosen.source}")
     if record.times.total < OFFICIAL_SECONDS:
         notes.append(f"not an official run: those take at least {OFFICIAL_SECONDS} s (--rt)")
-    if crowded is not None:
-        notes.append(crowded)
     return Result(
         benchmark="HPCG 3.1",
         pattern=f"{sizes} points a rank on {grid} ranks, {record.threads} thread{'s' * (record.threads != 1)} each; "
@@ -151,7 +142,12 @@ def _result(
         rows=rows,
         nodes=nodes,
         verified=record.valid,
-        settings=settings,
+        settings={
+            "box": chosen.box,
+            "process_grid": record.process_grid,
+            "seconds": chosen.seconds,
+            "threads": record.threads,
+        },
         extra={
             "valid": record.valid,
             "failures": record.failures,
@@ -168,10 +164,11 @@ def _result(
             "text": report_text(report),
         },
         notes=notes,
+        plot=Plot("part", ("seconds",), kind="bars", y_label="s of all sets"),
     )
 
 
-def _verdict(record: Record) -> list[str]:
+def _verdict(record: HpcgRecord) -> list[str]:
     charges = record.charges
     if not record.valid:
         return [f"HPCG result is INVALID: {', '.join(record.failures)}"]

@@ -12,8 +12,8 @@ hands on half = D x + U x, and so
 In 3 x itself stays: in 4 a row's own correction would cancel, D_i e_i of half_i / D_i against e_i of x_i, and no
 other row of this rank reads x before the sweep has renewed it. Only what other ranks get is corrected.
 
-The arithmetic is that of the reference path to rounding. Halo exchanges: x before 2 and before 4, as there, without
-those of zeros.
+The arithmetic is that of the reference implementation to rounding. Halo exchanges: x before 2 and before 4, as there,
+without those of zeros.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the optimised path makes of a matrix before it runs: HPCG's optimisation phase.
+"""What the optimised implementation makes of a matrix before it runs: HPCG's optimisation phase.
 
 Rows are put into the order of their dependency level in natural-order Gauss-Seidel (sparse/levels.py): above
 the levels of the lower-numbered rows that a row needs. A sweep in the new order computes what the sweep in natural
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.problem import Level
+from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.sparse.halo import SparseHaloPlan
 from ridgeline.sparse.levels import WHOLE, block_rows, dependency_levels, level_order
 from ridgeline.sparse.runs import Runs, make_halves
@@ -89,7 +89,7 @@ class OptimisedLevel:
         return _bytes(self) + (0 if self.coarse is None else self.coarse.memory())
 
 
-def optimise(level: Level, n_threads: int = 1) -> OptimisedLevel:
+def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
     """Return the new form of a level and of all coarser ones. Compiled work, no communication.
 
     level: as `generate_problem` makes it; it is read, never changed. n_threads: one thread gets its rows by blocks

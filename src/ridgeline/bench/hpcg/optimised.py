@@ -9,10 +9,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.cg import ConjugateGradients
+from ridgeline.bench.hpcg.implementation import CGResult, Times
 from ridgeline.bench.hpcg.multigrid import MultigridLevel
 from ridgeline.bench.hpcg.optimise import optimise
-from ridgeline.bench.hpcg.path import CGResult, Times
-from ridgeline.bench.hpcg.problem import Level
+from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.sparse.halo import HaloVector
 from ridgeline.sparse.transfer import add_boundary
@@ -20,15 +20,15 @@ from ridgeline.sparse.transfer import add_boundary
 Array = NDArray[np.float64]
 
 
-class OptimisedPath:
-    """The optimised implementation: see bench.hpcg.path.Path. Building it is HPCG's optimisation phase.
+class OptimisedImplementation:
+    """The optimised implementation: see `Implementation`. Building it is HPCG's optimisation phase.
 
     comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank; any number of
     several gives the same bits, one (other order of rows) agrees to rounding. `level`, an OptimisedLevel, holds the
     structures; vectors are in its order and exchange by its halo plan. Raises ConfigError if Numba has fewer threads.
     """
 
-    def __init__(self, comm: MPI.Comm, level: Level, n_threads: int = 1) -> None:
+    def __init__(self, comm: MPI.Comm, level: HpcgLevel, n_threads: int = 1) -> None:
         check_threads(n_threads, f"{n_threads} threads per rank")
         self.comm, self.n_threads = comm, n_threads
         self.level = optimise(level, n_threads)
@@ -74,7 +74,7 @@ class OptimisedPath:
         preconditioned: bool = True,
         times: Times | None = None,
     ) -> CGResult:
-        """Solve A x = b from the x given: see bench.hpcg.path.Path; times as `ConjugateGradients.solve` says."""
+        """Solve A x = b from the x given: see `Implementation`; times as `ConjugateGradients.solve` says."""
         times = Times() if times is None else times
         with self._threads():
             return self._solver.solve(b.owned, x.owned, max_iterations, tolerance, preconditioned, times)
@@ -84,7 +84,7 @@ class OptimisedPath:
         self.level.set_diagonal(natural)
 
     def memory(self) -> int:
-        """Bytes of the new matrices and of this path's vectors on this rank."""
+        """Bytes of the new matrices and of this implementation's vectors on this rank."""
         return self.level.memory() + self.multigrid.memory() + self._solver.memory()
 
     def _threads(self) -> AbstractContextManager[None]:

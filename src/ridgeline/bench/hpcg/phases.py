@@ -25,13 +25,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.geometry import Geometry
-from ridgeline.bench.hpcg.optimised import OptimisedPath
-from ridgeline.bench.hpcg.path import CGResult, Path, Times
-from ridgeline.bench.hpcg.problem import Level, generate_problem, level_sizes, levels_of
+from ridgeline.bench.hpcg.geometry import HpcgGeometry
+from ridgeline.bench.hpcg.implementation import CGResult, Implementation, Times
+from ridgeline.bench.hpcg.optimised import OptimisedImplementation
+from ridgeline.bench.hpcg.problem import HpcgLevel, generate_problem, level_sizes, levels_of
 from ridgeline.bench.hpcg.rating import Charges, number_of_sets
-from ridgeline.bench.hpcg.record import AgreementTest, Record, SpectralTest, SymmetryTest
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.record import AgreementTest, HpcgRecord, SpectralTest, SymmetryTest
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.hpcg.validity import (
     agreement_test,
     random_values,
@@ -44,21 +44,21 @@ REFERENCE_ITERATIONS = 50
 MOST_ITERATIONS = 10 * REFERENCE_ITERATIONS
 _CALLS = 10  # of the reference's kernels
 
-MakePath = Callable[[MPI.Comm, Level, int], Path]
+MakeImplementation = Callable[[MPI.Comm, HpcgLevel, int], Implementation]
 
 
-class Benchmark:
+class HpcgRun:
     """One run on all ranks: call the phases in their order, or `run`. Every phase is collective over comm.
 
     seconds: that the timed phase shall take, 0 for the quick run; n_threads: of the optimised version; levels: of
-    multigrid, 4 by the rules; make_path: the optimised version; progress: told of each phase, outside its timers.
+    multigrid, 4 by the rules; make_implementation: the optimised version; progress: told of each phase, untimed.
     """
 
-    level: Level
+    level: HpcgLevel
     b: NDArray[np.float64]
     exact: NDArray[np.float64]
-    reference: ReferencePath
-    path: Path
+    reference: ReferenceImplementation
+    implementation: Implementation
     spectral: SpectralTest
     symmetry: SymmetryTest
     agreement: AgreementTest
@@ -66,21 +66,21 @@ class Benchmark:
     def __init__(
         self,
         comm: MPI.Comm,
-        geometry: Geometry,
+        geometry: HpcgGeometry,
         seconds: float = 60.0,
         n_threads: int = 1,
         levels: int = 4,
-        make_path: MakePath = OptimisedPath,
+        make_implementation: MakeImplementation = OptimisedImplementation,
         progress: Phases | None = None,
     ) -> None:
         self.comm, self.geometry, self.seconds = comm, geometry, seconds
-        self.n_threads, self.levels, self.make_path = n_threads, levels, make_path
+        self.n_threads, self.levels, self.make_implementation = n_threads, levels, make_implementation
         self.quick = seconds == 0
         self.progress = progress or silent()
         self.times, self.reference_times = Times(), Times()
         self.residuals: list[float] = []
 
-    def run(self) -> Record:
+    def run(self) -> HpcgRecord:
         """Run all phases."""
         for name, phase in (
             ("set-up", self.set_up),
@@ -100,7 +100,7 @@ class Benchmark:
         start = self._start()
         self.level, self.b, self.exact = generate_problem(self.comm, self.geometry, self.levels)
         self.set_up_seconds = self._since(start)
-        self.reference = ReferencePath(self.comm, self.level)
+        self.reference = ReferenceImplementation(self.comm, self.level)
 
     def reference_timing(self) -> None:
         """Time product and V-cycle of the reference."""
@@ -123,17 +123,19 @@ class Benchmark:
     def optimise(self) -> None:
         """Make the optimised version, and b and x in its order."""
         start = self._start()
-        self.path = self.make_path(self.comm, self.level, self.n_threads)
-        self._b, self._x = self.path.vector(self.b), self.path.vector()
+        self.implementation = self.make_implementation(self.comm, self.level, self.n_threads)
+        self._b, self._x = self.implementation.vector(self.b), self.implementation.vector()
         self.optimisation_seconds = self._since(start)
 
     def validate(self) -> None:
         """Run the tests; their results decide at the end."""
         matrix = self.level.matrix
         # First, because the spectral test writes the diagonal anew, which would hide that it was wrong.
-        self.agreement = agreement_test(self.comm, self.reference, self.path, self.level, self.b, self.exact)
-        self.symmetry = symmetry_test(self.path, matrix)
-        self.spectral = spectral_test(self.path, matrix, self.b)
+        self.agreement = agreement_test(
+            self.comm, self.reference, self.implementation, self.level, self.b, self.exact
+        )
+        self.symmetry = symmetry_test(self.implementation, matrix)
+        self.spectral = spectral_test(self.implementation, matrix, self.b)
 
     def optimised_cg(self) -> None:
         """Count the iterations of a set, and time it to know how many sets fill the time."""
@@ -151,15 +153,15 @@ class Benchmark:
             self.progress.update(done, self.sets)
             self.comm.Barrier()  # whoever shows the progress keeps nobody waiting inside the next set
 
-    def record(self) -> Record:
+    def record(self) -> HpcgRecord:
         """Return all figures, the same on all ranks."""
         matrices = levels_of(self.level)
         levels = [matrix.nbytes for matrix in matrices]
-        optimised = not isinstance(self.path, ReferencePath)
+        optimised = not isinstance(self.implementation, ReferenceImplementation)
         memory = [
             *levels,
             self.b.nbytes + self.exact.nbytes + self._x.values.nbytes,
-            self.path.memory() - (0 if optimised else sum(levels)),
+            self.implementation.memory() - (0 if optimised else sum(levels)),
         ]
         totals = self.comm.allreduce(np.array(memory, dtype=np.int64))
         charges = Charges(
@@ -172,7 +174,7 @@ class Benchmark:
         )
         geometry = self.geometry
         every = self.comm.allgather(self.times.allreduce)
-        return Record(
+        return HpcgRecord(
             ranks=self.comm.size,
             threads=self.n_threads,
             local=(geometry.nx, geometry.ny, geometry.nz),
@@ -180,7 +182,7 @@ class Benchmark:
             sizes=level_sizes(self.level),
             level_bytes=tuple(int(n) for n in totals[: len(matrices)]),
             vector_bytes=int(totals[-2]),
-            path_bytes=int(totals[-1]),
+            implementation_bytes=int(totals[-1]),
             charges=charges,
             reference_kernels=self.reference_kernels,
             reference_times=self._slowest_times(self.reference_times),
@@ -198,7 +200,7 @@ class Benchmark:
 
     def _solve(self, most: int, tolerance: float, times: Times) -> CGResult:
         self._x.values.fill(0.0)
-        return self.path.cg(self._b, self._x, most, tolerance, times=times)
+        return self.implementation.cg(self._b, self._x, most, tolerance, times=times)
 
     def _start(self) -> float:
         self.comm.Barrier()

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg import problem_kernels
-from ridgeline.bench.hpcg.geometry import Geometry, coarsen
+from ridgeline.bench.hpcg.geometry import HpcgGeometry, coarsen
 from ridgeline.bench.hpcg.rating import LevelSize
 from ridgeline.sparse import rows
 from ridgeline.sparse.halo import SparseHaloPlan, plan_sparse_halo
@@ -34,7 +34,7 @@ class SparseMatrix:
     diagonal: int64 [n], place of the diagonal in values; rows_global: int64 [n]; total_nonzeros: of all ranks.
     """
 
-    geometry: Geometry
+    geometry: HpcgGeometry
     indptr: Numbers
     columns_global: Numbers
     columns: Indices
@@ -62,15 +62,15 @@ class SparseMatrix:
 
 
 @dataclass
-class Level:
+class HpcgLevel:
     """A grid level. fine_of_coarse: int32 [rows of coarse], the row of each coarse row; None on the coarsest."""
 
     matrix: SparseMatrix
     fine_of_coarse: Indices | None
-    coarse: Level | None
+    coarse: HpcgLevel | None
 
 
-def generate_matrix(comm: MPI.Comm, geometry: Geometry) -> tuple[SparseMatrix, Array]:
+def generate_matrix(comm: MPI.Comm, geometry: HpcgGeometry) -> tuple[SparseMatrix, Array]:
     """Return the matrix of a geometry and its right side, float64 [n]. Collective over comm."""
     n = geometry.n_rows
     box = geometry.origin, geometry.local, geometry.whole
@@ -87,7 +87,9 @@ def generate_matrix(comm: MPI.Comm, geometry: Geometry) -> tuple[SparseMatrix, A
     )
 
 
-def generate_problem(comm: MPI.Comm, geometry: Geometry, levels: int = LEVELS) -> tuple[Level, Array, Array]:
+def generate_problem(
+    comm: MPI.Comm, geometry: HpcgGeometry, levels: int = LEVELS
+) -> tuple[HpcgLevel, Array, Array]:
     """Return the finest level, the right side and the exact solution, float64 [n]. Collective over comm.
 
     levels: grids, each with every second point of the one before. Raises ConfigError on all ranks if the local box
@@ -98,13 +100,13 @@ def generate_problem(comm: MPI.Comm, geometry: Geometry, levels: int = LEVELS) -
         geometries.append(coarsen(geometries[-1]))
     finest, right_side = generate_matrix(comm, geometry)
     matrices = [finest, *(generate_matrix(comm, coarser)[0] for coarser in geometries[1:])]
-    level: Level | None = None
+    level: HpcgLevel | None = None
     for matrix in reversed(matrices):
         index = None
         if level is not None:
             index = np.empty(level.matrix.n_rows, np.int32)
             problem_kernels.every_second(level.matrix.geometry.local, index)
-        level = Level(matrix, index, level)
+        level = HpcgLevel(matrix, index, level)
     assert level is not None  # there is at least one
     return level, right_side, np.ones(geometry.n_rows)
 
@@ -121,17 +123,17 @@ def diagonal_of(matrix: SparseMatrix) -> Array:
     return result
 
 
-def levels_of(level: Level) -> list[SparseMatrix]:
+def levels_of(level: HpcgLevel) -> list[SparseMatrix]:
     """Return the matrices of a level and all below, finest first."""
     matrices = []
-    each: Level | None = level
+    each: HpcgLevel | None = level
     while each is not None:
         matrices.append(each.matrix)
         each = each.coarse
     return matrices
 
 
-def level_sizes(level: Level) -> tuple[LevelSize, ...]:
+def level_sizes(level: HpcgLevel) -> tuple[LevelSize, ...]:
     """Return rows and non-zeros, on all ranks, of a level and all below, finest first."""
     return tuple(
         LevelSize(int(matrix.geometry.total_rows), int(matrix.total_nonzeros)) for matrix in levels_of(level)

@@ -31,7 +31,7 @@ class LevelSize:
 
 
 @dataclass(frozen=True)
-class Work:
+class HpcgWork:
     """Operations or bytes of all sets on all ranks, by kernel."""
 
     ddot: float
@@ -45,7 +45,7 @@ class Work:
         return self.ddot + self.waxpby + self.spmv + self.multigrid
 
 
-def count_flops(levels: Sequence[LevelSize], sets: int, iterations: int) -> Work:
+def count_flops(levels: Sequence[LevelSize], sets: int, iterations: int) -> HpcgWork:
     """Return the floating-point operations of `sets` sets of `iterations` iterations. levels: finest first."""
     done = float(sets * iterations)
     finest = levels[0]
@@ -53,7 +53,7 @@ def count_flops(levels: Sequence[LevelSize], sets: int, iterations: int) -> Work
     smoothed = sum(
         10.0 * level.nonzeros for level in levels[:-1]
     )  # pre-smoother 4, residual 2, post-smoother 4
-    return Work(
+    return HpcgWork(
         ddot=vectors,
         waxpby=vectors,
         spmv=(done + sets) * 2.0 * finest.nonzeros,
@@ -61,7 +61,7 @@ def count_flops(levels: Sequence[LevelSize], sets: int, iterations: int) -> Work
     )
 
 
-def count_reads(levels: Sequence[LevelSize], sets: int, iterations: int) -> Work:
+def count_reads(levels: Sequence[LevelSize], sets: int, iterations: int) -> HpcgWork:
     """Return the bytes that the specification counts as read."""
     done = float(sets * iterations)
     finest = levels[0]
@@ -69,10 +69,10 @@ def count_reads(levels: Sequence[LevelSize], sets: int, iterations: int) -> Work
     multigrid = sum(5.0 * _matrix(level) + 3.0 * VALUE * level.rows for level in levels[:-1])
     multigrid += 2.0 * _matrix(levels[-1]) + VALUE * levels[-1].rows
     spmv = (done + sets) * (_matrix(finest) + VALUE * finest.rows)
-    return Work(ddot=vectors, waxpby=vectors, spmv=spmv, multigrid=done * multigrid)
+    return HpcgWork(ddot=vectors, waxpby=vectors, spmv=spmv, multigrid=done * multigrid)
 
 
-def count_writes(levels: Sequence[LevelSize], sets: int, iterations: int) -> Work:
+def count_writes(levels: Sequence[LevelSize], sets: int, iterations: int) -> HpcgWork:
     """Return the bytes that the specification counts as written.
 
     It counts a number per non-zero, not per row, for the residual and the post-smoother; so it stays here.
@@ -80,7 +80,7 @@ def count_writes(levels: Sequence[LevelSize], sets: int, iterations: int) -> Wor
     done = float(sets * iterations)
     finest = levels[0]
     multigrid = sum(VALUE * (level.rows + 2.0 * level.nonzeros) for level in levels[:-1])
-    return Work(
+    return HpcgWork(
         ddot=(3.0 * done + sets) * VALUE,
         waxpby=(3.0 * done + sets) * finest.rows * VALUE,
         spmv=(done + sets) * finest.rows * VALUE,

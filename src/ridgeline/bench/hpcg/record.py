@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ridgeline.bench.hpcg.path import SLACK, Times
-from ridgeline.bench.hpcg.rating import Charges, LevelSize, Norms, Work, count_flops, norms
+from ridgeline.bench.hpcg.implementation import SLACK, Times
+from ridgeline.bench.hpcg.rating import Charges, HpcgWork, LevelSize, Norms, count_flops, norms
 
 EXPECTED_PLAIN, EXPECTED_PRECONDITIONED = 12, 2  # iterations that the rules allow on the spectral problem
 # Relative to the largest value; rounding in other orders of summation is a hundred times less.
@@ -65,14 +65,14 @@ class AgreementTest:
 
 
 @dataclass(frozen=True)
-class Record:
+class HpcgRecord:
     """One run, the same on all ranks. Times in seconds of the slowest rank, memory in bytes of all ranks.
 
-    sizes: of the levels, finest first; level_bytes: memory of each; vector_bytes: of CG; path_bytes: of what the
-    optimisation made. reference_kernels: one product and one V-cycle of the reference, mean of the calls.
+    sizes: of the levels, finest first; level_bytes: memory of each; vector_bytes: of CG; implementation_bytes: of
+    what the optimisation made. reference_kernels: one product and one V-cycle of the reference, mean of the calls.
     reference_times, times: of the reference's iterations and of all timed sets; allreduce: least, most and mean over
     ranks. reference_residual, optimised_residual: scaled residuals that both reached; residuals: of each timed set.
-    optimised: False where the reference path takes the place of the optimised one.
+    optimised: False where the reference implementation takes the place of the optimised one.
     """
 
     ranks: int
@@ -82,7 +82,7 @@ class Record:
     sizes: tuple[LevelSize, ...]
     level_bytes: tuple[int, ...]
     vector_bytes: int
-    path_bytes: int
+    implementation_bytes: int
     charges: Charges
     reference_kernels: float
     reference_times: Times
@@ -127,7 +127,7 @@ class Record:
         return not self.failures
 
     @property
-    def flops(self) -> Work:
+    def flops(self) -> HpcgWork:
         """Operations of all sets, as the specification counts them."""
         return count_flops(self.sizes, self.charges.sets, self.charges.optimised_iterations)
 

@@ -1,6 +1,6 @@
 """HPCG as its specification writes it: plain compressed rows, natural order, no fusion.
 
-It is the oracle of the optimised path and the benchmark's own reference phase. Sums run in the order of the official
+It is the oracle of the optimised one and the benchmark's own reference phase. Sums run in the order of the official
 code: row entries as generated, vectors from first to last on each rank, then over ranks. Halos are exchanged before
 each product with the matrix and before each symmetric Gauss-Seidel sweep.
 """
@@ -15,8 +15,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.path import SLACK, CGResult, Times
-from ridgeline.bench.hpcg.problem import Level, SparseMatrix, replace_diagonal
+from ridgeline.bench.hpcg.implementation import SLACK, CGResult, Times
+from ridgeline.bench.hpcg.problem import HpcgLevel, SparseMatrix, replace_diagonal
 from ridgeline.sparse import rows
 from ridgeline.sparse.halo import HaloVector
 
@@ -33,15 +33,15 @@ class _Coarse:
     correction: HaloVector
 
 
-class ReferencePath:
-    """The plain implementation on the arrays of `level`, which it shares: see bench.hpcg.path.Path."""
+class ReferenceImplementation:
+    """The plain implementation on the arrays of `level`, which it shares: see `Implementation`."""
 
-    def __init__(self, comm: MPI.Comm, level: Level) -> None:
+    def __init__(self, comm: MPI.Comm, level: HpcgLevel) -> None:
         self.comm, self.level = comm, level
         self.n_rows = level.matrix.n_rows
         self._matrices: list[SparseMatrix] = []
         self._coarse: list[_Coarse] = []
-        next_level: Level | None = level
+        next_level: HpcgLevel | None = level
         while next_level is not None:
             matrix = next_level.matrix
             self._matrices.append(matrix)
@@ -86,7 +86,7 @@ class ReferencePath:
         replace_diagonal(self.level.matrix, natural)
 
     def memory(self) -> int:
-        """Bytes of the matrices and of this path's vectors."""
+        """Bytes of the matrices and of this implementation's vectors."""
         total = sum(matrix.nbytes for matrix in self._matrices)
         total += sum(vector.nbytes for vector in (self._r, self._ap, self._z.values, self._p.values))
         for coarse in self._coarse:
@@ -133,7 +133,7 @@ class ReferencePath:
         preconditioned: bool = True,
         times: Times | None = None,
     ) -> CGResult:
-        """Solve A x = b from the x given: see bench.hpcg.path.Path. Collective over comm."""
+        """Solve A x = b from the x given: see bench.hpcg.implementation.Implementation. Collective over comm."""
         times = Times() if times is None else times
         now = time.perf_counter
         begin = start = now()

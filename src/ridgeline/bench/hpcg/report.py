@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS, count_reads, count_writes
-from ridgeline.bench.hpcg.record import EXPECTED_PLAIN, EXPECTED_PRECONDITIONED, Record
+from ridgeline.bench.hpcg.record import EXPECTED_PLAIN, EXPECTED_PRECONDITIONED, HpcgRecord
 
 VERSION = "3.1"
 _NAME = "HPCG-Benchmark"
@@ -24,7 +24,7 @@ Value = str | int | float
 Group = list[tuple[str, "Value | Group"]]
 
 
-def make_report(record: Record) -> Group:
+def make_report(record: HpcgRecord) -> Group:
     """Return all keys in order: (key, value), or (key, group) with the keys below it. No communication."""
     return [
         ("Release date", _RELEASE),
@@ -93,7 +93,7 @@ def _result(passed: bool) -> str:
     return "PASSED" if passed else "FAILED"
 
 
-def _machine(record: Record) -> Group:
+def _machine(record: HpcgRecord) -> Group:
     (nx, ny, nz), (npx, npy, npz) = record.local, record.process_grid
     return [
         (
@@ -112,7 +112,7 @@ def _machine(record: Record) -> Group:
     ]
 
 
-def _problem(record: Record) -> Group:
+def _problem(record: HpcgRecord) -> Group:
     coarse: Group = []
     for number, size in enumerate(record.sizes[1:], 1):
         coarse += [
@@ -137,22 +137,22 @@ def _problem(record: Record) -> Group:
     ]
 
 
-def _memory(record: Record) -> Group:
+def _memory(record: HpcgRecord) -> Group:
     coarse: Group = []
     for number, n_bytes in enumerate(record.level_bytes[1:], 1):
         coarse += [("Grid Level", number), ("Memory used", n_bytes / 1e9)]
     finest = record.level_bytes[0] + record.vector_bytes
-    total = finest + sum(record.level_bytes[1:]) + record.path_bytes
+    total = finest + sum(record.level_bytes[1:]) + record.implementation_bytes
     return [
         ("Total memory used for data (Gbytes)", total / 1e9),
-        ("Memory used for OptimizeProblem data (Gbytes)", record.path_bytes / 1e9),
+        ("Memory used for OptimizeProblem data (Gbytes)", record.implementation_bytes / 1e9),
         ("Bytes per equation (Total memory / Number of Equations)", total / record.sizes[0].rows),
         ("Memory used for linear system and CG (Gbytes)", finest / 1e9),
         ("Coarse Grids", coarse),
     ]
 
 
-def _tests(record: Record) -> Group:
+def _tests(record: HpcgRecord) -> Group:
     spectral, symmetry, agreement = record.spectral, record.symmetry, record.agreement
     plain: Group = [
         ("Maximum iteration count", spectral.plain),
@@ -192,7 +192,7 @@ def _tests(record: Record) -> Group:
     ]
 
 
-def _iterations(record: Record) -> Group:
+def _iterations(record: HpcgRecord) -> Group:
     charges = record.charges
     return [
         ("Result", _result(record.converged)),
@@ -203,7 +203,7 @@ def _iterations(record: Record) -> Group:
     ]
 
 
-def _performance(record: Record) -> Group:
+def _performance(record: HpcgRecord) -> Group:
     charges, times, flops = record.charges, record.times, record.flops
     work = record.sizes, charges.sets, charges.optimised_iterations
     reads, writes = count_reads(*work).total, count_writes(*work).total
@@ -280,7 +280,7 @@ def _performance(record: Record) -> Group:
     ]
 
 
-def _final(record: Record) -> Group:
+def _final(record: HpcgRecord) -> Group:
     if not record.valid:
         return [
             ("HPCG result is", "INVALID."),

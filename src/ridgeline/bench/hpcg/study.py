@@ -2,7 +2,7 @@
 
 Weak scaling keeps the box of a rank; strong scaling keeps the global box, which is that of the largest number of
 ranks, and divides it. All numbers of ranks run in one job, one after the other, on the first ranks of the job; the
-others sleep. The paths (plain CSR in natural order, and the optimised one) take turns.
+others sleep. The implementations (plain CSR in natural order, and the optimised one) take turns.
 
 Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV.A, Fig. 10 (local boxes of
 16^3, 32^3 and 64^3, 1 to 16 ranks a node).
@@ -19,15 +19,23 @@ from typing import Any, Literal
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Geometry, Triple, make_geometry, process_grid
+from ridgeline.bench.hpcg.declaration import IMPLEMENTATIONS, HpcgScalingOptions
+from ridgeline.bench.hpcg.geometry import (
+    LEAST_SIZE,
+    MULTIPLE,
+    HpcgGeometry,
+    Triple,
+    make_geometry,
+    process_grid,
+)
+from ridgeline.bench.hpcg.implementation import CGResult, Implementation
 from ridgeline.bench.hpcg.measure import require_room
-from ridgeline.bench.hpcg.optimised import OptimisedPath
-from ridgeline.bench.hpcg.path import CGResult, Path
-from ridgeline.bench.hpcg.problem import Level, generate_problem, level_sizes
+from ridgeline.bench.hpcg.optimised import OptimisedImplementation
+from ridgeline.bench.hpcg.problem import HpcgLevel, generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
-from ridgeline.bench.hpcg.reference import ReferencePath
+from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -36,11 +44,10 @@ from ridgeline.runtime.threads import cores_available
 
 Mode = Literal["weak", "strong"]
 
-_MAKERS: dict[str, Callable[[MPI.Comm, Level], Path]] = {
-    "reference": ReferencePath,
-    "optimised": OptimisedPath,
+_MAKERS: dict[str, Callable[[MPI.Comm, HpcgLevel], Implementation]] = {
+    "reference": ReferenceImplementation,
+    "optimised": OptimisedImplementation,
 }
-PATHS = tuple(_MAKERS)
 _REST = 0.05  # seconds that ranks of no part sleep: looking more often takes cores from those who measure
 _COMPARED = 1e-6  # residuals above this, scaled, must agree: below, rounding has its say on thin boxes
 _AGREEMENT = 1e-6  # relative
@@ -50,7 +57,7 @@ COLUMNS = (
     Column("ranks", "ranks"),
     Column("process_grid", "process grid"),
     Column("box", "box of a rank"),
-    Column("path", "path"),
+    Column("path", "implementation"),
     Column("seconds", "ms/iteration", 1e-3, ".3f"),
     Column("flops", "GFLOP/s", 1e9),
     Column("efficiency", "efficiency"),
@@ -59,40 +66,36 @@ COLUMNS = (
 )
 
 
-def measure_scaling(
-    comm: MPI.Comm,
-    local: Sequence[int] = (16, 32, 64),
-    mode: Mode = "weak",
-    sweep: Sequence[int] | None = None,
-    paths: Sequence[str] = PATHS,
-    iterations: int = 50,
-    repeats: int = 3,
-    progress: Phases | None = None,
-) -> Result:
-    """Time CG on every local box and number of ranks, in each path. Collective over comm.
+def measure_scaling(comm: MPI.Comm, options: HpcgScalingOptions, progress: Phases | None = None) -> Result:
+    """Time CG on every local box and number of ranks, in each implementation. Collective over comm.
 
     local: edges of cubes, the box of a rank (strong scaling: at the largest number of ranks); sweep: numbers of
-    ranks, each the first of comm (default: powers of two and all); iterations: of one solve; repeats: timed solves
-    of a path, after one to warm up; progress: told of every box. Raises ConfigError, on all ranks, for what HPCG's
-    rules or the job do not allow before anything is timed, and for a box that memory has no room for when it is its
-    turn; VerificationError if the paths' residuals differ by more than rounding.
+    ranks, each the first of comm; repeats: timed solves, after one to warm up. Raises ConfigError, on all ranks, for
+    what HPCG's rules or the job do not allow before anything is timed, and for a box that memory has no room for when
+    it is its turn; VerificationError if the implementations' residuals differ by more than rounding.
     """
-    counts = sorted(set(sweep)) if sweep else default_sweep(comm.size)
-    _check_options(comm, mode, counts, paths, iterations, repeats)
-    plan = [(edge, *division) for edge in local for division in divisions(edge, mode, counts)]
+    mode, implementations, iterations, repeats = (
+        options.mode,
+        options.implementations,
+        options.iterations,
+        options.repeats,
+    )
+    counts = sorted(set(options.sweep)) or default_sweep(comm.size)
+    _check_options(comm, counts, implementations)
+    plan = [(edge, *division) for edge in options.local for division in divisions(edge, mode, counts)]
     layout = find_layout(comm)
     progress = progress or silent()
     progress.begin("compiling")
-    in_turn_per_node(comm, lambda: compile_paths(paths))
+    in_turn_per_node(comm, lambda: compile_implementations(implementations))
     rows: list[dict[str, Any]] = []
     for number, (edge, n_ranks, box, grid) in enumerate(plan, 1):
         progress.begin(f"{edge}^3 on {n_ranks} rank{'s' * (n_ranks != 1)} ({number} of {len(plan)})")
         part = comm.Split(comm.rank < n_ranks, comm.rank)
         if comm.rank < n_ranks:
             geometry = make_geometry(n_ranks, part.rank, *box, *grid)
-            for name, figures in _measure(part, geometry, paths, iterations, repeats).items():
+            for name, figures in _measure(part, geometry, implementations, iterations, repeats).items():
                 rows.append({"local": f"{edge}^3", "ranks": n_ranks, **figures, "path": name})
-        patient_barrier(comm, _REST)
+        sleeping_barrier(comm, _REST)
         part.Free()
     add_ratios(rows, mode)
     return _make_result(comm, rows, layout.n_nodes, mode, iterations, repeats)
@@ -143,7 +146,7 @@ def divide_box(whole: Triple, n_ranks: int) -> tuple[Triple, Triple]:
 
 
 def add_ratios(rows: list[dict[str, Any]], mode: Mode) -> None:
-    """Add efficiency (to the fewest ranks of the same box and path) and speedup (over the reference path)."""
+    """Add efficiency (to the fewest ranks of the same box and implementation) and speedup (over the reference)."""
     for row in rows:
         same_box = [other for other in rows if other["local"] == row["local"]]
         first = min((o for o in same_box if o["path"] == row["path"]), key=lambda other: other["ranks"])
@@ -154,36 +157,31 @@ def add_ratios(rows: list[dict[str, Any]], mode: Mode) -> None:
 
 
 def compare_histories(histories: dict[str, Sequence[float]], what: str) -> None:
-    """Raise VerificationError unless all paths' scaled residuals fall, and agree to rounding.
+    """Raise VerificationError unless all implementations' scaled residuals fall, and agree to rounding.
 
-    histories: by path, one number an iteration, of solves of the same problem.
+    histories: by implementation, one number an iteration, of solves of the same problem.
     """
     (first, expected), *others = histories.items()
     for name, found in histories.items():
         if not (math.isfinite(found[-1]) and found[-1] < 1.0):
             raise VerificationError(
-                f"{what}: the residual of the {name} path went to {found[-1]:g} times the first; CG must lessen it"
+                f"{what}: the residual of the {name} implementation went to {found[-1]:g} times the first; "
+                "CG must lessen it"
             )
     for name, found in others:
         for k, (a, b) in enumerate(zip(expected, found, strict=True)):
             if a > _COMPARED and not abs(a - b) <= _AGREEMENT * a:
                 raise VerificationError(
-                    f"{what}: scaled residual {k} is {b:.9g} in the {name} path and {a:.9g} in the {first} path; "
-                    f"they must agree to {_AGREEMENT:g}, for the arithmetic is the same"
+                    f"{what}: scaled residual {k} is {b:.9g} in the {name} implementation and "
+                    f"{a:.9g} in the {first} implementation; they must agree to {_AGREEMENT:g}, for "
+                    "the arithmetic is the same"
                 )
 
 
-def _check_options(
-    comm: MPI.Comm, mode: str, counts: Sequence[int], paths: Sequence[str], iterations: int, repeats: int
-) -> None:
-    if mode not in ("weak", "strong"):
-        raise ConfigError(f"scaling {mode!r} is unknown; choose weak or strong")
-    for name in paths:
-        if name not in PATHS:
-            raise ConfigError(f"path {name!r} is unknown; choose from {', '.join(PATHS)}")
-    for name, number in (("iterations", iterations), ("repeats", repeats)):
-        if number < 1:
-            raise ConfigError(f"{name} = {number} is too few; at least 1 is needed")
+def _check_options(comm: MPI.Comm, counts: Sequence[int], implementations: Sequence[str]) -> None:
+    for name in implementations:
+        if name not in IMPLEMENTATIONS:
+            raise ConfigError(f"implementation {name!r} is unknown; choose from {', '.join(IMPLEMENTATIONS)}")
     for number in counts:
         if not 1 <= number <= comm.size:
             raise ConfigError(
@@ -191,33 +189,36 @@ def _check_options(
             )
 
 
-def compile_paths(paths: Sequence[str] = PATHS) -> None:
-    """Compile the kernels of these paths, or load them, on a small problem of this rank alone."""
+def compile_implementations(implementations: Sequence[str] = IMPLEMENTATIONS) -> None:
+    """Compile the kernels of these implementations, or load them, on a small problem of this rank alone."""
     level, right_side, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, *(LEAST_SIZE,) * 3))
-    for name in paths:
-        path = _MAKERS[name](MPI.COMM_SELF, level)
-        path.cg(path.vector(right_side), path.vector(), 2, 0.0)
+    for name in implementations:
+        implementation = _MAKERS[name](MPI.COMM_SELF, level)
+        implementation.cg(implementation.vector(right_side), implementation.vector(), 2, 0.0)
 
 
 def _measure(
-    comm: MPI.Comm, geometry: Geometry, paths: Sequence[str], iterations: int, repeats: int
+    comm: MPI.Comm, geometry: HpcgGeometry, implementations: Sequence[str], iterations: int, repeats: int
 ) -> dict[str, dict[str, Any]]:
-    """Return figures by path: seconds of an iteration (best solve, slowest rank), flops, residual. Collective."""
+    """Return figures by implementation: seconds of an iteration (best solve, slowest rank) and the like."""
     require_room(comm, geometry)
     grid = geometry.npx, geometry.npy, geometry.npz
     level, right_side, _ = generate_problem(comm, geometry)
     work = count_flops(level_sizes(level), 1, iterations).total
-    made = {name: _MAKERS[name](comm, level) for name in paths}
-    vectors = {name: (path.vector(right_side), path.vector()) for name, path in made.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in paths}
+    made = {name: _MAKERS[name](comm, level) for name in implementations}
+    vectors = {
+        name: (implementation.vector(right_side), implementation.vector())
+        for name, implementation in made.items()
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in implementations}
     solved: dict[str, CGResult] = {}
     for turn in range(repeats + 1):
-        for name, path in made.items() if turn % 2 == 0 else reversed(made.items()):
+        for name, implementation in made.items() if turn % 2 == 0 else reversed(made.items()):
             b, x = vectors[name]
             x.values.fill(0.0)
             comm.Barrier()
             start = time.perf_counter()
-            solved[name] = path.cg(b, x, iterations, 0.0)
+            solved[name] = implementation.cg(b, x, iterations, 0.0)
             mine = time.perf_counter() - start
             if turn:
                 seconds[name].append(comm.allreduce(mine, MPI.MAX) / iterations)
@@ -260,7 +261,7 @@ def _make_result(
         pattern=f"{iterations} iterations of CG preconditioned by a V-cycle of 4 levels; {kept}",
         formula="ms/iteration: of a solve over its iterations, t; GFLOP/s: operations counted as HPCG counts them, "
         f"of all ranks, over t; efficiency: {against}; residual: ||r|| / ||r0|| after the last iteration",
-        statistic=f"slowest rank, best of {repeats} solves, the paths in turn",
+        statistic=f"slowest rank, best of {repeats} solves, the implementations in turn",
         ranks=comm.size,
         nodes=n_nodes,
         columns=COLUMNS,

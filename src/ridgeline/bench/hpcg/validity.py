@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.problem import Level, SparseMatrix, diagonal_of, levels_of
+from ridgeline.bench.hpcg.problem import HpcgLevel, SparseMatrix, diagonal_of, levels_of
 from ridgeline.bench.hpcg.record import AgreementTest, SpectralTest, SymmetryTest, reaches
 from ridgeline.parallel.reduce import global_max
 from ridgeline.sparse.halo import HaloVector
@@ -25,7 +25,7 @@ from ridgeline.sparse.halo import HaloVector
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.bench.hpcg.path import Path
+    from ridgeline.bench.hpcg.implementation import Implementation
 
 Array = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ def random_values(rows: NDArray[np.int64], seed: int) -> Array:
     return 1.0 + ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def spectral_test(path: Path, matrix: SparseMatrix, b: Array) -> SpectralTest:
+def spectral_test(implementation: Implementation, matrix: SparseMatrix, b: Array) -> SpectralTest:
     """Run CG on the matrix with a dominant diagonal, twice each way. b: right side [n], natural order. Collective.
 
     The diagonal of `path` is restored. A run that does not reach the tolerance counts as the most iterations.
@@ -54,42 +54,49 @@ def spectral_test(path: Path, matrix: SparseMatrix, b: Array) -> SpectralTest:
     rows = matrix.rows_global
     scale = np.where(rows < _SPECIAL, (rows + 2) * _SCALE, _SCALE)
     diagonal = diagonal_of(matrix)
-    right, x = path.vector(b * scale), path.vector()
+    right, x = implementation.vector(b * scale), implementation.vector()
     most = {}
-    path.replace_diagonal(diagonal * scale)
+    implementation.replace_diagonal(diagonal * scale)
     try:
         for preconditioned in (False, True):
             counts = []
             for _ in range(_CALLS):
                 x.values.fill(0.0)
-                result = path.cg(right, x, _MOST_ITERATIONS, _TOLERANCE, preconditioned=preconditioned)
+                result = implementation.cg(
+                    right, x, _MOST_ITERATIONS, _TOLERANCE, preconditioned=preconditioned
+                )
                 reached = reaches(result.scaled_residual, _TOLERANCE)
                 counts.append(result.iterations if reached else _MOST_ITERATIONS)
             most[preconditioned] = max(counts)
     finally:
-        path.replace_diagonal(diagonal)
+        implementation.replace_diagonal(diagonal)
     return SpectralTest(plain=most[False], preconditioned=most[True])
 
 
-def symmetry_test(path: Path, matrix: SparseMatrix) -> SymmetryTest:
+def symmetry_test(implementation: Implementation, matrix: SparseMatrix) -> SymmetryTest:
     """Compare x'Ay with y'Ax, and the same for the preconditioner. Collective."""
-    x, y = (path.vector(random_values(matrix.rows_global, seed)) for seed in (1, 2))
-    product = path.vector()
-    scale = 2.0 * _NORM * path.dot(x, x) * path.dot(y, y) * sys.float_info.epsilon
+    x, y = (implementation.vector(random_values(matrix.rows_global, seed)) for seed in (1, 2))
+    product = implementation.vector()
+    scale = 2.0 * _NORM * implementation.dot(x, x) * implementation.dot(y, y) * sys.float_info.epsilon
 
     def departure(apply: str) -> float:
-        getattr(path, apply)(y, product)
-        forth = path.dot(x, product)
-        getattr(path, apply)(x, product)
-        return abs(forth - path.dot(y, product)) / scale
+        getattr(implementation, apply)(y, product)
+        forth = implementation.dot(x, product)
+        getattr(implementation, apply)(x, product)
+        return abs(forth - implementation.dot(y, product)) / scale
 
     return SymmetryTest(spmv=departure("spmv"), multigrid=departure("precondition"))
 
 
 def agreement_test(
-    comm: MPI.Comm, reference: Path, path: Path, level: Level, b: Array, exact: Array
+    comm: MPI.Comm,
+    reference: Implementation,
+    implementation: Implementation,
+    level: HpcgLevel,
+    b: Array,
+    exact: Array,
 ) -> AgreementTest:
-    """Compare the optimised path with the reference's, and both with the problem. Collective over comm.
+    """Compare the optimised implementation with the reference's, and both with the problem. Collective over comm.
 
     level: the finest; b, exact: right side and exact solution [n], natural order.
     """
@@ -97,18 +104,18 @@ def agreement_test(
 
     def difference(apply: str) -> float:
         results = []
-        for each in (reference, path):
+        for each in (reference, implementation):
             x, y = each.vector(start), each.vector()
             getattr(each, apply)(x, y)
             results.append(each.natural(y))
         return _largest_difference(comm, results[1], results[0])
 
-    x, y = path.vector(exact), path.vector()
-    path.spmv(x, y)
+    x, y = implementation.vector(exact), implementation.vector()
+    implementation.spmv(x, y)
     return AgreementTest(
         spmv=difference("spmv"),
         multigrid=difference("precondition"),
-        solution=_largest_difference(comm, path.natural(y), b),
+        solution=_largest_difference(comm, implementation.natural(y), b),
         misplaced=misplaced_columns(comm, level),
     )
 
@@ -118,7 +125,7 @@ def _largest_difference(comm: MPI.Comm, value: Array, expected: Array) -> float:
     return float(largest[0] / largest[1]) if largest[1] != 0 else float("inf")
 
 
-def misplaced_columns(comm: MPI.Comm, level: Level) -> int:
+def misplaced_columns(comm: MPI.Comm, level: HpcgLevel) -> int:
     """Return how many entries of all levels and ranks find another row's number in their column. Collective.
 
     Every rank fills its rows with their global numbers (exact in float64) and exchanges the halo.

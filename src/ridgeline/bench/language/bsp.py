@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.language.languages import LANGUAGES, Found, Loops, Work, find_languages, ring_partners
+from ridgeline.bench.language.declaration import BspOptions
+from ridgeline.bench.language.languages import FoundLanguages, find_languages
+from ridgeline.bench.language.loops import Loops, RingWork, ring_partners
 from ridgeline.bench.payload import check, content
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -42,74 +44,47 @@ COLUMNS = (
 )
 
 
-def measure_bsp(
-    comm: MPI.Comm,
-    iterations: int = 100,
-    reads: int = 100_000,
-    writes: int = 100_000,
-    flops: int = 100_000,
-    communications: Sequence[int] = (10, 100),
-    size: int = 8,
-    words: int = 65_536,
-    sweep: Sequence[int] | None = None,
-    languages: Sequence[str] = LANGUAGES,
-) -> Result:
+def measure_bsp(comm: MPI.Comm, options: BspOptions) -> Result:
     """Time iterations of the ring in each language, and where their time goes. Collective over comm.
 
-    reads, writes: of 8-byte words of an array of `words` (a power of two); size: of a message in bytes;
-    communications: each number of them is measured; sweep: numbers of ranks, each the first of comm (default: all).
+    reads, writes: of 8-byte words of an array of `words` (a power of two); communications: each number of them is
+    measured; sweep: numbers of ranks, each the first of comm.
     Raises ConfigError for numbers out of range, VerificationError if a message or a result is wrong.
     """
-    counts = list(sweep) if sweep else [comm.size]
-    _check_options(comm, iterations, (reads, writes, flops), communications, size, words, counts)
+    size, words, iterations = options.size, options.words, options.iterations
+    counts = options.sweep or (comm.size,)
+    if words & (words - 1):
+        raise ConfigError(f"words = {words} is no power of two; choose one such as 65536")
+    for number in counts:
+        if not 1 <= number <= comm.size:
+            raise ConfigError(f"a ring of {number} ranks: the job has {comm.size}; choose 1 to {comm.size}")
     layout = find_layout(comm)
-    found = find_languages(comm, languages)
-    work = Work(reads, writes, flops, 0)
+    found = find_languages(comm, options.languages)
+    work = RingWork(options.reads, options.writes, options.flops, 0)
     rows: list[dict[str, Any]] = []
     for n_ranks in counts:
         part = comm.Split(comm.rank < n_ranks, comm.rank)
         if comm.rank < n_ranks:
             here = [way.on(part) for way in found.loops]
-            for number in communications:
+            for number in options.communications:
                 timed = _measure(part, here, replace(work, communications=number), size, words, iterations)
                 if comm.rank == 0:
                     rows += make_rows([way.name for way in here], n_ranks, number, timed)
-        patient_barrier(comm)
+        sleeping_barrier(comm)
         part.Free()
     rows += [{"language": name, "note": f"not run: {why}"} for name, why in found.missing.items()]
     settings = {"iterations": iterations, "size": size, "words": words, "languages": found.how}
     return _make_result(
-        comm, layout.n_nodes, found, rows, settings | asdict(work) | {"communications": communications}
+        comm,
+        layout.n_nodes,
+        found,
+        rows,
+        settings | asdict(work) | {"communications": list(options.communications)},
     )
 
 
-def _check_options(
-    comm: MPI.Comm,
-    iterations: int,
-    work: tuple[int, int, int],
-    communications: Sequence[int],
-    size: int,
-    words: int,
-    counts: Sequence[int],
-) -> None:
-    if iterations < 1:
-        raise ConfigError(f"iterations = {iterations} is not a number of repetitions; it must be >= 1")
-    for name, number in (
-        *zip(PARTS, work),
-        *(("communications", number) for number in communications),
-        ("size", size),
-    ):
-        if number < 0:
-            raise ConfigError(f"{name} = {number} is below 0; give a number >= 0")
-    if words < 1 or words & (words - 1):
-        raise ConfigError(f"words = {words} is no power of two; choose one such as 65536")
-    for number in counts:
-        if not 1 <= number <= comm.size:
-            raise ConfigError(f"a ring of {number} ranks: the job has {comm.size}; choose 1 to {comm.size}")
-
-
 def _measure(
-    comm: MPI.Comm, loops: Sequence[Loops], work: Work, size: int, n_words: int, iterations: int
+    comm: MPI.Comm, loops: Sequence[Loops], work: RingWork, size: int, n_words: int, iterations: int
 ) -> NDArray[np.float64]:
     """Return seconds on rank 0, [languages, iterations, 4], means over ranks; nothing of use elsewhere. Collective.
 
@@ -153,8 +128,8 @@ def initial_words(n_words: int) -> NDArray[np.uint64]:
     return np.arange(n_words, dtype=np.uint64)
 
 
-def expected_sums(work: Work, n_words: int, iterations: int) -> tuple[int, float]:
-    """Return what `bench.language.languages.Loops.ring` must return: from whole arrays, not by its loops."""
+def expected_sums(work: RingWork, n_words: int, iterations: int) -> tuple[int, float]:
+    """Return what `bench.language.loops.Loops.ring` must return: from whole arrays, not by its loops."""
     words, place = initial_words(n_words), np.arange(n_words, dtype=np.uint64)
     last = place + np.uint64(n_words) * ((np.uint64(max(work.writes - 1, 0)) - place) // np.uint64(n_words))
     written = place < np.uint64(work.writes)
@@ -191,7 +166,7 @@ def make_rows(
 
 
 def _make_result(
-    comm: MPI.Comm, n_nodes: int, found: Found, rows: list[dict[str, Any]], settings: dict[str, Any]
+    comm: MPI.Comm, n_nodes: int, found: FoundLanguages, rows: list[dict[str, Any]], settings: dict[str, Any]
 ) -> Result:
     notes = [f"{name}: {how}" for name, how in found.how.items()]
     if comm.size > 1 and "numba-mpi" in found.how and any(row.get("ranks") == 1 for row in rows):

@@ -14,13 +14,11 @@ from mpi4py import MPI
 from numba import njit
 from numpy.typing import NDArray
 
-from ridgeline.bench.language.languages import ACKNOWLEDGE, REPLY, TAG, check_mpi, ring_partners
+from ridgeline.bench.language.loops import ACKNOWLEDGE, REPLY, TAG, RingWork, check_mpi, ring_partners
 from ridgeline.bench.language.ring_work import compute, read_words, write_words
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ridgeline.bench.language.languages import Work
-
     Bytes = NDArray[np.uint8]
 
 _REQUEST = numba_mpi.RequestType
@@ -112,7 +110,7 @@ _compiled_ring: Any = njit(_ring)
 
 
 class CompiledLoops:
-    """The loops of `languages.Loops` in compiled Python. numba-mpi knows the world's communicator alone."""
+    """The loops of `loops.Loops` in compiled Python. numba-mpi knows the world's communicator alone."""
 
     name = "numba-mpi"
 
@@ -144,7 +142,12 @@ class CompiledLoops:
         return float(seconds)
 
     def ring(
-        self, work: Work, words: NDArray[np.uint64], outbox: Bytes, inbox: Bytes, seconds: NDArray[np.float64]
+        self,
+        work: RingWork,
+        words: NDArray[np.uint64],
+        outbox: Bytes,
+        inbox: Bytes,
+        seconds: NDArray[np.float64],
     ) -> tuple[int, float]:
         """Run len(seconds) iterations of the ring. Collective."""
         forward, backward = (self.world_rank[partner] for partner in ring_partners(self.comm))

@@ -13,71 +13,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.c_library import Library, address_of, load_c
+from ridgeline.bench.language.declaration import LANGUAGES
+from ridgeline.bench.language.loops import (
+    ACKNOWLEDGE,
+    REPLY,
+    TAG,
+    Loops,
+    RingWork,
+    check_mpi,
+    ring_partners,
+)
 from ridgeline.bench.language.ring_work import compute, read_words, write_words
-from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
-LANGUAGES = ("C", "mpi4py", "numba-mpi")
 MAX_WINDOW = 1024  # messages in flight, as in bench/c/mpi_patterns.c
-TAG, ACKNOWLEDGE = 7, 8  # of messages and of what answers a window
-REPLY = 4  # bytes that end a window
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a rank does in an iteration of the ring. reads, writes: of 8-byte words; flops; communications."""
-
-    reads: int
-    writes: int
-    flops: int
-    communications: int
-
-    def as_array(self) -> NDArray[np.int64]:
-        """Return the four numbers, int64 [4]."""
-        return np.array([self.reads, self.writes, self.flops, self.communications], np.int64)
-
-
-class Loops(Protocol):
-    """The timed loops in one language on one communicator. Buffers are uint8 arrays, all of a message's bytes.
-
-    Every loop raises VerificationError if MPI reports an error.
-    """
-
-    name: str
-
-    def on(self, comm: MPI.Comm) -> Loops:
-        """Return these loops on another communicator."""
-
-    def ping_pong(self, partner: int, first: bool, outbox: Bytes, inbox: Bytes, batch: int) -> float:
-        """Return the seconds of `batch` round trips. Collective over the two ranks, one of which is first."""
-
-    def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
-        """Return the seconds of `batch` windows of messages from who sends to who does not, 4 bytes back after each.
-
-        Collective over the two ranks.
-        """
-
-    def ring(
-        self, work: Work, words: NDArray[np.uint64], outbox: Bytes, inbox: Bytes, seconds: NDArray[np.float64]
-    ) -> tuple[int, float]:
-        """Run len(seconds) iterations: read, write, compute, send forward and receive from behind.
-
-        words: a power of two of them; seconds [iterations, 4]: set to those in reads, writes, flops and
-        communications. Returns the sum of what was read modulo 2**32 and the last number computed. Collective.
-        """
 
 
 @dataclass
-class Found:
+class FoundLanguages:
     """loops: of the languages that are here; missing: why others are not, by name; how: what each was made by."""
 
     loops: list[Loops] = field(default_factory=list)
@@ -85,7 +48,7 @@ class Found:
     how: dict[str, str] = field(default_factory=dict)
 
 
-def find_languages(comm: MPI.Comm, names: Sequence[str] = LANGUAGES) -> Found:
+def find_languages(comm: MPI.Comm, names: Sequence[str] = LANGUAGES) -> FoundLanguages:
     """Return the loops of each named language that can run on all ranks. Collective, the same on all ranks.
 
     Raises ConfigError for an unknown name. numba-mpi is imported here, and only if it is asked for.
@@ -93,7 +56,7 @@ def find_languages(comm: MPI.Comm, names: Sequence[str] = LANGUAGES) -> Found:
     for name in names:
         if name not in LANGUAGES:
             raise ConfigError(f"language {name!r} is unknown; choose from {', '.join(LANGUAGES)}")
-    found = Found()
+    found = FoundLanguages()
     for name in dict.fromkeys(names):
         loops, how = _MAKERS[name](comm)
         if loops is None:
@@ -146,14 +109,6 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-def check_mpi(name: str, failed: bool) -> None:
-    """Raise VerificationError if MPI reported an error in a loop of this language."""
-    if failed:
-        raise VerificationError(
-            f"MPI reported an error in a loop in {name}: the network or a rank is at fault"
-        )
-
-
 class CLoops:
     """The loops in C, called through ctypes: once for a whole batch, its clock inside."""
 
@@ -187,7 +142,12 @@ class CLoops:
         return float(seconds)
 
     def ring(
-        self, work: Work, words: NDArray[np.uint64], outbox: Bytes, inbox: Bytes, seconds: NDArray[np.float64]
+        self,
+        work: RingWork,
+        words: NDArray[np.uint64],
+        outbox: Bytes,
+        inbox: Bytes,
+        seconds: NDArray[np.float64],
     ) -> tuple[int, float]:
         """Run len(seconds) iterations of the ring. Collective."""
         forward, backward = ring_partners(self.comm)
@@ -251,7 +211,12 @@ class PythonLoops:
         return perf_counter() - start
 
     def ring(
-        self, work: Work, words: NDArray[np.uint64], outbox: Bytes, inbox: Bytes, seconds: NDArray[np.float64]
+        self,
+        work: RingWork,
+        words: NDArray[np.uint64],
+        outbox: Bytes,
+        inbox: Bytes,
+        seconds: NDArray[np.float64],
     ) -> tuple[int, float]:
         """Run len(seconds) iterations of the ring. Collective."""
         send, receive = self.comm.Isend, self.comm.Recv
@@ -313,8 +278,3 @@ def with_persistent(loops: Sequence[Loops]) -> list[Loops]:
         elif isinstance(way, PythonLoops):
             more.append(PersistentPythonLoops(way.comm))
     return [*loops, *more]
-
-
-def ring_partners(comm: MPI.Comm) -> tuple[int, int]:
-    """Return (the rank to send to, the rank to receive from) on the ring of all ranks."""
-    return (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size

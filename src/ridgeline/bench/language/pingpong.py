@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.language.languages import LANGUAGES, Found, Loops, find_languages
+from ridgeline.bench.language.declaration import PingPongOptions
+from ridgeline.bench.language.languages import FoundLanguages, find_languages
+from ridgeline.bench.language.loops import Loops
 from ridgeline.bench.payload import check, content
 from ridgeline.bench.repetitions import message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-LARGEST = 2**20  # bytes, the last of the paper's sizes
 
 COLUMNS = (
     SIZE,
@@ -49,39 +49,27 @@ def harmonic_throughput(size: int, latencies: NDArray[np.float64]) -> float:
     return size * latencies.size / float(latencies.sum())
 
 
-def measure_pingpong(
-    comm: MPI.Comm,
-    sizes: tuple[int, int] | None = None,
-    trials: int = 100,
-    warm_up: int = 10,
-    batch: int = 10,
-    languages: Sequence[str] = LANGUAGES,
-    ranks_per_node: int | None = None,
-) -> Result:
+def measure_pingpong(comm: MPI.Comm, options: PingPongOptions) -> Result:
     """Time round trips between rank 0 and one other, the first of the second node where there is one.
 
-    Collective over comm; the other ranks sleep. sizes: first and last in bytes (default 1 B to 1 MiB); batch: round
-    trips of a trial. The languages take turns in every trial, so that what disturbs one disturbs all. Raises
-    ConfigError for one rank or numbers out of range, VerificationError if a message arrives changed.
+    Collective over comm; the other ranks sleep. batch: round trips of a trial. The languages take turns in every
+    trial, so that what disturbs one disturbs all. Raises ConfigError for one rank or numbers out of range,
+    VerificationError if a message arrives changed.
     """
-    asked = message_sizes(*(sizes or (1, LARGEST)))
-    for name, value, least in (("trials", trials, 1), ("warm-up", warm_up, 0), ("batch", batch, 1)):
-        if value < least:
-            raise ConfigError(f"{name} = {value} is not a number of repetitions; it must be >= {least}")
+    asked = message_sizes(*options.sizes)
+    repetitions = options.trials, options.warm_up, options.batch
     if comm.size < 2:
         raise ConfigError("a ping-pong needs two ranks, 1 runs; start it with -n 2")
-    layout = find_layout(comm, ranks_per_node)
-    found = find_languages(comm, languages)
+    layout = find_layout(comm, options.ranks_per_node)
+    found = find_languages(comm, options.languages)
     pair = (0, layout.ranks_on(1)[0] if layout.n_nodes > 1 else 1)
     timed = []
     if comm.rank in pair:
         first = comm.rank == 0
         for size in asked:
-            timed.append(
-                _measure_size(comm.rank, pair[first], first, found.loops, size, trials, warm_up, batch)
-            )
-    patient_barrier(comm)
-    return _make_result(comm, layout, pair, found, asked, timed, (trials, warm_up, batch))
+            timed.append(_measure_size(comm.rank, pair[first], first, found.loops, size, *repetitions))
+    sleeping_barrier(comm)
+    return _make_result(comm, layout, pair, found, asked, timed, repetitions)
 
 
 def _measure_size(
@@ -158,7 +146,7 @@ def _make_result(
     comm: MPI.Comm,
     layout: Layout,
     pair: tuple[int, int],
-    found: Found,
+    found: FoundLanguages,
     sizes: Sequence[int],
     timed: Sequence[NDArray[np.float64]],
     repetitions: tuple[int, int, int],

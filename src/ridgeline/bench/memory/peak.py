@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.bench.memory import peak_kernels
+from ridgeline.bench.memory.declaration import PeakOptions
 from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.jit.kernel import compile_kernels
@@ -39,7 +40,7 @@ _COLUMNS = (
 )
 
 
-class Work(Protocol):
+class PeakWork(Protocol):
     """Multiply-adds of this rank. operations: of a `run`; n_threads: of Numba's that it uses."""
 
     operations: int
@@ -96,7 +97,7 @@ def compile_peak() -> None:
         compile_kernels(peak_kernels.kernels(dtype))
 
 
-def _sustained(work: Work, seconds: float) -> float:
+def _sustained(work: PeakWork, seconds: float) -> float:
     """Return FLOP/s of calls one after another, as many as begin within `seconds`."""
     now, run = time.perf_counter, work.run
     calls = 0
@@ -132,26 +133,19 @@ def _check(n_threads: int, dtypes: Sequence[DTypeLike], seconds: float) -> None:
         raise ConfigError(f"the peak rate over {seconds} s: it must be more than 0")
 
 
-def measure_peak(
-    comm: MPI.Comm,
-    threads: int = 1,
-    dtypes: Sequence[str] = ("float64", "float32"),
-    seconds: float = 0.1,
-    repeats: int = 5,
-    memory: Memory = "host",
-) -> Result:
+def measure_peak(comm: MPI.Comm, options: PeakOptions, memory: Memory = "host") -> Result:
     """Measure the rate of every rank, all at the same time. Collective over comm, the same result everywhere.
 
-    threads: of a rank; seconds: of one of the repeats; memory: other than "host" for the GPU of every rank. A rank's
-    figure is the best of its repeats; `total` is the sum over ranks in one repeat, the best of them. Raises
-    ConfigError for an argument out of range, VerificationError on all ranks if one computed wrongly.
+    memory: other than "host" for the GPU of every rank. A rank's figure is the best of its repeats; `total` is the
+    sum over ranks in one repeat, the best of them. Raises ConfigError for an argument out of range,
+    VerificationError on all ranks if one computed wrongly.
     """
+    threads, seconds, repeats = options.threads, options.seconds, options.repeats
+    dtypes = ("float64", "float32") if options.dtype == "both" else (options.dtype,)
     _check(threads, dtypes, seconds)
-    if repeats < 1:
-        raise ConfigError(f"repeats = {repeats}: at least 1 is needed")
     if memory == "host":
         in_turn_per_node(comm, compile_peak)
-        works: list[Work] = [MultiplyAdds(dtype, threads) for dtype in dtypes]
+        works: list[PeakWork] = [MultiplyAdds(dtype, threads) for dtype in dtypes]
         formula = f"2 x {peak_kernels.chains()} chains x lanes x steps x threads / t"
     else:
         works = in_turn_per_node(comm, lambda: _on_gpu(dtypes))
@@ -171,7 +165,7 @@ def measure_peak(
     )
 
 
-def _on_gpu(dtypes: Sequence[str]) -> list[Work]:
+def _on_gpu(dtypes: Sequence[str]) -> list[PeakWork]:
     from ridgeline.bench.memory.device_peak import DeviceMultiplyAdds  # numba-cuda is only needed here
 
     return [DeviceMultiplyAdds(dtype) for dtype in dtypes]
@@ -189,7 +183,7 @@ def _figures(rates: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def _rates(comm: MPI.Comm, work: Work, seconds: float, repeats: int) -> NDArray[np.float64]:
+def _rates(comm: MPI.Comm, work: PeakWork, seconds: float, repeats: int) -> NDArray[np.float64]:
     """Return FLOP/s [rank, repeat], ranks started together by a barrier each time. Collective."""
     mine = []
     with numba_threads(work.n_threads):

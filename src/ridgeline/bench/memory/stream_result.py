@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeline.bench.memory.declaration import StreamOptions
 from ridgeline.bench.memory.stream import KERNELS, WORDS, StreamLimits, measure_stream
 from ridgeline.bench.result import Column, Plot, Result
 
@@ -24,23 +25,15 @@ _PER_THREAD = Column("rate_per_thread", "a thread GB/s", 1e9)
 _PLOT = Plot("kernel", ("rate",), ("stores",), kind="bars", y_label="GB/s", y_scale=1e9)
 
 
-def measure_rates(
-    comm: MPI.Comm,
-    threads: int = 1,
-    dtype: str = "float64",
-    bytes_per_rank: int | None = None,
-    repeats: int | None = None,
-    memory: Memory = "host",
-) -> Result:
+def measure_rates(comm: MPI.Comm, options: StreamOptions, memory: Memory = "host") -> Result:
     """Measure the memory bandwidth of all ranks together. Collective over comm, the same result everywhere.
 
-    threads: of a rank; bytes_per_rank: of the three arrays together; repeats: default as long as a second; memory: on
-    a GPU the copy bandwidth of device_copy.py, for which the other options do not count. Raises ConfigError for
-    an option out of range, RuntimeError if the arrays end wrong.
+    memory: on a GPU the copy bandwidth of device_copy.py, for which the other options do not count. Raises
+    ConfigError for an option out of range, RuntimeError if the arrays end wrong.
     """
     if memory != "host":
         return _of_gpus(comm)
-    limits = measure_stream(comm, threads, np.dtype(dtype), bytes_per_rank, repeats)
+    limits = measure_stream(comm, options.threads, np.dtype(options.dtype), options.n_bytes, options.repeats)
     return to_result(limits)
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from mpi4py import MPI
 
 from ridgeline.bench.payload import Buffer
 
-Sync = Literal["flush", "flush_local", "lock", "fence", "pscw"]
-Operation = Literal["get", "put", "accumulate"]
 ORIGIN, TARGET = 0, 1
 
 

@@ -8,17 +8,17 @@ the pieces out and tells the origins where they are: two exchanges of a few inte
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.bench.one_sided.declaration import Distribution
 from ridgeline.bench.payload import words_at
 from ridgeline.runtime.errors import ConfigError
 
 WORD = 8  # bytes: pieces are whole words
-Distribution = Literal["log-uniform", "uniform"]
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
@@ -64,7 +64,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AccessPlan:
     """The pieces of one rank as an origin and as a target. Lengths, starts and places are in words.
 
     target, length, start, place: of every piece that this rank accesses, sorted by target: where it begins in this
@@ -143,7 +143,7 @@ def _spread(places: Integers, lengths: Integers) -> Integers:
     return words
 
 
-def plan_accesses(comm: MPI.Comm, messages: int, pieces: Pieces, overlap: bool, seed: int) -> Plan:
+def plan_accesses(comm: MPI.Comm, messages: int, pieces: Pieces, overlap: bool, seed: int) -> AccessPlan:
     """Draw the pieces of all ranks and agree on their places. Collective over comm, of at least 2 ranks.
 
     messages: of every rank as an origin. overlap: places are drawn without regard to each other, in a window half as
@@ -160,7 +160,7 @@ def plan_accesses(comm: MPI.Comm, messages: int, pieces: Pieces, overlap: bool, 
     comm.Alltoall(counts, arrivals)
     arrival_length = _exchange(comm, length, counts, arrivals)
     arrival_place, window_words = _lay_out(rng, arrival_length, overlap)
-    return Plan(
+    return AccessPlan(
         rank=rank,
         target=np.repeat(np.arange(size), counts),
         length=length,

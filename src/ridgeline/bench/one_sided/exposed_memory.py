@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -68,3 +68,14 @@ class ExposedMemory:
     def free(self) -> None:
         """Give the memory back. Collective."""
         self.win.Free()
+
+
+def check_sums(arrived: NDArray[Any], expected: NDArray[Any], rank: int, other: int | str) -> None:
+    """Raise VerificationError, naming the first wrong number, unless what a window holds is as expected."""
+    wrong = np.flatnonzero(arrived != expected)
+    if wrong.size:
+        raise VerificationError(
+            f"the window of rank {rank} holds {wrong.size} of {arrived.size} wrong numbers after operations of rank "
+            f"{other}, the first at {wrong[0]}: {arrived[wrong[0]]} instead of {expected[wrong[0]]}; the network or "
+            f"the memory of one of the nodes corrupts data"
+        )

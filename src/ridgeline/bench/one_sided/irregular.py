@@ -15,25 +15,22 @@ operations; 1.6 to 19 million messages; one communicator or nine).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.node_memory import require_memory
-from ridgeline.bench.one_sided.access_loops import Operation
-from ridgeline.bench.one_sided.access_plan import WORD, Distribution, Pieces, Plan, plan_accesses
-from ridgeline.bench.one_sided.exposed_memory import ExposedMemory
-from ridgeline.bench.one_sided.measure import check_sums
+from ridgeline.bench.one_sided.access_plan import WORD, AccessPlan, Pieces, plan_accesses
+from ridgeline.bench.one_sided.declaration import Completion, OneSidedOptions, Operation
+from ridgeline.bench.one_sided.exposed_memory import ExposedMemory, check_sums
 from ridgeline.bench.payload import Buffer, Memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
-Completion = Literal["flush", "flush_local", "unlock", "fence"]
 _COPIES = 4  # of the pieces, that a rank holds while it verifies: its buffer, its window with gaps, what is expected
 
 
@@ -56,19 +53,7 @@ def parts_of(ranks: int, communicators: int) -> list[range]:
     return [range(a, b) for a, b in pairwise(bounds)]
 
 
-def measure_irregular(
-    comm: MPI.Comm,
-    operations: Sequence[Operation] = ("get",),
-    sync: Completion = "flush",
-    every: int = 2000,
-    communicators: Sequence[int] = (1,),
-    messages: int = 20_000,
-    pieces: tuple[int, int] = (8, 4096),
-    distribution: Distribution = "log-uniform",
-    repeats: int = 3,
-    seed: int = 0,
-    memory: Memory = "host",
-) -> Result:
+def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory = "host") -> Result:
     """Measure the pattern for each operation and number of sub-communicators. Collective, the same result everywhere.
 
     sync: what completes every `every` operations of a rank: flush or flush_local of all targets, unlock and lock of
@@ -76,15 +61,13 @@ def measure_irregular(
     multiples of 8. One repeat more warms up. Raises ConfigError if an argument is out of range or memory is
     too small, VerificationError if wrong data arrived, DeviceError for GPU memory that MPI does not take.
     """
-    sizes = Pieces(*pieces, distribution)
-    for name, value in (("every", every), ("messages", messages), ("repeats", repeats)):
-        if value < 1:
-            raise ConfigError(f"{name} = {value}: it must be at least 1")
+    sync, every, messages, repeats = options.sync, options.every, options.messages, options.repeats
+    sizes = Pieces(*options.pieces, options.distribution)
     if memory == "cuda-staged":
         raise DeviceError(
             "this MPI takes no GPU memory, and nobody stages what others access; use --device cpu or a CUDA-aware MPI"
         )
-    parts = {n: parts_of(comm.size, n) for n in communicators}
+    parts = {n: parts_of(comm.size, n) for n in options.communicators}
     layout = find_layout(comm)
     needed = int(_COPIES * messages * sizes.mean_bytes())
     what = f"{messages} messages of each rank need"
@@ -93,17 +76,18 @@ def measure_irregular(
     for n, ranges in parts.items():
         mine = next(i for i, part in enumerate(ranges) if comm.rank in part)
         part = comm.Split(mine, comm.rank)
-        for operation in operations:
-            plan = plan_accesses(part, messages, sizes, operation == "accumulate", seed)
-            seconds = _measure(comm, part, plan, operation, sync, every, repeats, memory)
+        for operation in options.operations or ("get",):
+            plan = plan_accesses(part, messages, sizes, operation == "accumulate", options.seed)
+            seconds = _measure_pieces(comm, part, plan, operation, sync, every, repeats, memory)
             moved = comm.allreduce(plan.local_words * WORD)
             rows.append(_row(operation, n, messages * comm.size, moved, seconds))
         part.Free()
     return Result(
         benchmark="one-sided, irregular",
         pattern=(
-            f"every rank accesses {messages} pieces of {sizes.smallest} to {sizes.largest} B ({distribution}) at "
-            f"irregular places of all other ranks' windows; {sync} every {every} operations"
+            f"every rank accesses {messages} pieces of {sizes.smallest} to {sizes.largest} B "
+            f"({options.distribution}) at irregular places of all other ranks' windows; "
+            f"{sync} every {every} operations"
         ),
         formula="messages/s = messages / t; MB/s = bytes / t / 1e6; t until the slowest rank is done",
         statistic=f"median of {repeats}, the best beside it; first rank: the one that was done first",
@@ -126,9 +110,9 @@ def measure_irregular(
             "every": every,
             "messages_per_rank": messages,
             "pieces": [sizes.smallest, sizes.largest],
-            "distribution": distribution,
+            "distribution": options.distribution,
             "repeats": repeats,
-            "seed": seed,
+            "seed": options.seed,
             "memory": memory,
         },
         plot=Plot(
@@ -161,10 +145,10 @@ def _row(
     }
 
 
-def _measure(
+def _measure_pieces(
     comm: MPI.Comm,
     part: MPI.Comm,
-    plan: Plan,
+    plan: AccessPlan,
     operation: Operation,
     sync: Completion,
     every: int,

@@ -13,33 +13,30 @@ Every size is verified: what a get brought, and what puts and accumulates (sums 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import product
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from ridgeline.bench.one_sided import access_loops
-from ridgeline.bench.one_sided.access_loops import LOOPS, ORIGIN, TARGET, Access, Operation, Sync
-from ridgeline.bench.one_sided.exposed_memory import ExposedMemory
+from ridgeline.bench.one_sided.access_loops import LOOPS, ORIGIN, TARGET, Access
+from ridgeline.bench.one_sided.declaration import AccessTest, Completion, OneSidedOptions, Operation
+from ridgeline.bench.one_sided.exposed_memory import ExposedMemory, check_sums
+from ridgeline.bench.one_sided.irregular import measure_irregular
 from ridgeline.bench.payload import Buffer, Memory, check, content
-from ridgeline.bench.repetitions import MAX_SIZE, WINDOW, Repetitions, message_sizes
+from ridgeline.bench.repetitions import MAX_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.reduce import together
-from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.errors import ConfigError
 
-Test = Literal["latency", "bandwidth"]
-OPERATIONS: tuple[Operation, ...] = ("get", "put", "accumulate")
-TESTS: tuple[Test, ...] = ("latency", "bandwidth")
-SYNCS: tuple[Sync, ...] = ("flush", "flush_local", "lock", "fence", "pscw")
 _IN_FLIGHT = 64 * 2**20  # bytes of a window of operations, beyond which it is cut
 
 
-def latency(seconds: float, iterations: int, sync: Sync) -> float:
+def latency(seconds: float, iterations: int, sync: Completion) -> float:
     """Return the seconds of one operation: with fence and pscw an iteration is one of each side."""
     return seconds / iterations / (2 if sync in ("fence", "pscw") else 1)
 
@@ -55,7 +52,7 @@ def operations_in_flight(size: int, window: int) -> int:
 
 
 @dataclass
-class _Side:
+class _AccessSide:
     """This rank of the pair: the pair's communicator, its window, its own buffer, the other rank as a group."""
 
     comm: MPI.Comm
@@ -68,82 +65,74 @@ class _Side:
         return TARGET if self.comm.rank == ORIGIN else ORIGIN
 
 
-def measure_one_sided(
-    comm: MPI.Comm,
-    operations: Sequence[Operation] = ("get", "put"),
-    tests: Sequence[Test] = TESTS,
-    sync: Sync = "flush",
-    sizes: tuple[int, int] | None = None,
-    window: int = WINDOW,
-    iterations: int | None = None,
-    warm_up: int | None = None,
-    pair: tuple[int, int] = (0, 1),
-    memory: Memory = "host",
-) -> Result:
-    """Measure get, put or accumulate between two ranks, pair = (origin, target). Collective; the others sleep.
+def measure_one_sided(comm: MPI.Comm, options: OneSidedOptions, memory: Memory = "host") -> Result:
+    """Measure get, put or accumulate: between two ranks, or of all ranks at irregular places. Collective.
 
-    sizes: first and last in bytes (default 1 B to 4 MiB); window: operations before one completion, in tests of
-    bandwidth (cut at 64 MiB); iterations, warm_up: as OSU's unless given. memory "cuda-staged": the origin's buffer
-    is on its GPU and copied through page-locked memory, the window is host memory, sync "flush" alone.
+    The two are pair = (origin, target), and the others sleep; a window of operations is cut at 64 MiB. memory
+    "cuda-staged": the origin's buffer is on its GPU and copied through page-locked memory, the window is host memory,
+    sync "flush" alone.
     Raises ConfigError if an argument is out of range, VerificationError if wrong data arrived.
     """
+    if options.pattern == "fmm":
+        return measure_irregular(comm, options, memory)
+    pair, sync = options.pair, options.sync
     if comm.size < 2:
         raise ConfigError("one rank has nobody to access; start at least 2 ranks, as with -n 2")
     if len(set(pair)) != 2 or not all(0 <= rank < comm.size for rank in pair):
         raise ConfigError(
             f"a pair of ranks {pair[0]} and {pair[1]}: two different ranks from 0 to {comm.size - 1}"
         )
-    if window < 1:
-        raise ConfigError(f"a window of {window} operations: it must be at least 1")
     if memory == "cuda-staged" and sync != "flush":
         raise ConfigError(f"sync {sync!r} with GPU memory that MPI does not take: only 'flush' is possible")
-    every_size = message_sizes(*(sizes or (1, MAX_SIZE)))
-    repetitions: dict[str, Repetitions] = {
-        test: Repetitions("latency" if test == "latency" else "bandwidth", iterations, warm_up)
-        for test in tests
-    }
+    sizes = message_sizes(*(options.sizes or (1, MAX_SIZE)))
     layout = find_layout(comm)
     half = comm.Split(
         0 if comm.rank in pair else MPI.UNDEFINED, pair.index(comm.rank) if comm.rank in pair else 0
     )
     rows: list[dict[str, Any]] = []
     if half != MPI.COMM_NULL:
-        side = _make_side(half, max(s * operations_in_flight(s, window) for s in every_size), memory)
-        with side.exposed.freed_at_end():
-            for test in tests:
-                for operation in operations:
-                    for size in every_size:
-                        n = operations_in_flight(size, window) if test == "bandwidth" else 1
-                        counts = repetitions[test].of(size)
-                        seconds = _measure(side, test, operation, sync, size, n, *counts)
-                        row = {"test": test, "operation": operation, "sync": sync, "size": size}
-                        if test == "latency":
-                            rows.append(row | {"seconds": latency(seconds, counts[0], sync)})
-                        else:
-                            rate = bandwidth(size, n, counts[0], seconds)
-                            rows.append(
-                                row | {"window": n, "rate": rate, "messages": n * counts[0] / seconds}
-                            )
-        side.peer.Free()
+        rows = _measure_all(half, options, sizes, memory)
         half.Free()
-    patient_barrier(comm)
-    return _result(comm, comm.bcast(rows, pair[0]), pair, layout.n_nodes, sync, memory, window)
+    sleeping_barrier(comm)
+    return _result(comm, comm.bcast(rows, pair[0]), pair, layout.n_nodes, sync, memory, options.window)
 
 
-def _make_side(comm: MPI.Comm, n_bytes: int, memory: Memory) -> _Side:
+def _measure_all(
+    half: MPI.Comm, options: OneSidedOptions, sizes: list[int], memory: Memory
+) -> list[dict[str, Any]]:
+    """Return the rows of all tests, operations and sizes. Collective over the two ranks."""
+    sync, rows = options.sync, []
+    most = max(size * operations_in_flight(size, options.window) for size in sizes)
+    side = _make_side(half, most, memory)
+    with side.exposed.freed_at_end():
+        for test, operation, size in product(options.tests, options.operations or ("get", "put"), sizes):
+            counts = Repetitions(test, options.iterations, options.warm_up).of(size)
+            n = operations_in_flight(size, options.window) if test == "bandwidth" else 1
+            seconds = _measure(side, test, operation, sync, size, n, *counts)
+            row: dict[str, Any] = {"test": test, "operation": operation, "sync": sync, "size": size}
+            if test == "latency":
+                rows.append(row | {"seconds": latency(seconds, counts[0], sync)})
+            else:
+                rate = bandwidth(size, n, counts[0], seconds)
+                rows.append(row | {"window": n, "rate": rate, "messages": n * counts[0] / seconds})
+    side.peer.Free()
+    return rows
+
+
+def _make_side(comm: MPI.Comm, n_bytes: int, memory: Memory) -> _AccessSide:
     exposed = ExposedMemory(comm, n_bytes, "host" if memory == "cuda-staged" else memory)
     local = Buffer(n_bytes, memory)
     everyone = comm.Get_group()
     peer = everyone.Incl([1 - comm.rank])
     everyone.Free()
-    return _Side(comm, exposed, local, peer)
+    return _AccessSide(comm, exposed, local, peer)
 
 
 def _measure(
-    side: _Side,
-    test: Test,
+    side: _AccessSide,
+    test: AccessTest,
     operation: Operation,
-    sync: Sync,
+    sync: Completion,
     size: int,
     n: int,
     iterations: int,
@@ -191,7 +180,7 @@ def _measure(
     return float(side.comm.bcast(seconds, ORIGIN))
 
 
-def _verify(side: _Side, operation: Operation, n_bytes: int, size: int, times: int, both: bool) -> None:
+def _verify(side: _AccessSide, operation: Operation, n_bytes: int, size: int, times: int, both: bool) -> None:
     """Compare what this rank has with what the other sent. both: the target operated as well as the origin."""
     rank, other = side.comm.rank, side.other
     if operation == "get":
@@ -207,23 +196,12 @@ def _verify(side: _Side, operation: Operation, n_bytes: int, size: int, times: i
     check_sums(arrived, content(n_bytes, other, rank, size) * np.uint8(times % 256), rank, other)
 
 
-def check_sums(arrived: NDArray[Any], expected: NDArray[Any], rank: int, other: int | str) -> None:
-    """Raise VerificationError, naming the first wrong number, unless what a window holds is as expected."""
-    wrong = np.flatnonzero(arrived != expected)
-    if wrong.size:
-        raise VerificationError(
-            f"the window of rank {rank} holds {wrong.size} of {arrived.size} wrong numbers after operations of rank "
-            f"{other}, the first at {wrong[0]}: {arrived[wrong[0]]} instead of {expected[wrong[0]]}; the network or "
-            f"the memory of one of the nodes corrupts data"
-        )
-
-
 def _result(
     comm: MPI.Comm,
     rows: list[dict[str, Any]],
     pair: tuple[int, int],
     nodes: int,
-    sync: Sync,
+    sync: Completion,
     memory: Memory,
     window: int,
 ) -> Result:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.bench.pairs.declaration import Between, OneWayOptions
 from ridgeline.bench.pairs.message_loops import AFTER, BEFORE, bandwidth, ping_pong, verify, windowed
 from ridgeline.bench.pairs.pairing import Pair, check_pairs, tournament
 from ridgeline.bench.payload import Buffer, Memory
 from ridgeline.bench.repetitions import WINDOW
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
-from ridgeline.parallel.layout import find_layout
+from ridgeline.bench.sleeping_wait import sleeping_barrier
+from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.progress import Phases, silent
@@ -30,6 +31,7 @@ from ridgeline.runtime.progress import Phases, silent
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Quantity = Literal["latency", "bandwidth"]
 OnPair = Callable[[Pair | None, str], None]
 _PING, _FORWARD, _BACKWARD, _VERIFY, _STOP = range(5)  # orders
 _MEASURED = (_PING, _FORWARD, _BACKWARD)
@@ -60,13 +62,20 @@ class PairFigures:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    latency_size: int
-    bandwidth_size: int
-    repeats: int
-    iterations: int
-    window: int
-    seconds: float
+class PairPlan:
+    """What every pair does: `repeats` times up to `iterations` round trips of latency_size bytes, and a window of up
+    to `window` messages of bandwidth_size bytes each way.
+
+    seconds: that a pair may take; on a link so slow that it would take longer the numbers are smaller, but at least
+    one repeat of one message is measured.
+    """
+
+    latency_size: int = 8
+    bandwidth_size: int = 2**20
+    repeats: int = 5
+    iterations: int = 100
+    window: int = 16
+    seconds: float = 2.0
 
     @property
     def slice(self) -> float:
@@ -77,32 +86,23 @@ class _Plan:
 def measure_pairs(
     comm: MPI.Comm,
     rounds: Sequence[Sequence[Pair]],
-    latency_size: int = 8,
-    bandwidth_size: int = 2**20,
-    repeats: int = 5,
-    iterations: int = 100,
-    seconds_per_pair: float = 2.0,
+    plan: PairPlan,
     serial: bool = False,
     on_pair: OnPair | None = None,
-    window: int = 16,
     memory: Memory = "host",
 ) -> PairFigures | None:
     """Measure latency and bandwidth of pairs of ranks, those of a round at the same time. Collective over comm.
 
-    Returns the figures on rank 0, None elsewhere. A repeat is a batch of up to `iterations` round trips of
-    latency_size bytes and a window of up to `window` messages of bandwidth_size bytes each way, fewer where the
-    link is so slow that they would not end within seconds_per_pair; at least one repeat of one message is measured.
-    Ranks that rest, and those that are ready before others, sleep.
+    Returns the figures on rank 0, None elsewhere. Ranks that rest, and those that are ready before others, sleep.
 
     rounds: the same on all ranks; serial: one pair at a time; on_pair: called with (pair, step) when this rank
     begins a pair and with (None, step) when it waits for the others. Raises ConfigError if pairs of a round are not
     disjoint or name ranks that are not there.
     """
-    plan = _Plan(latency_size, bandwidth_size, repeats, iterations, window, seconds_per_pair)
     _check(rounds, comm.size, plan)
     if serial:
         rounds = [[pair] for pairs in rounds for pair in pairs]
-    buffer = Buffer(max(latency_size, bandwidth_size), memory)
+    buffer = Buffer(max(plan.latency_size, plan.bandwidth_size), memory)
     measured: dict[Pair, NDArray[np.float64]] = {}
     errors: list[tuple[int, int, str]] = []
     for number, pairs in enumerate(rounds):
@@ -111,14 +111,14 @@ def measure_pairs(
             if comm.rank in pair:
                 if on_pair is not None:
                     on_pair(pair, step)
-                exchange = _Exchange(comm, pair, buffer, plan, errors)
+                exchange = _PairExchange(comm, pair, buffer, plan, errors)
                 if exchange.leads:
                     measured[pair] = exchange.lead()
                 else:
                     exchange.follow()
         if on_pair is not None:
             on_pair(None, step)
-        patient_barrier(comm)
+        sleeping_barrier(comm)
     gathered = comm.gather((measured, errors))
     if gathered is None:
         return None
@@ -126,7 +126,7 @@ def measure_pairs(
     for part, _ in gathered:
         table |= part
     order = [pair for pairs in rounds for pair in pairs]
-    figures = np.array([table[pair] for pair in order]).reshape(len(order), len(_MEASURED), repeats)
+    figures = np.array([table[pair] for pair in order]).reshape(len(order), len(_MEASURED), plan.repeats)
     ranks = np.array(order, np.int64).reshape(len(order), 2)
     return PairFigures(
         ranks[:, 0],
@@ -138,7 +138,7 @@ def measure_pairs(
     )
 
 
-def _check(rounds: Sequence[Sequence[Pair]], n_ranks: int, plan: _Plan) -> None:
+def _check(rounds: Sequence[Sequence[Pair]], n_ranks: int, plan: PairPlan) -> None:
     for pairs in rounds:
         ranks = [rank for pair in pairs for rank in pair]
         if len(set(ranks)) < len(ranks):
@@ -153,11 +153,11 @@ def _check(rounds: Sequence[Sequence[Pair]], n_ranks: int, plan: _Plan) -> None:
             raise ConfigError(f"{name} = {getattr(plan, name)}: it must be at least 1")
 
 
-class _Exchange:
+class _PairExchange:
     """All that two ranks do together. The first of the pair leads."""
 
     def __init__(
-        self, comm: MPI.Comm, pair: Pair, buffer: Buffer, plan: _Plan, errors: list[tuple[int, int, str]]
+        self, comm: MPI.Comm, pair: Pair, buffer: Buffer, plan: PairPlan, errors: list[tuple[int, int, str]]
     ) -> None:
         self.comm, self.buffer, self.plan, self.errors = comm, buffer, plan, errors
         self.leads = comm.rank == pair[0]
@@ -249,40 +249,23 @@ class _Exchange:
 
 def measure_all_pairs(
     comm: MPI.Comm,
-    quantity: Literal["latency", "bandwidth"],
-    of: Literal["ranks", "nodes"] = "ranks",
-    size: int | None = None,
-    repeats: int = 5,
-    iterations: int | None = None,
-    window: int = WINDOW,
-    seconds_per_pair: float = 2.0,
-    serial: bool = False,
-    ranks_per_node: int | None = None,
+    quantity: Quantity,
+    options: OneWayOptions,
     memory: Memory = "host",
     progress: Phases | None = None,
+    repeats: int = 5,
 ) -> Result:
     """Return an N x N matrix in extra["matrix"] (row: sender), names in extra["names"]. Collective over comm.
 
-    of: every rank meets every other one, or the first rank of every node. size: bytes of a message, by default 8 for
-    latency and 1 MiB for bandwidth. Raises ConfigError for fewer than two partners, VerificationError on all ranks
-    if a message is not what was sent.
+    Every rank meets every other one, or the first rank of every node (options.between). Raises ConfigError for fewer
+    than two partners, VerificationError on all ranks if a message is not what was sent.
     """
-    if size is not None and size < (quantity == "bandwidth"):
-        raise ConfigError(f"messages of {size} B have no {quantity}; choose another size")
-    layout = find_layout(comm, ranks_per_node)
-    if of == "nodes":
-        members = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
-        names = list(layout.hosts)
-        if len(members) < 2:
-            raise ConfigError("one node makes no pair of nodes; start ranks on 2 nodes, or compare ranks")
-    else:
-        members = list(range(comm.size))
-        names = [f"{rank} {layout.hosts[layout.node_of_rank[rank]]}" for rank in members]
-        check_pairs(None, len(members) // 2, comm.size)
+    plan = _plan_of(quantity, options, repeats)
+    layout = find_layout(comm, options.ranks_per_node)
+    members, names = _members(comm.size, layout, options.between)
     rounds = [[(members[a], members[b]) for a, b in pairs] for pairs in tournament(len(members))]
-    sizes = {"latency": 8, "bandwidth": 2**20} | ({} if size is None else {quantity: size})
     progress = progress or silent()
-    n_rounds = len(rounds) * (len(members) // 2 if serial else 1)
+    n_rounds = len(rounds) * (len(members) // 2 if options.serial else 1)
     finished = itertools.count(1)
 
     def on_pair(pair: Pair | None, step: str) -> None:
@@ -290,49 +273,89 @@ def measure_all_pairs(
             progress.update(next(finished), n_rounds)
 
     progress.begin("rounds of pairs", now=False)
-    figures = measure_pairs(
-        comm,
-        rounds,
-        sizes["latency"],
-        sizes["bandwidth"],
-        repeats,
-        100 if iterations is None else iterations,
-        seconds_per_pair,
-        serial,
-        on_pair,
-        window=window,
-        memory=memory,
-    )
+    figures = measure_pairs(comm, rounds, plan, options.serial, on_pair, memory)
     with together(comm):
         if figures is not None and figures.errors:
             raise VerificationError(figures.errors[0][2])
-    matrix = _matrix(figures, members, quantity) if figures is not None else None
-    rounds_text = f"{len(rounds)} round{'s' * (len(rounds) != 1)}"
-    at_once = "one pair at a time" if serial else f"up to {len(members) // 2} disjoint pairs at a time"
+    result = _empty_result(comm.size, layout, quantity, options, plan, (members, len(rounds)))
+    result.settings["memory"] = memory
+    if figures is not None:
+        matrix = _matrix(figures, members, quantity)
+        _summarise(result, matrix, names, _size_of(quantity, plan), quantity == "latency")
+    return result
+
+
+def _plan_of(quantity: Quantity, options: OneWayOptions, repeats: int) -> PairPlan:
+    """Return what every pair does. Raises ConfigError for a size that has no such figure."""
+    if options.size is not None and options.size < (quantity == "bandwidth"):
+        raise ConfigError(f"messages of {options.size} B have no {quantity}; choose another size")
+    sizes = {} if options.size is None else {f"{quantity}_size": options.size}
+    return PairPlan(
+        repeats=repeats,
+        iterations=100 if options.iterations is None else options.iterations,
+        window=WINDOW if options.window is None else options.window,
+        seconds=options.seconds,
+        **sizes,
+    )
+
+
+def _size_of(quantity: Quantity, plan: PairPlan) -> int:
+    return plan.latency_size if quantity == "latency" else plan.bandwidth_size
+
+
+def _members(n_ranks: int, layout: Layout, between: Between) -> tuple[list[int], list[str]]:
+    """Return the ranks that meet, and their names. Raises ConfigError for fewer than two."""
+    if between == "nodes":
+        if layout.n_nodes < 2:
+            raise ConfigError("one node makes no pair of nodes; start ranks on 2 nodes, or compare ranks")
+        return [layout.ranks_on(node)[0] for node in range(layout.n_nodes)], list(layout.hosts)
+    check_pairs(None, n_ranks // 2, n_ranks)
+    names = [f"{rank} {layout.hosts[layout.node_of_rank[rank]]}" for rank in range(n_ranks)]
+    return list(range(n_ranks)), names
+
+
+def _empty_result(
+    n_ranks: int,
+    layout: Layout,
+    quantity: Quantity,
+    options: OneWayOptions,
+    plan: PairPlan,
+    meetings: tuple[list[int], int],
+) -> Result:
+    """Return the result without its figures, which are on rank 0 alone. meetings: members, number of rounds."""
+    members, n_rounds = meetings
+    rounds = f"{n_rounds} round{'s' * (n_rounds != 1)}"
+    at_once = (
+        "one pair at a time" if options.serial else f"up to {len(members) // 2} disjoint pairs at a time"
+    )
     latency = quantity == "latency"
     scale, unit = (1e-6, "us") if latency else (1e6, "MB/s")
-    result = Result(
+    of, size = options.between, _size_of(quantity, plan)
+    return Result(
         benchmark=f"{quantity} of all pairs",
-        pattern=f"every two {of} meet once, in {rounds_text}, {at_once}; messages of {sizes[quantity]} B"
-        + ("" if latency else f", windows of up to {window}"),
+        pattern=f"every two {of} meet once, in {rounds}, {at_once}; messages of {size} B"
+        + ("" if latency else f", windows of up to {plan.window}"),
         formula="latency = t / (2 iterations)" if latency else "bandwidth = bytes x window / t",
-        statistic=f"median of {repeats} repeats for each pair",
-        ranks=comm.size,
+        statistic=f"median of {plan.repeats} repeats for each pair",
+        ranks=n_ranks,
         nodes=layout.n_nodes,
-        left_out=[rank for rank in range(comm.size) if rank not in members],
+        left_out=[rank for rank in range(n_ranks) if rank not in members],
         columns=[
             Column("size", "B"),
             Column("pairs", "pairs"),
             *(Column(key, f"{key} {unit}", scale) for key in ("min", "median", "mean", "max")),
         ],
         rows=[],
-        settings={"of": of, "sizes": sizes, "repeats": repeats, "window": window, "serial": serial}
-        | {"seconds_per_pair": seconds_per_pair, "memory": memory},
+        settings={
+            "of": of,
+            "sizes": {"latency": plan.latency_size, "bandwidth": plan.bandwidth_size},
+            "repeats": plan.repeats,
+            "window": plan.window,
+            "serial": options.serial,
+            "seconds_per_pair": plan.seconds,
+        },
         plot=Plot(kind="heat", x_label=f"to ({of})", y_label=f"{quantity} in {unit}", y_scale=scale),
     )
-    if matrix is not None:
-        _summarise(result, matrix, names, sizes[quantity], latency)
-    return result
 
 
 def _matrix(figures: PairFigures, members: list[int], quantity: str) -> NDArray[np.float64]:

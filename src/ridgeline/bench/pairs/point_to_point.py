@@ -9,10 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mpi4py import MPI
 
+from ridgeline.bench.pairs.declaration import (
+    ManyPairsOptions,
+    ManyPairsRateOptions,
+    Method,
+    OneWayOptions,
+    Pairing,
+    PairOptions,
+    WindowOptions,
+)
 from ridgeline.bench.pairs.message_loops import (
     BEFORE,
     bandwidth,
@@ -24,22 +33,23 @@ from ridgeline.bench.pairs.message_loops import (
     verify_left,
     windowed,
 )
+from ridgeline.bench.pairs.pair_matrix import measure_all_pairs
 from ridgeline.bench.pairs.pairing import Pair, check_pairs, halves, neighbours, node_halves
 from ridgeline.bench.payload import Buffer, Memory
-from ridgeline.bench.repetitions import MAX_SIZE, WINDOW, Family, Repetitions, message_sizes
+from ridgeline.bench.repetitions import WINDOW, Family, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
+if TYPE_CHECKING:
+    from ridgeline.runtime.progress import Phases
+
 __all__ = ["ping_pong", "windowed"]  # of message_loops, beside the measure_* functions below
 
-Pairing = Literal["halves", "node-halves", "neighbours"]
-Method = Literal["osu", "alcf"]
 Loop = Literal["ping-pong", "windows", "both ways"]
 ALCF_WINDOW = 16  # outstanding messages (Sec. 5.1)
-SIZES = (0, MAX_SIZE)
 _PAIRINGS = {
     "halves": "rank i of the first half with i of the second",
     "node-halves": "ranks of the first half of the nodes with those of equal local number in the second half",
@@ -48,38 +58,24 @@ _PAIRINGS = {
 _RATES = [Column("bandwidth", "MB/s", 1e6), Column("message_rate", "messages/s", 1.0, ".0f")]
 
 
-@dataclass(frozen=True)
-class _Options:
-    """What all benchmarks of pairs share; the fields are options of the measure_* functions."""
-
-    sizes: tuple[int, int] = SIZES
-    iterations: int | None = None
-    warm_up: int | None = None
-    pairing: Pairing = "halves"
-    pairs: int | None = 1
-    ranks_per_node: int | None = None
-    memory: Memory = "host"
-
-
 def measure_latency(
-    comm: MPI.Comm, method: Method = "osu", window: int | None = None, **options: Any
+    comm: MPI.Comm, options: OneWayOptions, memory: Memory = "host", progress: Phases | None = None
 ) -> Result:
-    """Return the latency over message sizes, the same on all ranks. Collective over comm.
+    """Return the latency over message sizes, or of all pairs at one size. Collective over comm.
 
     method "osu": ping-pong (osu_latency), t / (2 iterations); "alcf": windows of synchronous sends, t / (iterations
-    x window). pairs: at the same time, 1 unless told (None for all); rows hold the mean, smallest and largest over
-    pairs. window: outstanding messages of the ALCF way, 16 unless told. options: of `_Options`, sizes (first, last)
-    in bytes, iterations, warm_up (None: OSU's), pairing, pairs, ranks_per_node, memory.
+    x window). Rows hold the mean, the smallest and the largest over pairs, the same on all ranks.
 
     Raises ConfigError on all ranks for numbers that make no sense, VerificationError if a message is damaged.
     """
-    chosen = _Options(**options)
-    if method == "osu":
-        if window is not None:
+    if options.all_pairs:
+        return measure_all_pairs(comm, "latency", options, memory, progress)
+    if options.method == "osu":
+        if options.window is not None:
             raise ConfigError("a ping-pong has no window; leave --window out, or use --method alcf")
-        return _latency(comm, "latency", chosen)
-    window = ALCF_WINDOW if window is None else window
-    run = _measure(comm, chosen, "windows", "bandwidth", window, synchronous=True)
+        return _ping_pongs(comm, "latency", options, memory)
+    window = ALCF_WINDOW if options.window is None else options.window
+    run = _measure(comm, options, memory, "windows", "bandwidth", window, synchronous=True)
     each = [
         [seconds / (count * window) for seconds, count in zip(times, run.counts)] for times in run.seconds
     ]
@@ -91,42 +87,42 @@ def measure_latency(
     )
 
 
-def measure_multi_latency(comm: MPI.Comm, **options: Any) -> Result:
+def measure_multi_latency(comm: MPI.Comm, options: ManyPairsOptions, memory: Memory = "host") -> Result:
     """Return the latency over sizes of all pairs at the same time (osu_multi_lat). Collective over comm.
 
-    options, errors: as `measure_latency`, with all pairs unless told.
+    Errors: as `measure_latency`.
     """
-    return _latency(comm, "multi-latency", _Options(**{"pairs": None} | options))
+    return _ping_pongs(comm, "multi-latency", options, memory)
 
 
 def measure_bandwidth(
-    comm: MPI.Comm, method: Method = "osu", window: int | None = None, **options: Any
+    comm: MPI.Comm, options: OneWayOptions, memory: Memory = "host", progress: Phases | None = None
 ) -> Result:
-    """Return bandwidth and message rate over sizes in one direction. Collective over comm.
+    """Return bandwidth and message rate in one direction, over sizes or of all pairs. Collective over comm.
 
     method "osu": windows of 64 messages, each answered by 4 bytes (osu_bw); "alcf": windows of 16 synchronous sends,
-    no answer. window: messages in flight, if not these. options, errors: as `measure_latency`.
+    no answer. Errors: as `measure_latency`.
     """
-    return _bandwidth(comm, "bandwidth", _Options(**options), method, window)
+    if options.all_pairs:
+        return measure_all_pairs(comm, "bandwidth", options, memory, progress)
+    return _one_way(comm, "bandwidth", options, options.method, options.window, memory)
 
 
-def measure_multi_bandwidth(
-    comm: MPI.Comm, method: Method = "osu", window: int | None = None, **options: Any
-) -> Result:
+def measure_multi_bandwidth(comm: MPI.Comm, options: ManyPairsRateOptions, memory: Memory = "host") -> Result:
     """Return aggregate bandwidth and message rate of all pairs at the same time (osu_mbw_mr). Collective over comm.
 
-    method, window, options, errors: as `measure_bandwidth`, with all pairs unless told.
+    method, errors: as `measure_bandwidth`.
     """
-    return _bandwidth(comm, "multi-bandwidth", _Options(**{"pairs": None} | options), method, window)
+    return _one_way(comm, "multi-bandwidth", options, options.method, options.window, memory)
 
 
-def measure_bibandwidth(comm: MPI.Comm, window: int | None = None, **options: Any) -> Result:
+def measure_bibandwidth(comm: MPI.Comm, options: WindowOptions, memory: Memory = "host") -> Result:
     """Return bandwidth and message rate with both ranks sending at the same time (osu_bibw). Collective over comm.
 
-    window: messages in flight each way, 64 unless told. options, errors: as `measure_latency`.
+    Errors: as `measure_latency`.
     """
-    window = WINDOW if window is None else window
-    run = _measure(comm, _Options(**options), "both ways", "bandwidth", window)
+    window = WINDOW if options.window is None else options.window
+    run = _measure(comm, options, memory, "both ways", "bandwidth", window)
     return run.bandwidth_result(
         "bibandwidth",
         f"{window} messages each way in flight at once (MPI_Send_init, MPI_Startall)",
@@ -135,8 +131,8 @@ def measure_bibandwidth(comm: MPI.Comm, window: int | None = None, **options: An
     )
 
 
-def _latency(comm: MPI.Comm, name: str, options: _Options) -> Result:
-    run = _measure(comm, options, "ping-pong", "latency", 1)
+def _ping_pongs(comm: MPI.Comm, name: str, options: PairOptions, memory: Memory) -> Result:
+    run = _measure(comm, options, memory, "ping-pong", "latency", 1)
     return run.latency_result(
         name,
         "one message there and back (MPI_Send, MPI_Recv)",
@@ -145,10 +141,12 @@ def _latency(comm: MPI.Comm, name: str, options: _Options) -> Result:
     )
 
 
-def _bandwidth(comm: MPI.Comm, name: str, options: _Options, method: Method, window: int | None) -> Result:
+def _one_way(
+    comm: MPI.Comm, name: str, options: PairOptions, method: Method, window: int | None, memory: Memory
+) -> Result:
     alcf = method == "alcf"
     window = (ALCF_WINDOW if alcf else WINDOW) if window is None else window
-    run = _measure(comm, options, "windows", "bandwidth", window, alcf)
+    run = _measure(comm, options, memory, "windows", "bandwidth", window, alcf)
     how = (
         "synchronous sends (MPI_Ssend_init), no reply" if alcf else "messages (MPI_Send_init), then 4 B back"
     )
@@ -158,12 +156,13 @@ def _bandwidth(comm: MPI.Comm, name: str, options: _Options, method: Method, win
 
 
 @dataclass
-class _Run:
+class _PairRun:
     """What was measured. seconds: [n_pairs][n_sizes], one way of a ping-pong or t of all windows."""
 
     ranks: int
     layout: Layout
-    options: _Options
+    options: PairOptions
+    memory: Memory
     loop: Loop
     window: int
     pairs: list[Pair]
@@ -248,7 +247,7 @@ class _Run:
                 "window": self.window,
                 "iterations": dict(zip(map(str, self.sizes), self.counts)),
                 "ranks_per_node": self.layout.ranks_per_node(),
-                "memory": options.memory,
+                "memory": self.memory,
             },
             plot=plot,
         )
@@ -266,11 +265,15 @@ def choose_pairs(layout: Layout, pairing: Pairing, asked: int | None) -> list[Pa
 
 
 def _measure(
-    comm: MPI.Comm, options: _Options, loop: Loop, family: Family, window: int, synchronous: bool = False
-) -> _Run:
+    comm: MPI.Comm,
+    options: PairOptions,
+    memory: Memory,
+    loop: Loop,
+    family: Family,
+    window: int,
+    synchronous: bool = False,
+) -> _PairRun:
     """Run a loop for every size on all pairs at the same time. Collective; ranks without a partner sleep."""
-    if window < 1:
-        raise ConfigError(f"window = {window} is not a number of messages in flight; it must be >= 1")
     sizes = message_sizes(*options.sizes)
     repetitions = Repetitions(family, options.iterations, options.warm_up)
     layout = find_layout(comm, options.ranks_per_node)
@@ -280,19 +283,19 @@ def _measure(
     seconds: list[float] = []
     failure: VerificationError | None = None
     if mine is not None:
-        station = _Station(comm, active, mine, sizes[-1], options.memory, loop, window, synchronous)
+        station = _Station(comm, active, mine, sizes[-1], memory, loop, window, synchronous)
         for size in sizes:
             seconds.append(station.measure(size, *repetitions.of(size)))
         failure = station.failure
         active.Free()
-    patient_barrier(comm)
+    sleeping_barrier(comm)
     with together(comm):
         if failure is not None:
             raise failure
     gathered = comm.allgather(seconds)
     times = [gathered[first] for first, _ in pairs]
     counts = [repetitions.of(size)[0] for size in sizes]
-    return _Run(comm.size, layout, options, loop, window, pairs, sizes, counts, times)
+    return _PairRun(comm.size, layout, options, memory, loop, window, pairs, sizes, counts, times)
 
 
 class _Station:

@@ -67,7 +67,7 @@ def measure_mpi_fill(comm: MPI.Comm, trials: Trials, workers: Sequence[int], n_b
 
     Numbers of workers beyond the ranks of comm are left out. On ranks but 0 the list is empty.
     """
-    from ridgeline.bench.sleeping_wait import patient_barrier
+    from ridgeline.bench.sleeping_wait import sleeping_barrier
 
     found: list[Series] = []
     for count in (count for count in workers if count <= comm.size):
@@ -79,7 +79,7 @@ def measure_mpi_fill(comm: MPI.Comm, trials: Trials, workers: Sequence[int], n_b
             fill = partial(_fill_between_barriers, part, mine)
             seconds = trials.run(_counted(fill))
         part.Free()
-        patient_barrier(comm)
+        sleeping_barrier(comm)
         with together(comm):
             _check(mine, trials, "MPI ranks")
         if comm.rank == 0:

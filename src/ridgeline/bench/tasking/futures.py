@@ -98,7 +98,7 @@ def measure_mpi_futures(
     """
     from mpi4py.futures import MPICommExecutor
 
-    from ridgeline.bench.sleeping_wait import patient_barrier
+    from ridgeline.bench.sleeping_wait import sleeping_barrier
 
     found: list[Series] = []
     for count in (count for count in workers if count < comm.size):
@@ -115,7 +115,7 @@ def measure_mpi_futures(
                         except Exception as error:  # workers end with the pool, then all ranks learn of it
                             problem = error
             part.Free()
-            patient_barrier(comm)
+            sleeping_barrier(comm)
             raise_together(comm, problem)
     return found
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.result import MICROSECONDS, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.bench.tasking.array import measure_fill, measure_mpi_fill
 from ridgeline.bench.tasking.c_tasks import load_tasking
 from ridgeline.bench.tasking.channel import measure_channels
 from ridgeline.bench.tasking.create import measure_creation, measure_switch
+from ridgeline.bench.tasking.declaration import ITEMS, TaskingOptions
 from ridgeline.bench.tasking.futures import (
     check_work,
     measure_futures,
@@ -22,7 +23,7 @@ from ridgeline.bench.tasking.futures import (
     measure_spawned_futures,
 )
 from ridgeline.bench.tasking.notify import measure_notification
-from ridgeline.bench.tasking.trials import COUNT, WARM_UP, Series, Trials, tabulate
+from ridgeline.bench.tasking.trials import Series, Trials, tabulate
 from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.reduce import raise_together
 from ridgeline.runtime.errors import ConfigError
@@ -32,10 +33,7 @@ from ridgeline.runtime.threads import cores_available
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-ITEMS = ("creation", "switch", "futures", "notification", "channel", "initialise")
-ARRAY_BYTES = 50_000_000
 MAX_WORKERS = 16  # the paper's, if the machine has as many cores
-FIBONACCI = (10, 90)
 
 _COLUMNS = (
     Column("item", "item"),
@@ -59,27 +57,18 @@ def default_workers(cores: int | None = None) -> list[int]:
     return sorted({2**k for k in range(most.bit_length()) if 2**k <= most} | {most})
 
 
-def measure_tasking(
-    comm: MPI.Comm,
-    items: Sequence[str] = ITEMS,
-    trials: int = COUNT,
-    warm_up: int = WARM_UP,
-    workers: Sequence[int] | None = None,
-    fibonacci: Sequence[int] = FIBONACCI,
-    n_bytes: int = ARRAY_BYTES,
-    spawn: bool = False,
-    progress: Phases | None = None,
-) -> Result:
+def measure_tasking(comm: MPI.Comm, options: TaskingOptions, progress: Phases | None = None) -> Result:
     """Measure the primitives of tasking on rank 0, and those between ranks on all. Collective over comm.
 
-    items: of ITEMS. workers: numbers of workers of futures and of the parallel initialisation (default_workers).
-    fibonacci: tasks of futures beside the null task. n_bytes: of the array that is initialised. spawn: measure also
-    mpi4py.futures with workers that MPI starts; an MPI that cannot do so may abort the job.
+    workers: numbers of workers of futures and of the parallel initialisation (default_workers). fibonacci: tasks of
+    futures beside the null task. spawn: measure also mpi4py.futures with workers that MPI starts; an MPI that cannot
+    do so may abort the job.
     Ranks that have nothing to do sleep. Only rank 0's result holds figures. Raises ConfigError for options out of
     range, VerificationError if a task, a channel or an array holds other data than it must.
     """
-    how_often = Trials(trials, warm_up)
-    counts = sorted(set(default_workers() if workers is None else workers))
+    items, fibonacci, n_bytes = options.items, options.fibonacci, options.n_bytes
+    how_often = Trials(options.trials, options.warm_up)
+    counts = sorted(set(options.workers or default_workers()))
     _check(items, counts, n_bytes)
     check_work(fibonacci)
     c, how = load_tasking() if comm.rank == 0 else (None, "")
@@ -91,7 +80,7 @@ def measure_tasking(
         "channel": [lambda: measure_channels(how_often, c, how)],
         "initialise": [lambda: measure_fill(how_often, counts, n_bytes, c, how)],
     }
-    if spawn:
+    if options.spawn:
         alone["futures"].append(lambda: measure_spawned_futures(how_often, counts, fibonacci))
     series: list[Series] = []
     progress = progress or silent()
@@ -104,7 +93,7 @@ def measure_tasking(
         if item == "initialise":
             series += measure_mpi_fill(comm, how_often, counts, n_bytes)
     notes = [f"C: {how}"]
-    if "futures" in items and comm.size == 1 and not spawn:
+    if "futures" in items and comm.size == 1 and not options.spawn:
         notes.append(
             "mpi4py.futures needs ranks for its workers: -n 3 gives it 2; or --spawn lets MPI start them"
         )
@@ -112,14 +101,15 @@ def measure_tasking(
         benchmark="tasking",
         pattern="tasks of the language against threads of C, on one node; one operation at a time",
         formula="seconds of the operations of a trial / their number",
-        statistic=f"mean of {trials} trials after {warm_up}, without outliers by Tukey's rule (1.5 IQR)",
+        statistic=f"mean of {how_often.count} trials after {how_often.warm_up}, without outliers by "
+        "Tukey's rule (1.5 IQR)",
         ranks=comm.size,
         columns=_COLUMNS,
         rows=tabulate(series),
         settings={
             "items": list(items),
-            "trials": trials,
-            "warm_up": warm_up,
+            "trials": how_often.count,
+            "warm_up": how_often.warm_up,
             "workers": counts,
             "fibonacci": list(fibonacci),
             "bytes": n_bytes,
@@ -136,12 +126,10 @@ def _check(items: Sequence[str], workers: Sequence[int], n_bytes: int) -> None:
     for item in items:
         if item not in ITEMS:
             raise ConfigError(f"tasking has no item {item!r}; there are {', '.join(ITEMS)}")
-    if not items or not workers or min(workers) < 1:
-        raise ConfigError(f"{len(items)} items with {list(workers)} workers: give one item and workers >= 1")
+    if not items:
+        raise ConfigError("no items are measured; give one item or more")
     if n_bytes < 8 * max(workers):
-        raise ConfigError(
-            f"{n_bytes} B for {max(workers)} workers: the array must have 8 B for each, as {ARRAY_BYTES}"
-        )
+        raise ConfigError(f"{n_bytes} B for {max(workers)} workers: the array must have 8 B for each")
 
 
 def _on_rank_zero(comm: MPI.Comm, measure: Callable[[], list[Series]]) -> list[Series]:
@@ -153,7 +141,7 @@ def _on_rank_zero(comm: MPI.Comm, measure: Callable[[], list[Series]]) -> list[S
             found = measure()
         except Exception as error:
             problem = error
-    patient_barrier(comm)
+    sleeping_barrier(comm)
     raise_together(comm, problem)
     return found
 

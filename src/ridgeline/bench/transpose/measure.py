@@ -11,17 +11,16 @@ slowest rank, a mean over cycles. Source: Yeung et al. (GESTS), Sec. 5.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.table import Table
 
 from ridgeline.bench.node_memory import require_memory
-from ridgeline.fourier.pencil import Dealias, PencilGrid, ProcessGrid, Truncation, check_process_grid
-from ridgeline.fourier.transpose import Method, Transpose
-from ridgeline.parallel.partition import Triple, split
+from ridgeline.bench.transpose.declaration import TransposeOptions
+from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, check_process_grid
+from ridgeline.fourier.transpose import Transpose
+from ridgeline.parallel.partition import split
 from ridgeline.runtime.errors import DecompositionError
 from ridgeline.runtime.progress import Phases, silent
 
@@ -31,20 +30,6 @@ if TYPE_CHECKING:
 INVERSE = 3  # variables from modes to points: the velocity, in both exchanges
 ROW_FORWARD = 5  # products from points towards modes: T_xx, T_zz, T_xy, T_xz, T_yz
 COLUMN_FORWARD = 4  # their combinations A_x, A_z and T_xy, T_yz
-
-LineSet = Literal["retained", "full"]
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """What is exchanged. shape: (N_z, N_y, N_x); dtype: complex64 or complex128; cycles: timed substeps."""
-
-    shape: Triple
-    dealias: Dealias = "phase-shift"
-    lines: LineSet = "retained"
-    dtype: str = "complex64"
-    method: Method = "auto"
-    cycles: int = 5
 
 
 @dataclass(frozen=True)
@@ -66,7 +51,7 @@ class ExchangeFigures:
 
 
 @dataclass(frozen=True)
-class Figures:
+class TransposeFigures:
     """One process grid and Q. seconds: of a substep's exchanges."""
 
     process_grid: ProcessGrid
@@ -76,7 +61,7 @@ class Figures:
     seconds: float
 
 
-def counts_of(pattern: Pattern, process_grid: ProcessGrid, rank: int) -> tuple[list[int], ...]:
+def counts_of(options: TransposeOptions, process_grid: ProcessGrid, rank: int) -> tuple[list[int], ...]:
     """Return (row exchange: rows, columns; column exchange: rows, columns) of the ranks that exchange with rank.
 
     Row exchange: rows are the (y, z) of a rank's planes, columns the wavenumbers j_x; column exchange: rows are
@@ -84,25 +69,25 @@ def counts_of(pattern: Pattern, process_grid: ProcessGrid, rank: int) -> tuple[l
     """
     p_r, p_c = process_grid
     r, c = rank % p_r, rank // p_r
-    nz, ny, nx = pattern.shape
+    nz, ny, nx = options.shape
     planes = [split(ny, p_c, i)[1] for i in range(p_c)]
     row_rows = [planes[c] * split(nz, p_r, i)[1] for i in range(p_r)]
-    if pattern.lines == "full":
+    if options.lines == "full":
         row_columns = [split(nx // 2, p_r, i)[1] for i in range(p_r)]
         lines = [split(nz * row_columns[r], p_c, i)[1] for i in range(p_c)]
     else:
-        grid = PencilGrid(pattern.shape, pattern.dealias, process_grid, rank)
+        grid = PencilGrid(options.shape, options.dealias, process_grid, rank)
         row_columns = [len(grid.columns_of(i)) for i in range(p_r)]
         lines = [grid.line_range(r, i)[1] for i in range(p_c)]
     return row_rows, row_columns, planes, lines
 
 
-def fitting_grids(pattern: Pattern, n_ranks: int) -> list[ProcessGrid]:
+def fitting_grids(options: TransposeOptions, n_ranks: int) -> list[ProcessGrid]:
     """Return every P_r x P_c of n_ranks that gives each rank points and modes, slabs first.
 
     Raises DecompositionError if there is none.
     """
-    truncation = Truncation(pattern.shape, pattern.dealias)
+    truncation = Truncation(options.shape, options.dealias)
     found: list[ProcessGrid] = []
     problem: DecompositionError | None = None
     for rows in (d for d in range(1, n_ranks + 1) if n_ranks % d == 0):
@@ -116,57 +101,57 @@ def fitting_grids(pattern: Pattern, n_ranks: int) -> list[ProcessGrid]:
     return found
 
 
-def measure_transposes(
-    comm: MPI.Comm,
-    pattern: Pattern,
-    process_grids: Sequence[ProcessGrid] | None = None,
-    batches: Sequence[int] = (1, 2, 3, 4),
-    progress: Phases | None = None,
-) -> list[Figures]:
+def time_exchanges(
+    comm: MPI.Comm, options: TransposeOptions, progress: Phases | None = None
+) -> list[TransposeFigures]:
     """Time the exchanges for each process grid (default: all that fit) and Q. Collective, the same on all ranks.
 
     Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory.
     """
-    if process_grids is None:
-        process_grids = fitting_grids(pattern, comm.size)
-    for p_r, p_c in process_grids:
+    if options.process_grid is None:
+        process_grids = fitting_grids(options, comm.size)
+    else:
+        p_r, p_c = options.process_grid
         if p_r * p_c != comm.size:
             raise DecompositionError(
                 f"process grid {p_r} x {p_c} has {p_r * p_c} ranks, the job has {comm.size}"
             )
-        check_process_grid(Truncation(pattern.shape, pattern.dealias), (p_r, p_c))
+        check_process_grid(Truncation(options.shape, options.dealias), (p_r, p_c))
+        process_grids = [(p_r, p_c)]
     progress = progress or silent()
     figures = []
     for p_r, p_c in process_grids:
-        for batch in batches:
+        for batch in options.batches:
             progress.begin(f"{p_r} x {p_c} ranks, {batch} variable{'s' * (batch != 1)}")
-            figures.append(measure_one(comm, pattern, (p_r, p_c), batch))
+            figures.append(measure_one(comm, options, (p_r, p_c), batch))
     return figures
 
 
-def measure_one(comm: MPI.Comm, pattern: Pattern, process_grid: ProcessGrid, batch: int) -> Figures:
+def measure_one(
+    comm: MPI.Comm, options: TransposeOptions, process_grid: ProcessGrid, batch: int
+) -> TransposeFigures:
     """Time the exchanges of one process grid and Q. Collective."""
     p_r = process_grid[0]
     r, c = comm.rank % p_r, comm.rank // p_r
-    row_rows, row_columns, planes, lines = counts_of(pattern, process_grid, comm.rank)
-    dtype = np.dtype(pattern.dtype)
+    row_rows, row_columns, planes, lines = counts_of(options, process_grid, comm.rank)
+    dtype = np.dtype(options.dtype)
     numbers = ROW_FORWARD * (row_rows[r] * sum(row_columns) + sum(row_rows) * row_columns[r])
     numbers += COLUMN_FORWARD * (planes[c] * sum(lines) + sum(planes) * lines[c])
     held = numbers * dtype.itemsize
     require_memory(comm, held, "the exchanges of this shape need", "use a smaller --shape or more nodes")
     row_comm, column_comm = comm.Split(c, r), comm.Split(r, c)
     try:
-        options: dict[str, Any] = {"method": pattern.method, "batch": batch, "agreement": comm}
-        row = Transpose(row_comm, row_rows, row_columns, ROW_FORWARD, INVERSE, dtype, **options)
-        column = Transpose(column_comm, planes, lines, COLUMN_FORWARD, INVERSE, dtype, **options)
+        how: dict[str, Any] = {"method": options.method, "batch": batch, "agreement": comm}
+        row = Transpose(row_comm, row_rows, row_columns, ROW_FORWARD, INVERSE, dtype, **how)
+        column = Transpose(column_comm, planes, lines, COLUMN_FORWARD, INVERSE, dtype, **how)
         _substep(row, column)  # touches the pages
         timed = []
-        for _ in range(pattern.cycles):
+        for _ in range(options.cycles):
             comm.Barrier()
             timed.append(_substep(row, column))
         every = np.array(comm.allgather(timed))  # [rank, cycle, (row, column)]
         row_seconds, column_seconds = every.max(axis=0).mean(axis=0).tolist()
-        figures = Figures(
+        figures = TransposeFigures(
             process_grid,
             batch,
             _figures(comm, row, row_seconds),
@@ -205,57 +190,3 @@ def _figures(comm: MPI.Comm, transpose: Transpose, seconds: float) -> ExchangeFi
         seconds=seconds,
         bandwidth=held / seconds if size > 1 else None,
     )
-
-
-def to_dict(pattern: Pattern, n_ranks: int, figures: Sequence[Figures]) -> dict[str, Any]:
-    """Return pattern and figures for JSON, with what the unit of each number is."""
-    truncation = Truncation(pattern.shape, pattern.dealias)
-    nz, _, nx = pattern.shape
-    sent = truncation.n_lines if pattern.lines == "retained" else nz * (nx // 2)
-    return asdict(pattern) | {
-        "ranks": n_ranks,
-        "lines_sent": sent,
-        "lines_of_the_paper": nz * (nx // 2),
-        "variables": {"inverse": INVERSE, "row_forward": ROW_FORWARD, "column_forward": COLUMN_FORWARD},
-        "units": {"message": "B", "bytes_sent": "B", "seconds": "s", "bandwidth": "B/s per rank (Eq. 13)"},
-        "statistic": "slowest rank, mean over cycles",
-        "figures": [asdict(figure) for figure in figures],
-    }
-
-
-def make_table(pattern: Pattern, n_ranks: int, figures: Sequence[Figures]) -> Table:
-    """Return the figures as the paper's Tables 10-14 have them: P2P size, seconds and bandwidth by direction."""
-    facts = to_dict(pattern, n_ranks, [])
-    shape, ranks = " x ".join(map(str, pattern.shape)), f"{n_ranks} rank{'s' * (n_ranks > 1)}"
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title_justify="left",
-        caption_justify="left",
-        title=f"Exchanges of one substep, {shape} (z y x), {pattern.dtype}, {ranks}, {pattern.lines} lines: "
-        f"{facts['lines_sent']} of {facts['lines_of_the_paper']}",
-        caption="B/W: P2P x R / t per rank, own block included (Eq. 13); slowest rank, "
-        f"mean of {pattern.cycles} cycles",
-    )
-    table.add_column("P_r x P_c", no_wrap=True)
-    table.add_column("Q", justify="right")
-    for name in ("row", "column"):
-        table.add_column(f"{name}: method", no_wrap=True)
-        for head in ("P2P MiB", "messages", "ms", "B/W GB/s"):
-            table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("all ms", justify="right", no_wrap=True)
-    for figure in figures:
-        cells = [f"{figure.process_grid[0]} x {figure.process_grid[1]}", str(figure.batch)]
-        for exchange in (figure.row, figure.column):
-            if exchange.bandwidth is None:
-                cells += ["one rank", "", "", "", ""]
-                continue
-            cells += [
-                exchange.method,
-                f"{exchange.message / 2**20:.4g}",
-                str(exchange.messages),
-                f"{1e3 * exchange.seconds:.3f}",
-                f"{exchange.bandwidth / 1e9:.2f}",
-            ]
-        table.add_row(*cells, f"{1e3 * figure.seconds:.3f}")
-    return table

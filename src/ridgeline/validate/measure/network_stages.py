@@ -70,7 +70,7 @@ def _node_pairs(session: Session, rounds: list[list[Pair]], prefix: str) -> None
 
 def _measure(session: Session, rounds: list[list[Pair]]) -> Figures | None:
     """Return first and second ranks and values by name on rank 0, None elsewhere. Collective."""
-    from ridgeline.bench.pairs.pair_matrix import measure_pairs
+    from ridgeline.bench.pairs.pair_matrix import PairPlan, measure_pairs
 
     me, watch, slow = session.comm.rank, session.watch, not session.plan.quick
 
@@ -80,14 +80,16 @@ def _measure(session: Session, rounds: list[list[Pair]]) -> Figures | None:
     figures = measure_pairs(
         session.comm,
         rounds,
-        latency_size=_LATENCY_SIZE,
-        bandwidth_size=_BANDWIDTH_SIZE[slow],
-        repeats=_REPEATS,
-        iterations=_ITERATIONS[slow],
-        seconds_per_pair=_SECONDS[slow],
+        PairPlan(
+            latency_size=_LATENCY_SIZE,
+            bandwidth_size=_BANDWIDTH_SIZE[slow],
+            repeats=_REPEATS,
+            iterations=_ITERATIONS[slow],
+            window=_WINDOW[slow],
+            seconds=_SECONDS[slow],
+        ),
         serial=session.plan.serial,
         on_pair=on_pair,
-        window=_WINDOW[slow],
     )
     if figures is None:
         return None
@@ -107,6 +109,7 @@ def _measure(session: Session, rounds: list[list[Pair]]) -> Figures | None:
 
 def alltoall(session: Session) -> None:
     """Measure the aggregate bandwidth of all-to-all over sizes. Collective."""
+    from ridgeline.bench.collectives.declaration import CollectiveOptions
     from ridgeline.bench.collectives.measure import measure_collective
 
     # Every rank holds a message for every other one, twice; a quarter of what is free is the most to take.
@@ -114,24 +117,28 @@ def alltoall(session: Session) -> None:
     most = min(session.comm.allgather(min(room, _ALLTOALL_SIZE[not session.plan.quick])))
     sizes = (1, 2 ** (max(most, 1).bit_length() - 1))
     seconds = _SIZE_SECONDS[not session.plan.quick]
-    virtual = session.plan.ranks_per_node
-    session.note_result(
-        measure_collective(session.comm, "alltoall", sizes=sizes, seconds=seconds, ranks_per_node=virtual)
+    options = CollectiveOptions(
+        operation="alltoall", sizes=sizes, seconds=seconds, ranks_per_node=session.plan.ranks_per_node
     )
+    session.note_result(measure_collective(session.comm, options))
 
 
 def multi_bandwidth(session: Session) -> None:
     """Measure the bandwidth and the message rate of many pairs across node halves. Collective."""
+    from ridgeline.bench.pairs.declaration import ManyPairsRateOptions
     from ridgeline.bench.pairs.point_to_point import measure_multi_bandwidth
 
-    session.note_result(measure_multi_bandwidth(session.comm, **_pair_options(session, 2**20)))
+    options = ManyPairsRateOptions(**_pair_options(session, 2**20))
+    session.note_result(measure_multi_bandwidth(session.comm, options))
 
 
 def multi_latency(session: Session) -> None:
     """Measure the latency of many pairs at the same time. Collective."""
+    from ridgeline.bench.pairs.declaration import ManyPairsOptions
     from ridgeline.bench.pairs.point_to_point import measure_multi_latency
 
-    session.note_result(measure_multi_latency(session.comm, **_pair_options(session, 1024)))
+    options = ManyPairsOptions(**_pair_options(session, 1024))
+    session.note_result(measure_multi_latency(session.comm, options))
 
 
 def _pair_options(session: Session, most: int) -> dict[str, Any]:
@@ -142,8 +149,10 @@ def _pair_options(session: Session, most: int) -> dict[str, Any]:
 
 def congestion(session: Session) -> None:
     """Measure the impact of congestion by GPCNet's method, ranks as nodes if there is one node. Collective."""
+    from ridgeline.bench.congestion.declaration import CongestionOptions
     from ridgeline.bench.congestion.measure import measure_congestion
 
     seconds = _CONGESTION_SECONDS[not session.plan.quick]
     ranks_per_node = 1 if session.layout.n_nodes == 1 else session.plan.ranks_per_node
-    session.note_result(measure_congestion(session.comm, seconds=seconds, ranks_per_node=ranks_per_node))
+    options = CongestionOptions(seconds=seconds, ranks_per_node=ranks_per_node)
+    session.note_result(measure_congestion(session.comm, options))

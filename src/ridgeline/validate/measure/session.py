@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.sleeping_wait import patient_barrier
+from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
 
@@ -103,7 +103,7 @@ class Session:
 
     def rest(self) -> None:
         """Wait for all ranks, asleep. Collective."""
-        patient_barrier(self.comm, _POLL)
+        sleeping_barrier(self.comm, _POLL)
 
     def on_nodes(self, setup: Callable[[], Callable[[], T]], repeats: int) -> list[list[T] | None]:
         """Run what `setup` returns so many times on every rank of the nodes measured; return results by rank.

@@ -53,7 +53,7 @@ class CGResult:
         return self.residual / self.initial_residual if self.initial_residual > 0 else 0.0
 
 
-class Path(Protocol):
+class Implementation(Protocol):
     """Operations of one implementation, on vectors in an order of its own. Every one is collective over comm."""
 
     comm: MPI.Comm

@@ -1,0 +1,60 @@
+"""Benchmarks of spectral elements: Nekbone, and the health check before a large run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec
+
+LEAST_POINTS, MOST_POINTS = 2, 32
+
+
+@dataclass(frozen=True)
+class NekboneOptions(BenchmarkOptions):
+    """Options of nekbone."""
+
+    points: Annotated[
+        tuple[int, ...],
+        OptionSpec("Points per direction.", minimum=LEAST_POINTS, maximum=MOST_POINTS, flags=("--nx1",)),
+    ] = (8, 10, 12, 16)
+    elements: Annotated[int, OptionSpec("Elements per rank, in a brick.", minimum=1)] = 1000
+    iterations: Annotated[int, OptionSpec("Iterations of conjugate gradients.", minimum=1)] = 100
+    stream: Annotated[bool, OptionSpec("Measure STREAM in the same run.")] = True
+
+
+@dataclass(frozen=True)
+class AcceptanceOptions(BenchmarkOptions):
+    """Options of acceptance."""
+
+    points: Annotated[
+        int, OptionSpec("Points per direction.", minimum=LEAST_POINTS, maximum=MOST_POINTS, flags=("--nx1",))
+    ] = 16
+    elements: Annotated[int, OptionSpec("Elements per rank of the gather-scatter.", minimum=1)] = 64
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="nekbone",
+        summary="Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures.",
+        pattern="all ranks solve (A + 0.1) u = f on one brick of elements: a gather-scatter with neighbours and two "
+        "Allreduces of one number per iteration.",
+        formula="MFlops = (12 nx1 + 34) operations x points x iterations / t; GB/s = 120 B x points x iterations / "
+        "t.",
+        details="Nekbone's own counts; t is that of the slowest rank, in one run after one to warm up.",
+        options=NekboneOptions,
+        function="nekbone_result.measure_nekbone",
+    ),
+    Benchmark(
+        name="acceptance",
+        summary="Check the health of every rank before a large run: kernels, memory, Allreduce, gather-scatter.",
+        pattern="all ranks at the same time run tensor kernels in and out of cache, STREAM triad, Allreduces of one "
+        "number, and gather-scatters of one field.",
+        formula="GFLOP/s = 6 nx1 operations x points / t; GB/s = 32 B x points / t, STREAM 24 B x elements / t; us = "
+        "t of one call.",
+        details="A rank far below the mean is a core, a memory channel or a node to leave out (Hadri et al., Tables "
+        "2 to 4).",
+        options=AcceptanceOptions,
+        function="acceptance.measure_acceptance",
+    ),
+)

@@ -1,0 +1,121 @@
+"""Benchmarks of pairs of ranks: latency, bandwidth and message rate, as the OSU micro-benchmarks and ALCF's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from ridgeline.bench.benchmark import Benchmark, OptionSpec
+from ridgeline.bench.shared_options import MessageOptions
+
+Pairing = Literal["halves", "node-halves", "neighbours"]
+Method = Literal["osu", "alcf"]
+Between = Literal["ranks", "nodes"]
+
+_WINDOW = "Messages in flight."
+_METHOD = "OSU's, or ALCF's 16 synchronous sends in flight."
+
+
+@dataclass(frozen=True)
+class PairOptions(MessageOptions):
+    """What all benchmarks of pairs share."""
+
+    pairing: Annotated[
+        Pairing,
+        OptionSpec(
+            "Who is paired: first half of ranks with the second, of nodes with the second, or 0-1, 2-3."
+        ),
+    ] = "halves"
+    pairs: Annotated[int | None, OptionSpec("Pairs at the same time.")] = 1
+
+
+@dataclass(frozen=True)
+class OneWayOptions(PairOptions):
+    """BenchmarkOptions of latency and bandwidth: one pair after the other, or all pairs as a matrix."""
+
+    method: Annotated[Method, OptionSpec(_METHOD)] = "osu"
+    window: Annotated[int | None, OptionSpec(_WINDOW, otherwise="64; ALCF: 16", minimum=1)] = None
+    all_pairs: Annotated[
+        bool, OptionSpec("Every pair at one size, as a matrix; --plot draws a heat map.")
+    ] = False
+    between: Annotated[Between, OptionSpec("All pairs of these (a node's first rank).")] = "ranks"
+    size: Annotated[
+        int | None,
+        OptionSpec("Of messages of all pairs.", unit="B", otherwise="8, bandwidth 1 MiB", minimum=0),
+    ] = None
+    seconds: Annotated[float, OptionSpec("That a pair of all pairs may take.", unit="s", minimum=0.0)] = 2.0
+    serial: Annotated[bool, OptionSpec("Of all pairs one at a time.")] = False
+
+
+@dataclass(frozen=True)
+class WindowOptions(PairOptions):
+    """BenchmarkOptions of bibandwidth."""
+
+    window: Annotated[int | None, OptionSpec(_WINDOW, otherwise="64", minimum=1)] = None
+
+
+@dataclass(frozen=True)
+class ManyPairsOptions(PairOptions):
+    """BenchmarkOptions of multi-latency."""
+
+    pairs: Annotated[int | None, OptionSpec("Pairs at the same time.", otherwise="all")] = None
+
+
+@dataclass(frozen=True)
+class ManyPairsRateOptions(ManyPairsOptions):
+    """BenchmarkOptions of multi-bandwidth."""
+
+    method: Annotated[Method, OptionSpec(_METHOD)] = "osu"
+    window: Annotated[int | None, OptionSpec(_WINDOW, otherwise="64; ALCF: 16", minimum=1)] = None
+
+
+_ALL_PAIRS = "N - 1 rounds of disjoint pairs (N if odd)"
+
+BENCHMARKS = (
+    Benchmark(
+        name="latency",
+        summary="Time a message one way between two ranks, 0 B to 4 MiB.",
+        pattern="a ping-pong with MPI_Send and MPI_Recv (osu_latency).",
+        formula="latency = t / (2 iterations).",
+        details="--method alcf: 16 synchronous sends (MPI_Ssend_init) in flight, latency = t / (iterations x 16), "
+        f"best with --pairs for several ranks on a NIC. --all-pairs: every two ranks or nodes, {_ALL_PAIRS}.",
+        options=OneWayOptions,
+        function="point_to_point.measure_latency",
+    ),
+    Benchmark(
+        name="bandwidth",
+        summary="Measure the bandwidth of two ranks in one direction, 0 B to 4 MiB.",
+        pattern="windows of 64 messages, each window answered by 4 bytes (osu_bw).",
+        formula="bandwidth = bytes x window x iterations / t.",
+        details="--method alcf: windows of 16 synchronous sends (MPI_Ssend_init), no answer. --all-pairs: every two "
+        f"ranks or nodes, both directions, {_ALL_PAIRS}.",
+        options=OneWayOptions,
+        function="point_to_point.measure_bandwidth",
+    ),
+    Benchmark(
+        name="bibandwidth",
+        summary="Measure the bandwidth of two ranks that both send at the same time, 0 B to 4 MiB.",
+        pattern="64 messages each way in flight at once (osu_bibw).",
+        formula="bandwidth = 2 x bytes x window x iterations / t.",
+        options=WindowOptions,
+        function="point_to_point.measure_bibandwidth",
+    ),
+    Benchmark(
+        name="multi-latency",
+        summary="Time a message one way between pairs of ranks that all are at it together, 0 B to 4 MiB.",
+        pattern="ping-pongs of all pairs with MPI_Send and MPI_Recv (osu_multi_lat).",
+        formula="latency = t / (2 iterations), the mean over pairs, with the smallest and the largest.",
+        options=ManyPairsOptions,
+        function="point_to_point.measure_multi_latency",
+    ),
+    Benchmark(
+        name="multi-bandwidth",
+        summary="Measure aggregate bandwidth and message rate of pairs of ranks, 0 B to 4 MiB.",
+        pattern="windows of 64 messages of every pair, each window answered by 4 bytes (osu_mbw_mr).",
+        formula="bandwidth = bytes x window x iterations x pairs / t, with t the mean over senders; message rate = "
+        "bandwidth / bytes.",
+        details="--method alcf: windows of 16 synchronous sends (MPI_Ssend_init), no answer.",
+        options=ManyPairsRateOptions,
+        function="point_to_point.measure_multi_bandwidth",
+    ),
+)

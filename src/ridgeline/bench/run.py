@@ -1,0 +1,124 @@
+"""A benchmark as a job of its own: prepare this rank, measure, write what was asked for, print on rank 0."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from ridgeline.io.previous import check_file, to_json, write_text
+from ridgeline.parallel.job import job
+from ridgeline.runtime.errors import VerificationError
+from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.node_load import Reading, others_share, read_load
+from ridgeline.runtime.progress import Phases
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+    from ridgeline.bench.result import Result
+
+
+@dataclass(frozen=True)
+class BenchmarkOutputs:
+    """Files that a user asked for: figures as JSON ("-" for stdout alone), rows as CSV, a picture."""
+
+    json: str | None = None
+    csv: str | None = None
+    plot: str | None = None
+
+    def check(self) -> None:
+        """Raise OutputError if one of them cannot be written."""
+        check_file(self.json, "--json")
+        check_file(self.csv, "--csv")
+        check_file(self.plot, "--plot")
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    options: BenchmarkOptions,
+    outputs: BenchmarkOutputs | None = None,
+    debug: bool = False,
+) -> dict[str, Any]:
+    """Run a declared benchmark on all ranks; print on rank 0; return what its JSON holds.
+
+    Collective over the world. Any failure ends the job. A result with failures does so after all is written, as
+    VerificationError.
+    """
+    outputs = outputs or BenchmarkOutputs()
+    with job(getattr(options, "threads", 1), debug) as comm:
+        from ridgeline.parallel.reduce import together
+
+        with together(comm):
+            if comm.rank == 0:
+                outputs.check()
+        before = read_load()
+        with Phases(benchmark.name, comm.rank == 0) as progress:
+            result = benchmark.measure(comm, options, progress=progress, **_memory(comm, options))
+        facts = result.to_dict() | {"machine": describe_machine().to_dict()}
+        facts["others_share"] = _busiest(comm, before)
+        with together(comm):
+            if comm.rank == 0:
+                _write(result, facts, outputs)
+                _finish(benchmark, result, options, quiet=outputs.json == "-")
+        if result.failures:
+            raise VerificationError("; ".join(result.failures))
+    return facts
+
+
+def _memory(comm: MPI.Comm, options: BenchmarkOptions) -> dict[str, Any]:
+    """Return the kind of memory for messages, where the options name a device. Collective."""
+    device = getattr(options, "device", None)
+    if device is None:
+        return {}
+    from ridgeline.bench.payload import memory_for
+
+    return {"memory": memory_for(comm, device)}
+
+
+def _write(result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs) -> None:
+    """Write the files that were asked for, and print the table unless JSON goes to stdout."""
+    from ridgeline.bench.result import make_table, to_csv
+
+    if outputs.json is not None:
+        write_text(outputs.json, to_json(facts), "--json")
+    if outputs.json != "-":
+        # A table cut at 80 columns would be of no use in a file.
+        console = Console(width=None if sys.stdout.isatty() else 200)
+        console.print(make_table(result), highlight=False, markup=False)
+    if outputs.csv is not None:
+        write_text(outputs.csv, to_csv(result), "--csv")
+    if outputs.plot is not None:
+        from ridgeline.analysis.bench_plots import save_plot
+
+        save_plot(facts, outputs.plot)
+
+
+def _finish(benchmark: Benchmark, result: Result, options: BenchmarkOptions, quiet: bool) -> None:
+    """Write the files that a benchmark has of its own, and print what it says of them."""
+    if benchmark.finish is None:
+        return
+    for line in benchmark.find(benchmark.finish)(result, options):
+        if not quiet:
+            print(line)
+
+
+def _busiest(comm: MPI.Comm, before: Reading | None) -> float:
+    """Return the share of its processors that others used on the busiest node since `before`. Collective."""
+    looks = comm.gather((before, read_load()))
+    share = 0.0
+    if looks is not None:
+        first, last = zip(*looks)
+        share = max((others_share(first, last, rank) for rank in _one_of_each_system(first)), default=0.0)
+    shared: float = comm.bcast(share)
+    return shared
+
+
+def _one_of_each_system(looks: Sequence[Reading | None]) -> list[int]:
+    """Return the first rank of every node that tells its load."""
+    first = {look.system: rank for rank, look in reversed(list(enumerate(looks))) if look is not None}
+    return list(first.values())

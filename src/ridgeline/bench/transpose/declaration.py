@@ -1,0 +1,56 @@
+"""The benchmark of the all-to-all exchanges of a turbulence substep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec
+
+
+@dataclass(frozen=True)
+class TransposeOptions(BenchmarkOptions):
+    """Options of transpose: what is exchanged. shape: (N_z, N_y, N_x)."""
+
+    shape: Annotated[
+        tuple[int, int, int], OptionSpec("Grid points, even numbers.", minimum=1, metavar="N_Z N_Y N_X")
+    ] = (128, 128, 128)
+    dealias: Annotated[
+        Literal["phase-shift", "two-thirds", "none"], OptionSpec("Which modes are retained.")
+    ] = "phase-shift"
+    lines: Annotated[
+        Literal["retained", "full"], OptionSpec("Move lines with retained modes, or all as the paper.")
+    ] = "retained"
+    precision: Annotated[Literal["float32", "float64"], OptionSpec("Of the fields.")] = "float32"
+    method: Annotated[
+        Literal["auto", "alltoallv", "ialltoallv", "alltoall", "node"],
+        OptionSpec("How messages travel; auto takes the fastest."),
+    ] = "auto"
+    batches: Annotated[
+        tuple[int, ...],
+        OptionSpec("Q, variables per call.", minimum=1, maximum=4, flags=("--variables", "-q")),
+    ] = (1, 2, 3, 4)
+    process_grid: Annotated[
+        tuple[int, int] | None,
+        OptionSpec("Only this process grid.", minimum=1, metavar="P_R P_C", otherwise="all"),
+    ] = None
+    cycles: Annotated[int, OptionSpec("Timed substeps.", minimum=1)] = 5
+
+    @property
+    def dtype(self) -> str:
+        """Type of the numbers that travel."""
+        return {"float32": "complex64", "float64": "complex128"}[self.precision]
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="transpose",
+        summary="Time the all-to-all exchanges of a turbulence substep alone, for slabs and pencils.",
+        pattern="3 variables go from modes to points through the column and the row exchange of a process grid, 5 "
+        "products come back through the row exchange, 4 combinations of them through the column exchange.",
+        formula="B/W = P2P x R / t per rank, own block included (Eq. 13 of Yeung et al.); t of the slowest rank, "
+        "mean of the cycles.",
+        options=TransposeOptions,
+        function="transpose_result.measure_transposes",
+    ),
+)

@@ -1,0 +1,95 @@
+"""The exchanges of a substep as a benchmark of its own: the paper's Tables 10 to 14."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.bench.transpose.declaration import TransposeOptions
+from ridgeline.bench.transpose.measure import (
+    COLUMN_FORWARD,
+    INVERSE,
+    ROW_FORWARD,
+    ExchangeFigures,
+    TransposeFigures,
+    time_exchanges,
+)
+from ridgeline.fourier.pencil import Truncation
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.runtime.progress import Phases
+
+
+def _columns_of(direction: str) -> Iterator[Column]:
+    yield Column(f"{direction}_method", f"{direction}: method")
+    yield Column(f"{direction}_message", "P2P MiB", 2.0**20, ".4g")
+    yield Column(f"{direction}_messages", "messages")
+    yield Column(f"{direction}_seconds", "ms", 1e-3, ".3f")
+    yield Column(f"{direction}_bandwidth", "B/W GB/s", 1e9)
+
+
+COLUMNS = (
+    Column("process_grid", "P_r x P_c"),
+    Column("batch", "Q"),
+    *_columns_of("row"),
+    *_columns_of("column"),
+    Column("seconds", "all ms", 1e-3, ".3f"),
+)
+
+
+def measure_transposes(comm: MPI.Comm, options: TransposeOptions, progress: Phases | None = None) -> Result:
+    """Time the exchanges for each process grid and Q. Collective over comm, the same on all ranks.
+
+    Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory.
+    """
+    return to_result(comm.size, options, time_exchanges(comm, options, progress))
+
+
+def to_result(n_ranks: int, options: TransposeOptions, figures: list[TransposeFigures]) -> Result:
+    """Return the figures as the paper's tables have them: P2P size, seconds and bandwidth by direction."""
+    nz, _, nx = options.shape
+    of_paper = nz * (nx // 2)
+    sent = of_paper if options.lines == "full" else Truncation(options.shape, options.dealias).n_lines
+    shape = " x ".join(map(str, options.shape))
+    return Result(
+        benchmark="transpose",
+        pattern=f"exchanges of one substep, {shape} (z y x), {options.dtype}, {options.lines} lines: "
+        f"{sent} of {of_paper}",
+        formula="B/W: P2P x R / t per rank, own block included (Eq. 13)",
+        statistic=f"slowest rank, mean of {options.cycles} cycles",
+        ranks=n_ranks,
+        columns=COLUMNS,
+        rows=[_row(figure) for figure in figures],
+        verified=False,
+        settings=asdict(options)
+        | {
+            "dtype": options.dtype,
+            "lines_sent": sent,
+            "lines_of_the_paper": of_paper,
+            "variables": {"inverse": INVERSE, "row_forward": ROW_FORWARD, "column_forward": COLUMN_FORWARD},
+        },
+        plot=Plot(
+            "process_grid",
+            ("row_seconds", "column_seconds"),
+            ("batch",),
+            "bars",
+            y_label="ms of a substep",
+            y_scale=1e-3,
+        ),
+    )
+
+
+def _row(figure: TransposeFigures) -> dict[str, Any]:
+    row = {"process_grid": " x ".join(map(str, figure.process_grid)), "batch": figure.batch}
+    return row | _cells("row", figure.row) | _cells("column", figure.column) | {"seconds": figure.seconds}
+
+
+def _cells(direction: str, exchange: ExchangeFigures) -> dict[str, Any]:
+    """Return the figures of one direction; where one rank has all, nothing but that."""
+    if exchange.bandwidth is None:
+        return {f"{direction}_ranks": exchange.ranks, f"{direction}_method": "one rank"}
+    return {f"{direction}_{key}": value for key, value in asdict(exchange).items()}

@@ -1,0 +1,136 @@
+"""What declarations promise: functions that are there, options that are checked, a page that is up to date."""
+
+import re
+import runpy
+from dataclasses import dataclass, is_dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Literal, get_type_hints
+
+import pytest
+
+from ridgeline.bench import registry
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec, options_of
+from ridgeline.bench.registry import available, find_benchmark
+from ridgeline.cli.bench import OUTPUTS
+from ridgeline.runtime.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = list(available().values())
+names = pytest.mark.parametrize("benchmark", ALL, ids=[one.name for one in ALL])
+
+
+@dataclass(frozen=True)
+class SomeOptions(BenchmarkOptions):
+    """Options of every kind."""
+
+    way: Annotated[Literal["short", "long"], OptionSpec("Which way.")] = "short"
+    count: Annotated[int, OptionSpec("How many.", minimum=1, maximum=9)] = 3
+    seconds: Annotated[float | None, OptionSpec("How long.", unit="s", above=0, flags=("--rt", "-t"))] = None
+    sizes: Annotated[tuple[int, int], OptionSpec("From, to.", minimum=0)] = (1, 8)
+    kinds: Annotated[tuple[Literal["a", "b"], ...], OptionSpec("Of what kind.", otherwise="all")] = ()
+    detour: Annotated[int, OptionSpec("Of a long way.", only=("way", "long"))] = 0
+
+
+@names
+def test_the_function_takes_what_is_declared(benchmark):
+    function = benchmark.find(benchmark.function)
+    first, second, *others = signature(function).parameters
+    assert (first, second) == ("comm", "options")
+    assert set(others) <= {"memory", "progress"}
+    assert "memory" in others or "device" not in {one.name for one in benchmark.offered}
+    assert re.search(rf"options: {benchmark.options.__name__}\b", str(signature(function)).replace("'", ""))
+    assert "-> 'Result'" in str(signature(function)) or "-> Result" in str(signature(function))
+    if benchmark.finish is not None:
+        assert list(signature(benchmark.find(benchmark.finish)).parameters) == ["result", "options"]
+
+
+@names
+def test_a_declaration_is_complete(benchmark):
+    assert is_dataclass(benchmark.options)
+    assert set(benchmark.fixed) <= set(get_type_hints(benchmark.options))
+    for text in (benchmark.summary, benchmark.pattern, benchmark.formula):
+        assert text.endswith((".", ")."))
+    benchmark.make_options()  # the defaults are in their ranges
+    flags = [flag for one in benchmark.offered for flag in one.flags]
+    assert len(set(flags)) == len(flags)
+    common = {"-n", "--ranks", *(f"--{name}" for name in OUTPUTS)}
+    assert not common & set(flags)
+    for one in benchmark.offered:
+        assert one.flags[0].startswith("--")
+        assert one.spec.help.endswith(".")
+        assert one.default_text or one.type in (int, str), one.name
+
+
+def test_the_page_is_fresh():
+    page = runpy.run_path(str(ROOT / "tools" / "generate_benchmarks_doc.py"))
+    assert (ROOT / "docs" / "benchmarks.md").read_text() == page["render"](), (
+        "docs/benchmarks.md is stale: run `python tools/generate_benchmarks_doc.py`"
+    )
+
+
+def test_options_are_described():
+    way, count, seconds, sizes, kinds, _ = options_of(SomeOptions)
+    assert [one.allowed for one in (way, count, seconds, sizes)] == [
+        "short, long",
+        "1 to 9",
+        "more than 0",
+        "0 or more",
+    ]
+    assert [one.default_text for one in (way, count, seconds, sizes, kinds)] == [
+        "short",
+        "3",
+        "",
+        "1 8",
+        "all",
+    ]
+    assert (way.flags, seconds.flags) == (("--way",), ("--rt", "-t"))
+    assert (sizes.repeated, kinds.repeated) == (False, True)
+    assert (sizes.items, kinds.choices) == ((int, int), ("a", "b"))
+    assert (seconds.type, seconds.spec.unit) == (float, "s")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"way": "wide"}, "--way = wide: short, long are possible"),
+        ({"count": 0}, "--count = 0: 1 to 9 are possible"),
+        ({"count": 10}, "--count = 10: 1 to 9 are possible"),
+        ({"seconds": 0.0}, "--rt = 0.0: more than 0 is needed"),
+        ({"seconds": float("nan")}, "--rt = nan: more than 0 is needed"),
+        ({"sizes": (4, -1)}, "--sizes = -1: 0 or more is needed"),
+        ({"kinds": ("a", "c")}, "--kinds = c: a, b are possible"),
+        ({"detour": 2}, "--detour goes not with --way short, but with --way long"),
+    ],
+)
+def test_a_value_that_is_not_allowed(given, words):
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        SomeOptions(**given)
+
+
+def test_values_that_are_allowed():
+    assert SomeOptions(way="long", detour=2, seconds=0.5, kinds=("b",)).detour == 2
+
+
+def test_fixed_options_are_not_offered():
+    declared = Benchmark("a", "A.", "B.", "C.", SomeOptions, "measure.measure", fixed={"count": 7})
+    assert "count" not in {one.name for one in declared.offered}
+    assert declared.make_options(way="long").count == 7
+
+
+def test_a_benchmark_that_there_is_not():
+    with pytest.raises(ConfigError, match=r'no benchmark is called "latecy".*Did you mean "latency"'):
+        find_benchmark("latecy")
+
+
+def test_two_benchmarks_of_one_name(tmp_path, monkeypatch):
+    family = tmp_path / "copied"
+    family.mkdir()
+    (family / "declaration.py").write_text("from ridgeline.bench.pairs.declaration import BENCHMARKS\n")
+    monkeypatch.setattr(
+        registry.ridgeline.bench, "__path__", [*registry.ridgeline.bench.__path__, str(tmp_path)]
+    )
+    with pytest.raises(
+        ConfigError, match='two benchmarks are called "latency", in the families copied and pairs'
+    ):
+        available()
