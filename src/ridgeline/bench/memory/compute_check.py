@@ -12,6 +12,7 @@ from ridgeline.bench.memory import exact_chains
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.runtime.errors import ConfigError
 
+_KERNELS = (exact_chains.multiply_chains, exact_chains.congruential_chains)
 _STEPS = 100_000  # of both kinds of chains between two looks at the clock: less than a millisecond
 _SEED = 0x2545F4914F6CDD1D
 
@@ -35,7 +36,7 @@ class ComputeResult:
 
 def compile_checks() -> None:
     """Compile the kernels, or load them from the cache."""
-    compile_kernels(specialise([exact_chains.multiply_chains, exact_chains.congruential_chains]))
+    compile_kernels(specialise(_KERNELS))
 
 
 def check_compute(seconds: float) -> ComputeResult:
