@@ -111,7 +111,7 @@ class Option:
             if not self._allows(one):
                 are = "is needed" if "more" in self.allowed else "are possible"
                 rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
-                raise ConfigError(f"{self.flags[0]} = {one}: {rule}")
+                raise ConfigError(f"{' or '.join(reversed(self.flags))} = {one}: {rule}")
         if self.spec.only is not None and value != self.default:
             other, needed = self.spec.only
             found = getattr(options, other)
