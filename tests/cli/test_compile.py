@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from test_parallel import mpiexec
+from rank_jobs import mpiexec
 
 SCRIPT = Path(__file__).with_name("kernel_calls.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -16,7 +16,9 @@ _INTERPRETED = (
 _DECORATOR = re.compile(rf"@(?!(?:{'|'.join(_INTERPRETED)})\b)\w+[.(\n]".encode())
 _COMPILER = re.compile(
     rb"cuda\.jit\b|from numba import (?!cuda\n)"
-    rb"|(?:from|import) (?:numba\.|numba_mpi|llvmlite|ridgeline\.jit\.kernel\b)"
+    rb"|(?:from|import) (?:numba\.|numba_mpi|llvmlite)"
+    # Not who only lets kernels of other files be compiled.
+    rb"|from ridgeline\.jit\.kernel import (?:\([^)]*|[^\n]*)\b(?:kernel|subroutine)\b"
 )
 # The block of an `if TYPE_CHECKING:`, which no compiler sees.
 _TYPES_ONLY = re.compile(rb"\n([ \t]*)if TYPE_CHECKING:(?:\n\1[ \t]+[^\n]*|\n[ \t]*(?=\n))*")

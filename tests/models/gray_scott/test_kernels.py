@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from numba import set_num_threads
+from numba import get_num_threads, set_num_threads
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.jit.random import round_keys
@@ -27,6 +27,14 @@ def fill_ghosts(array, boundary, outside):
         array.ghosted[:] = np.pad(inner, g, mode="wrap")
     else:
         array.ghosted[:] = np.pad(inner, g, constant_values=outside)
+
+
+@pytest.fixture(autouse=True)
+def threads_of_the_process():
+    """Give the tests of other files their threads back."""
+    before = get_num_threads()
+    yield
+    set_num_threads(before)
 
 
 def start(shape, dtype):
