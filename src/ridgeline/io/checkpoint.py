@@ -135,7 +135,7 @@ class CheckpointStore:
         """Write a checkpoint of `fields`, then delete those beyond the newest `keep`. Collective.
 
         fields: equal names, order, dtypes and global shapes on all ranks, whose parts tile each global array.
-        time: in the model's unit. identity: what a run must have in common to resume. state: the driver's own,
+        time: in the model's unit. identity: what a run must have in common to resume. state: the time loop's own,
         such as its output position; settings: for the record. All three plain data; rank 0's are written.
 
         Raises CheckpointError on all ranks if any of them fails; earlier checkpoints are untouched then and

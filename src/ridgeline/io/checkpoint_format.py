@@ -205,7 +205,7 @@ class Manifest:
 
     sequence grows by one with every checkpoint of a directory: the newest has the largest, also after a run
     went back to an earlier step. fields: name to (dtype as numpy's `dtype.str`, global shape). identity: what
-    a run must have in common to resume; settings: all settings, for the record; state: the driver's own.
+    a run must have in common to resume; settings: all settings, for the record; state: the time loop's own.
     """
 
     sequence: int
@@ -250,7 +250,7 @@ class Manifest:
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy scalars and arrays, which settings and driver state may hold, into JSON's types."""
+    """Turn NumPy scalars and arrays, which settings and the time loop's state may hold, into JSON's types."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"a checkpoint's state and settings hold plain data, not {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""What the driver asks of a model. It knows nothing else about physics.
+"""What the time loop asks of a model. It knows nothing else about physics.
 
 A model is a folder of `ridgeline/models` with `config.py` (its `CASE`), `estimate.py` (`estimate(case,
 n_ranks)`) and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume,
@@ -232,7 +232,7 @@ class Model(ABC):
     def series(self, step: int) -> Mapping[str, float]:
         """Return the row of `step`, the present state, in the time series (output.series), equal on all ranks.
 
-        Always the same columns. The driver puts the columns step and time before them.
+        Always the same columns. The time loop puts the columns step and time before them.
         """
         return self.diagnostics()
 

@@ -1,6 +1,6 @@
 """Storage of a triangle of a sparse matrix by runs: rows in a row whose columns move on by one from row to row.
 
-Rows are in an order by dependency level (`sparse_levels`). Where a discretisation on a grid is behind the matrix, the
+Rows are in an order by dependency level (`sparse.levels`). Where a discretisation on a grid is behind the matrix, the
 neighbours of successive rows of a level are mostly successive too. Such rows form a run: one column list serves all
 of them, and a product loads vectors of x where compressed rows gather. Nothing is assumed: runs are found by
 comparing column lists, and a matrix without any has runs of one row, slower, and correct. A row that lacks a few of
@@ -173,7 +173,7 @@ def _triangle(
     return runs
 
 
-def make_halves(
+def make_triangles(
     indptr: NDArray[Any],
     columns: NDArray[Any],
     values: NDArray[Any],
@@ -194,8 +194,8 @@ def make_halves(
     n_runs = _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, scratch)
     run_rows = run_rows[: n_runs + 1].copy()
     lower, upper = (
-        _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, half, scratch)
-        for half in (False, True)
+        _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, is_upper, scratch)
+        for is_upper in (False, True)
     )
     return lower, upper
 

@@ -1,7 +1,7 @@
-"""The passes of `sparse_sweeps` by several threads, under the same names: the same bits for any number of threads.
+"""The passes of `sparse.sweeps` by several threads, under the same names: the same bits for any number of threads.
 
 Each takes a `Team` first. Within a level the runs are dealt to threads by rows; a barrier divides the levels, inside
-one parallel region per pass. The order of rows should be by levels of the whole matrix (`sparse_levels.WHOLE`), which
+one parallel region per pass. The order of rows should be by levels of the whole matrix (`sparse.levels.WHOLE`), which
 are few and wide. A thread that waits long yields its core, for ranks and threads may outnumber cores.
 
 All need as many Numba threads, running at once, as the team has: `make_team` sees to it that there are.
@@ -95,63 +95,63 @@ def _meet(team):
 
 
 @subroutine
-def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half):
+def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half_product):
     for level in range(team.bounds.shape[0]):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
-        forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half)
+        forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half_product)
         _wait(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
-def forward_zero(team, lower, r, inverse_diagonal, x, half):
-    """Do as `sparse_sweeps.forward_zero`."""
+def forward_zero(team, lower, r, inverse_diagonal, x, half_product):
+    """Do as `sparse.sweeps.forward_zero`."""
     for thread in prange(team.counts.shape[0]):
-        _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half)
+        _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half_product)
 
 
 @subroutine
-def _forward_part(thread, team, lower, r, half, inverse_diagonal, x):
+def _forward_part(thread, team, lower, r, half_product, inverse_diagonal, x):
     for level in range(team.bounds.shape[0]):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
-        forward_runs(lower, first, end, r, half, inverse_diagonal, x)
+        forward_runs(lower, first, end, r, half_product, inverse_diagonal, x)
         _wait(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
-def forward(team, lower, r, half, inverse_diagonal, x):
-    """Do as `sparse_sweeps.forward`."""
+def forward(team, lower, r, half_product, inverse_diagonal, x):
+    """Do as `sparse.sweeps.forward`."""
     for thread in prange(team.counts.shape[0]):
-        _forward_part(thread, team, lower, r, half, inverse_diagonal, x)
+        _forward_part(thread, team, lower, r, half_product, inverse_diagonal, x)
 
 
 @subroutine
-def _backward_part(thread, team, upper, half, inverse_diagonal, x):
+def _backward_part(thread, team, upper, half_product, inverse_diagonal, x):
     for level in range(team.bounds.shape[0] - 1, -1, -1):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
-        backward_runs(upper, first, end, half, inverse_diagonal, x)
+        backward_runs(upper, first, end, half_product, inverse_diagonal, x)
         _wait(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 3), parallel=True, nogil=True)
-def backward(team, upper, half, inverse_diagonal, x):
-    """Do as `sparse_sweeps.backward`."""
+def backward(team, upper, half_product, inverse_diagonal, x):
+    """Do as `sparse.sweeps.backward`."""
     for thread in prange(team.counts.shape[0]):
-        _backward_part(thread, team, upper, half, inverse_diagonal, x)
+        _backward_part(thread, team, upper, half_product, inverse_diagonal, x)
 
 
 @subroutine
-def _backward_dot_part(thread, team, upper, half, inverse_diagonal, x, r):
+def _backward_dot_part(thread, team, upper, half_product, inverse_diagonal, x, r):
     for level in range(team.bounds.shape[0] - 1, -1, -1):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
-        backward_dot_runs(upper, first, end, half, inverse_diagonal, x, r, team.sums)
+        backward_dot_runs(upper, first, end, half_product, inverse_diagonal, x, r, team.sums)
         _wait(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
-def backward_dot(team, upper, half, inverse_diagonal, x, r):
-    """Do as `sparse_sweeps.backward_dot`."""
+def backward_dot(team, upper, half_product, inverse_diagonal, x, r):
+    """Do as `sparse.sweeps.backward_dot`."""
     for thread in prange(team.counts.shape[0]):
-        _backward_dot_part(thread, team, upper, half, inverse_diagonal, x, r)
+        _backward_dot_part(thread, team, upper, half_product, inverse_diagonal, x, r)
     total = 0.0
     for run in range(team.sums.size - 1, -1, -1):
         total += team.sums[run]
@@ -160,7 +160,7 @@ def backward_dot(team, upper, half, inverse_diagonal, x, r):
 
 @kernel(lambda: (TEAM, RUNS, RUNS, *[float64[::1]] * 3), parallel=True, nogil=True)
 def multiply_dot(team, lower, upper, diagonal, x, y):
-    """Do as `sparse_sweeps.multiply_dot`."""
+    """Do as `sparse.sweeps.multiply_dot`."""
     for thread in prange(team.counts.shape[0]):
         first, end = team.shares[thread], team.shares[thread + 1]
         multiply_runs(lower, upper, first, end, diagonal, x, y, team.sums)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.sparse.halo import SparseHaloPlan
 from ridgeline.sparse.levels import WHOLE, block_rows, dependency_levels, level_order
-from ridgeline.sparse.runs import Runs, make_halves
+from ridgeline.sparse.runs import Runs, make_triangles
 from ridgeline.sparse.select import chosen_rows, external_rows, has_external, upper_blocks
 from ridgeline.sparse.transfer import RunRows, SparseBlocks, SparseRows
 
@@ -100,7 +100,7 @@ def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
     several = threads_for(matrix.n_rows, n_threads) > 1
     block = WHOLE if several else block_rows(matrix.indptr, matrix.columns)
     order, new_number, level_rows = level_order(dependency_levels(matrix.indptr, matrix.columns, block))
-    lower, upper = make_halves(*matrix.csr, order, new_number, level_rows)
+    lower, upper = make_triangles(*matrix.csr, order, new_number, level_rows)
     diagonal = matrix.values[matrix.diagonal[order]]
     external = has_external(matrix.indptr, matrix.columns)
     boundary = external_rows(order, external, matrix.csr)

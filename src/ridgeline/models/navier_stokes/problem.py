@@ -22,9 +22,9 @@ ScalarFunction = Callable[[Array, Array, Array, float], Array | float]
 
 VelocityKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
 ScalarKind = Literal["fixed", "flux", "adiabatic", "periodic"]
-# Sides of given velocity, the later overwriting the earlier where two meet: a wall is at rest to its edges.
+# Dirichlet sides, the later overwriting the earlier where two meet: a wall is at rest to its edges.
 DIRICHLET: tuple[VelocityKind, ...] = ("inflow", "moving-wall", "wall")
-# Net flux through sides of given velocity, over that of the same speeds straight through them, which is surely a
+# Net flux through Dirichlet sides, over that of the same speeds straight through them, which is surely a
 # mistake. Not over the flux in and out: along walls that move, it is rounding itself.
 LEAK = 1e-3
 
@@ -142,7 +142,7 @@ def smallest_spacing(coordinates: Array) -> float:
 
 
 def vorticity_extrapolation(order: int, viscosity: float, dt: float, spacing: float) -> tuple[float, ...]:
-    """Return the coefficients that extrapolate the vorticity at sides of given velocity, in a step of an order.
+    """Return the coefficients that extrapolate the vorticity at Dirichlet sides, in a step of an order.
 
     Third-order extrapolation is stable only while nu dt is not many times the square of the spacing of the points
     there; second-order always is, and leaves the velocity third order in time, with a larger factor. So the former

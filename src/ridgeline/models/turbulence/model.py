@@ -1,4 +1,4 @@
-"""The turbulence model: decomposes, owns the engine that holds the modes, and says what the driver asks.
+"""The turbulence model: decomposes, owns the engine that holds the modes, and says what the time loop asks.
 
 The arithmetic is in `engine_cpu`; initial states, forcing, diagnostics and checkpoints have files of their own.
 """

@@ -47,12 +47,12 @@ class Busy:
         together = (
             kind == "system" and quantity.partition(" ")[0] in self.others and quantity not in self.others
         )
-        guilty = busy if kind == "system" else busy.intersection(nodes)
+        busy_parts = busy if kind == "system" else busy.intersection(nodes)
         parts = n_nodes if kind == "system" else len(nodes)
         enough = 1 if together or kind in ("node", "link") else parts // 2 + 1
-        if len(guilty) < enough:
+        if len(busy_parts) < enough:
             return False
-        for node in guilty:
+        for node in busy_parts:
             known = self.excused.setdefault(node, {}).setdefault(quantity, [])
             if text not in known:
                 known.append(text)

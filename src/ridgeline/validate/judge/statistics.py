@@ -21,7 +21,7 @@ Booleans = NDArray[np.bool_]
 
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 FEW = 8  # parts below which their spread says little
-FALSE_ALARMS = 0.05  # healthy parts that noise may accuse, in all of one quantity
+FALSE_ALARMS = 0.05  # healthy parts that noise may make suspect, in all of one quantity
 PERCENTILES = (1, 5, 25, 75, 95, 99)
 STALL = 5.0  # standard deviations by which a repeat is worse than the best of its part, to be left out
 
@@ -45,7 +45,7 @@ def steady(cost: Floats) -> tuple[Floats, float, Booleans]:
 
     It is the mean of the repeats that were not stalled: those that are worse than the best of their part by more than
     5 standard deviations, which are estimated over all parts together. Noise with heavy tails (a daemon, a retry)
-    then accuses nobody, and what is left is averaged. A part that is slow in all repeats keeps them all. A
+    then makes no part suspect, and what is left is averaged. A part that is slow in all repeats keeps them all. A
     cost holds if two repeats or more agree on it, where there are three; NaN where a part has no repeat.
     """
     n, repeats = cost.shape
@@ -91,7 +91,7 @@ def centre(cost: Floats, few: bool) -> tuple[float, float]:
 def cut_of(sigma: float, count: int, thresholds: Thresholds) -> float:
     """Return the distance in cost from which one of `count` parts is slow, for figures with noise `sigma`.
 
-    Never where noise reaches: z sigma, with z raised until less than 0.05 healthy parts of all are accused. Above
+    Never where noise reaches: z sigma, with z raised until less than 0.05 healthy parts of all are suspect. Above
     that, 3 sigma before the slowdown that must be found, so that it is found, but between a half and three
     quarters of it.
     """

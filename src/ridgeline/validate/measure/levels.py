@@ -196,7 +196,7 @@ def _run(
         stage.detail = next(text for text in failures if text).partition(": ")[2]
         for rank, text in enumerate(failures):
             if text.startswith(VerificationError.__name__) and not refused:
-                session.accuse(session.layout.node_of_rank[rank], f"rank {rank} in stage {name}: {text}")
+                session.note_fault(session.layout.node_of_rank[rank], f"rank {rank} in stage {name}: {text}")
     session.measurements.stages.append(stage)
     return not any(failures) or len(set(failures)) == 1
 

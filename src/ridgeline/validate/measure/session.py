@@ -135,10 +135,10 @@ class Session:
         found = self.comm.gather((None if failure or not results else results, failure, no_room)) or []
         for rank, (_, text, room) in enumerate(found):
             if text:
-                self.accuse(self.layout.node_of_rank[rank], f"rank {rank}: {text}", no_room=room)
+                self.note_fault(self.layout.node_of_rank[rank], f"rank {rank}: {text}", no_room=room)
         return [results for results, _, _ in found]
 
-    def accuse(self, node: int, text: str, *, no_room: bool = False) -> None:
+    def note_fault(self, node: int, text: str, *, no_room: bool = False) -> None:
         """Note on rank 0 what was found wrong on a node, or that others left it no room to be measured."""
         noted = (self.measurements.no_room if no_room else self.measurements.errors).setdefault(node, [])
         if text not in noted:

@@ -17,7 +17,7 @@ from ridgeline.validate.measure.measurements import PairQuantity
 Integers = NDArray[np.int64]
 
 TWICE = math.log(2.0)  # a repeat that costs this more than is usual was stalled
-CHANCE = 1e-3  # that stalls as everywhere accuse a healthy part, in all of one quantity
+CHANCE = 1e-3  # that stalls as everywhere make a healthy part suspect, in all of one quantity
 USUAL_SHARE = 0.01  # stalls happen anywhere, if only one in a hundred
 
 
