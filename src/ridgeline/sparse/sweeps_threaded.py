@@ -29,7 +29,7 @@ from ridgeline.sparse.sweeps import (
 _LINE = 8  # int64 of a cache line: each thread's count lies in one of its own
 _SPINS = 2000  # looks at another thread's count before the core is yielded
 _FOREVER = np.iinfo(np.int64).max
-_PATIENCE = 1_000_000  # yields within which the threads of a team must have met
+_MEETING_YIELDS = 1_000_000  # yields within which the threads of a team must have met
 
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
@@ -69,8 +69,8 @@ def make_team(runs: Runs, n_threads: int) -> Team:
 
 
 @subroutine
-def _wait(counts, thread, patience=_FOREVER):
-    """Wait until every thread has come here as often; return whether they have, after `patience` yields at most."""
+def _wait(counts, thread, max_yields=_FOREVER):
+    """Wait until every thread has come here as often; return whether they have, after `max_yields` yields at most."""
     flat = counts.reshape(-1)
     reached = flat[thread * _LINE] + 1
     store_release(flat, thread * _LINE, reached)
@@ -80,7 +80,7 @@ def _wait(counts, thread, patience=_FOREVER):
             spins += 1
             if spins > _SPINS:
                 _sched_yield()
-                if spins - _SPINS > patience:
+                if spins - _SPINS > max_yields:
                     return False
     return True
 
@@ -90,7 +90,7 @@ def _meet(team):
     """Return whether all threads of the team have been in a parallel region at the same time."""
     met = np.zeros(team.counts.shape[0], np.bool_)
     for thread in prange(team.counts.shape[0]):
-        met[thread] = _wait(team.counts, thread, _PATIENCE)
+        met[thread] = _wait(team.counts, thread, _MEETING_YIELDS)
     return met.all()
 
 

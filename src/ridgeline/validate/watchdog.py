@@ -152,7 +152,7 @@ class _Speaker(Watch):
 
     def _speak(self) -> None:
         """Tell and listen until the end; end this process when rank 0 is gone for good."""
-        patience, heard, left = _ORPHAN, time.monotonic(), math.inf
+        silence_limit, heard, left = _ORPHAN, time.monotonic(), math.inf
         while not self._stop.is_set():
             try:
                 self._peer.sendall(json.dumps(self._state(left)).encode() + b"\n")
@@ -169,8 +169,8 @@ class _Speaker(Watch):
                 if not answer:
                     break
                 left, heard = float(answer.split()[-1]), time.monotonic()
-                patience = left + _ORPHAN
-            if time.monotonic() - heard > patience:
+                silence_limit = left + _ORPHAN
+            if time.monotonic() - heard > silence_limit:
                 break
             self._stop.wait(max(0.0, self.interval - (time.monotonic() - begin)))
         if self._stop.is_set():
