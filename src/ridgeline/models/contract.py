@@ -124,8 +124,8 @@ class FurtherOutput:
     """A kind of output of a model's own, such as field files for other programs.
 
     kind: what it is, for people ("Nek5000 files"); path: of the settings; every: steps between writes, >= 1;
-    open: called with the attributes that the data set gets and how many steps to keep (None starts anew, see
-    `BPWriter`), collectively, returns what writes it.
+    open: takes the attributes of the data set and how many steps to keep (None starts anew, see `BPWriter`), and
+    returns the writer. Collective.
     """
 
     kind: str

@@ -19,7 +19,7 @@ import numpy as np
 
 from ridgeline.bench.tasking.c_tasks import call, need_library
 from ridgeline.bench.tasking.trials import Series, Trials
-from ridgeline.bench.tasking.work import MAX_FIBONACCI, ANSWER_TIMEOUT, fibonacci, identify, nothing
+from ridgeline.bench.tasking.work import ANSWER_TIMEOUT, MAX_FIBONACCI, fibonacci, identify, nothing
 from ridgeline.parallel.reduce import raise_together
 from ridgeline.runtime.errors import ConfigError, RidgelineError, VerificationError
 

@@ -144,8 +144,8 @@ class PressureSideTerms:
 class Boundaries:
     """All sides of a problem on this rank.
 
-    Raises ConfigError for a symmetry side that is not a plane along the axes, and for Dirichlet velocities whose flux
-    through all sides is not zero where the flow has no way out. Built collectively.
+    Raises ConfigError for a symmetry side that is not a plane along the axes. Raises it too for Dirichlet velocities
+    whose flux through all sides is not zero where the flow has no way out. Built collectively.
     """
 
     def __init__(

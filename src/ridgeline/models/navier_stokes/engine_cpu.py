@@ -1,9 +1,10 @@
 """The fast solver: one time step as named, timed stages on this rank's elements. The method is that of reference.py.
 
-Stages of a step and the least passes over memory of each, in fields [E, n, n, n] of float64, c = 3 + S components:
-advection (reads velocity and scalars, writes c), right-hand sides (6 c + c), assembly, pressure right-hand side (4),
-pressure solve, momentum right-hand side (1 + 3 + 1 + 3), velocity solve, scalar solves. Axis-aligned elements read no
-array of the geometry but the inverse of the assembled mass matrix and the inverse multiplicity.
+A step has these stages, with the least passes over memory of each in fields [E, n, n, n] of float64; c = 3 + S
+components. Advection (reads velocity and scalars, writes c), right-hand sides (6 c + c), assembly, pressure
+right-hand side (4), pressure solve, momentum right-hand side (1 + 3 + 1 + 3), velocity solve, scalar solves.
+Axis-aligned elements read no array of the geometry but the inverse of the assembled mass matrix and the inverse
+multiplicity.
 """
 
 from __future__ import annotations
@@ -161,8 +162,8 @@ class CpuEngine:
     def advance(self) -> None:
         """Advance by one time step. Collective.
 
-        Raises DivergedError if a solve does not converge or the Courant number is beyond stability, before the step
-        or after it: what it left is no state to keep.
+        Raises DivergedError if a solve does not converge, or if the Courant number is beyond stability before the
+        step or after it. The state is then not to be kept.
         """
         problem, levels, regions = self.problem, self.time_levels, self.regions
         if not self._watch.begun:

@@ -42,7 +42,7 @@ from ridgeline.models.navier_stokes.reference_elements import DirectSolver, Elem
 class ReferenceSolver:
     """Advances velocity u [3, E, n, n, n], pressure p [E, n, n, n] and scalars [S, E, n, n, n] of all elements.
 
-    history: velocity and scalars [3 + S, E, n, n, n] at t - dt and t - 2 dt, to start at full order; without them the
+    history: velocity and scalars [3 + S, E, n, n, n] at t - dt and t - 2 dt, to start at full order. Without them the
     first steps are of first and second order.
     """
 

@@ -5,8 +5,8 @@
     pressure_basis_0, ..., velocity_basis_0, ...                           the spaces of past solutions
     clock, pressure_numbers, ...                                           small numbers, on rank 0
 
-Fields are [E, n, n, n] of all elements in the curve order, of which a rank has a range: any number of ranks writes
-the same and reads it. Rates and vorticities of the past are computed again from the fields, to the same bits.
+Fields are [E, n, n, n] of all elements in the curve order, of which a rank has a range. Any number of ranks writes
+and reads the same arrays. Rates and vorticities of the past are computed again from the fields, to the same bits.
 """
 
 from __future__ import annotations
