@@ -1,9 +1,9 @@
 """Checkpoints: the state of a run on disk, from which it resumes on any number of ranks.
 
-Groups of consecutive ranks share a data file, written by MPI-IO. Everything goes into a directory with a
-temporary name, the manifest last, and is forced to the disk before one rename makes it a checkpoint; so a
-crash at any moment leaves the previous checkpoint as it was. checkpoint_format.py says what the files hold,
-checkpoint_load.py reads them.
+Groups of consecutive ranks share a data file, written by MPI-IO. Everything goes into a directory with a temporary
+name, the manifest last. It is forced to the disk before one rename makes it a checkpoint. So a crash at any moment
+leaves the previous checkpoint as it was. checkpoint_format.py says what the files hold, checkpoint_load.py reads
+them.
 """
 
 from __future__ import annotations

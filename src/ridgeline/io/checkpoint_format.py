@@ -7,8 +7,8 @@
 A *chunk* is a box of one field, at most CHUNK_BYTES large, whose bytes are shuffled (all first bytes of the
 numbers, then all second bytes, ...) and compressed by LZ4. Shuffling gathers the slowly varying exponents,
 which compress, apart from the noisy mantissas, which do not. The *table* of a data file is JSON, one row per
-chunk. Every byte of a checkpoint is covered by one 64-bit XXH3 hash: chunks by the table, tables by
-the manifest, the manifest by itself; magic and lengths are compared. docs/restart.md describes the format.
+chunk. One 64-bit XXH3 hash covers every byte of a checkpoint: the table has those of chunks, the manifest those of
+tables and its own. Magic and lengths are compared. docs/restart.md describes the format.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ TEAM = types.NamedTuple((int32[:, ::1], int32[::1], int64[:, ::1], float64[::1])
 def make_team(runs: Runs, n_threads: int) -> Team:
     """Deal the runs of a matrix (one of its triangles) to n_threads threads.
 
-    Raises ConfigError if Numba does not run that many at the same time: fewer are set (`numba.set_num_threads`), or
-    its threading layer takes the parts of a loop one after the other.
+    Raises ConfigError if Numba does not run that many at the same time. Either fewer are set
+    (`numba.set_num_threads`), or its threading layer takes the parts of a loop one after the other.
     """
     n_runs = runs.run_rows.size - 1
     whole = runs._replace(level_runs=np.array([0, n_runs], np.int32))

@@ -1,8 +1,8 @@
 """A side channel that tells a slow job from a hung one: plain TCP from every rank to rank 0, beside MPI.
 
 Every rank has a thread that says twice a second what its rank does, for whom it waits, and whether it failed. The one
-of rank 0 hears them; when a stage is over its time limit, a connection breaks or a rank fails, it says once what is
-wrong, also while rank 0 itself is stuck in MPI. A rank that no longer hears from rank 0 ends itself.
+of rank 0 hears them. When a stage is over its time limit, a connection breaks or a rank fails, it says once what is
+wrong. It does so also while rank 0 itself is stuck in MPI. A rank that no longer hears from rank 0 ends itself.
 
 What travels are lines of JSON; a connection must begin with the job's random token.
 """
@@ -370,7 +370,7 @@ def start_watch(comm: MPI.Comm, on_trouble: Callable[[Trouble], None]) -> Watch:
     """Start the thread of this rank and return what it tells. Collective over comm.
 
     on_trouble: called once, on rank 0, in its thread; it reports and ends the process. Addresses of rank 0 are tried
-    one after the other, so that ranks on other networks find theirs; ranks that reach none are left unwatched
+    one after the other, so that ranks on other networks find theirs. Ranks that reach none are not watched
     (`unreachable`, on rank 0).
     """
     interval = max(_INTERVAL, comm.size / _PER_SECOND)

@@ -252,7 +252,7 @@ def send_until_over(signals: MPI.Comm, lane: MPI.Comm, pattern: BackgroundPatter
     """Repeat a pattern from before a test begins until it is over.
 
     Collective over lane, the set that takes part, and over signals, whose other ranks call `Ibarrier` twice: they may
-    begin when the first is complete, and are done when they start the second.
+    begin when the first is complete. They are done when they start the second.
     """
     cycle = range(max(1, CYCLE // lane.size))
     step = pattern.step

@@ -1,15 +1,15 @@
 """One multigrid cycle that reads each level's matrix twice, and an eighth of it once more, instead of five times.
 
-HPCG's cycle on a level is a symmetric Gauss-Seidel sweep from zero, the residual at the coarse points, the coarse
-cycle, its correction, and another symmetric sweep. A = L + D + U (+ H over other ranks' columns). Every sweep leaves
-the half-product h = D x + U x, and so
+HPCG's cycle on a level begins with a symmetric Gauss-Seidel sweep from zero. The residual at the coarse points, the
+coarse cycle, its correction, and another symmetric sweep follow. A = L + D + U (+ H over other ranks' columns). Every
+sweep leaves the half-product h = D x + U x, and so
 
 1. forward (D + L) x = r reads L and keeps h = r - L x; backward (D + U) x = h reads U;
 2. the residual at the coarse points, r - h - L x - H x, reads L at those rows;
 3. the correction x += P e becomes h += U P e, which reads U at those columns;
 4. forward x += (r - H x - L x - h) / D reads L and keeps h = r - H x - L x; backward reads U.
 
-In 3 x itself stays: in 4 a row's own correction would cancel, D_i e_i of h_i / D_i against e_i of x_i, and no
+In 3 x itself does not change. In 4 a row's own correction would cancel, D_i e_i of h_i / D_i against e_i of x_i. No
 other row of this rank reads x before the sweep has renewed it. Only what other ranks get is corrected.
 
 The arithmetic is that of the reference implementation to rounding. Halo exchanges: x before 2 and before 4, as there,

@@ -1,10 +1,11 @@
 """What the optimised implementation makes of a matrix before it runs: HPCG's optimisation phase.
 
 Rows are put into the order of their dependency level in natural-order Gauss-Seidel (sparse/levels.py): above
-the levels of the lower-numbered rows that a row needs. A sweep in the new order computes what the sweep in natural
-order does, to rounding, and rows of one level do not need each other. The matrix is then split by position: strictly
-lower and strictly upper triangle, each as runs of rows that share one list of columns (sparse/runs.py), the
-diagonal, and the columns of other ranks; what the transfers between grids need is stored a second time, apart.
+the levels of the lower-numbered rows that a row needs. A sweep in the new order gives the result of natural order, to
+rounding, and rows of one level do not need each other. The matrix is then split by position into the diagonal, the
+columns of other ranks, and the strictly lower and strictly upper triangle. Each triangle is stored as runs of rows
+that share one list of columns (sparse/runs.py). The rows and columns that transfers between grids need are stored a
+second time, apart.
 
 Everything is found from the matrix, the halo plan and the list of coarse points; nothing of the problem is known.
 """

@@ -8,8 +8,8 @@ arrays (the reference), vectors of LLVM IR while a CPU sweep is being built, or 
 thread. Only the fused multiply-add has to be handed in, because each of them spells it differently.
 
 The form is chosen for its rounding: `sum - 6 u` vanishes exactly in a uniform field. So u=1, v=0 stays put bit for
-bit, and diffusion conserves the total without a systematic drift (a rounded 1/6 or 1-dt*Du would drift by an ulp a
-step, visible in float32).
+bit, and diffusion conserves the total without a systematic drift. A rounded 1/6 or 1-dt*Du would drift by an ulp a
+step, visible in float32.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The flow through the sides of a case, integrated on its mesh: what cannot balance is found before a run.
 
-It is integrated twice: with a finer Gauss rule than the mesh's own, so that what is found is a fault of the settings
-and not of the resolution; and as the engine does it, at the points of the mesh, whose edges belong to one side.
+It is integrated twice. A finer Gauss rule than the mesh's own finds faults of the settings and not of the resolution.
+The engine's own rule takes the points of the mesh, whose edges belong to one side.
 """
 
 from __future__ import annotations

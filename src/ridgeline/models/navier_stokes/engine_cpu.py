@@ -1,10 +1,10 @@
 """The fast solver: one time step as named, timed stages on this rank's elements. The method is that of reference.py.
 
 A step has these stages, with the least passes over memory of each in fields [E, n, n, n] of float64; c = 3 + S
-components. Advection (reads velocity and scalars, writes c), right-hand sides (6 c + c), assembly, pressure
-right-hand side (4), pressure solve, momentum right-hand side (1 + 3 + 1 + 3), velocity solve, scalar solves.
-Axis-aligned elements read no array of the geometry but the inverse of the assembled mass matrix and the inverse
-multiplicity.
+components. Advection reads velocity and scalars and writes c. Right-hand sides (6 c + c), assembly, pressure
+right-hand side (4) and pressure solve follow. Then come the momentum right-hand side (1 + 3 + 1 + 3), the velocity
+solve and the scalar solves. Axis-aligned elements read no array of the geometry but the inverse of the assembled mass
+matrix and the inverse multiplicity.
 """
 
 from __future__ import annotations

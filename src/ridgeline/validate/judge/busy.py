@@ -40,8 +40,8 @@ class Busy:
     def excuses(self, kind: str, nodes: Collection[int], n_nodes: int, quantity: str, text: str) -> bool:
         """Say whether a part that is slow in a quantity was busy, and keep what speaks against it.
 
-        One busy node is enough for a node, for a link, and for a benchmark that all nodes make together; of a group,
-        and of a system whose nodes were measured one by one, most of the nodes.
+        One busy node is enough for a node, for a link, and for a benchmark that all nodes run together. A group, or a
+        system whose nodes were measured one by one, needs most of its nodes.
         """
         busy = self.during(quantity)
         together = (

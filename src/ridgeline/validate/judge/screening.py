@@ -25,10 +25,11 @@ def screen(
 ) -> Verdict:
     """Return who is to blame, a verdict for every node, and robust statistics of every quantity.
 
-    Blamed are nodes with errors or silent ranks, slow nodes (in their own figures, or because most of their links are
-    slow), slow links (when other links of both ends are healthy), and groups whose nodes are slow as a whole; against
-    the other parts, absolute limits, and the baseline. What was slow while others used its processors is not blamed:
-    it could not be measured. Raises ConfigError if the baseline is of another machine.
+    Suspects are nodes with errors or silent ranks, and slow nodes: by their own figures, or because most of their
+    links are slow. Slow links are suspects when other links of both ends are healthy, and groups when their nodes are
+    slow as a whole. Figures are compared with the other parts, absolute limits, and the baseline. What was slow while
+    others used its processors is not blamed: it could not be measured. Raises ConfigError if the baseline is of
+    another machine.
     """
     thresholds = thresholds or Thresholds()
     busy = find_busy(measurements, thresholds)

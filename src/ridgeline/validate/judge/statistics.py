@@ -1,6 +1,6 @@
 """Robust statistics over the parts of a machine: what is usual, how noisy it is, and from where a part is slow.
 
-All comparisons are made on *costs*, logarithms of times (or of one over a rate): a cost that is larger by ln(1.1)
+All comparisons are made on *costs*, logarithms of times (or of one over a rate). A cost that is larger by ln(1.1)
 means 10 % more time, whatever the unit.
 """
 
@@ -43,10 +43,10 @@ def figure(cost: float, higher_is_better: bool) -> float:
 def steady(cost: Floats) -> tuple[Floats, float, Booleans]:
     """Return one cost a part from its repeats [n, repeats], its standard deviation from noise, and whether it holds.
 
-    It is the mean of the repeats that were not stalled: those that are worse than the best of their part by more than
-    5 standard deviations, which are estimated over all parts together. Noise with heavy tails (a daemon, a retry)
-    then makes no part suspect, and what is left is averaged. A part that is slow in all repeats keeps them all. A
-    cost holds if two repeats or more agree on it, where there are three; NaN where a part has no repeat.
+    It is the mean of the repeats that were not stalled. Stalled ones are worse than the best of their part by more
+    than 5 standard deviations, which are estimated over all parts together. Noise with heavy tails (a daemon, a
+    retry) then makes no part suspect, and what is left is averaged. A part that is slow in all repeats keeps them
+    all. A cost holds if two repeats or more agree on it, where there are three; NaN where a part has no repeat.
     """
     n, repeats = cost.shape
     if n == 0 or repeats == 0:
@@ -74,9 +74,9 @@ def steady(cost: Floats) -> tuple[Floats, float, Booleans]:
 def centre(cost: Floats, few: bool) -> tuple[float, float]:
     """Return (reference, robust standard deviation between parts) of finite costs.
 
-    With many parts the median and the MAD. With few the median of the better half, rounded to the better side: what
-    hardware bounds is right at its best, and one bad part of three must not pull the reference; their spread is then
-    how far the reference is from the best.
+    With many parts the median and the MAD. With few it is the median of the better half, rounded to the better side.
+    A figure that hardware bounds is right at its best, and one bad part of three must not pull the reference. The
+    spread is then how far the reference is from the best.
     """
     if cost.size == 0:
         return math.nan, 0.0

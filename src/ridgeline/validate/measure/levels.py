@@ -1,8 +1,8 @@
 """The systematic levels of a validation: each node alone, then groups, then the whole system.
 
-The health of the system rests on that of its groups, and that of a group on its nodes and switches; so a fault is
-looked for where it is smallest. Every stage has a time limit, held by the watchdog. What looks suspect is measured
-again before it is judged. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.5.
+The health of the system rests on that of its groups, and that of a group on its nodes and switches. So the smallest
+parts are measured first. Every stage has a time limit, held by the watchdog. What looks suspect is measured again
+before it is judged. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.5.
 """
 
 from __future__ import annotations
