@@ -323,7 +323,7 @@ def _let_go_quietly(adios: Any) -> None:
     stderr = os.dup(2)
     with open(
         os.devnull, "w"
-    ) as nowhere:  # ADIOS2 would remark on it, after an error was told in one sentence
+    ) as nowhere:  # ADIOS2 would remark on it, after an error was reported in one sentence
         os.dup2(nowhere.fileno(), 2)
     try:
         adios.RemoveIO("output")

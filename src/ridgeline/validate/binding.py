@@ -1,4 +1,4 @@
-"""Which CPUs and which network interface each rank of a node gets, and how launchers are told.
+"""Which CPUs and which network interface each rank of a node gets, in the words of each launcher.
 
 A rank that runs far from its network interface crosses the link between sockets with every message. So ranks are
 spread over NUMA domains and, inside each, over its interfaces in turn. With no more ranks than interfaces every rank

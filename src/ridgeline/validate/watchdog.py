@@ -35,7 +35,7 @@ _PER_SECOND = 500  # signs of life that rank 0 takes: larger jobs give them less
 _SILENT = 4  # intervals without a sign of life, at least _SILENT_SECONDS
 _SILENT_SECONDS = 2.5
 _LOOK_INTERVALS = 4  # before a stage's limit in which a rank also says how busy its node is
-_GRACE = 1.0  # seconds in which others may fail too, before the trouble is told
+_GRACE = 1.0  # seconds in which others may fail too, before the trouble is reported
 _ORPHAN = 10.0  # seconds over the stage's limit after which a rank without rank 0 ends itself
 _CONNECT = 3.0  # seconds for one address of rank 0
 _SIOCGIFADDR = 0x8915
@@ -106,7 +106,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def note(self, step: str, partner: int | None = None) -> None:
-        """Say what this rank does, and for which rank of the job it waits. Cheap: the thread tells it later."""
+        """Say what this rank does, and for which rank of the job it waits. Cheap: the thread sends it later."""
         self._said = self._said | {"step": step, "partner": partner}
 
     def begin(self, stage: str, level: str, limit: float) -> None:

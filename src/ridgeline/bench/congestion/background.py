@@ -1,7 +1,7 @@
 """Traffic that congests a network: patterns of GPCNeT that a set of ranks repeats until the tests are over.
 
 Every message is SIZE bytes; rank 0 of the set's communicator is where an incast goes to and a broadcast comes from.
-Patterns are made with that communicator and the names of its ranks in the job, by which messages are told apart.
+Patterns are made with that communicator and the names of its ranks in the job, which tell messages apart.
 """
 
 from __future__ import annotations
