@@ -111,22 +111,25 @@ def add_kernels(job: Job, path: OptimisedImplementation) -> None:
     level, passes = path.level, path.multigrid.passes
     vector = WORD * level.n_rows
     rng = np.random.default_rng(job.comm.rank)
-    r, half, y = (rng.standard_normal(level.n_rows) for _ in range(3))
+    r, half_product, y = (rng.standard_normal(level.n_rows) for _ in range(3))
     x = path.vector(r).values
     lower, upper = stored_bytes(level.lower), stored_bytes(level.upper)
     inverse = level.inverse_diagonal
     job.add_kernel(
         "forward sweep from zero",
-        lambda: passes.forward_zero(level.lower, r, inverse, x, half),
+        lambda: passes.forward_zero(level.lower, r, inverse, x, half_product),
         lower + 3 * vector,
         2 * vector,
     )
     job.add_kernel(
-        "backward sweep", lambda: passes.backward(level.upper, half, inverse, x), upper + 3 * vector, vector
+        "backward sweep",
+        lambda: passes.backward(level.upper, half_product, inverse, x),
+        upper + 3 * vector,
+        vector,
     )
     job.add_kernel(
         "forward sweep",
-        lambda: passes.forward(level.lower, r, half, inverse, x),
+        lambda: passes.forward(level.lower, r, half_product, inverse, x),
         lower + 4 * vector,
         2 * vector,
     )

@@ -16,7 +16,7 @@ JOB = str(Path(__file__).with_name("turbulence_job.py"))
 DEALIAS = {"phase-shift": "<= 1.15", "two-thirds": "<= 1.0"}  # target of an RK2 step over its FFTs
 SUBSTEPS = {"rk2": 2, "rk4": 4}
 PEER_SIZE = 128
-PATIENCE = 6.0  # seconds for one plan of full transforms
+PLANNING_LIMIT = 6.0  # seconds for one plan of full transforms
 TARGET_SIZES = (128, 256)  # for which there are targets
 # Seconds per step at 128^3, float64, 2/3 rule, measured on 2 cores where STREAM's triad gave 21 GB/s on one
 # thread and 31-38 GB/s on two: solver, scheme, ranks.
@@ -127,7 +127,7 @@ def run_case(settings: Settings, n: int, dtype: str, ranks: int) -> Case:
         "runs": _runs(settings, n, dtype, ranks),
         "alone": "ranks" in settings.only and ranks > 1,
         "efforts": ["MEASURE", "PATIENT"] if patient else ["MEASURE"],
-        "limit": 3600.0 if settings.patient else PATIENCE,
+        "limit": 3600.0 if settings.patient else PLANNING_LIMIT,
         "folder": str(folder),
         "fluidsim": settings.fluidsim if peers else None,
     }

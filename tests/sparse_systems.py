@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.sparse.levels import WHOLE, dependency_levels, level_order
-from ridgeline.sparse.runs import Runs, make_halves
+from ridgeline.sparse.runs import Runs, make_triangles
 
 
 class System(NamedTuple):
@@ -49,7 +49,7 @@ def system(rows: list[list[int]], seed: int = 3, block: int = WHOLE) -> System:
         block,
         levels,
         *by_level,
-        *make_halves(indptr, columns, values, *by_level),
+        *make_triangles(indptr, columns, values, *by_level),
     )
 
 

@@ -16,6 +16,12 @@ PAGES = sorted(
     for path in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+# Pages that are generated, or a record to which lines are only added.
+NOT_PROSE = ("benchmarks.md", "decisions.md", "settings.md", "CHANGELOG.md", "RESULTS.md")
+PROSE = [page for page in PAGES if page.name not in NOT_PROSE and page != ROOT / "README.md"]
+MAX_WORDS = 25
+ABBREVIATION = re.compile(r"\b(et al|Eqs?|Secs?|Figs?|Comput)\. ")
+WORD = re.compile(r"[aAI]|\d[\d.,]*|[^\W\d_][\w'’/^-]+")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -91,6 +97,61 @@ def test_commands_and_targets_in_the_pages_exist() -> None:
             for target in re.findall(r"(?:^|[`\s])make ([a-z][\w-]*)", code)
             if target not in targets
         ]
+    assert not wrong, "\n".join(wrong)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a page without its listings, tables, headings and pictures; `a b` becomes Code."""
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", FENCE.sub("\n\n", text))
+    found = []
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)|\n(?=[#|])", text):
+        if paragraph.startswith(("|", "#", "    ", "<!--")):
+            continue
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "Code", paragraph))
+        plain = ABBREVIATION.sub(r"\1 ", " ".join(plain.split()))
+        found += re.split(r"(?<=[.!?])[\"')*]*\s+|(?<=[:;])\s+(?=[A-Z\"'(*])", plain)
+    return found
+
+
+def count_words(sentence: str) -> int:
+    """Return the number of words and numbers; formulas and single letters are none."""
+    return sum(bool(WORD.fullmatch(word.strip("()[]\"'*_<>,.;:!?"))) for word in sentence.split())
+
+
+def test_words_of_sentences_are_counted() -> None:
+    text = "One, two `a b` [three](x.md), see Eq. 4 of [1]: k = 2.\nA second.\n\n| a | table |\n\n- An item: Of two."
+    found = sentences(text)
+    assert found == ["One, two Code three, see Eq 4 of [1]: k = 2.", "A second.", "- An item:", "Of two."]
+    assert [count_words(sentence) for sentence in found] == [10, 2, 2, 2]
+
+
+@pytest.mark.parametrize("page", PROSE, ids=name)
+def test_sentences_are_short(page: Path) -> None:
+    long = [f"{n} words: {s}" for s in sentences(page.read_text()) if (n := count_words(s)) > MAX_WORDS]
+    assert not long, "\n".join(long)
+
+
+@pytest.mark.parametrize("page", PROSE, ids=name)
+def test_lines_of_prose_are_short(page: Path) -> None:
+    lines = FENCE.sub("", page.read_text()).splitlines()
+    long = [line for line in lines if len(line) >= 120 and not line.startswith(("|", "!", "    "))]
+    assert not long, "\n".join(long)
+
+
+def test_python_files_named_in_the_pages_exist() -> None:
+    """A page names a file by the end of its path, such as `models/gray_scott/kernels.py`."""
+    folders = ("src", "tests", "tools", "docs", "examples", "benchmarks", "site")
+    files = [f"/{name(path)}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = [
+        (page, file)
+        for page in PAGES
+        if page.name not in ("CHANGELOG.md", "decisions.md")
+        for file in re.findall(r"`([\w./-]+\.py)`", page.read_text())
+    ]
+    wrong = [
+        f"{name(page)}: {file}" for page, file in named if not any(f.endswith(f"/{file}") for f in files)
+    ]
+    assert len(named) > 20
     assert not wrong, "\n".join(wrong)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from attack_cases import CASES, assert_same_results
 
-PATIENCE = 300  # seconds for one start of a run on a busy machine
+START_TIMEOUT = 300  # seconds for one start of a run on a busy machine
 
 
 def rows_of(path):
@@ -19,14 +19,14 @@ def rows_of(path):
 def kill_after(ridgeline, rows, *arguments):
     """Start a run and kill it once its series has so many lines; say whether it was still running."""
     process = ridgeline.start("run", *arguments, start_new_session=True)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_TIMEOUT
     while rows_of(ridgeline.path / "series.csv") < rows and process.poll() is None:
         assert time.monotonic() < deadline, "the run came to nothing"
         time.sleep(0.002)
     running = process.poll() is None
     if running:
         os.killpg(process.pid, signal.SIGKILL)
-    _, errors = process.communicate(timeout=PATIENCE)
+    _, errors = process.communicate(timeout=START_TIMEOUT)
     assert "Traceback" not in errors, errors
     assert running or process.returncode == 0, errors
     return running
@@ -39,7 +39,7 @@ def attack(ridgeline, model, kills, steps, seed):
     whole = ridgeline.path / "whole"
     whole.mkdir()
     for _ in range(2):  # the second one sets the first one's results aside, which must survive all kills
-        done = ridgeline("run", case, timeout=PATIENCE)
+        done = ridgeline("run", case, timeout=START_TIMEOUT)
         assert done.returncode == 0, done.stderr
     earlier = {path: path.read_bytes() for path in ridgeline.path.rglob("*.previous*/*") if path.is_file()}
     for name in ("series.csv", "fields.bp", "spectra.bp"):
@@ -51,7 +51,7 @@ def attack(ridgeline, model, kills, steps, seed):
         ranks = int(random.integers(1, 4))
         resume = "auto" if number else "never"
         kill_after(ridgeline, rows, case, "-n", ranks, "--resume", resume)
-    done = ridgeline("run", case, "-n", 2, "--resume", "auto", timeout=PATIENCE)
+    done = ridgeline("run", case, "-n", 2, "--resume", "auto", timeout=START_TIMEOUT)
     assert done.returncode == 0, done.stderr
     assert_same_results(ridgeline.path, whole, distance)
     assert {path: path.read_bytes() for path in earlier} == earlier

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ridgeline.sparse import transfer
 from ridgeline.sparse.levels import dependency_levels, level_order
-from ridgeline.sparse.runs import Runs, make_halves
+from ridgeline.sparse.runs import Runs, make_triangles
 from ridgeline.sparse.select import chosen_rows, external_rows, has_external, upper_blocks
 
 EXTERNAL = 40
@@ -39,7 +39,7 @@ def band(n: int, seed: int) -> Case:
     indptr = np.searchsorted(i, np.arange(n + 1)).astype(np.int64)
     csr = indptr, j.astype(np.int32), natural[i, j]
     order, new_number, level_rows = level_order(dependency_levels(*csr[:2], n))
-    lower, upper = make_halves(*csr, order, new_number, level_rows)
+    lower, upper = make_triangles(*csr, order, new_number, level_rows)
     dense = natural[order][:, np.concatenate([order, np.arange(n, n + EXTERNAL)])]
     return Case(dense, csr, order, lower, upper, n)
 

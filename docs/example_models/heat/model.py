@@ -1,4 +1,4 @@
-"""Heat conduction on this rank: what the driver asks of a model (see ridgeline.models.contract)."""
+"""Heat conduction on this rank: what the time loop asks of a model (see ridgeline.models.contract)."""
 
 import numba
 import numpy as np

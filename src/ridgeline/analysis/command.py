@@ -28,8 +28,7 @@ def draw(
 ) -> list[Path]:
     """Write pictures of `data` and return their paths.
 
-    data : what a run wrote: a data set of fields (planes are drawn), one of spectra or of statistics, or a time
-        series, which ends in .csv.
+    data : a data set of fields (planes are drawn), of spectra or of statistics, or a time series, which ends in .csv.
     variables : names of fields or of columns; none means all for a picture and the first for a movie.
     slice_spec, step : as for `take_slice` and `select_step`; of fields, and step of spectra.
     pdf : draw the probability density: of the plane and the field, or beside the spectra those recorded.

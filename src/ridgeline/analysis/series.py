@@ -22,10 +22,10 @@ def compute_series(dataset: xr.Dataset, variables: Sequence[str] | None = None) 
     one of "min", "max", "mean", "std": `series.U.sel(statistic="max")`. The coordinates and attributes of
     `dataset` stay. A NaN in a field makes its statistics NaN.
 
-    The standard deviation is that of the population (divided by the number of cells). Mean and variance are
-    merged over slabs by the pairwise update of Chan, Golub & LeVeque, "Updating formulae and a pairwise
-    algorithm for computing sample variances", COMPSTAT 1982, Eq. 2.1, in float64, and so do not cancel.
-    Raises ConfigError if a variable is not in the data set.
+    The standard deviation is that of the population (divided by the number of cells). Mean and variance are merged
+    over slabs in float64 by a pairwise update, and so do not cancel. Source: Chan, Golub & LeVeque, "Updating
+    formulae and a pairwise algorithm for computing sample variances", COMPSTAT 1982, Eq. 2.1. Raises ConfigError if a
+    variable is not in the data set.
     """
     fields = [get_field(dataset, name) for name in (field_names(dataset) if variables is None else variables)]
     columns = {

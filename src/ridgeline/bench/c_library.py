@@ -1,7 +1,7 @@
 """C beside Python: sources of bench/c compiled on the spot, loaded into the same process, with the same MPI.
 
-A shared library in the process of the measurement has the same memory, core binding, MPI library and
-communicator as the Python that it is compared with, so that what differs is the language alone.
+A shared library in the process of the measurement has the same memory, core binding, MPI library and communicator as
+the Python code. So only the language differs.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def load_c(
 ) -> tuple[Library | None, str]:
     """Compile bench/c/NAME.c unless that was done before, load it, and return (library, how), or (None, why not).
 
-    Collective over comm, which may be None for this process alone: one rank of each node compiles, and all ranks
-    have the library or none has. functions: of the source, by name. mpi: compile by the MPI's own compiler
-    (default: if there is a comm), which MPICC names, or mpicc beside the interpreter or on PATH; else by CC or cc.
+    Collective over comm, which may be None for this process alone. One rank of each node compiles, and all ranks have
+    the library or none has. functions: of the source, by name. mpi: compile by the MPI's own compiler (default: if
+    there is a comm). MPICC names it, or it is mpicc beside the interpreter or on PATH. Else CC or cc compiles.
     folder: where NAME.c lies instead. OpenMP and tuning for this processor are asked for and done without where the
     compiler lacks them, so test _OPENMP in the source; optional: other sets of flags, of which the compiler gets the
     first that it takes. The result lies in the cache folder under a digest of source, compiler, flags and processor.

@@ -1,4 +1,4 @@
-"""Message sizes and repetitions as the OSU micro-benchmarks (7.4) have them, unless told otherwise."""
+"""Message sizes and repetitions with the defaults of the OSU micro-benchmarks (7.4)."""
 
 from __future__ import annotations
 

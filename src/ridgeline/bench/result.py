@@ -67,11 +67,11 @@ class Result:
     """The figures of one benchmark.
 
     pattern: who does what with whom, one or two sentences; formula: how figures follow from measured times;
-    statistic: over what figures are the best, the mean or the median; ranks: of the job; left_out: ranks that took
-    no part, as with an odd number and pairs; verified: whether arrived data were compared with what was sent
-    (a difference raises VerificationError); failures: sentences that say why the job ends with an error after all is
-    written, none for a good result; settings: sizes, repetitions and options; rows: one dict a line of
-    the table, values in SI units; extra: what is no table (matrices, samples); notes: what a reader must know.
+    statistic: whether figures are the best, the mean or the median, and of what; ranks: of the job; left_out: ranks
+    that took no part, as with an odd number and pairs; verified: whether arrived data were compared with what was
+    sent (a difference raises VerificationError); failures: sentences that say why the job ends with an error after
+    all is written, none for a good result; settings: sizes, repetitions and options; rows: one dict a line of the
+    table, values in SI units; extra: what is no table (matrices, samples); notes: what a reader must know.
     """
 
     benchmark: str

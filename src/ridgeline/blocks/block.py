@@ -128,8 +128,8 @@ class BlockArray:
     """One field on one block: owned cells with `ghost` layers, rows aligned for vectors.
 
     Cell (k, j, i), local, ghosts from -ghost, lies at flat[origin + k * plane_pitch + j * row_pitch + i].
-    Every owned row starts on a cache line. The right ghosts of a row and the left ghosts of the next share
-    a cache line, so that ghosts cost one more line per row and not two.
+    Every owned row starts on a cache line. The right ghosts of a row and the left ghosts of the next share a cache
+    line. So ghosts cost one more line per row and not two.
 
     Two views, no copies: `ghosted` (nz+2g, ny+2g, nx+2g) and `owned` (nz, ny, nx), dtype as given.
     """

@@ -19,8 +19,8 @@ def decompose(
     """Lay the ranks of `comm` over the grid; return the Cartesian communicator and this rank's block.
 
     "auto" takes the cheapest of all factorizations of comm.size (blocks.block.choose_process_grid). Ranks are
-    not reordered: the rank in the returned communicator is the rank in `comm`, x fastest, so that a launcher
-    which fills nodes one after the other keeps neighbours in x on one node.
+    not reordered: the rank in the returned communicator is the rank in `comm`, x fastest. So a launcher that fills
+    nodes one after the other keeps neighbours in x on one node.
 
     Communication: collective over comm; every rank passes the same arguments, so an error is raised by all.
     Raises DecompositionError if the process grid does not fit the ranks, the grid or the ghost layers.

@@ -1,8 +1,8 @@
 """Copy boxes of cells between pitched device arrays: the GPU twin of `blocks.pack`, with the same table.
 
-One launch copies all boxes of a table. Neighbouring threads take neighbouring cells, in the order in which a
-buffer holds them, so that at least the buffer's side is coalesced; a face across x costs a sector of 32 bytes
-per cell on the field's side, whatever one does.
+One launch copies all boxes of a table. Neighbouring threads take neighbouring cells, in the order in which a buffer
+holds them. So the buffer's side is coalesced. A face across x costs a sector of 32 bytes per cell on the field's
+side, whatever one does.
 """
 
 import numpy as np

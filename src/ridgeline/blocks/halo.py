@@ -71,8 +71,8 @@ class HaloExchange:
         field_sets : sets of fields that take turns, such as [(u, v), (u_new, v_new)]; all of one block,
             dtype and layout. An exchange moves one set, named by its index.
         corners : also exchange edges and corners
-        wrap : per axis, whether to fill ghosts of a periodic direction that one rank holds; a sweep that wraps
-            in x by itself says (True, True, False) and saves a cache line per row
+        wrap : per axis, whether to fill ghosts of a periodic direction that one rank holds. A sweep that wraps in x
+            by itself passes (True, True, False) and saves a cache line per row
         method : "pack" (compiled kernels and contiguous buffers), "datatypes" (MPI derived datatypes), or
             "auto", which times both and takes the one whose slowest rank is faster; all ranks agree. Timing
             runs exchanges of set 0: its ghosts then hold its neighbours' present cells.

@@ -33,8 +33,8 @@ class CudaPacker:
     """Packs fields in device memory (see `halo_pack.Packer`), all on one stream.
 
     field_sets: sets of `BlockArray` whose `flat` are device arrays; they share buffers.
-    device_buffers: hand device memory to MPI, which must be GPU-aware; else one copy of all messages goes to
-        pinned host memory before, and one comes from there after.
+    device_buffers: hand device memory to MPI, which must be GPU-aware. Else one copy takes all messages to pinned
+    host memory before, and one takes them back after.
 
     A caller may have the faces packed early by `enqueue_pack`, put other work on other streams, and only then
     start the exchange, whose `pack` then merely waits.
@@ -106,8 +106,8 @@ class CudaPacker:
     def unpack(self, set_index: int) -> None:
         """Scatter what came into the ghosts.
 
-        Returns when the receive buffers may be written again, which the next exchange lets the neighbours do
-        before it packs: after the copy from pinned memory, or else after the kernels.
+        Returns when the receive buffers may be written again, as the neighbours may do before the next exchange
+        packs. That is after the copy from pinned memory, or else after the kernels.
         """
         if not self.plan.messages:
             return

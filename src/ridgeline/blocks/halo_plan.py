@@ -90,11 +90,11 @@ class Wrap:
 class HaloPlan:
     """The exchange of `n_fields` fields of `itemsize` bytes per cell on one block.
 
-    corners: also edges and corners, as stencils that are not a star and temporally blocked sweeps need. They
-    travel as messages of their own, up to 26 in all: three staged sweeps over z, y, x would be 6 messages, but
-    each stage waits for the one before, so only the last could hide behind computing.
-    wrap: per axis, whether the exchange fills the ghosts of a periodic direction that one rank holds. False
-    where the sweep wraps by itself; directions with a part in such an axis are then left out altogether.
+    corners: also edges and corners, as stencils that are not a star and temporally blocked sweeps need. They travel
+    as messages of their own, up to 26 in all. Three staged exchanges over z, y, x would be 6 messages. But each stage
+    waits for the one before, so only the last could hide behind computing. wrap: per axis, whether the exchange fills
+    the ghosts of a periodic direction that one rank holds. False where the sweep wraps by itself; directions with a
+    part in such an axis are then left out altogether.
     """
 
     block: Block

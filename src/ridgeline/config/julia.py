@@ -1,9 +1,9 @@
 """JSON settings of GrayScott.jl (and of ADIOS2-Examples' gray-scott, which shares them), taken as they are.
 
-Keys, types and defaults are those of GrayScott.jl's `Settings`. What differs is said in a warning: its
-boundary is not periodic and its ghosts beyond the grid are never written, and it seeds 13^3 cells where
-ADIOS2-Examples seeds 12^3; runs here are periodic and seed 12^3 cells, as ADIOS2-Examples does.
-Outputs begin at step `plotgap`, as in both.
+Keys, types and defaults are those of GrayScott.jl's `Settings`. A warning names the differences. The boundary of
+GrayScott.jl is not periodic, and its ghosts beyond the grid are never written. It seeds 13^3 cells where
+ADIOS2-Examples seeds 12^3. Runs here are periodic and seed 12^3 cells, as ADIOS2-Examples does. Outputs begin at step
+`plotgap`, as in both.
 """
 
 import json

@@ -2,10 +2,10 @@
 
 out_c = (v, U . grad f_c) for fields c, each element alone. The integrand is a polynomial of degree 3 p, integrated on
 m Gauss points per direction: exact for m >= (3 p + 1) / 2 on axis-aligned elements, the 3/2 rule. Velocity and
-field are interpolated to the fine points; U is turned to the reference directions there, once for all fields; f's
-derivatives in the fine plane come from its fine values, the one across from values interpolated in the plane only;
-the result goes back by the transposed interpolation. When `fields` begins with the velocity itself (the same
-memory), its interpolation is not repeated.
+field are interpolated to the fine points; U is turned to the reference directions there, once for all fields. f's
+derivatives in the fine plane come from its fine values, the one across from values interpolated in the plane only.
+The transposed interpolation takes the result back. When `fields` begins with the velocity itself (the same memory),
+its interpolation is not repeated.
 
 Source: Malm, Schlatter, Fischer, Henningson, J. Sci. Comput. 57 (2013) 254, Sec. 2; Fischer, Lottes, Tufo, Nek5000.
 One pass over the elements: reads velocity and fields (and 9 (m / n)**3 words per point of fine metrics), writes out.

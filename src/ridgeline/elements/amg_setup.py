@@ -2,9 +2,9 @@
 
 One rank gathers the element matrices, assembles, and coarsens (smoothed aggregation: Vanek, Mandel and Brezina,
 Computing 56 (1996) 179; by pyamg: Bell, Olson and Schroder, JOSS 7(72) (2022) 4142). A row of the finest matrix
-belongs to the lowest rank that has an element at it, a coarse row to the owner of the fine row it weighs most in.
-Rows of a level are numbered by owner, so that a rank's are contiguous. Memory on that one rank: the whole hierarchy,
-about 1 kB for each point of the coarse problem.
+belongs to the lowest rank that has an element at it. A coarse row belongs to the owner of the fine row that it weighs
+most in. Rows of a level are numbered by owner, so that a rank's are contiguous. Memory on that one rank: the whole
+hierarchy, about 1 kB for each point of the coarse problem.
 """
 
 from __future__ import annotations

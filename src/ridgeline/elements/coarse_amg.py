@@ -1,10 +1,10 @@
 """One V-cycle of algebraic multigrid for the coarse problem, rows distributed over ranks.
 
-Levels with many rows are distributed: a rank keeps its rows, and the values of other ranks' rows that they need come
-by neighbour exchange before every product. Levels of at most WHOLE rows are held by every rank, which saves their
-latency: one Allgatherv on the way down, nothing on the way up. Smoothing: Chebyshev polynomials of D^-1 A before
-and after (Adams, Brezina, Hu and Tuminaro, J. Comput. Phys. 188 (2003) 593); the coarsest level by its
-pseudo-inverse, which leaves a free constant out. The cycle is symmetric. Set-up: `amg_setup`.
+Levels with many rows are distributed. A rank keeps its rows, and a neighbour exchange before every product brings the
+values of other ranks' rows. Every rank holds levels of at most WHOLE rows, which saves latency: one Allgatherv on the
+way down, no message on the way up. Smoothing: Chebyshev polynomials of D^-1 A before and after (Adams, Brezina, Hu
+and Tuminaro, J. Comput. Phys. 188 (2003) 593); the coarsest level by its pseudo-inverse, which leaves a free constant
+out. The cycle is symmetric. Set-up: `amg_setup`.
 """
 
 from __future__ import annotations

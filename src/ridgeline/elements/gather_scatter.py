@@ -6,9 +6,9 @@
     ...                                                  # compute gather_scatter.interior_elements
     gather_scatter.finish(w)                             # every copy holds the sum over all copies
 
-Each rank first combines its own copies of a point, sends one number per shared point to each rank that has it, and
-combines what it has in the order of ranks: all copies get the same bits, in every run. Points inside an element
-never travel. Lists, buffers and persistent requests are made once; a call allocates no array.
+Each rank first combines its own copies of a point, and sends one number per shared point to each rank that has it. It
+then combines all contributions in the order of ranks. So all copies get the same bits, in every run. Points inside an
+element never travel. Lists, buffers and persistent requests are made once; a call allocates no array.
 
 Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Sec. 4.5.1 (Q Q^T).
 """
@@ -56,10 +56,9 @@ class GatherScatter:
     def __init__(self, comm: MPI.Comm, ids: NDArray[np.int64], max_fields: int = 4) -> None:
         """Find the shared points. Collective.
 
-        ids: int64, any shape whose first axis is this rank's elements (it may have none); equal numbers >= 0 are
-            copies of one point, -1 takes no part.
-        max_fields: fields that one call may combine; buffers are made for as many.
-        Raises ValueError on all ranks for other negative numbers and more than 2**31 - 1 points on a rank.
+        ids: int64, any shape whose first axis is this rank's elements (it may have none). Equal numbers >= 0 are
+        copies of one point; -1 takes no part. max_fields: fields that one call may combine; buffers are made for as
+        many. Raises ValueError on all ranks for other negative numbers and more than 2**31 - 1 points on a rank.
         """
         self.comm = comm
         self.shape = ids.shape

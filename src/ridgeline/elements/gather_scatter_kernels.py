@@ -1,8 +1,8 @@
 """Combine copies of points that elements share: sums, minima, maxima over lists of places.
 
 Places are flat indices (int32) into one field. Groups of two, four and eight copies (faces, edges and corners of
-hexahedra) have loops of their own; any other number goes through a list with starts. Groups are ordered by when
-their last element is processed, so that a loop over elements can combine what it has completed while it is still
+hexahedra) have loops of their own. Any other number goes through a list with starts. Groups are ordered by when their
+last element is processed. So a loop over elements can combine the groups that it has completed while they are still
 in cache: `bounds[c, i]` groups of class c end before the i-th element processed.
 
 The copies of a group are combined in the order of the list, two at a time in pairs: the same bits in every copy.

@@ -1,7 +1,7 @@
 """Which points a rank's elements share with each other and with other ranks: the lists of a gather-scatter.
 
-Ranks find their neighbours by a rendezvous: each sends the numbers of its points to the rank that a hash of the
-number names; that rank answers with who else has them. No rank sees more than its share of the numbers.
+Ranks find their neighbours by a rendezvous. Each sends the numbers of its points to the rank that a hash of the
+number names. That rank answers with the other ranks that have them. No rank sees more than its share of the numbers.
 """
 
 from __future__ import annotations

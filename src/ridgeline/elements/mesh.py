@@ -1,9 +1,9 @@
 """Spectral elements: a box of hexahedra, possibly curved by a smooth map, and which rank owns which of them.
 
-Elements form a box (E_z, E_y, E_x). All of them are put in one *curve order*: the box is halved along its longest
-direction again and again, the first half before the second. It depends on no rank; a rank owns a contiguous
-range of it, so that parts are compact, balanced to one element, and files hold elements in one order for any
-number of ranks. Points carry global numbers of the lattice of Gauss-Lobatto points, in closed form.
+Elements form a box (E_z, E_y, E_x). All of them are put in one *curve order*: bisection of the box along its longest
+direction, repeated, the first part before the second. It depends on no rank. A rank owns a contiguous range of it, so
+that parts are compact and balanced to one element. Files hold elements in one order for any number of ranks. Points
+carry global numbers of the lattice of Gauss-Lobatto points, in closed form.
 
 Axes are (element, z, y, x) with x fastest; the reference directions r, s, t run along x, y, z.
 """

@@ -154,8 +154,8 @@ def galerkin_matrices(fine: PolynomialLevel, coarse: PolynomialLevel) -> Array:
 def level_orders(order: int, lengths: Sequence[float]) -> list[Triple]:
     """Return the orders (z, y, x) of the levels of multigrid for elements of typical lengths (z, y, x).
 
-    The shortest direction goes from p to 1 by halves; the others keep points as dense in physical space, up to
-    order p: a mode that is rough along a long direction and smooth across thin elements is seen by no sweep over
+    The shortest direction goes from p to 1 by halves. The others keep points as dense in physical space, up to order
+    p. A sweep over elements does not reduce a mode that is rough along a long direction and smooth across thin
     elements. Up to an aspect ratio of 2 all directions are coarsened alike.
     """
     ratios = np.asarray(lengths) / min(lengths)

@@ -1,7 +1,7 @@
 """Loops over the points of an element in vector registers: what element kernels do between their products.
 
-Each is an intrinsic on 1-D arrays with a literal number of points, so that LLVM needs no checks for overlap, and the
-last points, fewer than a register holds, go by masks. `x_start`: first number of array x. Arithmetic is fused
+Each is an intrinsic on 1-D arrays with a literal number of points, so that LLVM needs no checks for overlap. Masks
+handle the last points, fewer than a register holds. `x_start`: first number of array x. Arithmetic is fused
 multiply-add where written so; no reassociation but in sums, which keep one partial sum per lane.
 """
 

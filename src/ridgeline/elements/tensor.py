@@ -1,9 +1,9 @@
 """Small dense matrix products inside compiled kernels, and the tensor products of spectral elements made of them.
 
 C[m x n] (+)= A[m x k] B[k x n] for sizes that are known when the kernel is compiled (2 ... 33, and n**2 and the
-like as the long side), float64 and float32, any alignment. Called from kernels; all arguments but the
-arrays and their starts are literals: plain integers of a factory's closure, so that one factory call gives one
-specialised kernel.
+like as the long side), float64 and float32, any alignment. They are called from kernels. All arguments but the arrays
+and their starts are literals: plain integers of a factory's closure. So one factory call gives one specialised
+kernel.
 
     @cache
     def make_gradient(n):

@@ -1,16 +1,16 @@
 """LLVM code of small matrix products: register-blocked accumulators, broadcasts and fused multiply-adds.
 
-`emit_product` adds one function to a module for C[m x n] (+)= A[m x k] B[k x n], everything but the pointers
-literal, and returns it; a second call with the same sizes returns the same function, so that a kernel which
-applies one product in five places holds its code once.
+`emit_product` adds one function to a module for C[m x n] (+)= A[m x k] B[k x n], everything but the pointers literal,
+and returns it. A second call with the same sizes returns the same function. So a kernel that applies one product in
+five places holds its code once.
 
 Blocking. C is covered by blocks of rows x vector registers, which are summed over k and stored once; k is
-unrolled. Columns are vectors of the full width, then one narrower vector, masked where it is no power of two:
-nothing beyond column n is read or written. Rows are shared out in blocks of at most two heights. Loops over
-blocks are loops at run time: the code of a product is that of one to four blocks.
+unrolled. Columns are vectors of the full width, then one narrower vector, masked where it is no power of two. Nothing
+beyond column n is read or written. Rows are shared out in blocks of at most two heights. Loops over blocks are loops
+at run time: the code of a product is that of one to four blocks.
 
-Rounding: every element is a sum over k in ascending order by fma, beginning with the first product or with C;
-it does not depend on the blocking or on the vector width.
+Rounding: every element is a sum over k in ascending order by fma, beginning with the first product or with C. It does
+not depend on the blocking or on the vector width.
 """
 
 from collections.abc import Callable
@@ -90,8 +90,8 @@ def column_pieces(n: int, lanes: int) -> list[Piece]:
 def shares(total: int, largest: int) -> list[int]:
     """Split `total` into parts of at most `largest`, not much smaller, and of two sizes at most.
 
-    Equal parts share their code, so equal ones come first; else those with the least code in both sizes, the last
-    part not too small to hide the latency; else sizes that differ by one.
+    Equal parts share their code, so equal ones come first. Next come those with the least code in both sizes, the
+    last part not too small to hide the latency; else sizes that differ by one.
     """
     sizes = range(min(largest, total), largest // 2, -1)
     for size in sizes:
@@ -109,7 +109,7 @@ def shares(total: int, largest: int) -> list[int]:
 def column_groups(m: int, n: int, lanes: int) -> list[Group]:
     """Split n columns into the columns of blocks; neighbours that are alike form one group.
 
-    One vector a row, where m rows of it hide the latency: each product is then one instruction that broadcasts
+    It is one vector a row, where m rows of it hide the latency. Each product is then one instruction that broadcasts
     from memory, and B is read once for many rows. Else several vectors share the broadcasts.
     """
     pieces = column_pieces(n, lanes)

@@ -1,9 +1,9 @@
 """Moving Fourier data between lines, planes and rows: the packing of distributed transforms.
 
-Complex numbers lie in an *arena* (a 1-D array that exchanges work on) as pieces, and in small work arrays that fit
-a cache: a *tile* of lines [variable, line, y], y pitched, and *planes* [variable, plane, place] whose places are
-either z x columns j_x, columns contiguous (transforms in z are strided), or columns x z (they are packed); both
-pitched. Tables of starts say where pieces lie.
+Complex numbers lie as pieces in an *arena*, a 1-D array that exchanges work on, and in small work arrays that fit a
+cache. A *tile* has lines [variable, line, y], y pitched. *Planes* are [variable, plane, place], pitched. Their places
+are either z x columns j_x, columns contiguous (transforms in z are strided), or columns x z (they are packed). Tables
+of starts say where pieces lie.
 """
 
 from llvmlite import ir

@@ -1,7 +1,7 @@
 """The middle direction: planes y of a rank, with z transforms between the arena's rows and rows along x.
 
-Transforms in z are strided (a plane is z x columns) or packed (columns x z, transposed while unpacking); which
-is faster depends on the size and is measured (paper, Table 1).
+Transforms in z are strided (a plane is z x columns) or packed (columns x z, transposed while unpacking). Which is
+faster depends on the size and is measured (paper, Table 1).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def planes_per_piece(nz: int, n_columns: int, n_variables: int, itemsize: int, n
 def planes_per_exchange(grid: PencilGrid, n_variables: int, itemsize: int) -> int:
     """Return how many planes the row exchange of pencils moves at a time, the same on all ranks of a row.
 
-    Few enough that rows and planes meet in the caches, and a quarter of a rank's planes at most, whose buffer is so
-    much smaller; as many as that allows, for messages to be long.
+    The number is small enough that rows and planes meet in the caches, and at most a quarter of a rank's planes, for
+    a smaller buffer. It is as large as that allows, for long messages.
     """
     rows = -(-grid.shape[0] // grid.process_grid[0])
     fitting = EXCHANGE_BYTES // (n_variables * rows * grid.truncation.n_columns * itemsize)

@@ -42,8 +42,8 @@ def planned_together(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effor
 
     make: makes all plans of this rank by `planner(source, target, axis, direction)`, which is
     `fourier.fft.plan`; called once or several times, must not communicate; arrays hold garbage afterwards. effort:
-    the setting fft.effort. One rank measures at a time, the lowest that knows no plan for one of its transforms; the
-    others learn its wisdom, so where all have the same shapes, strides and alignment only rank 0 measures. Wisdom is
+    the setting fft.effort. One rank measures at a time, the lowest that knows no plan for one of its transforms. The
+    others learn its wisdom. So where all have the same shapes, strides and alignment only rank 0 measures. Wisdom is
     loaded before and saved after, so that the next run of this CPU plans at once, and alike to the last bit.
     `estimate` neither measures nor loads.
 
@@ -95,8 +95,8 @@ def choose(candidates: Mapping[str, Callable[[], object]], key: str, comm: MPI.C
     """Return the name of the fastest candidate, or of the one that was so in an earlier run. Collective.
 
     candidates: ways to do one thing, called repeatedly on all ranks in the same order, so they may communicate.
-    The time of a call is that of the slowest rank, the shortest of several calls counts, and a candidate replaces
-    an earlier one only if it is clearly faster. key: names what is chosen with all that the answer depends on (shape,
+    The time of a call is that of the slowest rank, and the shortest of several calls counts. A candidate replaces an
+    earlier one only if it is clearly faster. key: names what is chosen with all that the answer depends on (shape,
     dtype, ranks, process grid); the answer is remembered under it.
     """
     names = list(candidates)

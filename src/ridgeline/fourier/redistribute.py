@@ -2,9 +2,9 @@
 
 Numbers have *positions* in a global order. On one side each rank holds any runs of consecutive positions, one
 after the other in memory; on the other rank p holds the positions bounds[p, 0] ... bounds[p, 1] - 1. One
-Alltoallv moves them; the plan is made once. What a rank sends to another is consecutive on the side of the
-runs, so only the side of the ranges packs and unpacks, and not even that where every rank's runs come before
-those of the next rank.
+Alltoallv moves them; the plan is made once. What a rank sends to another is consecutive on the side of the runs, so
+only the side of the ranges packs and unpacks. Not even that is needed where every rank's runs come before those of
+the next rank.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pencils: the row exchange between planes (all z of some columns j_x) and rows (all x of some z).
 
-Groups of planes are exchanged one after the other through one small arena: the products of a group are formed and
+Groups of planes are exchanged one after the other through one small arena. The products of a group are formed and
 sent back before the next group comes.
 """
 

@@ -1,8 +1,8 @@
 """Data sets of a run, written through ADIOS2 BP5.
 
-A data set holds, for each output step, global arrays ([z, y, x] or of any rank) and the scalars `step` (int32)
-and `time` (float64), and once the attributes. Where ADIOS2 has MPI, all ranks write together. With the plain
-wheel rank 0 writes and places every rank's block into the same global arrays: both read back alike.
+For each output step a data set holds global arrays ([z, y, x] or of any rank) and the scalars `step` (int32) and
+`time` (float64), and once the attributes. Where ADIOS2 has MPI, all ranks write together. With the plain wheel rank 0
+writes and places every rank's block into the same global arrays: both read back alike.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class BPWriter:
     ranks; the blocks tile each array once. attributes: of rank 0, written once: str, bool, int, float, or
     lists of one of them; None and empty lists are left out. compression: "none" or a lossless operator.
 
-    keep_steps: None starts anew: what is at `path` is set aside or an error (io/previous.py). A
-    number continues the data set after its first keep_steps steps; later ones, written after the checkpoint
-    that the run continues from, are cut off, and so is what a killed writer left half done.
+    keep_steps: None starts anew: what is at `path` is set aside or an error (io/previous.py). A number continues the
+    data set after its first keep_steps steps. Later ones, written after the checkpoint that the run continues from,
+    are cut off. So is a step that a killed writer left unfinished.
 
     setting: the key of `path`, which errors tell the user to change.
 
     collective: None writes with all ranks if ADIOS2 has MPI; False lets rank 0 write even then.
 
-    Raises OutputError on all ranks: nothing may be written there, something else is there, fewer than
-    keep_steps steps are there, the operator is not in this ADIOS2, or (in `write`) the disk is full. If all
-    ranks write and one meets an error inside ADIOS2 (a quota, a broken disk), that rank alone raises, at
-    once, and the others wait in ADIOS2: the caller must end the job, as after any error of one rank.
+    Raises OutputError on all ranks if nothing may be written there, or if something else or fewer than keep_steps
+    steps are there. Raises it too if the operator is not in this ADIOS2, or (in `write`) the disk is full. If all
+    ranks write and one meets an error inside ADIOS2 (a quota, a broken disk), that rank alone raises, at once. The
+    others wait in ADIOS2, so the caller must end the job, as after any error of one rank.
     """
 
     def __init__(
@@ -323,7 +323,7 @@ def _let_go_quietly(adios: Any) -> None:
     stderr = os.dup(2)
     with open(
         os.devnull, "w"
-    ) as nowhere:  # ADIOS2 would remark on it, after an error was told in one sentence
+    ) as nowhere:  # ADIOS2 would remark on it, after an error was reported in one sentence
         os.dup2(nowhere.fileno(), 2)
     try:
         adios.RemoveIO("output")

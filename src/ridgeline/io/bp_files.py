@@ -5,10 +5,10 @@ A BP5 data set is a folder of `md.idx` (index), `md.0` and `mmd.0` (metadata) an
 complete. ADIOS2 trusts these files: a half-written record or a missing file makes it wait, or worse. So
 writers and readers ask here first.
 
-`md.idx` is a header of 64 bytes and then records of a type (1 byte), a body length (uint64) and a body of
-uint64: for each new set of writers a record "w" (writers, aggregators, subfiles, subfile of each writer),
-for each step a record "s" (position and size in `md.0`, flushes, and for each writer position and size of
-each flush and the position of the rest in its subfile).
+`md.idx` is a header of 64 bytes and then records of a type (1 byte), a body length (uint64) and a body of uint64.
+Each new set of writers has a record "w" (writers, aggregators, subfiles, subfile of each writer). Each step has a
+record "s" (position and size in `md.0`, flushes, and for each writer position and size of each flush and the position
+of the rest in its subfile).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checkpoints: the state of a run on disk, from which it resumes on any number of ranks.
 
-Groups of consecutive ranks share a data file, written by MPI-IO. Everything goes into a directory with a
-temporary name, the manifest last, and is forced to the disk before one rename makes it a checkpoint; so a
-crash at any moment leaves the previous checkpoint as it was. checkpoint_format.py says what the files hold,
-checkpoint_load.py reads them.
+Groups of consecutive ranks share a data file, written by MPI-IO. Everything goes into a directory with a temporary
+name, the manifest last. It is forced to the disk before one rename makes it a checkpoint. So a crash at any moment
+leaves the previous checkpoint as it was. checkpoint_format.py says what the files hold, checkpoint_load.py reads
+them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class CheckpointStore:
         """Write a checkpoint of `fields`, then delete those beyond the newest `keep`. Collective.
 
         fields: equal names, order, dtypes and global shapes on all ranks, whose parts tile each global array.
-        time: in the model's unit. identity: what a run must have in common to resume. state: the driver's own,
+        time: in the model's unit. identity: what a run must have in common to resume. state: the time loop's own,
         such as its output position; settings: for the record. All three plain data; rank 0's are written.
 
         Raises CheckpointError on all ranks if any of them fails; earlier checkpoints are untouched then and

@@ -7,8 +7,8 @@
 A *chunk* is a box of one field, at most CHUNK_BYTES large, whose bytes are shuffled (all first bytes of the
 numbers, then all second bytes, ...) and compressed by LZ4. Shuffling gathers the slowly varying exponents,
 which compress, apart from the noisy mantissas, which do not. The *table* of a data file is JSON, one row per
-chunk. Every byte of a checkpoint is covered by one 64-bit XXH3 hash: chunks by the table, tables by
-the manifest, the manifest by itself; magic and lengths are compared. docs/restart.md describes the format.
+chunk. One 64-bit XXH3 hash covers every byte of a checkpoint: the table has those of chunks, the manifest those of
+tables and its own. Magic and lengths are compared. docs/restart.md describes the format.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Manifest:
 
     sequence grows by one with every checkpoint of a directory: the newest has the largest, also after a run
     went back to an earlier step. fields: name to (dtype as numpy's `dtype.str`, global shape). identity: what
-    a run must have in common to resume; settings: all settings, for the record; state: the driver's own.
+    a run must have in common to resume; settings: all settings, for the record; state: the time loop's own.
     """
 
     sequence: int
@@ -250,7 +250,7 @@ class Manifest:
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy scalars and arrays, which settings and driver state may hold, into JSON's types."""
+    """Turn NumPy scalars and arrays, which settings and the time loop's state may hold, into JSON's types."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"a checkpoint's state and settings hold plain data, not {type(value).__name__}")

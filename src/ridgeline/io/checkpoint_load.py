@@ -69,14 +69,14 @@ def load(
 ) -> Loaded | None:
     """Fill the local parts of `fields` from a checkpoint, whatever ranks and process grid wrote it. Collective.
 
-    path: one checkpoint, or a directory of checkpoints, of which the newest usable one is taken; those that
-    are damaged are passed over, by all ranks together, and named in the remarks. identity: what must be equal
-    in the checkpoint and this run; dtype and shape of the fields are compared too.
-    Each rank reads the tables and chunks that hold its cells, and checks their hashes.
+    path: one checkpoint, or a directory of checkpoints, of which the newest usable one is taken. All ranks together
+    pass over damaged ones, which the remarks name. identity: what must be equal in the checkpoint and this run; dtype
+    and shape of the fields are compared too. Each rank reads the tables and chunks that hold its cells, and checks
+    their hashes.
 
     Returns None if there is no checkpoint and it is not `required`.
-    Raises CheckpointError if a required checkpoint is missing, if the one named is damaged, if all are, or if
-    the newest usable one is of another case, listing the differences. `fields` are undefined then.
+    Raises CheckpointError if a required checkpoint is missing, or if the one named, or all, are damaged. Raises it
+    too if the newest usable one is of another case, and lists the differences. `fields` are undefined then.
     """
     begin = time.perf_counter()
     path = Path(path)

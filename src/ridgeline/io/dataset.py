@@ -34,8 +34,8 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
     The metadata are compared with their checksums, the values are not: `ridgeline check` does that. A data set
     without checksums, of another program or an older Ridgeline, is read as it is, in a child process.
 
-    Raises OutputError if `path` is not a BP5 data set, holds no whole step, or is damaged; and, when values
-    are read, if they are not in the files.
+    Raises OutputError if `path` is not a BP5 data set, holds no whole step, or is damaged. Values that are not in the
+    files raise it when they are read.
     """
     reader = BPReader(Path(path), steps)
     attributes = {name: dict(reader.array_attributes.get(name, {})) for name in reader.arrays}
@@ -99,8 +99,8 @@ class _Array(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Read an outer selection: an int, a slice or a 1-D array of indices for each axis.
 
-        Steps and planes of the first axis are read one by one (neighbouring planes together), of the other
-        axes the range from the first to the last index.
+        Steps and planes of the first axis are read one by one (neighbouring planes together). Of the other axes the
+        range from the first to the last index is read.
         """
         wanted = [np.arange(n)[k] for n, k in zip(self.shape, key)]
         steps, *axes = (np.atleast_1d(w) for w in wanted)

@@ -1,8 +1,8 @@
 """Nek5000 field files: written by all ranks together, and the `.nek5000` file that ParaView and VisIt open.
 
-Every rank writes its elements, a contiguous range of the curve order (`elements.mesh`), by MPI-IO: the files are
-the same, byte for byte, on any number of ranks. A file gets its name when it is whole. nek5000_format.py says what
-a file holds, nek5000_read.py reads it. Tags: velocity U, pressure P, the first scalar T, the others S01, S02, ...
+Every rank writes its elements, a contiguous range of the curve order (`elements.mesh`), by MPI-IO. The files are the
+same, byte for byte, on any number of ranks. A file gets its name when it is whole. nek5000_format.py says what a file
+holds, nek5000_read.py reads it. Tags: velocity U, pressure P, the first scalar T, the others S01, S02, ...
 """
 
 from __future__ import annotations

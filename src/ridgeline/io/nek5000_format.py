@@ -1,10 +1,10 @@
 """Layout of Nek5000 field files (`name0.f00001`), which ParaView, VisIt and pymech read.
 
-A file is a header of 132 characters, the number 6.54321 as float32, from which readers tell the order of bytes, the
-int32 numbers (from 1) of the elements in the order of the file, the fields, and the extremes of each element.
-Fields are in the order of the header's tags: X (coordinates, 3 components), U (velocity, 3), P (pressure), T
-(temperature), S01...S99 (further scalars). X and U hold one element after the other, x, y, z of each; the others
-[element, z, y, x]. The extremes, float32 (min, max), follow in the same order; in files of two-dimensional
+A file begins with a header of 132 characters and the number 6.54321 as float32, from which readers tell the order of
+bytes. Then come the int32 numbers (from 1) of the elements in the order of the file, the fields, and the extremes of
+each element. Fields are in the order of the header's tags: X (coordinates, 3 components), U (velocity, 3), P
+(pressure), T (temperature), S01...S99 (further scalars). X and U hold one element after the other, x, y, z of each;
+the others [element, z, y, x]. The extremes, float32 (min, max), follow in the same order; in files of two-dimensional
 runs, which are not read here, there are none. Source: Nek5000 user's guide, "Restart/Output files (.f00000)".
 """
 

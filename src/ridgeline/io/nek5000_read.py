@@ -47,12 +47,13 @@ class FieldFile:
 def read_field_file(path: str | os.PathLike[str], *, compare: bool = True) -> FieldFile:
     """Return what a Nek5000 field file of one part and three dimensions holds, of either order of bytes.
 
-    compare: whether the values must reach from the minimum to the maximum that the file holds for each element,
-    its only record of them: it tells most ranges that were zeroed or swapped, and a changed value if it was or
-    becomes an extreme. Extremes that are all 0 were not set, and of several scalars S01, ... some programs mix them.
+    compare: whether the values must reach from the minimum to the maximum that the file holds for each element. That
+    is the file's only record of them. It finds most ranges that were zeroed or swapped, and a changed value that was
+    or becomes an extreme. Extremes that are all 0 were not set, and of several scalars S01, ... some programs mix
+    them.
 
-    Raises OutputError if it cannot be read, is no such file, is cut off or too long, numbers elements wrongly, or
-    holds other values than its extremes tell.
+    Raises OutputError if it cannot be read, is no such file, or is cut off or too long. Raises it too if elements are
+    numbered wrongly, or values do not match the extremes.
     """
     path = Path(path)
     with output_errors(f"read the Nek5000 field file {path}"):

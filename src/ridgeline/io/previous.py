@@ -4,8 +4,8 @@ What an earlier command of ours wrote is set aside, under a name with `.previous
 `gs.previous.bp`, the next one `gs.previous-2.bp`. Files that are not ours are an error, and stay as they are. Empty
 files and data sets without a step hold nothing, and are replaced.
 
-Ours is what carries our mark: a data set its file of checksums, a CSV file its first column, every other file MARK,
-in its text or its metadata. A hostfile can have none, and is known by its name.
+Ours is what carries our mark. A data set has its file of checksums, a CSV file its first column, and every other file
+MARK, in its text or its metadata. A hostfile can have none, and is known by its name.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     0,0.0,0.125,0.00375
     10,0.05,0.12480993,0.0038021
 
-Numbers are written so that they read back with the same bits. A row is on its way to the disk before the run
-goes on, so a run can be watched, and what a crash cuts off is at most a part of the last row.
+Numbers are written so that they read back with the same bits. A row is on its way to the disk before the run goes on,
+so a run can be watched. A crash cuts off a part of the last row at most.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class SeriesWriter:
 
     path: the CSV file. columns: names after step and time, equal on all ranks, without commas and quotes.
 
-    keep_rows: None starts anew: what is at `path` is set aside or an error (io/previous.py). A number
-    continues the series after its first keep_rows rows; later ones, written after the checkpoint that the run
-    continues from, are cut off, and so is a row that a killed writer left half done.
+    keep_rows: None starts anew: what is at `path` is set aside or an error (io/previous.py). A number continues the
+    series after its first keep_rows rows. Later ones, written after the checkpoint that the run continues from, are
+    cut off. So is a row that a killed writer left unfinished.
 
-    Raises OutputError on all ranks: nothing may be written there, something else is there, fewer than keep_rows
-    whole rows or other columns are there, or (in `write`) the disk is full.
+    Raises OutputError on all ranks if nothing may be written there, or if something else, other columns or fewer than
+    keep_rows whole rows are there. Raises it too if (in `write`) the disk is full.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Attributes that tell ParaView how to show a data set: Fides and VTX, both for images on a uniform grid.
 
 A value U[k, j, i] belongs to the place origin + (k, j, i) * spacing. Fides is given these places as points.
-VTX is given cells that have them as centres, so its image begins half a cell before `origin` and both readers
-show a value at the same place. ParaView's readers: Fides ("ADIOS2 Fides") and VTX ("ADIOS2VTXReader").
+VTX gets cells that have them as centres. So its image begins half a cell before `origin` and both readers show a
+value at the same place. ParaView's readers: Fides ("ADIOS2 Fides") and VTX ("ADIOS2VTXReader").
 
 Order of axes: Fides and VTK take origin and spacing as x, y, z. VTX takes extents in the order of the ADIOS2
 variable's shape, here z, y, x, and turns them round itself (VTK, IO/ADIOS2/VTX/schema/vtk/VTXvtkVTI.cxx,

@@ -32,8 +32,8 @@ def kernel(threads, blocks=1, cached=True):
 
     blocks: how many thread blocks shall fit on a multiprocessor at least; it bounds the registers per thread
     to 65536 / (threads * blocks).
-    cached: keep it in the kernel cache. What it closes over must then be plain numbers, which are its key; its
-    launch bounds are not, so that a kernel made for several must not be cached.
+    cached: keep it in the kernel cache. Its closure must then hold plain numbers, which are its key. Launch bounds
+    are no part of the key, so a kernel made for several bounds must not be cached.
     """
     if SIMULATED:
         return cuda.jit

@@ -1,8 +1,8 @@
 """Philox random numbers on GPUs: the device side of `jit.random`, bit for bit the same.
 
-The words are 32-bit here, because a GPU's registers are: a round is 2 products of 32 x 32 -> 64 bits and 2
-three-input exclusive-ors, 40 instructions for the four rows that share a block. The round keys are the same for
-all threads; the compiler computes them once, into uniform registers.
+The words are 32-bit here, because a GPU's registers are. A round is 2 products of 32 x 32 -> 64 bits and 2
+three-input exclusive-ors, 40 instructions for the four rows that share a block. The round keys are the same for all
+threads; the compiler computes them once, into uniform registers.
 """
 
 import numpy as np

@@ -5,9 +5,9 @@
 
     compile_kernels(specialise([add_scaled], "float32"))
 
-A declaration says for which types of arguments a kernel is called; an engine or a model says which kernels it
-calls, as a list of specialisations; `compile_kernels` compiles those, or loads them from the cache. A kernel is
-Numba's own dispatcher: a call costs nothing more.
+A declaration says for which types of arguments a kernel is called. An engine or a model lists the kernels that it
+calls, as specialisations. `compile_kernels` compiles those, or loads them from the cache. A kernel is Numba's own
+dispatcher: a call costs nothing more.
 """
 
 from collections.abc import Callable, Iterable

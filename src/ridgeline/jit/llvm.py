@@ -1,8 +1,8 @@
 """LLVM vector code from plain Python expressions: the helpers that compiled kernels are built with.
 
-Used inside a Numba intrinsic, while IR is being built: a `Vector` stands for one SIMD register, and
-ordinary arithmetic on it emits vector instructions, so a formula that is plain Python runs unchanged on
-NumPy arrays and on vectors.
+These classes are used inside a Numba intrinsic, while IR is being built. A `Vector` stands for one SIMD register, and
+ordinary arithmetic on it emits vector instructions. So a formula in plain Python runs unchanged on NumPy arrays and
+on vectors.
 
     @intrinsic
     def triad_line(typing, a, i, b, c, s):                   # a[i:i+L] = b[i:i+L] + s * c[i:i+L]

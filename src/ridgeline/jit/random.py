@@ -2,13 +2,13 @@
 
 Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11, Sec. 3.3 and Table 2.
 
-A number is a pure function of (seed, step, global cell), so it is the same on any rank count, process grid,
-thread count and after a restart. One Philox block gives four 32-bit words; they serve four rows of cells:
+A number is a pure function of seed, step and global cell. So it is the same on any rank count, process grid and
+thread count, and after a restart. One Philox block gives four 32-bit words; they serve four rows of cells:
 
     counter = (x, y // 4, z, step),  key = (seed low, seed high),  cell (z, y, x) takes word y % 4.
 
-Words belong to rows rather than to neighbours in x so that a vector of consecutive x needs no shuffle and
-may start at any x: an uneven decomposition costs nothing.
+Words belong to rows rather than to neighbours in x. So a vector of consecutive x needs no shuffle and may start at
+any x, and an uneven decomposition costs nothing.
 
 The round function is written once, on 64-bit values that hold 32-bit words in their low halves (the high
 half may be junk): NumPy uint64 arrays, vectors of LLVM IR or CUDA scalars.

@@ -3,7 +3,7 @@
 Source: Hestenes and Stiefel, J. Res. Natl. Bur. Stand. 49 (1952) 409; merged passes: Hadri et al. (NekBox), Sec. 2.1.
 
 Passes over memory in one iteration, in words per point and component (c components):
-- direction: read r, p, write p, w, with the operator's own data, and 1 / c for the diagonal; p = z + beta p, w = A p
+- direction: read r, p, write p, w, with the operator's own data, and 1 / c for the diagonal. p = z + beta p, w = A p
   and p.w are done while an element is in cache; z is never stored;
 - gather-scatter of w, on the surfaces of elements;
 - update: read p, w, x, r, write x, r, and 2 / c or 3 / c for diagonal and weights; x, r, r.z and r.r in one pass.

@@ -1,12 +1,12 @@
 """Passes over long vectors that Krylov solvers need, merged so that each vector is read as seldom as can be.
 
 Vectors are rows of C-contiguous arrays [rows, points]; scalars and results are small float64 arrays. Work goes in
-blocks that stay in the first-level cache while the vectors of a pass are taken one after the other, so that several
-plain loops, which compile to vector code, cost one pass over memory. Sums have a fixed order: lanes within a block,
-then blocks. Scratch is one or two blocks of numbers.
+blocks that stay in the first-level cache while the vectors of a pass are taken one after the other. So several plain
+loops, which compile to vector code, cost one pass over memory. Sums have a fixed order: lanes within a block, then
+blocks. Scratch is one or two blocks of numbers.
 
-A sum may be reordered by the compiler ("reassoc") but numbers that are not finite are kept as such: a NaN in any
-input that counts is a NaN in the result.
+The compiler may reorder a sum ("reassoc"), but numbers that are not finite stay so: a NaN in any input that counts is
+a NaN in the result.
 """
 
 from collections.abc import Callable

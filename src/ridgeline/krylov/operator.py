@@ -1,4 +1,4 @@
-"""What linear solvers are told: operators, preconditioners, inner products, buffers, results.
+"""What linear solvers take and return: operators, preconditioners, inner products, buffers, results.
 
 A field is a float64 array [n_elements, n, n, n], or [c, n_elements, n, n, n] for c components that are solved for
 at once. Points that elements share are stored once per element. A vector is *assembled* if these copies are equal;

@@ -4,8 +4,8 @@ The guess x0 is the best in the energy norm among combinations of the last `dept
 x0 = sum_k X_k (X_k . b) with X_i . A X_j = delta_ij. Then A dx = b - A x0 is solved, and the solution joins.
 Source: Fischer, Comput. Methods Appl. Mech. Eng. 163 (1998) 193. Continuous updates: Hadri et al. (NekBox), Sec. 2.3;
 the oldest solution leaves by Givens rotations of a QR factorisation as in Austin, Chalmers, Warburton, SIAM J. Sci.
-Comput. 43 (2021) S259: the basis always spans the last solutions themselves, so that no solve ever has a worse space
-than the one before it, where starting over would lose the bulk of the solution.
+Comput. 43 (2021) S259: the basis always spans the last solutions themselves. So no solve ever has a worse space than
+the one before it; a new start would lose the bulk of the solution.
 
 Only X is stored, with dx and A dx of the last solve. These two join at the next guess, so that a step costs two
 passes over X, in words per point with k vectors:
@@ -91,8 +91,8 @@ class Projection:
     def update(self, dx: Array, rhs: Array | None = None, residual: Array | None = None) -> None:
         """Take in what a solve added to the guess. Collective where A has to be applied.
 
-        rhs, residual : right-hand side of that solve and what was left of it at the end, so that
-            A dx = rhs - residual; without them A is applied
+        rhs, residual : right-hand side of that solve and its residual at the end, so that A dx = rhs - residual.
+            Without them A is applied
         """
         if not self.depth:
             return

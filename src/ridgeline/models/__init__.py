@@ -1,7 +1,7 @@
 """The physics: one folder per model, found by name.
 
 A folder with a `config.py` is a model. Its `config.CASE` is the class of its settings, and
-`model.create_model()` returns the object that the driver runs. Folders of models outside the package are
+`model.create_model()` returns the object that the time loop runs. Folders of models outside the package are
 named by the environment variable RIDGELINE_MODEL_PATH, separated like those of PYTHONPATH.
 """
 

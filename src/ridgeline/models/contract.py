@@ -1,4 +1,4 @@
-"""What the driver asks of a model. It knows nothing else about physics.
+"""What the time loop asks of a model. It knows nothing else about physics.
 
 A model is a folder of `ridgeline/models` with `config.py` (its `CASE`), `estimate.py` (`estimate(case,
 n_ranks)`) and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume,
@@ -124,8 +124,8 @@ class FurtherOutput:
     """A kind of output of a model's own, such as field files for other programs.
 
     kind: what it is, for people ("Nek5000 files"); path: of the settings; every: steps between writes, >= 1;
-    open: called with the attributes that the data set gets and how many steps to keep (None starts anew, see
-    `BPWriter`), collectively, returns what writes it.
+    open: takes the attributes of the data set and how many steps to keep (None starts anew, see `BPWriter`), and
+    returns the writer. Collective.
     """
 
     kind: str
@@ -232,7 +232,7 @@ class Model(ABC):
     def series(self, step: int) -> Mapping[str, float]:
         """Return the row of `step`, the present state, in the time series (output.series), equal on all ranks.
 
-        Always the same columns. The driver puts the columns step and time before them.
+        Always the same columns. The time loop puts the columns step and time before them.
         """
         return self.diagnostics()
 

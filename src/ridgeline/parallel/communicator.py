@@ -67,8 +67,8 @@ def node_communicator(comm: MPI.Comm) -> Iterator[MPI.Comm]:
 def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
     """Run `action` on one rank of each node first, then on the others. Collective.
 
-    For compiling: the first fills the node's kernel cache, the others load from it; two ranks, or two runs, never
-    write the same cache entry at the same time. `action` must not communicate.
+    This is for compiling. The first rank fills the node's kernel cache, and the others load from it. Two ranks, or
+    two runs, never write the same cache entry at the same time. `action` must not communicate.
     """
     with node_communicator(comm) as node:
         if node.rank == 0:
@@ -96,9 +96,9 @@ def _report(comm: MPI.Comm, error: BaseException, debug: bool) -> None:
 def ends_job_on_error(comm: MPI.Comm, debug: bool = False) -> Iterator[None]:
     """Turn an exception inside the block into the end of the whole job.
 
-    If all ranks raise (a wrong setting, a disk that is full for the writer and reported to all), rank 0 prints
-    and every rank exits with the error's code. If only some do, the others would wait for them for ever: the
-    first to find out prints its message and aborts the job with the same code.
+    If all ranks raise (a wrong setting, or a full disk that the writer reports to all), rank 0 prints. Every rank
+    exits with the error's code. If only some do, the others would wait for them for ever. So the first of them prints
+    its message and aborts the job with the same code.
     """
     failures = comm.Dup()
     try:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def select_device(comm: MPI.Comm) -> DeviceInfo:
     """Make the GPU of this rank the current one of the calling thread and return it. Collective.
 
-    The rank's number on its node, modulo the GPUs it sees, is the GPU's: one rank per GPU, or a launcher that
-    shows each rank only its own (--gpus-per-task), both work.
-    Raises DeviceError as `describe_devices` and `choose_device` do.
+    The rank's number on its node, modulo the GPUs that it sees, is the GPU's. One rank per GPU works, and so does a
+    launcher that shows each rank only its own (--gpus-per-task). Raises DeviceError as `describe_devices` and
+    `choose_device` do.
     """
     device = choose_device(place_on_node(comm).local_rank, describe_devices())
     import_module("numba.cuda").select_device(device.index)

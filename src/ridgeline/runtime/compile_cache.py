@@ -2,9 +2,9 @@
 
 Numba's own key holds the text of one function and its file's time stamp, but not the helpers that it calls
 from other files. So the directory carries the rest: a digest of the sources that reach the compiler, the CPU and
-the versions. A stale kernel is impossible, concurrent ranks share one directory, and clusters with mixed nodes
-or a home on a network file system set RIDGELINE_CACHE_DIR to a local disk. Which folders are trusted with
-what will be run is said in `private_folder`.
+the versions. A stale kernel is impossible, and concurrent ranks share one directory. Clusters with mixed nodes or a
+home on a network file system set RIDGELINE_CACHE_DIR to a local disk. Which folders are trusted with what will be run
+is said in `private_folder`.
 """
 
 import fcntl
@@ -70,10 +70,10 @@ def configure_kernel_cache() -> Path:
 def sole_compiler() -> Iterator[None]:
     """Keep the other runs of this host from compiling into the kernel cache meanwhile.
 
-    Numba numbers the files of a function's kernels when it writes them: two runs that compile it for two
-    precisions at once would give both the same number, and one would load the other's kernel ever after. Hosts
-    that share a cache are not kept apart; RIDGELINE_CACHE_DIR gives each its own. Without a cache that can be
-    locked nothing is kept. No communication: waits for other processes only, and says for whom after 2 s.
+    Numba numbers the files of a function's kernels when it writes them. Two runs that compile it for two precisions
+    at once would give both the same number. One would then load the other's kernel ever after. Hosts that share a
+    cache are not kept apart; RIDGELINE_CACHE_DIR gives each its own. Without a cache that can be locked nothing is
+    kept. No communication: waits for other processes only, and says for whom after 2 s.
 
     Raises StoppedError if a stop signal comes before the end of the block.
     """

@@ -28,8 +28,9 @@ _IMPORT = re.compile(rb"\b(?:from|import) ridgeline\.([\w.]+)(?: import (\([^)]*
 def compiled_sources(package: Path) -> dict[Path, bytes]:
     """Return the files below `package` that reach the compiler, in order, with what they hold. Some 20 ms.
 
-    A compiled function calls functions that are compiled as well, and takes constants, from its own file and from
-    those that it imports, at the top of the file or later. So these imports are followed, but those of types only.
+    A compiled function calls functions that are compiled as well, and takes constants. Both come from its own file
+    and from those that it imports, at the top of the file or later. So these imports are followed, but those of types
+    only.
     """
     texts = {path: path.read_bytes() for path in package.rglob("*.py")}
     found: set[Path] = set()

@@ -1,7 +1,7 @@
 """NVIDIA GPUs: which there are, and which of them this rank computes on.
 
-Nothing here falls back to the CPU: a run that asks for a GPU and cannot have one ends with a DeviceError that
-says what is missing. Numba and the CUDA bindings are imported on demand only.
+Nothing here falls back to the CPU. A run that asks for a GPU and cannot have one ends with a DeviceError that says
+what is missing. Numba and the CUDA bindings are imported on demand only.
 """
 
 from __future__ import annotations

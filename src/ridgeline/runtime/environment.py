@@ -1,7 +1,7 @@
 """What a process needs around it before anything else starts: standard streams, a home, UTF-8 names, limits.
 
-What is missing is put right where it can be, or named by an error: libraries below us would crash, write into the
-wrong file or fail in words of their own.
+This module corrects what it can, and an error names the rest. Without it libraries below us would crash, write into
+the wrong file or fail in words of their own.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""One run at a time on a path: a lock file that says who holds it, so that one of a dead run can be told apart.
+"""One run at a time on a path: a lock file names its holder, so that the lock of a dead run is recognised.
 
 The file `.NAME.lock` lies beside an output called NAME. Its holder keeps it locked (flock), which ends with the
 process, however that ends. Some file systems do not carry such locks from node to node, and a node that fails

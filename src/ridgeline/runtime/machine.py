@@ -1,4 +1,4 @@
-"""What this machine is: CPU, cores, caches, memory, as the operating system tells it."""
+"""What this machine is: CPU, cores, caches, memory, as the operating system reports them."""
 
 import platform
 import re

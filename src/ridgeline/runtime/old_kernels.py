@@ -44,7 +44,7 @@ def mark_in_use(folder: Path) -> bool:
 def delete_old_kernels(folder: Path) -> None:
     """Delete the caches below `folder` that are not in use, unless they are among the last ones used.
 
-    Kept are those used in the last 30 days, at most the 20 used last; besides, those of versions that made no mark,
+    It keeps those used in the last 30 days, at most the 20 used last. Those of versions that made no mark are kept
     for 30 days. Only folders of this user alone are touched, and nothing is said: what is missing is compiled again.
     """
     with suppress(OSError):

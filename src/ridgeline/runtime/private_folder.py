@@ -1,8 +1,8 @@
 """Folders for what is run later: compiled kernels and C, which nobody but this user may have put there.
 
-Numba unpickles what lies in its cache, and a shared library runs when it is loaded: whoever can write there can run
-code as the user who reads. So a folder counts only if this user owns it, nobody else can write to it, and nobody
-else can put another one in its place.
+Numba unpickles the files of its cache, and a shared library runs when it is loaded. Whoever can write there can run
+code as the user who reads. So a folder is used only if this user owns it, nobody else can write to it, and nobody
+else can replace it.
 """
 
 import atexit
@@ -36,8 +36,8 @@ def cache_root() -> Path:
 def private_folder(*parts: str) -> Path:
     """Return the folder PART/PART in `cache_root`, made with mode 0700 where it is missing, for what is run later.
 
-    Where that cannot be used, one in the system's temporary folder; and where that cannot either, because somebody
-    else made it, a new one that is deleted when this process ends. The job's first rank says so, once.
+    Where that cannot be used, it is one in the system's temporary folder. Where that cannot be used either, because
+    somebody else made it, it is a new one that is deleted when this process ends. The job's first rank says so, once.
 
     Raises OutputError if no folder can be made at all.
     """

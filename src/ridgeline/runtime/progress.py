@@ -75,9 +75,9 @@ def _duration(seconds: float) -> str:
 class Phases:
     """Shows which part of a long measurement is at work, and the time to go where it is known, on stderr.
 
-    Rank 0 only; silent where `shown` is false. On a terminal one line, rewritten; elsewhere a line for each part and,
-    inside one, a line every tenth of it and not more often than every few seconds. A context manager, which clears
-    its line. To be called outside timed regions: it writes, and may wait for whoever reads.
+    Rank 0 only; silent where `shown` is false. On a terminal it is one line, rewritten. Elsewhere it is a line for
+    each part and, inside one, for every tenth of it, not more often than every few seconds. A context manager, which
+    clears its line. To be called outside timed regions: it writes, and may wait for whoever reads.
     """
 
     LINE_SECONDS = 5.0  # least time between two lines inside a part, without a terminal

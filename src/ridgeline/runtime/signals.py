@@ -88,9 +88,8 @@ def stops_at_once() -> Iterator[None]:
 class StopRequest:
     """Whether the run should end, agreed by all ranks at the same step.
 
-    A signal may reach any subset of the ranks at any time. Every step posts a non-blocking maximum over all
-    ranks and reads the one posted a step earlier, so the agreement costs no waiting: it travels while the
-    step computes.
+    A signal may reach any subset of the ranks at any time. Every step posts a non-blocking maximum over all ranks and
+    reads the one posted a step earlier. So the agreement costs no waiting: it travels while the step computes.
     """
 
     def __init__(self, comm: MPI.Comm, caught: SignalCatcher, walltime: float | None, started: float) -> None:

@@ -46,8 +46,8 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
 def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     """Return decomposition, memory, output size and predicted time of a case on n_ranks ranks of this node.
 
-    The time is the least memory traffic over a STREAM rate measured now on as many threads as the ranks of
-    this machine would use; for a run on many nodes it holds per node.
+    The time is the least memory traffic over a STREAM rate, measured now on as many threads as the ranks of this
+    machine would use. For a run on many nodes it holds per node.
     """
     case = loaded.case
     workers = min(cores_available(), n_ranks * case.run.threads)

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Options:
-    """What a run is told beside its settings.
+    """Options of a run beside its settings.
 
     started: time.monotonic() when the job began, so that the wall-clock limit includes imports.
     caught: the stop signals received so far; the caller has entered it.

@@ -78,7 +78,7 @@ def report_console(stream: TextIO) -> Console:
 
 
 def print_report(report: Mapping[str, Any], console: Console, verbose: bool = False) -> None:
-    """Print the report of `driver.run_case` for people: the state reached, the files, and three lines of speed.
+    """Print the report of a run for people: the state reached, the files, and three lines of speed.
 
     verbose: all tables of times, work and speed in place of these lines. Everything is formatted before anything is
     printed: a damaged report raises KeyError, TypeError, ValueError or AttributeError and prints nothing.

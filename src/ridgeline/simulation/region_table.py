@@ -1,8 +1,8 @@
 """The table of a run's regions: counted work over measured time, part by part, and the overall efficiency.
 
-Overall efficiency is counted bytes over time over STREAM: the share of the memory bandwidth that the run would have
-used had it moved nothing but what it must. It includes parallel efficiency and bounds what is left to gain.
-Source: Hadri et al. (NekBox), Sec. 3.1.
+Overall efficiency is counted bytes over time over STREAM. It is the share of the memory bandwidth that the run would
+use if it moved its least traffic only. It includes parallel efficiency and bounds what is left to gain. Source: Hadri
+et al. (NekBox), Sec. 3.1.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ridgeline.runtime.regions import Region
 def merge_regions(ranks: Sequence[Mapping[str, Region]]) -> dict[str, dict[str, float]]:
     """Combine the regions of all ranks, by name in the order of the first rank that has it.
 
-    Seconds are means over ranks, which add up to the time of the steps also where ranks wait for each other in
-    another region than the one that took them longer; seconds_max is the slowest rank's. Work is of all ranks.
+    Seconds are means over ranks; seconds_max is the slowest rank's. Means add up to the time of the steps, also where
+    ranks wait for each other in another region than the one that took longer. Work is of all ranks.
     """
     names = list(dict.fromkeys(name for rank in ranks for name in rank))
     merged = {}

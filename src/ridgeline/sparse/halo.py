@@ -1,7 +1,7 @@
 """The halo of a distributed sparse matrix: which rows of x other ranks need, found from the matrix alone.
 
-Owners of external columns are found by a rendezvous: the global numbers are cut into one block a rank; each rank
-tells the ranks of the blocks which stretches of numbers it owns, then asks them who owns its external columns.
+Owners of external columns are found by a rendezvous. The global numbers are cut into one block a rank. Each rank
+tells the ranks of the blocks which runs of numbers it owns. Then it asks them who owns its external columns.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Two rows that share an entry, in either direction, must be updated in the order of their numbers. Level 0 holds the
 rows that wait for none; a row of level k waits for one of level k - 1. Rows of one level share no entry, so their
-order is free, and sweeping level after level gives what sweeping in the order of the rows gives, to rounding.
+order is free. A sweep level after level gives the result of a sweep in the order of the rows, to rounding.
 
 Levels of the whole matrix are few and wide, which threads need. But the vector entries that a level reads were
-written several levels ago, and the matrix that has streamed by since has flushed them from the caches. So one thread
+written several levels ago. The matrix that has streamed by since has flushed them from the caches. So one thread
 takes blocks of successive rows one after the other, by level inside each block: `block_rows` finds their size.
 
 Source: Anderson and Saad, "Solving sparse triangular linear systems on parallel computers", Int. J. High Speed
@@ -29,8 +29,9 @@ SAMPLES = 4096  # rows that `block_rows` looks at
 def block_rows(indptr, columns):
     """Return how many successive rows one thread should order by level at a time.
 
-    A multiple of the distance at which most rows have the middle of their farthest columns (those more than half as
-    far as the farthest), the first of LEAST_BLOCK or more: on a grid, whole planes. Looks at SAMPLES rows.
+    It is a multiple of the distance at which most rows have the middle of their farthest columns, those more than
+    half as far as the farthest. It is the first of LEAST_BLOCK or more: on a grid, whole planes. Looks at SAMPLES
+    rows.
     """
     n = indptr.size - 1
     votes = np.zeros(n + 1, np.int64)

@@ -1,4 +1,4 @@
-"""The loop over one run of `sparse_runs.Runs` in vector code: what the sweeps of `sparse_sweeps` share."""
+"""The loop over one run of `sparse.runs.Runs` in vector code: what the sweeps of `sparse.sweeps` share."""
 
 from llvmlite import ir
 from numba import types

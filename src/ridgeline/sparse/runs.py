@@ -1,15 +1,15 @@
 """Storage of a triangle of a sparse matrix by runs: rows in a row whose columns move on by one from row to row.
 
-Rows are in an order by dependency level (`sparse_levels`). Where a discretisation on a grid is behind the matrix, the
+Rows are in an order by dependency level (`sparse.levels`). Where a discretisation on a grid is behind the matrix, the
 neighbours of successive rows of a level are mostly successive too. Such rows form a run: one column list serves all
 of them, and a product loads vectors of x where compressed rows gather. Nothing is assumed: runs are found by
 comparing column lists, and a matrix without any has runs of one row, slower, and correct. A row that lacks a few of
-the run's columns, as at the sides of a box, stays in the run with zeros in their place; so what such a place reads
-of x must be finite. It always lies inside the rank's own rows.
+the run's columns, as at the sides of a box, stays in the run with zeros in their place. So the entries of x there
+must be finite. It always lies inside the rank's own rows.
 
-Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower), within a chunk slot by slot:
-value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a non-zero
-costs the 8 bytes of its value; its column is shared. The runs of an upper triangle lie last run first, so that a
+Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower), and within a chunk slot by
+slot. Value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a
+non-zero costs the 8 bytes of its value; its column is shared. The runs of an upper triangle lie last run first. So a
 backward sweep reads on in memory as a forward sweep does in a lower triangle.
 
 Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 2010), with columns implied as in
@@ -173,7 +173,7 @@ def _triangle(
     return runs
 
 
-def make_halves(
+def make_triangles(
     indptr: NDArray[Any],
     columns: NDArray[Any],
     values: NDArray[Any],
@@ -194,8 +194,8 @@ def make_halves(
     n_runs = _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, scratch)
     run_rows = run_rows[: n_runs + 1].copy()
     lower, upper = (
-        _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, half, scratch)
-        for half in (False, True)
+        _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, is_upper, scratch)
+        for is_upper in (False, True)
     )
     return lower, upper
 

@@ -1,6 +1,6 @@
 """Compiled search for the parts of a sparse matrix that are kept apart from its triangles, in a new order of rows.
 
-Triangles are `sparse_runs.Runs`. The matrix itself is compressed sparse rows in natural order: indptr int64 [n + 1],
+Triangles are `sparse.runs.Runs`. The matrix itself is compressed sparse rows in natural order: indptr int64 [n + 1],
 columns int32 (owned below n, external from n on), values float64. Row and point numbers are int32.
 """
 

@@ -1,7 +1,7 @@
-"""The passes of `sparse_sweeps` by several threads, under the same names: the same bits for any number of threads.
+"""The passes of `sparse.sweeps` by several threads, under the same names: the same bits for any number of threads.
 
 Each takes a `Team` first. Within a level the runs are dealt to threads by rows; a barrier divides the levels, inside
-one parallel region per pass. The order of rows should be by levels of the whole matrix (`sparse_levels.WHOLE`), which
+one parallel region per pass. The order of rows should be by levels of the whole matrix (`sparse.levels.WHOLE`), which
 are few and wide. A thread that waits long yields its core, for ranks and threads may outnumber cores.
 
 All need as many Numba threads, running at once, as the team has: `make_team` sees to it that there are.
@@ -29,7 +29,7 @@ from ridgeline.sparse.sweeps import (
 _LINE = 8  # int64 of a cache line: each thread's count lies in one of its own
 _SPINS = 2000  # looks at another thread's count before the core is yielded
 _FOREVER = np.iinfo(np.int64).max
-_PATIENCE = 1_000_000  # yields within which the threads of a team must have met
+_MEETING_YIELDS = 1_000_000  # yields within which the threads of a team must have met
 
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
@@ -49,8 +49,8 @@ TEAM = types.NamedTuple((int32[:, ::1], int32[::1], int64[:, ::1], float64[::1])
 def make_team(runs: Runs, n_threads: int) -> Team:
     """Deal the runs of a matrix (one of its triangles) to n_threads threads.
 
-    Raises ConfigError if Numba does not run that many at the same time: fewer are set (`numba.set_num_threads`), or
-    its threading layer takes the parts of a loop one after the other.
+    Raises ConfigError if Numba does not run that many at the same time. Either fewer are set
+    (`numba.set_num_threads`), or its threading layer takes the parts of a loop one after the other.
     """
     n_runs = runs.run_rows.size - 1
     whole = runs._replace(level_runs=np.array([0, n_runs], np.int32))
@@ -69,8 +69,8 @@ def make_team(runs: Runs, n_threads: int) -> Team:
 
 
 @subroutine
-def _wait(counts, thread, patience=_FOREVER):
-    """Wait until every thread has come here as often; return whether they have, after `patience` yields at most."""
+def _wait(counts, thread, max_yields=_FOREVER):
+    """Wait until every thread has come here as often; return whether they have, after `max_yields` yields at most."""
     flat = counts.reshape(-1)
     reached = flat[thread * _LINE] + 1
     store_release(flat, thread * _LINE, reached)
@@ -80,7 +80,7 @@ def _wait(counts, thread, patience=_FOREVER):
             spins += 1
             if spins > _SPINS:
                 _sched_yield()
-                if spins - _SPINS > patience:
+                if spins - _SPINS > max_yields:
                     return False
     return True
 
@@ -90,68 +90,68 @@ def _meet(team):
     """Return whether all threads of the team have been in a parallel region at the same time."""
     met = np.zeros(team.counts.shape[0], np.bool_)
     for thread in prange(team.counts.shape[0]):
-        met[thread] = _wait(team.counts, thread, _PATIENCE)
+        met[thread] = _wait(team.counts, thread, _MEETING_YIELDS)
     return met.all()
 
 
 @subroutine
-def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half):
+def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half_product):
     for level in range(team.bounds.shape[0]):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
-        forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half)
+        forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half_product)
         _wait(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
-def forward_zero(team, lower, r, inverse_diagonal, x, half):
-    """Do as `sparse_sweeps.forward_zero`."""
+def forward_zero(team, lower, r, inverse_diagonal, x, half_product):
+    """Do as `sparse.sweeps.forward_zero`."""
     for thread in prange(team.counts.shape[0]):
-        _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half)
+        _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half_product)
 
 
 @subroutine
-def _forward_part(thread, team, lower, r, half, inverse_diagonal, x):
+def _forward_part(thread, team, lower, r, half_product, inverse_diagonal, x):
     for level in range(team.bounds.shape[0]):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
-        forward_runs(lower, first, end, r, half, inverse_diagonal, x)
+        forward_runs(lower, first, end, r, half_product, inverse_diagonal, x)
         _wait(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
-def forward(team, lower, r, half, inverse_diagonal, x):
-    """Do as `sparse_sweeps.forward`."""
+def forward(team, lower, r, half_product, inverse_diagonal, x):
+    """Do as `sparse.sweeps.forward`."""
     for thread in prange(team.counts.shape[0]):
-        _forward_part(thread, team, lower, r, half, inverse_diagonal, x)
+        _forward_part(thread, team, lower, r, half_product, inverse_diagonal, x)
 
 
 @subroutine
-def _backward_part(thread, team, upper, half, inverse_diagonal, x):
+def _backward_part(thread, team, upper, half_product, inverse_diagonal, x):
     for level in range(team.bounds.shape[0] - 1, -1, -1):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
-        backward_runs(upper, first, end, half, inverse_diagonal, x)
+        backward_runs(upper, first, end, half_product, inverse_diagonal, x)
         _wait(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 3), parallel=True, nogil=True)
-def backward(team, upper, half, inverse_diagonal, x):
-    """Do as `sparse_sweeps.backward`."""
+def backward(team, upper, half_product, inverse_diagonal, x):
+    """Do as `sparse.sweeps.backward`."""
     for thread in prange(team.counts.shape[0]):
-        _backward_part(thread, team, upper, half, inverse_diagonal, x)
+        _backward_part(thread, team, upper, half_product, inverse_diagonal, x)
 
 
 @subroutine
-def _backward_dot_part(thread, team, upper, half, inverse_diagonal, x, r):
+def _backward_dot_part(thread, team, upper, half_product, inverse_diagonal, x, r):
     for level in range(team.bounds.shape[0] - 1, -1, -1):
         first, end = team.bounds[level, thread], team.bounds[level, thread + 1]
-        backward_dot_runs(upper, first, end, half, inverse_diagonal, x, r, team.sums)
+        backward_dot_runs(upper, first, end, half_product, inverse_diagonal, x, r, team.sums)
         _wait(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
-def backward_dot(team, upper, half, inverse_diagonal, x, r):
-    """Do as `sparse_sweeps.backward_dot`."""
+def backward_dot(team, upper, half_product, inverse_diagonal, x, r):
+    """Do as `sparse.sweeps.backward_dot`."""
     for thread in prange(team.counts.shape[0]):
-        _backward_dot_part(thread, team, upper, half, inverse_diagonal, x, r)
+        _backward_dot_part(thread, team, upper, half_product, inverse_diagonal, x, r)
     total = 0.0
     for run in range(team.sums.size - 1, -1, -1):
         total += team.sums[run]
@@ -160,7 +160,7 @@ def backward_dot(team, upper, half, inverse_diagonal, x, r):
 
 @kernel(lambda: (TEAM, RUNS, RUNS, *[float64[::1]] * 3), parallel=True, nogil=True)
 def multiply_dot(team, lower, upper, diagonal, x, y):
-    """Do as `sparse_sweeps.multiply_dot`."""
+    """Do as `sparse.sweeps.multiply_dot`."""
     for thread in prange(team.counts.shape[0]):
         first, end = team.shares[thread], team.shares[thread + 1]
         multiply_runs(lower, upper, first, end, diagonal, x, y, team.sums)

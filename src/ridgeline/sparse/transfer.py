@@ -1,10 +1,10 @@
 """Passes between two grids of a multigrid method that works with half-products, and over rows at a rank's boundary.
 
-A matrix A = L + D + U + H: strictly lower, diagonal and strictly upper part over the rows of this rank, and H over
-columns of other ranks. A backward Gauss-Seidel sweep from zero leaves half = D x + U x, so that the residual needs L
-alone, and only where the coarse grid looks. A correction x + P e of few points enters the next forward sweep,
-x_i += (r - H x - L x - half)_i / D_i, by half += U P e alone: a row's own correction would change x_i and
-half_i / D_i alike. So x itself is corrected only in what is sent to other ranks.
+A matrix is A = L + D + U + H. L, D and U are its strictly lower, diagonal and strictly upper part over the rows of
+this rank; H holds the columns of other ranks. A backward Gauss-Seidel sweep from zero leaves the half-product
+h = D x + U x. The residual then needs L alone, and only at the points of the coarse grid. A correction x + P e of few
+points enters the next forward sweep, x_i += (r - H x - L x - h)_i / D_i, by h += U P e alone. A row's own correction
+would change x_i and h_i / D_i alike. So x itself is corrected only in what is sent to other ranks.
 
 Values are float64, row and column numbers int32, places int64; vectors are 1-D; the columns of H count from the first
 external value. Indices are made unsigned before use: tests for negative ones would take as long as the arithmetic.
@@ -62,28 +62,28 @@ BLOCKS = types.NamedTuple((int32[::1], int64[::1], int32[::1], float64[::1]), Sp
 
 
 @subroutine
-def _coarse_residual(first, end, lower, points, slot_columns, r, half, x, out):
+def _coarse_residual(first, end, lower, points, slot_columns, r, half_product, x, out):
     for k in range(first, end):
         row = uint32(lower.rows[k])
         start, slot, shift = uint64(lower.starts[k]), uint64(lower.slots[k]), lower.shifts[k]
-        total = r[row] - half[row]
+        total = r[row] - half_product[row]
         for s in range(uint64(lower.starts[k + 1]) - start):
             total -= lower.values[start + s] * x[uint32(slot_columns[slot + s] + shift)]
         out[points[k]] = total
 
 
 @kernel(lambda: (RUN_ROWS, int32[::1], int32[::1], *[float64[::1]] * 4))
-def coarse_residual(lower, points, slot_columns, r, half, x, out):
-    """Set out[points[k]] = (r - half - L x)[rows[k]]: the residual at the points of the coarse grid, less H x.
+def coarse_residual(lower, points, slot_columns, r, half_product, x, out):
+    """Set out[points[k]] = (r - half_product - L x)[rows[k]]: the residual at the coarse points, less H x.
 
-    lower: RunRows of L, best by ascending rows, as r, half and x [fine rows] are then read from first to last;
+    lower: RunRows of L; ascending rows read r, half_product and x [fine rows] from first to last.
     points: int32, the coarse point of each of these rows; slot_columns: of L's Runs; out: [coarse rows].
     """
-    _coarse_residual(0, lower.rows.size, lower, points, slot_columns, r, half, x, out)
+    _coarse_residual(0, lower.rows.size, lower, points, slot_columns, r, half_product, x, out)
 
 
 @kernel(lambda: (int64, RUN_ROWS, int32[::1], int32[::1], *[float64[::1]] * 4), parallel=True)
-def coarse_residual_threaded(n_threads, lower, points, slot_columns, r, half, x, out):
+def coarse_residual_threaded(n_threads, lower, points, slot_columns, r, half_product, x, out):
     """Do as `coarse_residual`, by n_threads threads."""
     n = lower.rows.size
     for thread in prange(n_threads):
@@ -94,7 +94,7 @@ def coarse_residual_threaded(n_threads, lower, points, slot_columns, r, half, x,
             points,
             slot_columns,
             r,
-            half,
+            half_product,
             x,
             out,
         )
@@ -116,11 +116,11 @@ def restore(rows, saved, x):
 
 
 @subroutine
-def _add_product(first_block, end_block, blocks, e, half):
+def _add_product(first_block, end_block, blocks, e, half_product):
     for block in range(first_block, end_block):
         p = uint64(blocks.starts[block])
-        first, end = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, half.size)
-        counts, sums = blocks.counts[first:end], half[first:end]
+        first, end = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, half_product.size)
+        counts, sums = blocks.counts[first:end], half_product[first:end]
         for i in range(end - first):
             count = counts[i]
             if count:
@@ -132,17 +132,17 @@ def _add_product(first_block, end_block, blocks, e, half):
 
 
 @kernel(lambda: (BLOCKS, float64[::1], float64[::1]))
-def add_product(blocks, e, half):
-    """Set half += B e: B = U P, a SparseBlocks with a column for each point of the coarse grid."""
-    _add_product(0, blocks.starts.size - 1, blocks, e, half)
+def add_product(blocks, e, half_product):
+    """Set half_product += B e: B = U P, a SparseBlocks with a column for each point of the coarse grid."""
+    _add_product(0, blocks.starts.size - 1, blocks, e, half_product)
 
 
 @kernel(lambda: (int64, BLOCKS, float64[::1], float64[::1]), parallel=True)
-def add_product_threaded(n_threads, blocks, e, half):
+def add_product_threaded(n_threads, blocks, e, half_product):
     """Do as `add_product`, by n_threads threads."""
     n = blocks.starts.size - 1
     for thread in prange(n_threads):
-        _add_product(n * thread // n_threads, n * (thread + 1) // n_threads, blocks, e, half)
+        _add_product(n * thread // n_threads, n * (thread + 1) // n_threads, blocks, e, half_product)
 
 
 @subroutine

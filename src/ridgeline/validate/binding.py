@@ -1,8 +1,8 @@
-"""Which CPUs and which network interface each rank of a node gets, and how launchers are told.
+"""Which CPUs and which network interface each rank of a node gets, in the words of each launcher.
 
-A rank that runs far from its network interface crosses the link between sockets with every message. So ranks
-are dealt over NUMA domains and, inside each, over its interfaces in turn; with no more ranks than interfaces every
-rank gets one of its own. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.4.
+A rank that runs far from its network interface crosses the link between sockets with every message. So ranks are
+spread over NUMA domains and, inside each, over its interfaces in turn. With no more ranks than interfaces every rank
+gets one of its own. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.4.
 """
 
 from __future__ import annotations

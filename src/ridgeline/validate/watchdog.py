@@ -1,8 +1,8 @@
 """A side channel that tells a slow job from a hung one: plain TCP from every rank to rank 0, beside MPI.
 
 Every rank has a thread that says twice a second what its rank does, for whom it waits, and whether it failed. The one
-of rank 0 hears them; when a stage is over its time limit, a connection breaks or a rank fails, it says once what is
-wrong, also while rank 0 itself is stuck in MPI. A rank that no longer hears from rank 0 ends itself.
+of rank 0 hears them. When a stage is over its time limit, a connection breaks or a rank fails, it says once what is
+wrong. It does so also while rank 0 itself is stuck in MPI. A rank that no longer hears from rank 0 ends itself.
 
 What travels are lines of JSON; a connection must begin with the job's random token.
 """
@@ -35,7 +35,7 @@ _PER_SECOND = 500  # signs of life that rank 0 takes: larger jobs give them less
 _SILENT = 4  # intervals without a sign of life, at least _SILENT_SECONDS
 _SILENT_SECONDS = 2.5
 _LOOK_INTERVALS = 4  # before a stage's limit in which a rank also says how busy its node is
-_GRACE = 1.0  # seconds in which others may fail too, before the trouble is told
+_GRACE = 1.0  # seconds in which others may fail too, before the trouble is reported
 _ORPHAN = 10.0  # seconds over the stage's limit after which a rank without rank 0 ends itself
 _CONNECT = 3.0  # seconds for one address of rank 0
 _SIOCGIFADDR = 0x8915
@@ -106,7 +106,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def note(self, step: str, partner: int | None = None) -> None:
-        """Say what this rank does, and for which rank of the job it waits. Cheap: the thread tells it later."""
+        """Say what this rank does, and for which rank of the job it waits. Cheap: the thread sends it later."""
         self._said = self._said | {"step": step, "partner": partner}
 
     def begin(self, stage: str, level: str, limit: float) -> None:
@@ -152,7 +152,7 @@ class _Speaker(Watch):
 
     def _speak(self) -> None:
         """Tell and listen until the end; end this process when rank 0 is gone for good."""
-        patience, heard, left = _ORPHAN, time.monotonic(), math.inf
+        silence_limit, heard, left = _ORPHAN, time.monotonic(), math.inf
         while not self._stop.is_set():
             try:
                 self._peer.sendall(json.dumps(self._state(left)).encode() + b"\n")
@@ -169,8 +169,8 @@ class _Speaker(Watch):
                 if not answer:
                     break
                 left, heard = float(answer.split()[-1]), time.monotonic()
-                patience = left + _ORPHAN
-            if time.monotonic() - heard > patience:
+                silence_limit = left + _ORPHAN
+            if time.monotonic() - heard > silence_limit:
                 break
             self._stop.wait(max(0.0, self.interval - (time.monotonic() - begin)))
         if self._stop.is_set():
@@ -370,7 +370,7 @@ def start_watch(comm: MPI.Comm, on_trouble: Callable[[Trouble], None]) -> Watch:
     """Start the thread of this rank and return what it tells. Collective over comm.
 
     on_trouble: called once, on rank 0, in its thread; it reports and ends the process. Addresses of rank 0 are tried
-    one after the other, so that ranks on other networks find theirs; ranks that reach none are left unwatched
+    one after the other, so that ranks on other networks find theirs. Ranks that reach none are not watched
     (`unreachable`, on rank 0).
     """
     interval = max(_INTERVAL, comm.size / _PER_SECOND)

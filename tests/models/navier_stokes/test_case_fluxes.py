@@ -110,5 +110,5 @@ def test_the_flux_is_that_of_the_engine(tmp_path: Path, mapping: str) -> None:
     found = np.zeros(3)
     for name in ("x_min", "y_min", "y_max"):
         faces = Faces.of(mesh, name, nodes)
-        found += Flux.of(faces, faces.given(problem.sides, 0.0, edges=True))
+        found += Flux.of(faces, faces.dirichlet_velocity(problem.sides, 0.0, edges=True))
     assert engine.flux() == pytest.approx((found[0], found[2]), rel=1e-12)

@@ -1,7 +1,7 @@
 """Traffic that congests a network: patterns of GPCNeT that a set of ranks repeats until the tests are over.
 
 Every message is SIZE bytes; rank 0 of the set's communicator is where an incast goes to and a broadcast comes from.
-Patterns are made with that communicator and the names of its ranks in the job, by which messages are told apart.
+Patterns are made with that communicator and the names of its ranks in the job, which tell messages apart.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def send_until_over(signals: MPI.Comm, lane: MPI.Comm, pattern: BackgroundPatter
     """Repeat a pattern from before a test begins until it is over.
 
     Collective over lane, the set that takes part, and over signals, whose other ranks call `Ibarrier` twice: they may
-    begin when the first is complete, and are done when they start the second.
+    begin when the first is complete. They are done when they start the second.
     """
     cycle = range(max(1, CYCLE // lane.size))
     step = pattern.step

@@ -247,9 +247,9 @@ def run_test(
 ) -> tuple[list[Times], VerificationError | None]:
     """Repeat a test, a new ring each time, until `seconds` have passed or `rings` are done.
 
-    Collective over everyone, all ranks of all lanes: rank 0's clock decides for all, also how many repetitions a
-    slow network allows, so that a test ends in time even then. Returns the times of every ring's repetitions in s,
-    as many on all ranks, and the first thing this rank found wrong in what it received.
+    Collective over everyone, all ranks of all lanes. Rank 0's clock decides for all how many repetitions a slow
+    network allows, so that a test ends in time even then. Returns the times of every ring's repetitions in s, as many
+    on all ranks, and the first thing this rank found wrong in what it received.
     """
     clock = time.perf_counter
     limit = clock() + seconds

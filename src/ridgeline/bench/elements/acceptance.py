@@ -1,7 +1,7 @@
 """Acceptance: a health check of every rank before a large spectral-element run, worst and best rank beside the mean.
 
-Five figures, as in the paper's Tables 2 to 4, each measured by all ranks at the same time (a core that shares memory
-or network with others is judged as it will work):
+It has five figures, as the paper's Tables 2 to 4. All ranks measure each at the same time, so that a core that shares
+memory or network is judged as it will work:
 
 - tensor kernels, s = 1: GFLOP/s of the reference gradient of one element again and again, in cache (6 n operations a
   point, generated matrix products, elements/tensor.py); float64

@@ -1,7 +1,7 @@
 """Conjugate gradients of the optimised implementation: two passes over vectors an iteration.
 
-The product A p sums p.A p on its way, the last sweep of the multigrid cycle r.z; r -= alpha A p and r.r are one pass,
-and x += alpha p waits for p = z + beta p of the next iteration, so that p is read once for both.
+The product A p also sums p.A p, and the last sweep of the multigrid cycle r.z. r -= alpha A p and r.r are one pass. x
++= alpha p waits for p = z + beta p of the next iteration, so that p is read once for both.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class ConjugateGradients:
     ) -> CGResult:
         """Improve x, float64 [n], to solve A x = b: see `Implementation.cg`. Collective over comm.
 
-        Times: p.A p is charged to spmv, r.z of the cycle to multigrid, the pass r -= alpha A p with r.r to waxpby,
-        the pass over x and p to waxpby; dot has the sums over ranks, as allreduce has, and r.r of the start.
+        Times: p.A p is charged to spmv, and r.z of the cycle to multigrid. The pass r -= alpha A p with r.r and the
+        pass over x and p are charged to waxpby. dot has the sums over ranks, as allreduce has, and r.r of the start.
         """
         now = time.perf_counter
         r, ap, z, p, sums = self._r, self._ap, self._z, self._p, self._sums

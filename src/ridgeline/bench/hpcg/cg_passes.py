@@ -1,7 +1,7 @@
 """The vector passes of preconditioned conjugate gradients, merged so that every vector is read once a pass.
 
-Vectors are float64 [n]. Sums go by blocks of 1024 numbers, eight running sums in a block, then over the blocks in
-order: the bits do not depend on the number of threads. `sums` is scratch, float64 [blocks(n)]. Twins named
+Vectors are float64 [n]. Sums go by blocks of 1024 numbers, with eight running sums in a block, then over the blocks
+in order. The bits do not depend on the number of threads. `sums` is scratch, float64 [blocks(n)]. Twins named
 `..._threaded` share the blocks among n_threads threads. No fast-math.
 """
 

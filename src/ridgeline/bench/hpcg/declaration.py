@@ -83,7 +83,7 @@ BENCHMARKS = (
         "halos with up to 26 neighbours and Allreduces of one number.",
         formula="rating = operations of the reference's iterations / (time of sets + sets x (set-up + optimisation) "
         "/ 10).",
-        details="Sizes are those of each rank, 104 unless told; without any, hpcg.dat of the current folder is read. "
+        details="Sizes are those of each rank, 104 by default; without any, hpcg.dat of the current folder is read. "
         "The report HPCG-Benchmark_3.1_DATE.txt has the keys of the official one. The exit code is 0 only if the "
         "result is VALID. An official run takes 1800 s and a quarter of the main memory.",
         options=HpcgOptions,

@@ -1,7 +1,8 @@
 """Boxes of HPCG: one box of nx x ny x nz points a rank, on a process grid of npx x npy x npz ranks, x fastest.
 
-Rules of HPCG 3.1: local sizes of at least 16 that halve three times, least over largest at least 1/8 for the local
-box and for the process grid. Source: Heroux, Dongarra, Luszczek, "HPCG Technical Specification", SAND2013-8752.
+Rules of HPCG 3.1: local sizes are at least 16 and can be halved three times. Least over largest is at least 1/8 for
+the local box and for the process grid. Source: Heroux, Dongarra, Luszczek, "HPCG Technical Specification",
+SAND2013-8752.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _grids(size: int, fixed: Triple) -> Iterator[Triple]:
 def process_grid(size: int, npx: int = 0, npy: int = 0, npz: int = 0) -> Triple:
     """Return the grid (npx, npy, npz) of `size` ranks with the least surface.
 
-    Among grids of one surface that which the official code takes, so that both cut a box alike: 2 x 1 x 1, 2 x 2 x 1,
+    Among grids of one surface it takes that of the official code, so that both cut a box alike: 2 x 1 x 1, 2 x 2 x 1,
     2 x 3 x 1, 2 x 2 x 2, 2 x 3 x 2, 4 x 2 x 2. Numbers that are not 0 are kept. Raises ConfigError if no such grid
     has `size` ranks.
     """

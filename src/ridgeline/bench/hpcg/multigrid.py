@@ -1,15 +1,15 @@
 """One multigrid cycle that reads each level's matrix twice, and an eighth of it once more, instead of five times.
 
-HPCG's cycle on a level is a symmetric Gauss-Seidel sweep from zero, the residual at the coarse points, the coarse
-cycle, its correction, and another symmetric sweep. With A = L + D + U (+ H over other ranks' columns), every sweep
-hands on half = D x + U x, and so
+HPCG's cycle on a level begins with a symmetric Gauss-Seidel sweep from zero. The residual at the coarse points, the
+coarse cycle, its correction, and another symmetric sweep follow. A = L + D + U (+ H over other ranks' columns). Every
+sweep leaves the half-product h = D x + U x, and so
 
-1. forward (D + L) x = r reads L, keeps half = r - L x; backward (D + U) x = half reads U;
-2. residual at the coarse points = r - half - L x - H x: L at those rows;
-3. for the correction x += P e: half += U P e: U at those columns;
-4. forward: x += (r - H x - L x - half) / D reads L, keeps half = r - H x - L x; backward reads U.
+1. forward (D + L) x = r reads L and keeps h = r - L x; backward (D + U) x = h reads U;
+2. the residual at the coarse points, r - h - L x - H x, reads L at those rows;
+3. the correction x += P e becomes h += U P e, which reads U at those columns;
+4. forward x += (r - H x - L x - h) / D reads L and keeps h = r - H x - L x; backward reads U.
 
-In 3 x itself stays: in 4 a row's own correction would cancel, D_i e_i of half_i / D_i against e_i of x_i, and no
+In 3 x itself does not change. In 4 a row's own correction would cancel, D_i e_i of h_i / D_i against e_i of x_i. No
 other row of this rank reads x before the sweep has renewed it. Only what other ranks get is corrected.
 
 The arithmetic is that of the reference implementation to rounding. Halo exchanges: x before 2 and before 4, as there,
@@ -40,7 +40,7 @@ class MultigridLevel:
         self.level = level
         self.passes = Passes(level, n_threads)
         self.coarse = None if level.coarse is None else MultigridLevel(comm, level.coarse, n_threads)
-        self._half = np.zeros(level.n_rows)
+        self._half_product = np.zeros(level.n_rows)
         self._saved = np.zeros(level.boundary.rows.size)
         self._sent = np.zeros(0 if level.transfer is None else level.transfer.sent.size)
         self._r: Array | None = None
@@ -53,12 +53,17 @@ class MultigridLevel:
         """Let the cycle read r, float64 [n], and write x; r is changed meanwhile and comes back bit for bit."""
         if r is self._r and x is self._x:
             return
-        level, half, inverse, values = self.level, self._half, self.level.inverse_diagonal, x.values
+        level, half_product, inverse, values = (
+            self.level,
+            self._half_product,
+            self.level.inverse_diagonal,
+            x.values,
+        )
         self._r, self._x = r, x
-        self._forward_zero = level.lower, r, inverse, values, half
-        self._forward = level.lower, r, half, inverse, values
-        self._backward = level.upper, half, inverse, values
-        self._backward_dot = level.upper, half, inverse, values, r
+        self._forward_zero = level.lower, r, inverse, values, half_product
+        self._forward = level.lower, r, half_product, inverse, values
+        self._backward = level.upper, half_product, inverse, values
+        self._backward_dot = level.upper, half_product, inverse, values, r
         if level.transfer is None or self.coarse is None:
             return
         assert self.coarse._r is not None  # bound when made
@@ -66,11 +71,11 @@ class MultigridLevel:
         transfer, external = level.transfer, values[level.n_rows :]
         coarse_r, correction = self.coarse._r, self.coarse._x.values
         columns = level.lower.slot_columns
-        self._coarse_residual = transfer.lower, transfer.points, columns, r, half, values, coarse_r
+        self._coarse_residual = transfer.lower, transfer.points, columns, r, half_product, values, coarse_r
         self._coarse_boundary = transfer.boundary, external, coarse_r
         self._correct = transfer.sent, transfer.sent_points, correction, values, self._sent
         self._uncorrect = transfer.sent, self._sent, values
-        self._add_product = transfer.upper, correction, half
+        self._add_product = transfer.upper, correction, half_product
         self._move = level.boundary, external, r, self._saved
         self._restore = level.boundary.rows, self._saved, r
 
@@ -121,7 +126,7 @@ class MultigridLevel:
 
     def memory(self) -> int:
         """Bytes of the vectors of this level and the coarser ones, without r and x of the finest."""
-        total = self._half.nbytes + self._saved.nbytes + self._sent.nbytes + self.passes.memory()
+        total = self._half_product.nbytes + self._saved.nbytes + self._sent.nbytes + self.passes.memory()
         if self.coarse is not None and self.coarse._r is not None and self.coarse._x is not None:
             total += self.coarse._r.nbytes + self.coarse._x.values.nbytes + self.coarse.memory()
         return total

@@ -1,10 +1,11 @@
 """What the optimised implementation makes of a matrix before it runs: HPCG's optimisation phase.
 
 Rows are put into the order of their dependency level in natural-order Gauss-Seidel (sparse/levels.py): above
-the levels of the lower-numbered rows that a row needs. A sweep in the new order computes what the sweep in natural
-order does, to rounding, and rows of one level do not need each other. The matrix is then split by position: strictly
-lower and strictly upper triangle, each as runs of rows that share one list of columns (sparse/runs.py), the
-diagonal, and the columns of other ranks; what the transfers between grids need is stored a second time, apart.
+the levels of the lower-numbered rows that a row needs. A sweep in the new order gives the result of natural order, to
+rounding, and rows of one level do not need each other. The matrix is then split by position into the diagonal, the
+columns of other ranks, and the strictly lower and strictly upper triangle. Each triangle is stored as runs of rows
+that share one list of columns (sparse/runs.py). The rows and columns that transfers between grids need are stored a
+second time, apart.
 
 Everything is found from the matrix, the halo plan and the list of coarse points; nothing of the problem is known.
 """
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.sparse.halo import SparseHaloPlan
 from ridgeline.sparse.levels import WHOLE, block_rows, dependency_levels, level_order
-from ridgeline.sparse.runs import Runs, make_halves
+from ridgeline.sparse.runs import Runs, make_triangles
 from ridgeline.sparse.select import chosen_rows, external_rows, has_external, upper_blocks
 from ridgeline.sparse.transfer import RunRows, SparseBlocks, SparseRows
 
@@ -100,7 +101,7 @@ def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
     several = threads_for(matrix.n_rows, n_threads) > 1
     block = WHOLE if several else block_rows(matrix.indptr, matrix.columns)
     order, new_number, level_rows = level_order(dependency_levels(matrix.indptr, matrix.columns, block))
-    lower, upper = make_halves(*matrix.csr, order, new_number, level_rows)
+    lower, upper = make_triangles(*matrix.csr, order, new_number, level_rows)
     diagonal = matrix.values[matrix.diagonal[order]]
     external = has_external(matrix.indptr, matrix.columns)
     boundary = external_rows(order, external, matrix.csr)

@@ -14,7 +14,7 @@ Pass = Callable[..., Any]
 
 
 class Passes:
-    """Functions of `sparse.sweeps`, `sparse_transfer` and `cg_passes`, or their twins for several threads.
+    """Functions of `sparse.sweeps`, `sparse.transfer` and `cg_passes`, or their twins for several threads.
 
     n_threads: at most; levels of few rows take one. Passes over the boundary always do: they are short. Raises
     ConfigError if Numba does not run so many threads at once.

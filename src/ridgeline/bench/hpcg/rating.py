@@ -1,10 +1,10 @@
 """What HPCG 3.1 counts: operations, bytes, and the rating, from sizes and times alone.
 
-The counts are those of the specification, whatever the implementation does: three dot products, three vector updates,
-one sparse product and one V-cycle per iteration of conjugate gradients, and one of each but the V-cycle before the
-first. A multigrid level has a pre-smoothing sweep (two products with the matrix), a residual (one) and a
+The counts are those of the specification, whatever the implementation does. An iteration of conjugate gradients has
+three dot products, three vector updates, one sparse product and one V-cycle. Before the first there is one of each
+but the V-cycle. A multigrid level has a pre-smoothing sweep (two products with the matrix), a residual (one) and a
 post-smoothing sweep (two); the coarsest has one sweep. The rating charges each set of iterations with a tenth of the
-set-up and of the optimisation, and pays only as many iterations as the reference needs.
+set-up and of the optimisation. It counts only as many iterations as the reference needs.
 
 Sources: Dongarra, Heroux, Luszczek, "HPCG benchmark: a new metric for ranking high performance computing systems",
 2015; rules of version 3.1.

@@ -1,7 +1,7 @@
 """The report of HPCG 3.1: text with the official keys, so that scripts made for the official code read it.
 
 A line is `group::key=value`, nested groups give more `::`, and numbers have six digits as the official code prints
-them. The keys, their nesting and their order are those of version 3.1; one group more, "Agreement with Reference",
+them. The keys, their nesting and their order are those of version 3.1. One more group, "Agreement with Reference",
 holds the tests that the rules do not ask for.
 """
 

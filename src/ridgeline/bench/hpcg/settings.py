@@ -1,4 +1,4 @@
-"""What a run of HPCG is told: by its options or hpcg.dat; and where its report goes."""
+"""The settings of an HPCG run, from its options or hpcg.dat, and the place of its report."""
 
 from __future__ import annotations
 

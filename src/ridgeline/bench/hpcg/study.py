@@ -1,8 +1,8 @@
 """How HPCG scales: time of an iteration of preconditioned CG over ranks, for several local boxes.
 
-Weak scaling keeps the box of a rank; strong scaling keeps the global box, which is that of the largest number of
-ranks, and divides it. All numbers of ranks run in one job, one after the other, on the first ranks of the job; the
-others sleep. The implementations (plain CSR in natural order, and the optimised one) take turns.
+Weak scaling keeps the box of a rank. Strong scaling keeps the global box, that of the largest number of ranks, and
+divides it. All numbers of ranks run in one job, one after the other, on the first ranks of the job; the others sleep.
+The implementations (plain CSR in natural order, and the optimised one) take turns.
 
 Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV.A, Fig. 10 (local boxes of
 16^3, 32^3 and 64^3, 1 to 16 ranks a node).
@@ -70,9 +70,10 @@ def measure_scaling(comm: MPI.Comm, options: HpcgScalingOptions, progress: Phase
     """Time CG on every local box and number of ranks, in each implementation. Collective over comm.
 
     local: edges of cubes, the box of a rank (strong scaling: at the largest number of ranks); sweep: numbers of
-    ranks, each the first of comm; repeats: timed solves, after one to warm up. Raises ConfigError, on all ranks, for
-    what HPCG's rules or the job do not allow before anything is timed, and for a box that memory has no room for when
-    it is its turn; VerificationError if the implementations' residuals differ by more than rounding.
+    ranks, each the first of comm; repeats: timed solves, after one to warm up. Raises ConfigError, on all ranks,
+    before anything is timed, for what HPCG's rules or the job do not allow. Raises it too for a box that does not fit
+    into memory, when it is its turn; VerificationError if the implementations' residuals differ by more than
+    rounding.
     """
     mode, implementations, iterations, repeats = (
         options.mode,

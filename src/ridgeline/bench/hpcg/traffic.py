@@ -15,12 +15,12 @@ from ridgeline.bench.hpcg.optimise import OptimisedLevel
 
 _VALUE = 8
 # Vectors of n rows that the passes of a level stream (bench.hpcg.multigrid names them).
-_FORWARD_ZERO = 4  # r, inverse diagonal, x, half
-_BACKWARD = 3  # half, inverse diagonal, x
+_FORWARD_ZERO = 4  # r, inverse diagonal, x, half_product
+_BACKWARD = 3  # half_product, inverse diagonal, x
 _COARSE_RESIDUAL = 1  # x
-_ADD_PRODUCT = 2  # half, read and written
-_FORWARD = 6  # r, inverse diagonal, half and x, read and written
-_COARSE_POINTS = 4  # of the coarse rows: r, half, coarse r; correction
+_ADD_PRODUCT = 2  # half_product, read and written
+_FORWARD = 6  # r, inverse diagonal, half_product and x, read and written
+_COARSE_POINTS = 4  # of the coarse rows: r, half_product, coarse r; correction
 _PRODUCT = 3  # diagonal, p, Ap
 _VECTORS = 3 + 5  # r -= alpha Ap: r twice, Ap; x += alpha p, p = z + beta p: x and p twice, z
 
@@ -35,14 +35,14 @@ def bytes_per_iteration(level: OptimisedLevel) -> int:
 def bytes_per_cycle(level: OptimisedLevel) -> int:
     """Return the bytes of one multigrid cycle from this level down, on this rank."""
     row = _VALUE * level.n_rows
-    halves = _bytes(level.lower, level.upper)
-    sweep = halves + (_FORWARD_ZERO + _BACKWARD) * row
+    triangles = _bytes(level.lower, level.upper)
+    sweep = triangles + (_FORWARD_ZERO + _BACKWARD) * row
     if level.coarse is None or level.transfer is None:
         return sweep
     transfer = level.transfer
     between = _bytes(transfer.lower, transfer.points, transfer.boundary, transfer.upper)
     between += (_COARSE_RESIDUAL + _ADD_PRODUCT) * row + _COARSE_POINTS * _VALUE * level.coarse.n_rows
-    second = halves + _bytes(level.boundary) + (_FORWARD + _BACKWARD) * row
+    second = triangles + _bytes(level.boundary) + (_FORWARD + _BACKWARD) * row
     return sweep + between + second + bytes_per_cycle(level.coarse)
 
 

@@ -1,8 +1,8 @@
 """The bulk-synchronous ring of the Julia paper: what a language costs where ranks compute and communicate in turn.
 
-Per iteration every rank loads r words of an array, stores w, does f floating-point operations, each of which waits
-for the one before, and c times sends a message to the rank before it on a ring and receives one from the rank
-behind. The work of a rank does not depend on their number (weak scaling).
+Per iteration every rank loads r words of an array, stores w, and does f floating-point operations, each of which
+waits for the one before. Then c times it sends a message to the rank before it on a ring and receives one from the
+rank behind. The work of a rank does not depend on their number (weak scaling).
 
 Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV, Figs. 6-8.
 """

@@ -1,7 +1,7 @@
 """Communication inside compiled Python: MPI through numba-mpi, on the ranks of a communicator.
 
-numba-mpi is GPL-3.0-only and no dependency of this package: this module alone imports it, and it is itself
-imported only if a benchmark is asked for this language (bench.language.languages).
+numba-mpi is GPL-3.0-only and no dependency of this package. This module alone imports it, and is itself imported only
+for a benchmark of this language (bench.language.languages).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ BENCHMARKS = (
         "receive by MPI_Recv, in one process with one MPI library; the languages take turns in every trial.",
         formula="latency = round trip / 2, mean over trials without outliers (Tukey's rule, 1.5 interquartile "
         "ranges); throughput = harmonic mean of size / latency.",
-        details="Sizes from 1 B to 1 MiB unless told. As Fig. 9 of Rizvi and Hale. C is compiled on the spot; "
+        details="Sizes from 1 B to 1 MiB by default. As Fig. 9 of Rizvi and Hale. C is compiled on the spot; "
         "numba-mpi (GPL-3.0) is used where it is installed. A language that is missing has a row that says why. "
         "Messages lie in host memory only: what a GPU adds is in the MPI library, alike for all three; `bench "
         "latency --device cuda` measures it.",

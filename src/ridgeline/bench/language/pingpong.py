@@ -1,7 +1,8 @@
 """A message there and back between two ranks in three languages: Fig. 9 of the Julia paper.
 
-Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Secs. III.A and IV: mean latency
-and harmonic mean of throughput over 100 trials after 10 that do not count, outliers removed by Tukey's rule.
+Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Secs. III.A and IV. Figures are the
+mean latency and the harmonic mean of throughput over 100 trials after 10 that do not count. Tukey's rule removes
+outliers.
 """
 
 from __future__ import annotations

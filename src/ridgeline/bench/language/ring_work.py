@@ -1,7 +1,7 @@
 """What a rank of the bulk-synchronous ring computes: loads, stores and a chain of floating-point operations.
 
-The same loops as in bench/c/mpi_patterns.c, with the same results to the last bit: integers, and products with 0.5,
-which are exact whether or not they are fused with the addition.
+These are the loops of bench/c/mpi_patterns.c, with the same results to the last bit. They use integers, and products
+with 0.5, which are exact whether or not they are fused with the addition.
 
 Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV.
 """

@@ -1,10 +1,10 @@
 """Chains of arithmetic whose results are known exactly, bit for bit, however long they run and on any processor.
 
 - `multiply_chains`: x <- a x mod p in float64, p = 2^50 - 27, by fused multiply-adds: h = a x rounded, l = a x - h
-  (exact by fma), q = the integer nearest to h / p, x <- (h - q p) + l. Every intermediate is an integer that
-  float64 holds, so nothing is rounded that the algorithm does not correct, and n steps give a^n x mod p, an integer
-  of magnitude p/2 or less (at p/2 either sign may stand, so compare modulo p) that changes all its bits from step
-  to step. Eight vector registers run side by side.
+  (exact by fma), q = the integer nearest to h / p, x <- (h - q p) + l. Every intermediate is an integer that float64
+  holds, so the algorithm corrects every rounding. n steps give a^n x mod p, an integer of magnitude p/2 or less that
+  changes all its bits from step to step. At p/2 either sign may stand, so compare modulo p. Eight vector registers
+  run side by side.
 - `congruential_chains`: x <- A x + C mod 2^64 (Knuth's MMIX generator), the integer units.
 
 Source: van der Hoeven, Lecerf, Quintin, "Modular SIMD arithmetic in Mathemagix", ACM TOMS 43 (1), 2016, Sec. 3.

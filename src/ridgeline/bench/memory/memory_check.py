@@ -41,12 +41,12 @@ def check_memory(n_bytes: int, seconds: float | None = None) -> MemoryResult:
     """Write patterns to n_bytes of fresh memory and read them back; this process alone, one thread.
 
     Each pattern (address, alternating bits, walking bit, all zeros) is written, then read and inverted page by page
-    upwards, read and inverted downwards, and read: every bit is 0 and 1 at every place. Bytes beyond the last whole
-    8 are left out. n_bytes should exceed the caches, or it is them that are tested.
+    upwards, read and inverted downwards, and read. So every bit is 0 and 1 at every place. Bytes beyond the last
+    whole 8 are left out. n_bytes should exceed the caches, or it is them that are tested.
 
-    seconds: stop before the first pattern that begins after this time (at least one is tried), and go through all
-    patterns again with other keys while there is time; None: once through all. A pattern moves 6 n_bytes.
-    Raises ConfigError if there are not so many bytes, or fewer than 8 are asked for.
+    seconds: stop before the first pattern that begins after this time (at least one is tried). While there is time,
+    all patterns are repeated with other keys; None: once through all. A pattern moves 6 n_bytes. Raises ConfigError
+    if there are not so many bytes, or fewer than 8 are asked for.
     """
     if n_bytes < 8:
         raise ConfigError(f"a memory check of {n_bytes} bytes: at least 8 are needed")

@@ -8,8 +8,8 @@ Word i of a pattern is a pure function of (kind, key, i), so nothing but the arr
   lands in another's place is found
 
 A pattern is written by `fill`; `verify_and_invert` reads a page and at once writes its complement, upwards or
-downwards (a march: every page changes while its neighbours hold either value; lines of the caches reach memory
-whole, so that single words need no turn of their own); `verify` only reads.
+downwards. In such a march every page changes while its neighbours hold either value. Cache lines reach memory whole,
+so that single words need no turn of their own; `verify` only reads.
 
 Source: van de Goor, "Using march tests to test SRAMs", IEEE Design & Test 10 (1), 1993.
 """

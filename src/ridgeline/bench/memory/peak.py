@@ -1,9 +1,9 @@
 """Peak: the rate of fused multiply-adds that the arithmetic units of every rank reach, memory left aside.
 
 Every thread runs independent chains of multiply-adds in vector registers (peak_kernels.py), and so do the threads of
-a GPU (cuda_peak.py). An operation is an addition or a multiplication: 2 a multiply-add and lane. All ranks
-work at the same time for the same seconds, so that cores that share a clock limit, or ranks that share a core or a
-GPU, show the rate that a run will have.
+a GPU (cuda_peak.py). An operation is an addition or a multiplication: 2 a multiply-add and lane. All ranks work at
+the same time for the same seconds. So cores that share a clock limit, or ranks that share a core or a GPU, show the
+rate that a run will have.
 """
 
 from __future__ import annotations

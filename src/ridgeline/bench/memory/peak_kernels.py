@@ -1,10 +1,10 @@
 """Fused multiply-adds in registers alone: the rate that a core's arithmetic units can reach.
 
 Every thread runs `chains()` vectors y at once, y <- factor y + increment, one instruction each and none waiting for
-another: enough of them to hide the latency of a multiply-add on every unit of the CPUs we know (Haswell 5 cycles on
-2 units, Skylake-SP, Zen 4 and Sapphire Rapids 4 on 2, Neoverse V1 4 on 4), few enough to stay in the registers. With
-factor 1 and whole numbers no step rounds, so that y after k steps is start + k increment exactly: a step left out,
-done twice or done wrong in any lane shows.
+another. They are few enough to stay in the registers, and enough to hide the latency of a multiply-add on every unit
+of known CPUs. Haswell has 5 cycles on 2 units, Skylake-SP, Zen 4 and Sapphire Rapids have 4 on 2, and Neoverse V1 has
+4 on 4. With factor 1 and whole numbers no step rounds, so that y after k steps is start + k increment exactly. A step
+that is left out, done twice or done wrong in any lane shows.
 """
 
 from typing import Any

@@ -1,12 +1,12 @@
 """STREAM: the sustainable memory bandwidth of the machine, on the ranks and threads of the run.
 
 Kernels copy (c = a), scale (b = s c), add (c = a + b), triad (a = b + s c), each with ordinary and with
-streaming (non-temporal) stores, and a read-only dot product. Bytes are counted as STREAM counts them: 2 words
-an element for copy, scale and dot, 3 for add and triad; the line that an ordinary store reads before it
-overwrites it is not counted, so that streaming stores show a higher rate for the same traffic.
+streaming (non-temporal) stores, and a read-only dot product. Bytes are counted as STREAM counts them: 2 words an
+element for copy, scale and dot, 3 for add and triad. The line that an ordinary store reads before it overwrites it is
+not counted. So streaming stores show a higher rate for the same traffic.
 
-All ranks run a kernel at the same time, between barriers; a rate is the bytes of all ranks over the time of
-the slowest one, the best of all repeats (a disturbance can only slow a kernel down).
+All ranks run a kernel at the same time, between barriers. A rate is the bytes of all ranks over the time of the
+slowest one. The best of all repeats counts, since a disturbance can only slow a kernel down.
 
 Source: McCalpin, "Memory bandwidth and machine balance in current high performance computers", IEEE TCCA
 Newsletter, 1995, and the run rules of STREAM (arrays of at least four times the caches).

@@ -1,8 +1,9 @@
 """Which pieces of which rank's window an irregular one-sided pattern touches: drawn from a seed, known to both sides.
 
-Every rank has as many pieces with each other rank as the next, give or take one; their lengths are random, their
-places in the target's window irregular, their order shuffled. The target, which knows what will be asked of it, lays
-the pieces out and tells the origins where they are: two exchanges of a few integers a piece, before the clock starts.
+Every rank has as many pieces with each other rank as the next, give or take one. Their lengths are random, their
+places in the target's window irregular, and their order shuffled. The target, which knows all accesses to it, places
+the pieces and sends the places to the origins. That is two exchanges of a few integers a piece, before the clock
+starts.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def plan_accesses(comm: MPI.Comm, messages: int, pieces: Pieces, overlap: bool, 
     """Draw the pieces of all ranks and agree on their places. Collective over comm, of at least 2 ranks.
 
     messages: of every rank as an origin. overlap: places are drawn without regard to each other, in a window half as
-    long as the pieces (for sums); else no two pieces share a word, and gaps as long as the pieces lie between them.
+    long as the pieces (for sums). Else no two pieces share a word, and gaps as long as the pieces lie between them.
     """
     size, rank = comm.size, comm.rank
     rng = np.random.default_rng([seed, size, rank])

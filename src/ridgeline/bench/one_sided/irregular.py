@@ -1,12 +1,12 @@
 """One-sided access at irregular places: the communication of the fast multipole method.
 
 Every rank gets (or puts, or accumulates) very many small pieces at irregular places of every other rank's window, in
-an order of its own, with one completion every so many operations: nobody waits for anybody's turn. All ranks at once
-in one window, or in several sub-communicators with a window each.
+an order of its own. One completion follows every so many operations, and no rank waits for another's turn. All ranks
+at once in one window, or in several sub-communicators with a window each.
 
 messages/s = pieces of all ranks / t, MB/s = their bytes / t / 1e6, t from a barrier to the completion on the slowest
-rank. All data are verified: every piece that a get brought; after puts (to disjoint places) and accumulates (sums
-of 64-bit integers where places overlap) every word of every window, those that nobody writes too.
+rank. All data are verified. A get verifies every piece that it brought. Puts (to disjoint places) and accumulates
+(sums of 64-bit integers where places overlap) verify every word of every window, also those that nobody writes.
 
 Source: the one-sided tests of the FMM code on Aurora, Sec. 5.3.5, Tables 4 to 6 (completion every 2000 or 100
 operations; 1.6 to 19 million messages; one communicator or nine).
@@ -58,8 +58,8 @@ def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
 
     sync: what completes every `every` operations of a rank: flush or flush_local of all targets, unlock and lock of
     all targets, or a fence of all ranks. messages: of every rank, in all; pieces: their least and largest bytes,
-    multiples of 8. One repeat more warms up. Raises ConfigError if an argument is out of range or memory is
-    too small, VerificationError if wrong data arrived, DeviceError for GPU memory that MPI does not take.
+    multiples of 8. One repeat more warms up. Raises ConfigError if an argument is out of range or memory is too
+    small. Raises VerificationError if wrong data arrived, and DeviceError for GPU memory that MPI does not take.
     """
     sync, every, messages, repeats = options.sync, options.every, options.messages, options.repeats
     sizes = Pieces(*options.pieces, options.distribution)

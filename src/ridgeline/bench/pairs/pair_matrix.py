@@ -1,7 +1,7 @@
 """Latency and bandwidth of every pair of ranks or nodes, in rounds of disjoint pairs: O(N) rounds, an N x N matrix.
 
-A pair's loop ends in bounded time on a slow or lossy link too: its first rank orders one small batch after another
-and stops when the time is over; the second does what each order says.
+A pair's loop ends in bounded time on a slow or lossy link too. Its first rank orders one small batch after another
+and stops when the time is over. The second does what each order says.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class PairPlan:
     """What every pair does: `repeats` times up to `iterations` round trips of latency_size bytes, and a window of up
     to `window` messages of bandwidth_size bytes each way.
 
-    seconds: that a pair may take; on a link so slow that it would take longer the numbers are smaller, but at least
-    one repeat of one message is measured.
+    seconds: that a pair may take. A slow link gets smaller numbers, but at least one repeat of one message is
+    measured.
     """
 
     latency_size: int = 8

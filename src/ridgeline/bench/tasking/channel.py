@@ -1,7 +1,7 @@
 """Put, peek and take of channels (Fig. 4 of the Julia paper): a queue in one task, never full nor empty.
 
 In every trial, numbers that no other trial has are put, the first is looked at as often, and all are taken and
-compared; seconds of each operation are those of all over their number.
+compared. Seconds of each operation are those of all over their number.
 """
 
 from __future__ import annotations

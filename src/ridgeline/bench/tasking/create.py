@@ -1,8 +1,8 @@
 """Creation of tasks, and the switch from one to the other (Figs. 1a and 1b of the Julia paper).
 
-Creation: seconds from the first to the last call that makes tasks ready to run, over their number; that they run
-and are joined is not timed. Switch: two tasks hand the turn over to each other; seconds over hand-overs. Kernel
-threads are bound to one core for it, so that a hand-over is a switch.
+Creation: seconds from the first to the last call that makes tasks ready to run, over their number. Their execution
+and joining are not timed. Switch: two tasks hand the turn over to each other; seconds over hand-overs. Kernel threads
+are bound to one core for it, so that a hand-over is a switch.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy as np
 
 from ridgeline.bench.tasking.c_tasks import call, need_library
 from ridgeline.bench.tasking.trials import Series, Trials
-from ridgeline.bench.tasking.work import MAX_FIBONACCI, PATIENCE, fibonacci, identify, nothing
+from ridgeline.bench.tasking.work import ANSWER_TIMEOUT, MAX_FIBONACCI, fibonacci, identify, nothing
 from ridgeline.parallel.reduce import raise_together
 from ridgeline.runtime.errors import ConfigError, RidgelineError, VerificationError
 
@@ -62,7 +62,7 @@ def _name(n: int) -> str:
 def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes that have all started. Raises RidgelineError if they do not in a minute."""
     with ProcessPoolExecutor(workers, process_context()) as pool:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + ANSWER_TIMEOUT
         started: set[int] = set()
         while len(started) < workers:
             started |= {task.result() for task in [pool.submit(identify, 0.01) for _ in range(workers)]}

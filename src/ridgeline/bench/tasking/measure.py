@@ -1,7 +1,7 @@
 """What tasks cost in Python, compiled Python and C: creation, switch, futures, notification, channels, loops.
 
-Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. III, Figs. 1 to 5: 100 trials
-after 10 that are thrown away, outliers removed by Tukey's rule.
+Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. III, Figs. 1 to 5. There are
+100 trials after 10 that are thrown away, and Tukey's rule removes outliers.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy as np
 from ridgeline.bench.tasking.c_tasks import call, need_library
 from ridgeline.bench.tasking.futures import process_context
 from ridgeline.bench.tasking.trials import Series, Trials
-from ridgeline.bench.tasking.work import PATIENCE, await_condition, await_event
+from ridgeline.bench.tasking.work import ANSWER_TIMEOUT, await_condition, await_event
 from ridgeline.runtime.errors import RidgelineError
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def _signal(primitive: Any, kind: str, pipe: Connection, trials: Trials) -> list
 
 def _receive(pipe: Connection) -> Any:
     try:
-        if pipe.poll(PATIENCE):
+        if pipe.poll(ANSWER_TIMEOUT):
             return pipe.recv()
-        problem = f"did not answer within {PATIENCE:.0f} s"
+        problem = f"did not answer within {ANSWER_TIMEOUT:.0f} s"
     except (EOFError, OSError):
         problem = "ended before its time"
     raise RidgelineError(f"the task that waits for a notification {problem}; see its message above")

@@ -1,9 +1,9 @@
 """A channel in compiled code: a ring of numbers for one thread that puts and one that takes.
 
-Neither waits for a lock: who puts alone moves the tail, who takes alone moves the head, and each reads the other's
-by acquire and writes its own by release (Lamport, "Specifying concurrent program modules", TOPLAS 5, 1983). What is
-taken is read on every path: read in a branch, Numba counts references to the arrays at every call, at five times the
-cost.
+Neither waits for a lock. The producer alone moves the tail, and the consumer alone moves the head. Each reads the
+other's by acquire and writes its own by release (Lamport, "Specifying concurrent program modules", TOPLAS 5, 1983).
+The value is read on every path. If it were read in a branch, Numba would count references to the arrays at every
+call, at five times the cost.
 
 ends: int64 [ENDS], how many were ever taken (HEAD) and put (TAIL), on cache lines of their own; items: int64
 [capacity], a power of two. All are compiled without the GIL and may wait for the other thread in compiled code only.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 MAX_FIBONACCI = 93  # numbers 0 to 92 fit 63 bits, as in C
-PATIENCE = 60.0  # seconds without an answer of a process after which it is given up
+ANSWER_TIMEOUT = 60.0  # seconds without an answer of a process after which it is given up
 
 
 def nothing() -> None:
@@ -51,7 +51,7 @@ def await_event(event: Any, pipe: Connection, n: int) -> None:
     for _ in range(n):
         event.clear()
         pipe.send(None)
-        if not event.wait(PATIENCE):
+        if not event.wait(ANSWER_TIMEOUT):
             return
         pipe.send(time.perf_counter())
 
@@ -61,7 +61,7 @@ def await_condition(condition: Any, pipe: Connection, n: int) -> None:
     for _ in range(n):
         with condition:
             pipe.send(None)
-            if not condition.wait(PATIENCE):
+            if not condition.wait(ANSWER_TIMEOUT):
                 return
             seen = time.perf_counter()
         pipe.send(seen)

@@ -1,11 +1,11 @@
 """The all-to-all exchanges of a pseudo-spectral substep alone, for slabs and pencils and every process grid.
 
-Per substep and velocity alone: 3 variables go from modes to points (column exchange, then row exchange) and 5
-products come back (row exchange), of which 4 combinations go through the column exchange. Only retained columns
-and lines travel; with lines = "full" every exchange has the paper's counts, all N_x/2 columns and N_z N_x/2 lines.
+Per substep and velocity alone, 3 variables go from modes to points (column exchange, then row exchange). 5 products
+come back (row exchange), of which 4 combinations go through the column exchange. Only retained columns and lines
+travel; with lines = "full" every exchange has the paper's counts, all N_x/2 columns and N_z N_x/2 lines.
 
-Bandwidth is the paper's Eq. 13, P2P x R / t: what a rank hands over, its own block included, over the time of the
-slowest rank, a mean over cycles. Source: Yeung et al. (GESTS), Sec. 5.
+Bandwidth is the paper's Eq. 13, P2P x R / t. It divides what a rank hands over, its own block included, by the time
+of the slowest rank, a mean over cycles. Source: Yeung et al. (GESTS), Sec. 5.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def largest_eigenvalue(shape: tuple[int, int, int], periodic: bool) -> float:
     """Return the largest s with lap(u) = -s u that a grid can hold: 2 on large grids, less where it has few cells.
 
     A mode with angles a, b, c has s = (2/6) (3 - cos a - cos b - cos c). Among n cells the angle nearest pi is pi
-    itself in a periodic direction of even n, pi - pi/n of odd n, and pi - pi/(n + 1) between fixed ghost cells. One
-    periodic cell is its own neighbour and adds nothing: a plane has s = 4/3 at most, a line 2/3.
+    itself in a periodic direction of even n, and pi - pi/n of odd n. Between fixed ghost cells it is pi - pi/(n + 1).
+    One periodic cell is its own neighbour and adds nothing: a plane has s = 4/3 at most, a line 2/3.
     """
     total = 0.0
     for n in shape:
@@ -53,10 +53,10 @@ def largest_eigenvalue(shape: tuple[int, int, int], periodic: bool) -> float:
 def stability_limits(Du: float, Dv: float, F: float, k: float, s: float) -> tuple[float, float]:
     """Return the largest stable time steps of U and V, infinity where nothing limits them.
 
-    Around the rest state u=1, v=0 the reaction u v^2 is of second order, and U and V decouple: a mode with
-    lap(u) = -s u is multiplied by 1 - dt (Du s + F) each step, one of V by 1 - dt (Dv s + F + k). No factor exceeds 1
-    in size if dt <= 2 / (s Du + F) and dt <= 2 / (s Dv + F + k) with the largest s (`largest_eigenvalue`). The limit
-    is the linear one: the reaction may ask for less.
+    Around the rest state u=1, v=0 the reaction u v^2 is of second order, and U and V decouple. Each step multiplies a
+    mode with lap(u) = -s u by 1 - dt (Du s + F), and one of V by 1 - dt (Dv s + F + k). No factor exceeds 1 in size
+    if dt <= 2 / (s Du + F) and dt <= 2 / (s Dv + F + k) with the largest s (`largest_eigenvalue`). The limit is the
+    linear one: the reaction may ask for less.
     """
     rates = (s * Du + F, s * Dv + F + k)
     limit_u, limit_v = (2.0 / rate if rate > 0.0 else math.inf for rate in rates)

@@ -31,8 +31,8 @@ LONG_ROW = 4096  # bytes
 def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
     """Return how many time steps one sweep advances: as set, or the fastest that the blocks allow.
 
-    Ghosts are as wide as the steps, and come from direct neighbours only, so the thinnest block in a
-    direction that is cut or periodic bounds them.
+    Ghosts are as wide as the steps, and come from direct neighbours only. So the thinnest block in a direction that
+    is cut or periodic bounds them.
     """
     chosen = case.model.steps_per_sweep
     if chosen != "auto":
@@ -60,9 +60,9 @@ def effective_bytes(shape: tuple[int, int, int], itemsize: int, variables: int =
     """Return the least bytes that one sweep over a block of `shape` computed cells must move, as the Frontier paper
     counts them.
 
-    Source: Godoy et al., SC-W 2023, Eqs. 4a and 4b, with L = n + 2 cells per direction, ghosts included:
-    every cell is fetched once but the corners and edges, which no 7-point stencil reads; every inner cell is
-    written once. For unequal sides, 8 corners and 4 (Lx + Ly + Lz - 6) edge cells (12 (L - 2) in a cube).
+    Source: Godoy et al., SC-W 2023, Eqs. 4a and 4b, with L = n + 2 cells per direction, ghosts included. Every cell
+    is fetched once but the corners and edges, which no 7-point stencil reads. Every inner cell is written once. For
+    unequal sides, 8 corners and 4 (Lx + Ly + Lz - 6) edge cells (12 (L - 2) in a cube).
     """
     lengths = [n + 2 for n in shape]
     fetched = lengths[0] * lengths[1] * lengths[2] - 8 - 4 * (sum(lengths) - 6)

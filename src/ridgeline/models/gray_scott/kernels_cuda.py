@@ -12,21 +12,21 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
   one dtype, float64 or float32. u and v hold valid ghosts around the box, of faces only.
 - box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do.
 - offset_global: global index (z, y, x) of local cell 0.
-- wrap = (nz, ny, nx): the block's extent in each direction in which it is periodic with itself, else 0. There
-  the sweep also writes a boundary cell's new value into the ghost at the other end, so that nothing has to
-  fill the ghosts of a whole grid on one GPU.
+- wrap = (nz, ny, nx): the block's extent in each direction in which it is periodic with itself, else 0. There the
+  sweep also writes a boundary cell's new value into the ghost at the other end. So no exchange has to fill the ghosts
+  of a whole grid on one GPU.
 - key: `cuda_random.device_key(seed)`, or () for no noise (they are two compilations).
 - coefficients: `device_coefficients(c)`.
 
-A cell's new value is bit for bit that of the CPU sweep: the same expressions in the same order, fused
-multiply-adds only where `physics.point_update` has them. (No product in it is added other than by an explicit
-one, so that the compiler finds nothing to contract.)
+A cell's new value is bit for bit that of the CPU sweep. The expressions and their order are the same, with fused
+multiply-adds only where `physics.point_update` has them. (No product in it is added other than by an explicit one, so
+that the compiler finds nothing to contract.)
 
-Loops: a thread takes the four rows of an aligned group at one x, which share a Philox block, and marches in z
-with three planes of its column of both fields in registers. A warp's 32 threads lie along x. So a cell of the
-next plane is fetched from memory once, its neighbours in x and y come from the first-level cache, and each
-thread has eight cells under way. The row pitch is a constant of the compiled kernel: every access is then a
-moving pointer plus an immediate.
+Loops: a thread takes the four rows of an aligned group at one x, which share a Philox block. It marches in z with
+three planes of its column of both fields in registers. A warp's 32 threads lie along x. So a cell of the next plane
+is fetched from memory once, and its neighbours in x and y come from the first-level cache. Each thread has eight
+cells under way. The row pitch is a constant of the compiled kernel: every access is then a moving pointer plus an
+immediate.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The Gray-Scott model: decomposes, owns the engine that holds the fields, and says what the driver asks.
+"""The Gray-Scott model: decomposes, owns the engine that holds the fields, and says what the time loop asks.
 
 The arithmetic is in `physics` (one formula), swept over cells by `kernels` on CPUs and by `kernels_cuda` on GPUs;
 `CpuEngine` and `CudaEngine` are the two holders of fields, with the same methods.

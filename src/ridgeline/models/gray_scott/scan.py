@@ -8,7 +8,7 @@ from ridgeline.jit.kernel import kernel, unsigned
 EXPONENT_MASKS = {4: np.uint32(0x7F800000), 8: np.uint64(0x7FF0000000000000)}
 
 
-# No value is NaN as far as the compiler is told: `found` says whether that was true, and the caller discards
+# The compiler may assume that no value is NaN: `found` says whether that was true, and the caller discards
 # the extrema if not. Without the flag LLVM cannot turn comparisons into vector minima.
 @kernel(
     lambda T: (

@@ -1,4 +1,4 @@
-"""What the sides of the box add to the equations on this rank: given values, surface integrals, fluxes.
+"""What the sides of the box add to the equations on this rank: Dirichlet values, surface integrals, fluxes.
 
 Source of the terms: reference.py, whose names are used here; only faces at sides are touched.
 """
@@ -44,7 +44,7 @@ def points_on(grid: ElementGrid, sides: Sequence[str]) -> Indices:
     return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 
-class GivenValues:
+class DirichletValues:
     """Values of fields at constrained points: where they are, what they are at a time.
 
     points: int64 [m_c] of each component, sorted places in a flat field; values: float64 [m_c] likewise, as
@@ -72,7 +72,7 @@ class GivenValues:
 
 
 class PressureSideTerms:
-    """Surface integrals of the pressure equation at one side of given velocity.
+    """Surface integrals of the pressure equation at one Dirichlet side.
 
     Holds the vorticity on its faces at the levels in time, latest first.
     """
@@ -144,27 +144,27 @@ class PressureSideTerms:
 class Boundaries:
     """All sides of a problem on this rank.
 
-    Raises ConfigError for a symmetry side that is not a plane along the axes, and for given velocities whose flux
-    through all sides is not zero where the flow has no way out. Built collectively.
+    Raises ConfigError for a symmetry side that is not a plane along the axes. Raises it too for Dirichlet velocities
+    whose flux through all sides is not zero where the flow has no way out. Built collectively.
     """
 
     def __init__(
         self, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, problem: FlowProblem
     ) -> None:
         self._comm, self._grid, self._geometry, self._problem = comm, grid, geometry, problem
-        given = points_on(grid, problem.sides_of(*DIRICHLET))
-        velocity = [given, given, given]
+        dirichlet = points_on(grid, problem.sides_of(*DIRICHLET))
+        velocity = [dirichlet, dirichlet, dirichlet]
         for name in problem.sides_of("symmetry"):
             self._refuse_curved(name)
             component = 2 - side_axis(name)[0]
             velocity[component] = np.union1d(velocity[component], points_on(grid, [name]))
-        self.velocity = GivenValues(grid, velocity)
+        self.velocity = DirichletValues(grid, velocity)
         self.velocity.nonzero = any(problem.sides[s].value is not None for s in problem.sides_of(*DIRICHLET))
         self.pressure_points = points_on(grid, problem.sides_of("outflow"))
         self.scalars = []
         for scalar in problem.scalars:
             fixed = [name for name, side in scalar.sides.items() if side.kind == "fixed"]
-            self.scalars.append(GivenValues(grid, [points_on(grid, fixed)]))
+            self.scalars.append(DirichletValues(grid, [points_on(grid, fixed)]))
             self.scalars[-1].nonzero = any(scalar.sides[name].value is not None for name in fixed)
         self.sides = [
             PressureSideTerms(comm, grid, geometry, name, problem.time_order)
@@ -196,7 +196,7 @@ class Boundaries:
         return x, y, z
 
     def update(self, time: float) -> None:
-        """Compute the given values of a time; steady ones only the first time."""
+        """Compute the Dirichlet values of a time; steady ones only the first time."""
         problem = self._problem
         if not (self._updated and self.velocity.steady):
             for name in problem.sides_of(*DIRICHLET):
@@ -204,12 +204,14 @@ class Boundaries:
                 found = (0.0, 0.0, 0.0) if side.value is None else side.value(*self.coordinates(name), time)
                 for component in range(3):
                     self.velocity.put(component, places, found[component])
-        for scalar, given in zip(problem.scalars, self.scalars):
-            if self._updated and given.steady:
+        for scalar, dirichlet in zip(problem.scalars, self.scalars):
+            if self._updated and dirichlet.steady:
                 continue
             for name, fixed in scalar.sides.items():
                 if fixed.kind == "fixed" and fixed.value is not None:
-                    given.put(0, side_points(self._grid, name), fixed.value(*self.coordinates(name), time))
+                    dirichlet.put(
+                        0, side_points(self._grid, name), fixed.value(*self.coordinates(name), time)
+                    )
         self._updated = True
 
     def record(self, velocity: Array) -> None:
@@ -226,21 +228,21 @@ class Boundaries:
             if self.velocity.nonzero:
                 side.add(-shift * self._through(side.side), b)
 
-    def _given(self, side: BoxSide) -> Array:
-        """Return the velocity at the points of a side where it is given, [3, f, n, n]."""
+    def _dirichlet_velocity(self, side: BoxSide) -> Array:
+        """Return the velocity at the points of a Dirichlet side, [3, f, n, n]."""
         places = side_points(self._grid, side.name)
-        given = self.velocity
-        return np.stack([v[np.searchsorted(p, places)] for p, v in zip(given.points, given.values)])
+        dirichlet = self.velocity
+        return np.stack([v[np.searchsorted(p, places)] for p, v in zip(dirichlet.points, dirichlet.values)])
 
     def _through(self, side: BoxSide) -> Array:
-        """Return n.u times area at the points of a side of given velocity, [f, n, n]."""
-        return np.asarray((side.normal_area.swapaxes(0, 1) * self._given(side)).sum(axis=0))
+        """Return n.u times area at the points of a Dirichlet side, [f, n, n]."""
+        return np.asarray((side.normal_area.swapaxes(0, 1) * self._dirichlet_velocity(side)).sum(axis=0))
 
     def flux(self) -> tuple[float, float]:
-        """Return the integrals of n.u and |u| over all sides of given velocity. Collective."""
+        """Return the integrals of n.u and |u| over all Dirichlet sides. Collective."""
         mine = np.zeros(2)
         for side in self.sides:
-            speed = np.sqrt((self._given(side.side) ** 2).sum(axis=0))
+            speed = np.sqrt((self._dirichlet_velocity(side.side) ** 2).sum(axis=0))
             mine += self._through(side.side).sum(), (side.side.area * speed).sum()
         net, size = self._comm.allreduce(mine)
         return float(net), float(size)
@@ -260,8 +262,8 @@ class Boundaries:
     def add_scalar_fluxes(self, time: float, right: Array) -> None:
         """Add <q, k dT/dn> to the weak right-hand sides of the scalars, [S, E, n, n, n]."""
         for i, scalar in enumerate(self._problem.scalars):
-            for name, given in scalar.sides.items():
-                if given.kind == "flux" and given.value is not None:
+            for name, condition in scalar.sides.items():
+                if condition.kind == "flux" and condition.value is not None:
                     side = self._geometry.sides[name]
-                    found = given.value(*self.coordinates(name), time)
+                    found = condition.value(*self.coordinates(name), time)
                     right[i][side.index][side.elements] += side.area * found

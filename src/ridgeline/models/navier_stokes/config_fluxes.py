@@ -1,7 +1,7 @@
 """The flow through the sides of a case, integrated on its mesh: what cannot balance is found before a run.
 
-It is integrated twice: with a finer Gauss rule than the mesh's own, so that what is found is a fault of the settings
-and not of the resolution; and as the engine does it, at the points of the mesh, whose edges belong to one side.
+It is integrated twice. A finer Gauss rule than the mesh's own finds faults of the settings and not of the resolution.
+The engine's own rule takes the points of the mesh, whose edges belong to one side.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Faces:
         found[(slice(None), *index)] = at_end[:, None]
         return found
 
-    def given(self, sides: Mapping[str, VelocitySide], t: float, edges: bool = False) -> Array:
-        """Return the velocity given at these points, [3, f, q, q].
+    def dirichlet_velocity(self, sides: Mapping[str, VelocitySide], t: float, edges: bool = False) -> Array:
+        """Return the Dirichlet velocity at these points, [3, f, q, q].
 
         edges: whether the points have both ends, and those on another side have its velocity where that overwrites.
         """
@@ -142,10 +142,10 @@ def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:
             yield Problem(
                 f"boundary.{name}.kind", "another kind: a symmetry side is flat and across x, y or z"
             )
-    given = [name for name in SIDES if sides[name].value is not None]
-    smooth = {name: Faces.of(mesh, name, fine) for name in given}
-    discrete = {name: Faces.of(mesh, name, nodes) for name in given}
-    for t in times_of(case, all(sides[name].steady for name in given)):
+    dirichlet = [name for name in SIDES if sides[name].value is not None]
+    smooth = {name: Faces.of(mesh, name, fine) for name in dirichlet}
+    discrete = {name: Faces.of(mesh, name, nodes) for name in dirichlet}
+    for t in times_of(case, all(sides[name].steady for name in dirichlet)):
         problems = list(_at_time(sides, smooth, discrete, t))
         if problems:
             yield from problems
@@ -156,8 +156,8 @@ def _at_time(
     sides: Mapping[str, VelocitySide], smooth: Mapping[str, Faces], discrete: Mapping[str, Faces], t: float
 ) -> Iterator[Problem]:
     """Yield what is wrong at a time. smooth, discrete: faces with points of a fine rule, and those of the mesh."""
-    values = {name: faces.given(sides, t) for name, faces in smooth.items()}
-    at_points = {name: faces.given(sides, t, edges=True) for name, faces in discrete.items()}
+    values = {name: faces.dirichlet_velocity(sides, t) for name, faces in smooth.items()}
+    at_points = {name: faces.dirichlet_velocity(sides, t, edges=True) for name, faces in discrete.items()}
     for name in values:
         if not (np.isfinite(values[name]).all() and np.isfinite(at_points[name]).all()):
             yield Problem(f"boundary.{name}.value", f"values that are finite all over the side at t = {t:g}")

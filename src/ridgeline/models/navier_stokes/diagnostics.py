@@ -16,8 +16,8 @@ quadrature of the elements. With A the area of all walls and nu the viscosity:
     friction_factor   f = 8 tau/U^2        f_re          f U D/nu, with the bulk velocity U = <u_a>
     force_friction_factor, force_f_re      the same with the shear F V/A that balances the driving force F
 
-h is D/2 where walls stand across two directions (half the side of a square duct) and V/A where they stand across
-one (half the gap of a channel). Scalars: mean, min, max; where walls heat (kinds "fixed" and "flux"):
+h is D/2 where walls stand across two directions: half the side of a square duct. It is V/A where they stand across
+one: half the gap of a channel. Scalars: mean, min, max; where walls heat (kinds "fixed" and "flux"):
 
     scalar_0_flux     q = k dT/dn, mean over these walls, into the fluid
     scalar_0_bulk     T_b = <u_a T>/U, or <T> without an axis or a flow along it

@@ -1,9 +1,10 @@
 """The fast solver: one time step as named, timed stages on this rank's elements. The method is that of reference.py.
 
-Stages of a step and the least passes over memory of each, in fields [E, n, n, n] of float64, c = 3 + S components:
-advection (reads velocity and scalars, writes c), right-hand sides (6 c + c), assembly, pressure right-hand side (4),
-pressure solve, momentum right-hand side (1 + 3 + 1 + 3), velocity solve, scalar solves. Axis-aligned elements read no
-array of the geometry but the inverse of the assembled mass matrix and the inverse multiplicity.
+A step has these stages, with the least passes over memory of each in fields [E, n, n, n] of float64; c = 3 + S
+components. Advection reads velocity and scalars and writes c. Right-hand sides (6 c + c), assembly, pressure
+right-hand side (4) and pressure solve follow. Then come the momentum right-hand side (1 + 3 + 1 + 3), the velocity
+solve and the scalar solves. Axis-aligned elements read no array of the geometry but the inverse of the assembled mass
+matrix and the inverse multiplicity.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
-from ridgeline.models.navier_stokes.extrapolation import Levels, StepCoefficients
+from ridgeline.models.navier_stokes.extrapolation import StepCoefficients, TimeLevels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve, kernels_of_helmholtz
 from ridgeline.models.navier_stokes.kernels import make_face_derivatives, make_weak_right_hand_side
@@ -61,7 +62,7 @@ class CpuEngine:
         self.inverse_mass = 1.0 / assembled
         self.inner = InnerProduct(comm, self.gather.inverse_multiplicity(), assembled)
         self.boundaries = Boundaries(comm, grid, self.geometry, problem)
-        self.levels = Levels(problem.time_order, n_fields, self.geometry)
+        self.time_levels = TimeLevels(problem.time_order, n_fields, self.geometry)
         self.p = np.zeros(grid.shape)
         self.time, self.step_index = 0.0, 0
         self.solves: dict[str, list[SolveResult]] = {}
@@ -77,8 +78,8 @@ class CpuEngine:
             "velocity", *shared, self.boundaries.velocity, problem.viscosity, problem.velocity
         )
         self.scalars = [
-            HelmholtzSolve(f"scalar {i}", *shared, given, scalar.diffusivity, problem.velocity)
-            for i, (scalar, given) in enumerate(zip(problem.scalars, self.boundaries.scalars))
+            HelmholtzSolve(f"scalar {i}", *shared, dirichlet, scalar.diffusivity, problem.velocity)
+            for i, (scalar, dirichlet) in enumerate(zip(problem.scalars, self.boundaries.scalars))
         ]
         self.flow_rate = None
         if problem.flow_rate is not None:
@@ -98,27 +99,27 @@ class CpuEngine:
     @property
     def fields(self) -> Array:
         """Velocity and scalars, [3 + S, E, n, n, n]."""
-        return self.levels.fields[0]
+        return self.time_levels.fields[0]
 
     @property
     def u(self) -> Array:
         """Velocity [3, E, n, n, n]."""
-        return self.levels.fields[0][:3]
+        return self.time_levels.fields[0][:3]
 
     def start(self, fields: Array, time: float = 0.0, history: Sequence[Array] = ()) -> None:
         """Begin at `time` with velocity and scalars [3 + S, E, n, n, n], equal at shared points. Collective.
 
         history: the same at t - dt and t - 2 dt, as far as known; without it the first steps are of lower order.
-        Raises ConfigError if given velocities have no way out, or a start that is not finite.
+        Raises ConfigError for a start that is not finite, and for Dirichlet velocities whose flux has no way out.
         """
         self.time, self.step_index = time, 0
-        known = [fields, *history][: self.levels.order]
-        for level, found in zip(self.levels.fields, known):
+        known = [fields, *history][: self.time_levels.order]
+        for level, found in zip(self.time_levels.fields, known):
             level[...] = found
             # Jumps between elements would stay for good: no assembled residual sees them.
             self.gather.sum(level)
             level *= self.inner.weights
-        self.levels.known = len(known)
+        self.time_levels.known = len(known)
         self.p[...] = 0.0
         self._refresh()
         self._refuse_leak()
@@ -129,7 +130,7 @@ class CpuEngine:
         known: levels that hold a solution; shift: b_0/dt of the last step; force: of the flow rate.
         """
         self.time, self.step_index = time, step
-        self.levels.known = known
+        self.time_levels.known = known
         self._refresh()
         self.boundaries.update(time)
         if shift:
@@ -140,10 +141,10 @@ class CpuEngine:
 
     def _refresh(self) -> None:
         """Compute what follows from the levels of fields: rates of the past, vorticity at sides. Collective."""
-        known = self.levels.known
+        known = self.time_levels.known
         for back in range(known - 1, 0, -1):
             self._rate(back)
-        for level in reversed(self.levels.fields[:known]):
+        for level in reversed(self.time_levels.fields[:known]):
             self.boundaries.record(level[:3])
         self._watch.begin()
 
@@ -161,10 +162,10 @@ class CpuEngine:
     def advance(self) -> None:
         """Advance by one time step. Collective.
 
-        Raises DivergedError if a solve does not converge or the Courant number is beyond stability, before the step
-        or after it: what it left is no state to keep.
+        Raises DivergedError if a solve does not converge, or if the Courant number is beyond stability before the
+        step or after it. The state is then not to be kept.
         """
-        problem, levels, regions = self.problem, self.levels, self.regions
+        problem, levels, regions = self.problem, self.time_levels, self.regions
         if not self._watch.begun:
             self._watch.see(self.step_index, self._first_courant())
         self._rate(0)
@@ -190,7 +191,7 @@ class CpuEngine:
 
     def _rate(self, back: int) -> None:
         """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago as those of the newest."""
-        fields, rates = self.levels.fields[back], self.levels.oldest_rate()
+        fields, rates = self.time_levels.fields[back], self.time_levels.oldest_rate()
         with self.regions("advection", *self.kernels.advection_work()):
             self.kernels.advection(fields[:3], fields, rates)
         for i, scalar in enumerate(self.problem.scalars, start=3):
@@ -223,12 +224,12 @@ class CpuEngine:
 
     def _solve_velocity(self, right: Array, at: StepCoefficients) -> None:
         """Set the next level's velocity from the assembled weak right-hand side and the present pressure."""
-        weak, levels = self._vector, self.levels
+        weak, levels = self._vector, self.time_levels
         with self.regions("other", *self.kernels.momentum_work()):
             self.kernels.momentum(self.p, right, self.inner.weights, weak)
             self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(at.a, levels.fields)], weak)
         self.velocity.prepare(at.shift)
-        self.velocity.subtract_given(weak)
+        self.velocity.subtract_dirichlet(weak)
         self.assemble(weak)
         self.note("velocity", self.velocity.solve(weak, levels.oldest_fields()[:3]))
 
@@ -236,7 +237,7 @@ class CpuEngine:
         for i, solve in enumerate(self.scalars):
             weak = right[i]
             solve.prepare(shift)
-            solve.subtract_given(weak[None])
+            solve.subtract_dirichlet(weak[None])
             self.assemble(weak)
             self.note(solve.name, solve.solve(weak[None], self.fields[3 + i : 4 + i]))
 
@@ -254,12 +255,12 @@ class CpuEngine:
         self.require("velocity", self.velocity.solve(weak, velocity, remember=False))
 
     def _apply_filter(self) -> None:
-        """Take away part of the highest modes; given values stay."""
+        """Take away part of the highest modes; Dirichlet values stay."""
         with self.regions("other"):
             self.kernels.filter(self.fields)
-        self.velocity.given.write(self.u)
+        self.velocity.dirichlet.write(self.u)
         for i, solve in enumerate(self.scalars, start=3):
-            solve.given.write(self.fields[i : i + 1])
+            solve.dirichlet.write(self.fields[i : i + 1])
 
     def note(self, name: str, result: SolveResult) -> None:
         """Keep how a solve of a step went; raise DivergedError if it did not converge."""
@@ -292,7 +293,7 @@ class CpuEngine:
         ahead, rate = self._vector, self.problem.flow_rate
         ahead[...] = self.u
         self.boundaries.update(self.time)
-        self.velocity.given.write(ahead)
+        self.velocity.dirichlet.write(ahead)
         number = self._courant_of(ahead)
         if rate is not None:
             ahead[...] = 0.0
@@ -302,7 +303,7 @@ class CpuEngine:
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of fields and buffers of this rank, by what they are for."""
-        levels = sum(array.nbytes for array in (*self.levels.fields, *self.levels.rates))
+        levels = sum(array.nbytes for array in (*self.time_levels.fields, *self.time_levels.rates))
         mine = (self.p, self._right, self._vector, self._weak, self.inverse_mass)
         geometry = self.geometry
         shape = (geometry.coordinates, geometry.mass, geometry.metrics, geometry.factors)

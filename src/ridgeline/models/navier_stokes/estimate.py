@@ -1,8 +1,8 @@
 """What a Navier-Stokes run needs and does, before it runs: no MPI, no fields of the whole mesh.
 
 Work is that of the method with one iteration of each solve: the least that a step can take. Counts are words and
-floating-point operations per stored point, with c = 3 + S fields (velocity and scalars) and cache between an
-element and a field (NekBox paper, Sec. 3.1).
+floating-point operations per stored point, with c = 3 + S fields (velocity and scalars). They assume a cache that
+holds an element but no field (NekBox paper, Sec. 3.1).
 """
 
 from __future__ import annotations

@@ -77,14 +77,14 @@ def first_courant_rate(case: NavierStokesCase, mesh: ElementMesh) -> float:
         grid = ChosenElements(mesh, case.grid.order, chosen=positions)
         geometry = ElementGeometry(grid)
         velocity = initial_velocity(case, *grid.coordinates)
-        _write_given(velocity, grid, sides)
+        _write_dirichlet(velocity, grid, sides)
         for u in (velocity, np.broadcast_to(along[:, None, None, None, None], velocity.shape)):
             largest = max(largest, _rate(geometry, u))
     return largest
 
 
-def _write_given(velocity: Array, grid: ElementGrid, sides: Mapping[str, VelocitySide]) -> None:
-    """Put the velocities given at time 0 into a field [3, e, n, n, n]."""
+def _write_dirichlet(velocity: Array, grid: ElementGrid, sides: Mapping[str, VelocitySide]) -> None:
+    """Put the Dirichlet velocities at time 0 into a field [3, e, n, n, n]."""
     for name in sides_of(sides, "symmetry"):
         velocity[2 - side_axis(name)[0]].reshape(-1)[side_points(grid, name)] = 0.0
     for name in sides_of(sides, *DIRICHLET):

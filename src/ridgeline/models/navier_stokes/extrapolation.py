@@ -1,4 +1,4 @@
-"""The levels in time that the scheme needs: fields, weak rates, coefficients of the present order."""
+"""The time levels that the scheme needs: fields, weak rates, coefficients of the present order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.models.navier_stokes.kernels import make_weak_right_hand_side
 from ridgeline.models.navier_stokes.problem import BACKWARD, EXTRAPOLATION, Array
 
-LEVELS = 3  # of the kernel; coefficients of levels that an order does not have are 0
+TIME_LEVELS = 3  # of the kernel; coefficients of time levels that an order does not have are 0
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class StepCoefficients:
     @classmethod
     def of(cls, order: int, dt: float) -> StepCoefficients:
         """Return the coefficients of BDF and extrapolation of an order with a fixed step."""
-        a, b = np.zeros(LEVELS), np.zeros(LEVELS)
+        a, b = np.zeros(TIME_LEVELS), np.zeros(TIME_LEVELS)
         a[:order] = EXTRAPOLATION[order - 1]
         b[:order] = np.array(BACKWARD[order - 1][1:]) / dt
         return cls(order, BACKWARD[order - 1][0] / dt, a, b)
 
 
-class Levels:
-    """Fields [c, E, n, n, n] (velocity, then scalars) and their weak rates N at the latest levels, newest first.
+class TimeLevels:
+    """Fields [c, E, n, n, n] (velocity, then scalars) and their weak rates N at the latest time levels, newest first.
 
     known: how many levels of fields hold a solution; the order of the next step is at most that.
     Memory: 2 order fields of c components.
@@ -71,7 +71,9 @@ class Levels:
 
         The rates hold advection less sources: they enter with the opposite sign.
         """
-        fields, rates = ([*levels, *[levels[0]] * LEVELS][:LEVELS] for levels in (self.fields, self.rates))
+        fields, rates = (
+            [*levels, *[levels[0]] * TIME_LEVELS][:TIME_LEVELS] for levels in (self.fields, self.rates)
+        )
         flat = [level.reshape(self._shape) for level in (*fields, *rates)]
         make_weak_right_hand_side()(
             -at.a, at.b, force, *flat, self.volume, self.cube, self.mass, out.reshape(self._shape)

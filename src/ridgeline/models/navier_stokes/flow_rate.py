@@ -1,7 +1,7 @@
 """A force along one axis that holds the mean velocity exactly: the step is linear in a uniform force.
 
-What a unit force does to velocity and pressure within one step is solved for once per b_0/dt; after each step as much
-of it is added as the flow rate needs.
+The response of velocity and pressure to a unit force within one step is solved for once per b_0/dt. After each step
+as much of it is added as the flow rate needs.
 """
 
 from __future__ import annotations

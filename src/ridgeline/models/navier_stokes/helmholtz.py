@@ -1,8 +1,8 @@
 """Implicit diffusion: (k K + b_0/dt B) u = f for the three velocities at once, or for one scalar.
 
-Given values are lifted: u is zero at constrained points in the solve, and what their values do to the other points
-goes to the right-hand side, of the elements at the sides alone. Initial guesses come from the space of the last
-solutions; Jacobi-preconditioned conjugate gradients do the rest (Hadri et al., Sec. 2.2).
+Dirichlet values are lifted: the solve sees u = 0 at constrained points. The operator applied to their values goes to
+the right-hand side, of the elements at the sides alone. Initial guesses come from the space of the last solutions;
+Jacobi-preconditioned conjugate gradients solve for the correction (Hadri et al., Sec. 2.2).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ridgeline.jit.kernel import Specialisation
 from ridgeline.krylov.cg import cg, kernels_of_cg
 from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.krylov.projection import Projection, kernels_of_projections
-from ridgeline.models.navier_stokes.boundary_terms import GivenValues
+from ridgeline.models.navier_stokes.boundary_terms import DirichletValues
 from ridgeline.models.navier_stokes.problem import Array, HelmholtzSolver
 from ridgeline.runtime.regions import Regions
 
@@ -33,14 +33,14 @@ class HelmholtzSolve:
         inner: InnerProduct,
         work: Workspace,
         regions: Regions,
-        given: GivenValues,
+        dirichlet: DirichletValues,
         diffusivity: float,
         settings: HelmholtzSolver,
     ) -> None:
-        self.name, self.given, self.diffusivity, self.settings = name, given, diffusivity, settings
+        self.name, self.dirichlet, self.diffusivity, self.settings = name, dirichlet, diffusivity, settings
         self._geometry, self._gather, self._inner = geometry, gather, inner
         self._work, self._regions = work, regions
-        self.components = len(given.points)
+        self.components = len(dirichlet.points)
         self.shift = 0.0
         self._operator = self._make_operator(1.0)
         self.projection = Projection(self._operator, settings.projection, self.components, regions)
@@ -54,7 +54,7 @@ class HelmholtzSolve:
             self._gather,
             self.diffusivity,
             shift,
-            self.given.points,
+            self.dirichlet.points,
             inner=self._inner,
             nullspace=False,
             regions=self._regions,
@@ -70,21 +70,21 @@ class HelmholtzSolve:
         self.projection.reset(self._operator)
         self._lifted = None
 
-    def subtract_given(self, weak: Array) -> None:
-        """Subtract from unassembled right-hand sides [c, E, n, n, n] what the given values do to them."""
-        given = self.given
-        if not given.nonzero:
+    def subtract_dirichlet(self, weak: Array) -> None:
+        """Subtract from unassembled right-hand sides [c, E, n, n, n] what the Dirichlet values do to them."""
+        dirichlet = self.dirichlet
+        if not dirichlet.nonzero:
             return
-        if self._lifted is None or not given.steady:
-            self._lifted = self._apply_to_given()
-        weak[:, given.elements] -= self._lifted
+        if self._lifted is None or not dirichlet.steady:
+            self._lifted = self._apply_to_dirichlet()
+        weak[:, dirichlet.elements] -= self._lifted
 
-    def _apply_to_given(self) -> Array:
-        """Return (k K + b_0/dt B) of the given values, on the elements that have some, [c, m, n, n, n]."""
-        grid, g, elements = self._geometry.grid, self._geometry, self.given.elements
+    def _apply_to_dirichlet(self) -> Array:
+        """Return (k K + b_0/dt B) of the Dirichlet values, on the elements that have some, [c, m, n, n, n]."""
+        grid, g, elements = self._geometry.grid, self._geometry, self.dirichlet.elements
         if not self._lift.size:
             self._lift = np.zeros((self.components, *grid.shape))
-        self.given.write(self._lift)
+        self.dirichlet.write(self._lift)
         kernel = make_helmholtz(grid.n, "float64", g.axis_aligned)
         out = self._work("helmholtz lifted", grid.shape)
         result = np.empty((self.components, len(elements), grid.n, grid.n, grid.n))
@@ -100,8 +100,8 @@ class HelmholtzSolve:
     def solve(self, b: Array, out: Array, remember: bool = True) -> SolveResult:
         """Solve for out [c, E, n, n, n] with the assembled right-hand side b, which is masked in place. Collective.
 
-        out holds the given values at constrained points. remember: whether guesses come from the past solutions, and
-        this one joins them; else the guess is zero and so are the constrained points.
+        out holds the Dirichlet values at constrained points. remember: whether the guess comes from the past
+        solutions and this one joins them; else the guess and the constrained points are zero.
         """
         settings = self.settings
         self._operator.mask(b)
@@ -124,7 +124,7 @@ class HelmholtzSolve:
                 self.projection.update(dx, residual, left)
                 with self._regions("other", float(dx.size), 24.0 * dx.size):
                     np.add(out, dx, out=out)
-        self.given.write(out)
+        self.dirichlet.write(out)
         return result
 
 

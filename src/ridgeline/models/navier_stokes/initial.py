@@ -71,8 +71,8 @@ class Duct:
     def perturbation(self, seed: int) -> Callable[[Array, Array, Array], Array]:
         """Return a solenoidal velocity (x, y, z) -> [3, *shape], 0 at the walls, periodic along, largest about 1.
 
-        The curl of a vector potential (1 - eta^2)^2 (1 - zeta^2)^2 sum A cos(k xi + p) cos(m pi eta + q)
-        cos(n pi zeta + r), eta and zeta from -1 to 1 across, xi = 2 pi along; the random phases depend on seed alone.
+        The curl of a vector potential (1 - eta^2)^2 (1 - zeta^2)^2 sum A cos(k xi + p) cos(m pi eta + q) cos(n pi
+        zeta + r). eta and zeta go from -1 to 1 across, xi to 2 pi along. The random phases depend on seed alone.
         """
         numbers = np.random.Generator(np.random.Philox(seed))
         k, m, n = (

@@ -49,8 +49,8 @@ def make_weak_right_hand_side() -> Any:
 def make_face_derivatives() -> Any:
     """Return kernel(elements, places, end_row, derivative, fields, out): derivatives in the reference directions.
 
-    elements: int64 [f], whose faces on one side are meant; places: int64 [4]: the face's first point in an element,
-    and the steps from a point to the next across, along the slow and along the fast direction of the face. end_row:
+    elements: int64 [f], whose faces on one side are meant; places: int64 [4], the face's first point in an element,
+    and the steps from a point to the next: across, along the slow and along the fast direction of the face. end_row:
     [n], the row of the derivative matrix at the face. fields: [c, E, n^3]. out: [c, 3, f, n, n], derivatives across,
     along the slow, along the fast direction. Reads the elements' points once.
     """
@@ -136,9 +136,9 @@ def make_force_divergence(n: int, axis_aligned: bool) -> Any:
 def make_momentum(n: int, axis_aligned: bool) -> Any:
     """Return kernel(elements, p, f, share, scale, volume, metrics, mass, derivative, weights, out).
 
-    out = share f - mass grad p [3, E, n, n, n], unassembled: f is an assembled weak force, of which every copy of a
-    point puts in its share (inverse multiplicity), so that one assembly serves both terms. One pass: reads 5 words
-    per point (and 10 of curved elements), writes 3.
+    out = share f - mass grad p [3, E, n, n, n], unassembled. f is an assembled weak force. Every copy of a point adds
+    its share of it (inverse multiplicity), so that one assembly serves both terms. One pass: reads 5 words per point
+    (and 10 of curved elements), writes 3.
     """
     rows, points = n * n, n**3
 

@@ -78,9 +78,9 @@ def unit_velocity(y: Array, z: Array, a: float, b: float) -> Array:
 def figures(ratio: float) -> DuctFigures:
     """Return the figures of a duct of aspect ratio b/a.
 
-    The Nusselt number: with w = sum w_mn sin sin the temperature below the wall's is sum w_mn/lambda_mn sin sin, all
-    sums over odd m and n, which leaves (sum s/lambda)^2 / (sum s/lambda^3) D^2/4 with s = 16^2/(pi^4 m^2 n^2)/4
-    and eigenvalues lambda_mn of minus the Laplacian.
+    The Nusselt number: let w = sum w_mn sin sin, all sums over odd m and n. The temperature below the wall's is sum
+    w_mn/lambda_mn sin sin. That leaves (sum s/lambda)^2 / (sum s/lambda^3) D^2/4 with s = 16^2/(pi^4 m^2 n^2)/4 and
+    eigenvalues lambda_mn of minus the Laplacian.
     """
     a, b = 1.0, ratio
     diameter = 4 * a * b / (a + b)

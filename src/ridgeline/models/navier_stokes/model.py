@@ -1,4 +1,4 @@
-"""The Navier-Stokes model: decomposes, owns the engine that holds the flow, and says what the driver asks.
+"""The Navier-Stokes model: decomposes, owns the engine that holds the flow, and says what the time loop asks.
 
 The arithmetic is in `engine_cpu`; settings, initial flows, outputs, figures and checkpoints have their own files.
 """

@@ -7,8 +7,8 @@
 
 Names: velocity_x, velocity_y, velocity_z, pressure, scalar_0, ..., vorticity_magnitude |curl u| and q_criterion
 (W:W - S:S)/2, positive in vortices. At the points of the elements an array is [E, n, n, n], elements in the curve
-order, and x, y, z, the places of the points, are written with the first output step. With `uniform` = [nz, ny, nx] it
-is an image of that shape in the box around the domain (`sampling.image_lattice`), NaN outside the domain.
+order. x, y, z, the places of the points, are written with the first output step. With `uniform` = [nz, ny, nx] it is
+an image of that shape in the box around the domain (`sampling.image_lattice`), NaN outside the domain.
 """
 
 from __future__ import annotations

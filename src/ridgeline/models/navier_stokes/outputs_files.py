@@ -4,7 +4,7 @@
     statistics_output(case, comm, grid, statistics, flow) -> FurtherOutput | None
 
 case: `config.NavierStokesCase`, of which [output] is read. flow: called when something is due, returns the present
-FlowState. None where the settings ask for none. Both are cheap to call; files are touched when the driver opens them.
+FlowState. None where the settings ask for none. Both are cheap to call; the time loop opens the files.
 """
 
 from __future__ import annotations

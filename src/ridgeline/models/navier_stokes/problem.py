@@ -22,9 +22,9 @@ ScalarFunction = Callable[[Array, Array, Array, float], Array | float]
 
 VelocityKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
 ScalarKind = Literal["fixed", "flux", "adiabatic", "periodic"]
-# Sides of given velocity, the later overwriting the earlier where two meet: a wall is at rest to its edges.
+# Dirichlet sides, the later overwriting the earlier where two meet: a wall is at rest to its edges.
 DIRICHLET: tuple[VelocityKind, ...] = ("inflow", "moving-wall", "wall")
-# Net flux through sides of given velocity, over that of the same speeds straight through them, which is surely a
+# Net flux through Dirichlet sides, over that of the same speeds straight through them, which is surely a
 # mistake. Not over the flux in and out: along walls that move, it is rounding itself.
 LEAK = 1e-3
 
@@ -142,11 +142,12 @@ def smallest_spacing(coordinates: Array) -> float:
 
 
 def vorticity_extrapolation(order: int, viscosity: float, dt: float, spacing: float) -> tuple[float, ...]:
-    """Return the coefficients that extrapolate the vorticity at sides of given velocity, in a step of an order.
+    """Return the coefficients that extrapolate the vorticity at Dirichlet sides, in a step of an order.
 
     Third-order extrapolation is stable only while nu dt is not many times the square of the spacing of the points
-    there; second-order always is, and leaves the velocity third order in time, with a larger factor. So the former
-    is taken where nu dt <= spacing^2. Source: Leriche, Perchat, Labrosse, Deville, J. Sci. Comput. 26 (2006) 25.
+    there. Second-order extrapolation is always stable. It leaves the velocity third order in time, with a larger
+    factor. So the former is taken where nu dt <= spacing^2. Source: Leriche, Perchat, Labrosse, Deville, J. Sci.
+    Comput. 26 (2006) 25.
     """
     if order == 3 and viscosity * dt > spacing**2:
         return EXTRAPOLATION[1]
@@ -156,7 +157,7 @@ def vorticity_extrapolation(order: int, viscosity: float, dt: float, spacing: fl
 def bubble_filter(points: Array, weight: float, modes: int) -> Array:
     """Return the matrix [n, n] that takes away the highest modes of a polynomial, leaving its ends alone.
 
-    Modes are P_k - P_{k-2}, which vanish at both ends (and 1 and x); the share taken grows quadratically from the
+    Modes are P_k - P_{k-2}, which vanish at both ends, and 1 and x. The share taken grows quadratically from the
     lowest of the `modes` highest to `weight` for the highest. Source: Fischer and Mullen, C. R. Acad. Sci. Paris 332
     (2001) 265.
     """

@@ -11,7 +11,7 @@ the coefficients, N = f - u.grad u (dealiased), and F = sum_j a_j N^{n+1-j} - su
     (grad q, grad p) = (grad q, F) - nu <grad q, n x w*> - b_0/dt <q, n.u>,    w* = curl sum_j a'_j u^{n+1-j}
     nu (grad v, grad u) + b_0/dt (v, u) = (v, F) - (v, grad p)
 
-<., .> are integrals over sides of given velocity; the first is the rotational form of the viscous term:
+<., .> are integrals over Dirichlet sides; the first is the rotational form of the viscous term:
 (grad q, curl w) = <grad q, n x w>, whose parts between elements cancel for the continuous w that curl() returns.
 a' is a, or that of order 2 (`vorticity_extrapolation`).
 Sources: Karniadakis, Israeli and Orszag, J. Comput. Phys. 97 (1991) 414; Tomboulides, Lee and Orszag, J. Sci.
@@ -42,7 +42,7 @@ from ridgeline.models.navier_stokes.reference_elements import DirectSolver, Elem
 class ReferenceSolver:
     """Advances velocity u [3, E, n, n, n], pressure p [E, n, n, n] and scalars [S, E, n, n, n] of all elements.
 
-    history: velocity and scalars [3 + S, E, n, n, n] at t - dt and t - 2 dt, to start at full order; without them the
+    history: velocity and scalars [3 + S, E, n, n, n] at t - dt and t - 2 dt, to start at full order. Without them the
     first steps are of first and second order.
     """
 
@@ -93,14 +93,14 @@ class ReferenceSolver:
         differences = sum(c * old for c, old in zip(b[1:], self.fields)) / problem.dt
         right = sum(c * rate for c, rate in zip(a, self.rates)) - elements.mass * differences
         ahead = np.asarray(sum(c * old for c, old in zip(a, self.fields)))
-        given = self._given(self.time)
-        self.p = self._pressure(right[:3], order, given[:3], shift)
+        dirichlet = self._dirichlet(self.time)
+        self.p = self._pressure(right[:3], order, dirichlet[:3], shift)
         right[:3] += self._backflow(ahead[:3]) - elements.mass * elements.gradient(self.p)
         right[3:] += self._fluxes(self.time)
-        new = np.stack([self._helmholtz(i, right[i], given[i], shift) for i in range(len(right))])
+        new = np.stack([self._helmholtz(i, right[i], dirichlet[i], shift) for i in range(len(right))])
         self._hold_flow_rate(new, shift)
         if problem.filter_weight:
-            self._filter(new, given)
+            self._filter(new, dirichlet)
         self.fields = [new, *self.fields[: problem.time_order - 1]]
         self.rates = self.rates[: problem.time_order - 1]
 
@@ -123,8 +123,8 @@ class ReferenceSolver:
             np.bincount(self.elements.ids.ravel(), weak.ravel(), self.elements.grid.n_unique), np.float64
         )
 
-    def _pressure(self, right: Array, order: int, given: Array, shift: float) -> Array:
-        """Return the pressure of the next level. given: velocity at given points [3, n_unique]."""
+    def _pressure(self, right: Array, order: int, dirichlet: Array, shift: float) -> Array:
+        """Return the pressure of the next time level. dirichlet: velocity at Dirichlet points [3, n_unique]."""
         elements, problem = self.elements, self.problem
         force = elements.assemble(right) / elements.assembled_mass
         weak = elements.weak_divergence(force)
@@ -136,7 +136,7 @@ class ReferenceSolver:
             weak -= problem.viscosity * elements.weak_divergence(
                 elements.on_side(name, tangential), weighted=True
             )
-            through = (normal * elements.face(name, given[:, elements.ids])).sum(0)
+            through = (normal * elements.face(name, dirichlet[:, elements.ids])).sum(0)
             weak -= shift * elements.on_side(name, through)
         b = self.gather(weak)
         if problem.level_is_free:  # what quadrature leaves of the flux through all sides has no solution
@@ -144,7 +144,7 @@ class ReferenceSolver:
         return self._level(self.pressure_solver.solve(b, np.zeros_like(b))[elements.ids])
 
     def _spacing(self) -> float:
-        """Return the smallest distance of points in elements at sides of given velocity."""
+        """Return the smallest distance of points in elements at Dirichlet sides."""
         grid = self.elements.grid
         chosen = [grid.side_elements(name) for name in self.problem.sides_of(*DIRICHLET)]
         found = np.unique(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
@@ -157,14 +157,14 @@ class ReferenceSolver:
             return p
         return np.asarray(p - (elements.mass * p).sum() / elements.volume)
 
-    def _helmholtz(self, i: int, right: Array, given: Array, shift: float) -> Array:
-        """Return field i of the next level: its weak right-hand side, unassembled, and what it is at fixed points."""
+    def _helmholtz(self, i: int, right: Array, dirichlet: Array, shift: float) -> Array:
+        """Return field i of the next time level. right: weak, unassembled; dirichlet: its values at fixed points."""
         if (i, shift) not in self.solvers:
             scalars = self.problem.scalars
             diffusivity = self.problem.viscosity if i < 3 else scalars[i - 3].diffusivity
             matrix = sparse.csr_matrix(diffusivity * self.stiffness + shift * self.mass)
             self.solvers[i, shift] = DirectSolver(matrix, self.fixed[i])
-        solved = self.solvers[i, shift].solve(self.gather(right), given)
+        solved = self.solvers[i, shift].solve(self.gather(right), dirichlet)
         return np.asarray(solved[self.elements.ids])
 
     def _hold_flow_rate(self, new: Array, shift: float) -> None:
@@ -206,14 +206,14 @@ class ReferenceSolver:
                     total[i] += elements.on_side(name, area * side.value(*at, time))
         return total
 
-    def _filter(self, new: Array, given: Array) -> None:
+    def _filter(self, new: Array, dirichlet: Array) -> None:
         """Take away part of the highest modes, in place; fixed points keep their values."""
         elements, problem = self.elements, self.problem
         f = bubble_filter(elements.points, problem.filter_weight, problem.filter_modes)
         new[:] = np.einsum("kc,jb,ia,...cba->...kji", f, f, f, new, optimize=True)
         for i, field in enumerate(new):
             fixed = self.fixed[i][elements.ids]
-            field[fixed] = given[i][elements.ids][fixed]
+            field[fixed] = dirichlet[i][elements.ids][fixed]
 
     def _flags(self, sides: Sequence[str]) -> Flags:
         """Return which distinct points lie on any of some sides."""
@@ -223,7 +223,7 @@ class ReferenceSolver:
         return flags
 
     def _fixed_points(self) -> Flags:
-        """Return which distinct points of the fields [3 + S, n_unique] are given."""
+        """Return which distinct points of the fields [3 + S, n_unique] are Dirichlet points."""
         problem = self.problem
         velocity = np.stack([self._flags(problem.sides_of(*DIRICHLET))] * 3)
         for name in problem.sides_of("symmetry"):
@@ -234,8 +234,8 @@ class ReferenceSolver:
         ]
         return np.stack([*velocity, *scalars])
 
-    def _given(self, time: float) -> Array:
-        """Return the values of the fields [3 + S, n_unique] at given points, zero elsewhere."""
+    def _dirichlet(self, time: float) -> Array:
+        """Return the values of the fields [3 + S, n_unique] at Dirichlet points, zero elsewhere."""
         elements, problem = self.elements, self.problem
         values = np.zeros((len(self.fixed), elements.grid.n_unique))
 

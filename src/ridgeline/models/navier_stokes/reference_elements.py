@@ -133,7 +133,7 @@ class Elements:
 
 
 class DirectSolver:
-    """Solves A u = b on the free points of an assembled matrix; the fixed ones keep what they are given.
+    """Solves A u = b on the free points of an assembled matrix; the fixed ones keep their Dirichlet values.
 
     singular: A u = 0 for constants; u is then 0 at one point, and b must have the sum 0.
     """
@@ -144,9 +144,9 @@ class DirectSolver:
         self.matrix = matrix
         self.factors = splu(sparse.csc_matrix(matrix[self.free][:, self.free]))
 
-    def solve(self, b: Array, given: Array) -> Array:
-        """Return u with A u = b on the free points and u = given on the others, all [n_unique]."""
-        u = given.copy()
+    def solve(self, b: Array, dirichlet: Array) -> Array:
+        """Return u with A u = b on the free points and u = dirichlet on the others, all [n_unique]."""
+        u = dirichlet.copy()
         u[self.free] = 0.0
         u[self.free] = self.factors.solve((b - self.matrix @ u)[self.free])
         return u

@@ -5,8 +5,8 @@
     pressure_basis_0, ..., velocity_basis_0, ...                           the spaces of past solutions
     clock, pressure_numbers, ...                                           small numbers, on rank 0
 
-Fields are [E, n, n, n] of all elements in the curve order, of which a rank has a range: any number of ranks writes
-the same and reads it. Rates and vorticities of the past are computed again from the fields, to the same bits.
+Fields are [E, n, n, n] of all elements in the curve order, of which a rank has a range. Any number of ranks writes
+and reads the same arrays. Rates and vorticities of the past are computed again from the fields, to the same bits.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class EngineState:
         """Return the state by name. Views, but for the small numbers. No communication."""
         engine = self._engine
         found = [self._field("pressure", engine.p)]
-        for back, level in enumerate(engine.levels.fields):
+        for back, level in enumerate(engine.time_levels.fields):
             suffix = f"_{back}" if back else ""
             found += [self._field(name + suffix, field) for name, field in zip(self._names, level)]
         force = 0.0 if engine.flow_rate is None else engine.flow_rate.force
-        clock = [engine.time, engine.step_index, engine.levels.known, engine.velocity.shift, force]
+        clock = [engine.time, engine.step_index, engine.time_levels.known, engine.velocity.shift, force]
         self._numbers = {"clock": np.array(clock)}
         for name, projection in self._projections().items():
             for kind, rows in projection.fields().items():

@@ -4,11 +4,11 @@
     sampler = Sampler(comm, grid, lattice)                # plan: collective, once
     sampler.sample(field) -> this rank's planes of z      # [E, n, n, n] -> [nz here, ny, nx], collective
 
-Each rank evaluates its elements' polynomials at the points that lie in them, and sends the values to the ranks
-that own the planes of the image. In axis-aligned elements that is a product with a small matrix along each
-direction. In curved ones the map x(r, s, t) of the element is inverted by Newton's method; points in no element are
-NaN. A point that several elements share gets the value of the first of them in the curve order, so that an image
-does not depend on the number of ranks.
+Each rank evaluates its elements' polynomials at the points that lie in them. It sends the values to the ranks that
+own the planes of the image. In axis-aligned elements that is a product with a small matrix along each direction. In
+curved ones the map x(r, s, t) of the element is inverted by Newton's method; points in no element are NaN. A point
+that several elements share gets the value of the first of them in the curve order. So an image does not depend on the
+number of ranks.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Statistics:
 
         homogeneous: directions of "x", "y", "z" to average over, none to stay at the points of the elements. The
         other axes are the lattice of the mesh's points, shared ones once; over all three one point is left.
-        Without a map of the mesh the coordinates of these axes are among the averages, under the axes' names; with
+        Without a map of the mesh the coordinates of these axes are among the averages, under the axes' names. With
         one, axes are numbered (k, j, i) and mean places x, y, z are arrays. All is 0 until there is a sample.
         """
         seconds = self._clock[0] or 1.0

@@ -7,8 +7,8 @@ enstrophy Z = <w.w> / 2 and viscosity nu (Pope, Turbulent Flows, 2000, Secs. 5.3
     kolmogorov_scale  eta = (nu^3 / eps)^(1/4)       reynolds_taylor     R_lambda = u' lambda / nu
     integral_scale    L = pi / (2 u'^2) sum E / k    eddy_turnover_time  L / u'
 
-A figure is 0 where it has no meaning, in a fluid at rest or without viscosity, so that none is NaN unless a
-field is not finite.
+A figure is 0 where it has no meaning, in a fluid at rest or without viscosity. So none is NaN unless a field is not
+finite.
 """
 
 from __future__ import annotations

@@ -209,8 +209,8 @@ def _some(lines: Lines, first: int, end: int) -> Lines:
 class _Block:
     """Some lines of a rank's modes, each mode seen from one of k and -k, so that both draw the same numbers.
 
-    Of the modes with j_x = 0 both signs are stored and must be exact conjugates: the one with j_z < 0, or with
-    j_z = 0 and j_y < 0, is computed as its mirror image and conjugated.
+    Of the modes with j_x = 0 both signs are stored and must be exact conjugates. The mode with j_z < 0, or with j_z =
+    0 and j_y < 0, is computed as its mirror image and conjugated.
     """
 
     def __init__(self, modes: Modes, first: int, end: int) -> None:

@@ -1,7 +1,7 @@
 """The modes of a checkpoint, padded or truncated to another grid.
 
-Every rank reads an equal share of the checkpoint's canonical order, in batches of bounded size, and sends the
-modes that two grids have in common to their owners: every byte is read once, whatever the decomposition.
+Every rank reads an equal share of the checkpoint's canonical order, in batches of bounded size. It sends the modes
+that two grids have in common to their owners. Every byte is read once, whatever the decomposition.
 """
 
 from __future__ import annotations

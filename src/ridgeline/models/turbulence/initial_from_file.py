@@ -1,7 +1,6 @@
 """Initial states from files: a checkpoint of any grid and precision, or the velocity of a BP data set.
 
-What the file does not have starts as the caller set it; what was padded, left out or taken out is said in one
-sentence, on rank 0.
+Fields that the file lacks start as the caller set them. One sentence, on rank 0, says what was padded or left out.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ def fill_from_file(
     path : a checkpoint, a directory of checkpoints (the newest usable one is taken), or a BP data set
     step : of which step; None takes the last one
 
-    A checkpoint may be of another grid, truncation, precision or rank count, in a box of the same lengths: modes
-    that it lacks become zero, modes that this grid lacks are left out. A data set is of the same grid; its
-    velocity is truncated and projected to zero divergence.
+    A checkpoint may be of another grid, truncation, precision or rank count, in a box of the same lengths. Modes that
+    it lacks become zero; modes that this grid lacks are left out. A data set is of the same grid; its velocity is
+    truncated and projected to zero divergence.
 
     Raises, on all ranks: ConfigError if nothing of the kind is at `path`; CheckpointError if the checkpoint is
     damaged, of another model or box; OutputError if the data set is damaged, of another grid, lacks a velocity

@@ -196,8 +196,8 @@ def add_stress(
     out_pressure : (n_modes,) complex, added to: -k_i k_j / k^2 times stress, both orders (paper, Eq. 11)
     out_shells : (n_shells,) float64, added to: Re(u_j* (-i k_i stress)), both orders
 
-    The other arguments are those of `sum_modes`. The projection of the nonlinear term is left out of the
-    transfer: u is solenoidal, so the gradient part does no work on it in any mode.
+    The other arguments are those of `sum_modes`. The transfer leaves out the projection of the nonlinear term. u is
+    solenoidal, so the gradient part does no work on it in any mode.
     """
     both = 2.0 if i != j else 1.0
     for line in range(len(kz)):

@@ -1,4 +1,4 @@
-"""The turbulence model: decomposes, owns the engine that holds the modes, and says what the driver asks.
+"""The turbulence model: decomposes, owns the engine that holds the modes, and says what the time loop asks.
 
 The arithmetic is in `engine_cpu`; initial states, forcing, diagnostics and checkpoints have files of their own.
 """
@@ -227,8 +227,8 @@ class Turbulence(Model):
         """Return the paper's figures: N^3/time, bandwidth (Eq. 13) and message sizes of the exchanges. Collective.
 
         And the fraction of lines that truncation leaves out of exchanges and transforms. The bandwidth's time is that
-        between the start of an exchange and its end, of the rank that takes longest, without the first step: where
-        work is done meanwhile ("ialltoallv") it is a lower bound of what the network gave, never more.
+        between the start of an exchange and its end, of the slowest rank, without the first step. Where work is done
+        meanwhile ("ialltoallv") the bandwidth is a lower bound of the network's.
         """
         comm = self._context.comm
         points = int(np.prod(self._case.grid.shape, dtype=np.int64))

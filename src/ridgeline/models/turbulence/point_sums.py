@@ -1,7 +1,7 @@
 """Sums of powers, histograms and pointwise sums of fields in physical space.
 
-Fields are contiguous, float32 or float64, seen as rows (n_rows, n) of whole grid lines in x, so that the sums of
-a row do not depend on how the other directions are cut. Sums and powers are float64 whatever the precision.
+Fields are contiguous, float32 or float64, seen as rows (n_rows, n) of whole grid lines in x. So the sums of a row do
+not depend on how the other directions are cut. Sums and powers are float64 whatever the precision.
 """
 
 import math

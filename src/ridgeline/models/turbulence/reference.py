@@ -112,8 +112,8 @@ def step(
 ) -> Complex:
     """Return the fields after one step dt.
 
-    shift: displacement of the grid of the odd substeps, as fractions of the box (x, y, z); the even ones are half
-    a cell farther in all three directions, so that errors of aliasing in one or in three directions change sign.
+    shift: displacement of the grid of the odd substeps, as fractions of the box (x, y, z). The grid of the even ones
+    is half a cell farther in all three directions. So errors of aliasing in one or in three directions change sign.
     None: no shifts. force: [3, N_z, N_y, N_x], constant over the step. linear_rate: A of a force A u.
     """
     half_cell = np.array([0.5 / n for n in reversed(box.shape)])

@@ -74,9 +74,9 @@ class SpectralState:
     workspace : contiguous array of dtype, free to be overwritten between `pack` or `arrays` and `release` (the
         engine's exchange buffer between two steps); what does not fit into it is allocated
 
-    Memory, only between `pack` or `arrays` and `release`, is `n_numbers` complex numbers: 2 + S per mode and
-    one per line for the arrays, and with P_r > 1 one more per mode, reused by all fields, to put what comes from
-    other ranks into order. That is at most one more copy of the engine's fields. The plan stays, 40 bytes a line.
+    Memory, only between `pack` or `arrays` and `release`, is `n_numbers` complex numbers: 2 + S per mode and one per
+    line for the arrays. With P_r > 1 there is one more per mode, reused by all fields, to order what comes from other
+    ranks. That is at most one more copy of the engine's fields. The plan stays, 40 bytes a line.
     """
 
     def __init__(
@@ -136,9 +136,9 @@ class SpectralState:
     def pack(self, fields: Fields) -> dict[str, DistributedArray]:
         """Fill the arrays from the engine's fields and return them. Collective.
 
-        fields: [3 + S, n_modes], u_x, u_y, u_z, then scalars; rows contiguous. Their u_y is REPLACED by what
-        continuity gives from u_x and u_z, which is what a run that resumes begins with: so the run that goes on
-        and the run that resumes have the same bits.
+        fields: [3 + S, n_modes], u_x, u_y, u_z, then scalars; rows contiguous. Their u_y is REPLACED by the one that
+        continuity gives from u_x and u_z, with which a run that resumes begins. So the run that goes on and the run
+        that resumes have the same bits.
         """
         recover(self._modes, fields[:3])
         arrays = self.arrays()

@@ -1,7 +1,7 @@
 """Sums over all modes: energy, enstrophy and their like, and spectra over spherical shells of wavenumber.
 
-A *shell* n holds the modes whose |k| is nearer to n dk than to any other multiple of dk, one in the middle in
-the upper shell; dk is the smallest wavenumber of the box, 2 pi over its longest side (1 for the default box). A
+A *shell* n holds the modes whose |k| is nearer to n dk than to any other multiple of dk. A mode in the middle is in
+the upper shell. dk is the smallest wavenumber of the box, 2 pi over its longest side (1 for the default box). A
 spectrum is the sum of its shell divided by dk, so that sum_n E(k_n) dk is the energy, in any box.
 """
 
@@ -88,9 +88,9 @@ def sum_over_modes(comm: MPI.Comm, fields: NDArray[Any], modes: Modes) -> Sums:
     """Return the sums over the modes of all ranks, equal on all ranks. Collective.
 
     fields: complex [3 + S, n_modes], velocity x, y, z and scalars.
-    Box averages have the same bits on any number of ranks that hold the same fields: a line is never cut, and
-    its sums are added independently of their order. Spectra agree to rounding (float64). NaN where a field is
-    not finite. Communication: two Allreduces of some hundred bytes, one of n_shells (2 + S) numbers.
+    Box averages have the same bits on any number of ranks that hold the same fields. A line is never cut, and its
+    sums are added independently of their order. Spectra agree to rounding (float64). NaN where a field is not finite.
+    Communication: two Allreduces of some hundred bytes, one of n_shells (2 + S) numbers.
     """
     shells = Shells(modes)
     n_scalars = len(fields) - 3

@@ -12,7 +12,7 @@ from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.pair_screening import link_costs
 from ridgeline.validate.judge.statistics import costs, figure, steady
-from ridgeline.validate.judge.suspects import NODE_SLOW, SYSTEM, Accusations, percent
+from ridgeline.validate.judge.suspects import NODE_SLOW, SYSTEM, Suspects, percent
 from ridgeline.validate.judge.system_screening import column_direction, column_unit
 from ridgeline.validate.judge.thresholds import CPU_SHARE
 from ridgeline.validate.judge.verdict import Drift
@@ -42,10 +42,10 @@ def compare_with_baseline(
 ) -> list[Drift]:
     """Return the changes of every quantity: overall (medians), and of the nodes that drifted.
 
-    Nodes are matched by host name; those that are slower by more than `tolerance` (0.1 for 10 % more time), and by
-    more than the noise of both validations, are listed as slow, those that are faster by as much too, not as slow.
-    A node's figure of a quantity of pairs is the median over its links. Raises ConfigError if the baseline is of
-    another machine.
+    Nodes are matched by host name. Those that are slower by more than `tolerance` (0.1 for 10 % more time), and by
+    more than the noise of both validations, are listed as slow. Those that are faster by as much are listed too, not
+    as slow. A node's figure of a quantity of pairs is the median over its links. Raises ConfigError if the baseline
+    is of another machine.
     """
     check_baseline(measurements, baseline)
     before = {name: index for index, name in enumerate(baseline.nodes)}
@@ -106,7 +106,7 @@ def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance
     return drifts
 
 
-def accuse_drifts(drifts: list[Drift], found: Accusations) -> None:
+def blame_drifts(drifts: list[Drift], suspects: Suspects) -> None:
     """Blame the nodes, or the system, that became slow."""
     for drift in drifts:
         if not drift.slow or drift.quantity == CPU_SHARE:  # who gets less of its processor is busy, not ill
@@ -116,9 +116,9 @@ def accuse_drifts(drifts: list[Drift], found: Accusations) -> None:
             f"baseline, {percent(drift.slowdown)} more time"
         )
         if drift.node is None:
-            found.add("system", [], reason, SYSTEM, quantity=drift.quantity, slowdown=drift.slowdown)
+            suspects.add("system", [], reason, SYSTEM, quantity=drift.quantity, slowdown=drift.slowdown)
         else:
-            found.add(
+            suspects.add(
                 "node", [drift.node], reason, NODE_SLOW, quantity=drift.quantity, slowdown=drift.slowdown
             )
 

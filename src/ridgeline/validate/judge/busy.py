@@ -40,19 +40,19 @@ class Busy:
     def excuses(self, kind: str, nodes: Collection[int], n_nodes: int, quantity: str, text: str) -> bool:
         """Say whether a part that is slow in a quantity was busy, and keep what speaks against it.
 
-        One busy node is enough for a node, for a link, and for a benchmark that all nodes make together; of a group,
-        and of a system whose nodes were measured one by one, most of the nodes.
+        One busy node is enough for a node, for a link, and for a benchmark that all nodes run together. A group, or a
+        system whose nodes were measured one by one, needs most of its nodes.
         """
         busy = self.during(quantity)
         together = (
             kind == "system" and quantity.partition(" ")[0] in self.others and quantity not in self.others
         )
-        guilty = busy if kind == "system" else busy.intersection(nodes)
+        busy_parts = busy if kind == "system" else busy.intersection(nodes)
         parts = n_nodes if kind == "system" else len(nodes)
         enough = 1 if together or kind in ("node", "link") else parts // 2 + 1
-        if len(guilty) < enough:
+        if len(busy_parts) < enough:
             return False
-        for node in guilty:
+        for node in busy_parts:
             known = self.excused.setdefault(node, {}).setdefault(quantity, [])
             if text not in known:
                 known.append(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ridgeline.validate.judge.suspects import NODE_NETWORK, NODE_WRONG, Accusations
+from ridgeline.validate.judge.suspects import NODE_NETWORK, NODE_WRONG, Suspects
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import Warned
 from ridgeline.validate.measure.job_counters import VALIDATED
@@ -74,7 +74,7 @@ def kind_of(counter: str) -> Kind | None:
     return next((kind for kind in KINDS if kind.names.fullmatch(counter)), None)
 
 
-def screen_counters(measurements: Measurements, thresholds: Thresholds, found: Accusations) -> list[Warned]:
+def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> list[Warned]:
     """Blame nodes whose counters of uncorrected errors or network time-outs grew; return warnings of the others."""
     grown: dict[int, dict[str, dict[str, int]]] = {}
     for counter, values in measurements.counters.items():
@@ -93,7 +93,7 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, found: A
             period = measurements.counted.get(node, VALIDATED)
             text = f"{kind.what} {period}: {', '.join(f'{c} +{by}' for c, by in most)}{more}"
             if kind.advice:
-                found.add("node", [node], text, kind.advice)
+                suspects.add("node", [node], text, kind.advice)
             else:
                 warned.append(Warned(node, measurements.nodes[node], text))
     return warned

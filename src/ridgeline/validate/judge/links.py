@@ -70,8 +70,8 @@ def blame(
 
     link_cut: for all links, or of each.
 
-    A node whose links are mostly slow (more than half at or above node_cut) is blamed, the worst first; its links
-    are then explained and no longer count for their other ends, which are judged again. A link that is still slow
+    A node whose links are mostly slow (more than half at or above node_cut) is a suspect, the worst first. It
+    explains its links, which no longer count for their other ends; these are judged again. A link that is still slow
     after that is blamed itself: the other links of both its ends are mostly healthy, or there are none.
     """
     links = _Links(n_nodes, first, second, distance)

@@ -1,4 +1,4 @@
-"""How a validation ends: judged, reported and told once, whoever finds out that it is over."""
+"""How a validation ends: one verdict, one report and one message, from the first process that sees the end."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ridgeline.validate.judge.statistics import (
     steady,
     summarise,
 )
-from ridgeline.validate.judge.suspects import GROUP, LINK, NODE_NETWORK, SYSTEM, Accusations, percent
+from ridgeline.validate.judge.suspects import GROUP, LINK, NODE_NETWORK, SYSTEM, Suspects, percent
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import Verdict
 from ridgeline.validate.measure.measurements import PairQuantity
@@ -64,7 +64,7 @@ class _Distances:
 
 
 def screen_pairs(
-    quantity: PairQuantity, thresholds: Thresholds, found: Accusations, verdict: Verdict
+    quantity: PairQuantity, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
 ) -> None:
     """Blame groups, nodes and links whose figures are worse than those of the others, or than a limit.
 
@@ -75,11 +75,11 @@ def screen_pairs(
         return
     values = np.array([figure(c, quantity.higher_is_better) for c in links.cost])
     few = np.unique(np.concatenate([links.first, links.second])).size < FEW
-    group_of = group_numbers(len(found.nodes), found.groups)
+    group_of = group_numbers(len(suspects.nodes), suspects.groups)
     measured = _measure_distances(quantity, links, values, few, group_of, thresholds, verdict)
-    kept = ~_screen_groups(quantity, links, measured, group_of, thresholds, found)
-    _screen_nodes_and_links(quantity, links, values, measured, kept, few, thresholds, found)
-    _screen_limit(quantity, links, values, thresholds, found)
+    kept = ~_screen_groups(quantity, links, measured, group_of, thresholds, suspects)
+    _screen_nodes_and_links(quantity, links, values, measured, kept, few, thresholds, suspects)
+    _screen_limit(quantity, links, values, thresholds, suspects)
 
 
 def group_numbers(n_nodes: int, groups: Mapping[str, list[int]]) -> Integers:
@@ -137,21 +137,21 @@ def _pair_medians(a: Integers, b: Integers, values: Floats) -> tuple[Integers, F
 
 def _screen_groups(
     quantity: PairQuantity, links: LinkCosts, measured: _Distances, group_of: Integers, thresholds: Thresholds,
-    found: Accusations,
+    suspects: Suspects,
 ) -> NDArray[np.bool_]:  # fmt: skip
     """Blame groups whose links to most other groups are slow, for most of their nodes; return the links explained."""
     a, b = group_of[links.first], group_of[links.second]
     between = (a != b) & (a >= 0) & (b >= 0)
     explained = np.zeros(len(between), bool)
-    if len(found.groups) < 3 or not between.any():
+    if len(suspects.groups) < 3 or not between.any():
         return explained
     distance = measured.distance[between]
     pairs, medians = _pair_medians(a[between], b[between], distance)
     cut = float(measured.cut[between].max())
-    guilty = blame(len(found.groups), pairs[0], pairs[1], medians, cut, math.inf)
+    blamed = blame(len(suspects.groups), pairs[0], pairs[1], medians, cut, math.inf)
     scores = node_scores(len(group_of), links.first[between], links.second[between], distance, least=1)
-    for number_, score in guilty.nodes.items():
-        name, members = list(found.groups.items())[number_]
+    for number_, score in blamed.nodes.items():
+        name, members = list(suspects.groups.items())[number_]
         slow = int((scores[members] >= cut).sum())
         if len(members) < 2 or slow < thresholds.group_share * len(members):
             continue
@@ -161,48 +161,48 @@ def _screen_groups(
             f"{quantity.name}: its links to other groups take {percent(slowdown)} more time than is usual "
             f"between groups, for {slow} of its {len(members)} nodes"
         )
-        found.add("group", members, reason, GROUP, quantity=quantity.name, slowdown=slowdown, name=name)
+        suspects.add("group", members, reason, GROUP, quantity=quantity.name, slowdown=slowdown, name=name)
     return explained
 
 
 def _screen_nodes_and_links(
     quantity: PairQuantity, links: LinkCosts, values: Floats, measured: _Distances, kept: NDArray[np.bool_],
-    few: bool, thresholds: Thresholds, found: Accusations,
+    few: bool, thresholds: Thresholds, suspects: Suspects,
 ) -> None:  # fmt: skip
     """Blame nodes whose links are mostly slow, and links that are slow themselves."""
     first, second = links.first[kept], links.second[kept]
     distance, cut = measured.distance[kept], measured.cut[kept]
-    scores = node_scores(len(found.nodes), first, second, distance)
+    scores = node_scores(len(suspects.nodes), first, second, distance)
     scores = scores[np.isfinite(scores)]
     node_cut = float(cut.max(initial=0.0))
     if not few and scores.size >= FEW:
         offset, spread = centre(scores, few)
         node_cut = max(offset, 0.0) + cut_of(spread, scores.size, thresholds)
-    guilty = blame(len(found.nodes), first, second, distance, node_cut, cut)
+    blamed = blame(len(suspects.nodes), first, second, distance, node_cut, cut)
     usual = number(float(np.median(measured.usual[kept])) if kept.any() else math.nan, quantity.unit)
-    for node, score in guilty.nodes.items():
+    for node, score in blamed.nodes.items():
         slowdown = math.expm1(score)
         reason = f"{quantity.name}: most of its links take {percent(slowdown)} more time or worse; usual is {usual}"
-        found.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name, slowdown=slowdown)
-    for row in np.flatnonzero(kept)[guilty.links]:
+        suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name, slowdown=slowdown)
+    for row in np.flatnonzero(kept)[blamed.links]:
         slowdown = math.expm1(measured.distance[row])
         reason = (
             f"{quantity.name}: {number(values[row], quantity.unit)}, {percent(slowdown)} more time than the usual "
             f"{number(measured.usual[row], quantity.unit)}"
         )
         ends = int(links.first[row]), int(links.second[row])
-        found.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=slowdown)
-    stalled = find_stalls(quantity, len(found.nodes), guilty.nodes, thresholds.stalls)
+        suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=slowdown)
+    stalled = find_stalls(quantity, len(suspects.nodes), blamed.nodes, thresholds.stalls)
     for node, share in stalled.nodes.items():
         reason = f"{quantity.name}: {100 * share:.3g} % of its repeats took twice the usual time or more"
-        found.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name)
+        suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name)
     for ends, share in stalled.links.items():
         reason = f"{quantity.name}: {100 * share:.3g} % of the repeats took twice the usual time or more"
-        found.add("link", ends, reason, LINK, quantity=quantity.name)
+        suspects.add("link", ends, reason, LINK, quantity=quantity.name)
 
 
 def _screen_limit(
-    quantity: PairQuantity, links: LinkCosts, values: Floats, thresholds: Thresholds, found: Accusations
+    quantity: PairQuantity, links: LinkCosts, values: Floats, thresholds: Thresholds, suspects: Suspects
 ) -> None:
     """Blame nodes and links whose figures are beyond the absolute limit."""
     limit = thresholds.limits.get(quantity.name)
@@ -213,7 +213,7 @@ def _screen_limit(
         f"at {'least' if quantity.higher_is_better else 'most'} {number(limit, quantity.unit)} is allowed"
     )
     if beyond.size > 1 and 2 * (beyond > 0).sum() > beyond.size:
-        found.add(
+        suspects.add(
             "system",
             [],
             f"{quantity.name}: most links are beyond the limit; {allowed}",
@@ -221,13 +221,13 @@ def _screen_limit(
             quantity=quantity.name,
         )
         return
-    guilty = blame(len(found.nodes), links.first, links.second, beyond, 1e-12, 1e-12)
-    for node, score in guilty.nodes.items():
-        found.add(
+    blamed = blame(len(suspects.nodes), links.first, links.second, beyond, 1e-12, 1e-12)
+    for node, score in blamed.nodes.items():
+        suspects.add(
             "node", [node], f"{quantity.name}: most of its links are beyond the limit; {allowed}", NODE_NETWORK,
             quantity=quantity.name, slowdown=math.expm1(score),
         )  # fmt: skip
-    for row in guilty.links:
+    for row in blamed.links:
         reason = f"{quantity.name}: {number(values[row], quantity.unit)}; {allowed}"
         ends = int(links.first[row]), int(links.second[row])
-        found.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=math.expm1(beyond[row]))
+        suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=math.expm1(beyond[row]))

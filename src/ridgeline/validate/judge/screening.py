@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.runtime.units import number
-from ridgeline.validate.judge.baseline import accuse_drifts, compare_with_baseline
+from ridgeline.validate.judge.baseline import blame_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy import find_busy
 from ridgeline.validate.judge.counter_screening import screen_counters
 from ridgeline.validate.judge.pair_screening import screen_pairs
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
-from ridgeline.validate.judge.suspects import NODE_SILENT, NODE_SLOW, NODE_WRONG, SYSTEM, Accusations, percent
+from ridgeline.validate.judge.suspects import NODE_SILENT, NODE_SLOW, NODE_WRONG, SYSTEM, Suspects, percent
 from ridgeline.validate.judge.system_screening import screen_system
 from ridgeline.validate.judge.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.judge.verdict import NodeVerdict, Verdict
@@ -25,30 +25,31 @@ def screen(
 ) -> Verdict:
     """Return who is to blame, a verdict for every node, and robust statistics of every quantity.
 
-    Blamed are nodes with errors or silent ranks, slow nodes (in their own figures, or because most of their links are
-    slow), slow links (when other links of both ends are healthy), and groups whose nodes are slow as a whole; against
-    the other parts, absolute limits, and the baseline. What was slow while others used its processors is not blamed:
-    it could not be measured. Raises ConfigError if the baseline is of another machine.
+    Suspects are nodes with errors or silent ranks, and slow nodes: by their own figures, or because most of their
+    links are slow. Slow links are suspects when other links of both ends are healthy, and groups when their nodes are
+    slow as a whole. Figures are compared with the other parts, absolute limits, and the baseline. What was slow while
+    others used its processors is not blamed: it could not be measured. Raises ConfigError if the baseline is of
+    another machine.
     """
     thresholds = thresholds or Thresholds()
     busy = find_busy(measurements, thresholds)
-    found = Accusations(measurements.nodes, measurements.groups, busy)
+    suspects = Suspects(measurements.nodes, measurements.groups, busy)
     verdict = Verdict()
-    _screen_errors(measurements, found)
-    _screen_stages(measurements, found, verdict)
+    _screen_errors(measurements, suspects)
+    _screen_stages(measurements, suspects, verdict)
     for quantity in measurements.node_quantities:
-        _screen_nodes(quantity, thresholds, found, verdict)
+        _screen_nodes(quantity, thresholds, suspects, verdict)
     for pairs in measurements.pair_quantities:
-        screen_pairs(pairs, thresholds, found, verdict)
-    systemwide = screen_system(measurements, thresholds, found)
-    verdict.warnings = screen_counters(measurements, thresholds, found)
+        screen_pairs(pairs, thresholds, suspects, verdict)
+    systemwide = screen_system(measurements, thresholds, suspects)
+    verdict.warnings = screen_counters(measurements, thresholds, suspects)
     verdict.notes += measurements.remarks
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
-        accuse_drifts(verdict.drifts, found)
-    found.merge_groups(thresholds.group_share)
-    found.acquit_links()
-    verdict.suspects = found.result()
+        blame_drifts(verdict.drifts, suspects)
+    suspects.merge_groups(thresholds.group_share)
+    suspects.drop_explained_links()
+    verdict.suspects = suspects.result()
     verdict.busy = busy.nodes(measurements.nodes, thresholds)
     verdict.nodes = _judge_nodes(measurements, verdict)
     _leave_out_dead(measurements, verdict)
@@ -58,13 +59,13 @@ def screen(
     return verdict
 
 
-def _screen_errors(measurements: Measurements, found: Accusations) -> None:
+def _screen_errors(measurements: Measurements, suspects: Suspects) -> None:
     for node, texts in measurements.errors.items():
         for text in texts:
-            found.add("node", [node], text, NODE_WRONG)
+            suspects.add("node", [node], text, NODE_WRONG)
 
 
-def _screen_stages(measurements: Measurements, found: Accusations, verdict: Verdict) -> None:
+def _screen_stages(measurements: Measurements, suspects: Suspects, verdict: Verdict) -> None:
     """Blame the nodes of ranks that fell silent; say which stages could not be measured."""
     for stage in measurements.stages:
         if stage.outcome not in ("hung", "failed"):
@@ -83,8 +84,8 @@ def _screen_stages(measurements: Measurements, found: Accusations, verdict: Verd
             silent = "did not answer" if rank in stage.silent else "kept others waiting"
             text = f"rank {rank} {silent} in stage {stage.name}{others}"
             # Whoever answers, and is late because others use the node, is not dead.
-            if rank in stage.silent or not found.busy.excuses("node", [node], 0, stage.name, text):
-                found.add("node", [node], text, NODE_SILENT)
+            if rank in stage.silent or not suspects.busy.excuses("node", [node], 0, stage.name, text):
+                suspects.add("node", [node], text, NODE_SILENT)
 
 
 def _waited_for(waiting: dict[int, int]) -> list[int]:
@@ -93,7 +94,7 @@ def _waited_for(waiting: dict[int, int]) -> list[int]:
 
 
 def _screen_nodes(
-    quantity: NodeQuantity, thresholds: Thresholds, found: Accusations, verdict: Verdict
+    quantity: NodeQuantity, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
 ) -> None:
     """Blame nodes whose own figure is worse than that of the others, or than a limit."""
     cost = costs(quantity.values, quantity.higher_is_better)
@@ -122,9 +123,11 @@ def _screen_nodes(
         slowdown = math.expm1(distance[index])
         value = number(values[index], quantity.unit)
         reason = f"{quantity.name}: {value} where {usual} is usual, {percent(slowdown)} more time"
-        found.add("node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
+        suspects.add(
+            "node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown
+        )
     if limit:
-        _screen_limit(quantity, there, known, values, limit, found)
+        _screen_limit(quantity, there, known, values, limit, suspects)
 
 
 def _middle(cost: Floats) -> Floats:
@@ -137,21 +140,21 @@ def _middle(cost: Floats) -> Floats:
 
 def _screen_limit(
     quantity: NodeQuantity, there: NDArray[np.int64], known: Floats, values: Floats, limit: float,
-    found: Accusations,
+    suspects: Suspects,
 ) -> None:  # fmt: skip
     """Blame nodes beyond an absolute limit. there: numbers of the nodes whose costs and figures are given."""
     beyond = known - float(costs(np.array(limit), quantity.higher_is_better))
-    guilty = np.flatnonzero(beyond > 1e-9)
-    for index in guilty:
+    blamed = np.flatnonzero(beyond > 1e-9)
+    for index in blamed:
         node = [int(there[index])]
         bound = "least" if quantity.higher_is_better else "most"
         allowed = f"at {bound} {number(limit, quantity.unit)} is allowed"
         reason = f"{quantity.name}: {number(values[index], quantity.unit)}; {allowed}"
         slowdown = math.expm1(beyond[index])
-        found.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
-    if there.size > 1 and 2 * guilty.size > there.size:
+        suspects.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
+    if there.size > 1 and 2 * blamed.size > there.size:
         reason = f"{quantity.name}: most nodes are beyond the limit of {number(limit, quantity.unit)}"
-        found.add("system", [], reason, SYSTEM, quantity=quantity.name)
+        suspects.add("system", [], reason, SYSTEM, quantity=quantity.name)
 
 
 def _judge_nodes(measurements: Measurements, verdict: Verdict) -> list[NodeVerdict]:

@@ -1,6 +1,6 @@
 """Robust statistics over the parts of a machine: what is usual, how noisy it is, and from where a part is slow.
 
-All comparisons are made on *costs*, logarithms of times (or of one over a rate): a cost that is larger by ln(1.1)
+All comparisons are made on *costs*, logarithms of times (or of one over a rate). A cost that is larger by ln(1.1)
 means 10 % more time, whatever the unit.
 """
 
@@ -21,7 +21,7 @@ Booleans = NDArray[np.bool_]
 
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 FEW = 8  # parts below which their spread says little
-FALSE_ALARMS = 0.05  # healthy parts that noise may accuse, in all of one quantity
+FALSE_ALARMS = 0.05  # healthy parts that noise may make suspect, in all of one quantity
 PERCENTILES = (1, 5, 25, 75, 95, 99)
 STALL = 5.0  # standard deviations by which a repeat is worse than the best of its part, to be left out
 
@@ -43,10 +43,10 @@ def figure(cost: float, higher_is_better: bool) -> float:
 def steady(cost: Floats) -> tuple[Floats, float, Booleans]:
     """Return one cost a part from its repeats [n, repeats], its standard deviation from noise, and whether it holds.
 
-    It is the mean of the repeats that were not stalled: those that are worse than the best of their part by more than
-    5 standard deviations, which are estimated over all parts together. Noise with heavy tails (a daemon, a retry)
-    then accuses nobody, and what is left is averaged. A part that is slow in all repeats keeps them all. A
-    cost holds if two repeats or more agree on it, where there are three; NaN where a part has no repeat.
+    It is the mean of the repeats that were not stalled. Stalled ones are worse than the best of their part by more
+    than 5 standard deviations, which are estimated over all parts together. Noise with heavy tails (a daemon, a
+    retry) then makes no part suspect, and what is left is averaged. A part that is slow in all repeats keeps them
+    all. A cost holds if two repeats or more agree on it, where there are three; NaN where a part has no repeat.
     """
     n, repeats = cost.shape
     if n == 0 or repeats == 0:
@@ -74,9 +74,9 @@ def steady(cost: Floats) -> tuple[Floats, float, Booleans]:
 def centre(cost: Floats, few: bool) -> tuple[float, float]:
     """Return (reference, robust standard deviation between parts) of finite costs.
 
-    With many parts the median and the MAD. With few the median of the better half, rounded to the better side: what
-    hardware bounds is right at its best, and one bad part of three must not pull the reference; their spread is then
-    how far the reference is from the best.
+    With many parts the median and the MAD. With few it is the median of the better half, rounded to the better side.
+    A figure that hardware bounds is right at its best, and one bad part of three must not pull the reference. The
+    spread is then how far the reference is from the best.
     """
     if cost.size == 0:
         return math.nan, 0.0
@@ -91,7 +91,7 @@ def centre(cost: Floats, few: bool) -> tuple[float, float]:
 def cut_of(sigma: float, count: int, thresholds: Thresholds) -> float:
     """Return the distance in cost from which one of `count` parts is slow, for figures with noise `sigma`.
 
-    Never where noise reaches: z sigma, with z raised until less than 0.05 healthy parts of all are accused. Above
+    Never where noise reaches: z sigma, with z raised until less than 0.05 healthy parts of all are suspect. Above
     that, 3 sigma before the slowdown that must be found, so that it is found, but between a half and three
     quarters of it.
     """

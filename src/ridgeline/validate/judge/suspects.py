@@ -1,4 +1,4 @@
-"""Gathering what speaks against nodes, links and groups, and making suspects of it."""
+"""Collects the suspect nodes, links and groups, with the reasons and the advice for each."""
 
 from __future__ import annotations
 
@@ -35,22 +35,26 @@ WHOLE = (
 
 
 @dataclass
-class Accusations:
-    """What was found so far. nodes: host names; groups: name -> numbers of nodes; busy: nodes that are excused."""
+class Suspects:
+    """The suspects found so far.
+
+    nodes: host names; groups: name -> numbers of nodes; busy: nodes whose slowness other jobs explain; by_part: the
+    suspects by kind, numbers of nodes and name.
+    """
 
     nodes: list[str]
     groups: Mapping[str, list[int]] = field(default_factory=dict)
     busy: Busy = field(default_factory=Busy)
-    suspects: dict[tuple[str, tuple[int, ...], str], Suspect] = field(default_factory=dict)
+    by_part: dict[tuple[str, tuple[int, ...], str], Suspect] = field(default_factory=dict)
 
     def add(
         self, kind: Kind, nodes: Iterable[int], reason: str, advice: str,
         *, quantity: str = "", slowdown: float | None = None, name: str = "",
     ) -> None:  # fmt: skip
-        """Accuse a part once more, or excuse it where it was busy. name: of a group; others are named after nodes.
+        """Add a reason to suspect a part, unless other jobs kept it busy.
 
-        quantity: in which the part is slow; what is no slowness (wrong data, errors that were counted) has none, and
-        no excuse.
+        name: of a group; other parts are named after their nodes. quantity: the one in which the part is slow. Wrong
+        data and counted errors have no quantity, and a busy node does not explain them.
         """
         numbers = tuple(sorted(nodes)) if kind != "system" else ()
         name = name or " - ".join(self.nodes[node] for node in numbers)
@@ -61,7 +65,7 @@ class Accusations:
         )
         if quantity and self.busy.excuses(kind, numbers, len(self.nodes), quantity, text):
             return
-        suspect = self.suspects.setdefault((kind, numbers, name), Suspect(kind, name, list(numbers)))
+        suspect = self.by_part.setdefault((kind, numbers, name), Suspect(kind, name, list(numbers)))
         if reason not in suspect.reasons:
             suspect.reasons.append(reason)
         if advice not in suspect.advice:
@@ -73,42 +77,40 @@ class Accusations:
 
     def blamed_nodes(self) -> set[int]:
         """Return the nodes that are blamed, alone or with their group."""
-        return {node for s in self.suspects.values() if s.kind in ("node", "group") for node in s.nodes}
+        return {node for s in self.by_part.values() if s.kind in ("node", "group") for node in s.nodes}
 
-    def acquit_links(self) -> None:
+    def drop_explained_links(self) -> None:
         """Drop links with an end that is blamed: the node explains them."""
         blamed = self.blamed_nodes()
-        for key, suspect in list(self.suspects.items()):
+        for key, suspect in list(self.by_part.items()):
             if suspect.kind == "link" and blamed.intersection(suspect.nodes):
-                del self.suspects[key]
+                del self.by_part[key]
 
     def merge_groups(self, share: float) -> None:
         """Blame a group instead of its nodes for a quantity that at least this share of its nodes is slow in."""
-        by_node = {s.nodes[0]: s for s in self.suspects.values() if s.kind == "node"}
+        by_node = {s.nodes[0]: s for s in self.by_part.values() if s.kind == "node"}
         for name, members in self.groups.items():
             inside = [by_node[node] for node in members if node in by_node]
             for quantity in {q: None for s in inside for q in s.quantities}:
-                guilty = [s for s in inside if quantity in s.quantities]
-                if len(members) < 2 or len(guilty) < max(2, share * len(members)):
+                slow_nodes = [s for s in inside if quantity in s.quantities]
+                if len(members) < 2 or len(slow_nodes) < max(2, share * len(members)):
                     continue
                 if len(members) == len(self.nodes):
                     continue
-                worst = max((s.slowdown or 0.0 for s in guilty), default=0.0)
-                reason = (
-                    f"{quantity}: {len(guilty)} of {len(members)} nodes are slow, by up to {percent(worst)}"
-                )
+                worst = max((s.slowdown or 0.0 for s in slow_nodes), default=0.0)
+                reason = f"{quantity}: {len(slow_nodes)} of {len(members)} nodes are slow, by up to {percent(worst)}"
                 self.add("group", members, reason, GROUP, quantity=quantity, slowdown=worst, name=name)
-                for suspect in guilty:
+                for suspect in slow_nodes:
                     suspect.quantities.remove(quantity)
             for suspect in inside:
                 if not suspect.quantities and suspect.slowdown is not None:
-                    self.suspects.pop(("node", tuple(suspect.nodes), suspect.name), None)
+                    self.by_part.pop(("node", tuple(suspect.nodes), suspect.name), None)
 
     def result(self) -> list[Suspect]:
         """Return the suspects: the system, groups, nodes, links, each the worst first."""
         order = {"system": 0, "group": 1, "node": 2, "link": 3}
         return sorted(
-            self.suspects.values(),
+            self.by_part.values(),
             key=lambda s: (order[s.kind], s.slowdown is not None, -(s.slowdown or 0.0), s.nodes),
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.statistics import costs
-from ridgeline.validate.judge.suspects import WHOLE, Accusations
+from ridgeline.validate.judge.suspects import WHOLE, Suspects
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.measurements import Measurements
 
@@ -70,7 +70,7 @@ def column_unit(key: str) -> str:
     return "B/s" if "bandwidth" in key else "1/s" if column_direction(key) else "s"
 
 
-def screen_system(measurements: Measurements, thresholds: Thresholds, found: Accusations) -> list[str]:
+def screen_system(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> list[str]:
     """Blame the whole system for figures beyond their limits; return the names that limits could have."""
     figures = system_figures(measurements.system)
     for figure in figures:
@@ -85,5 +85,5 @@ def screen_system(measurements: Measurements, thresholds: Thresholds, found: Acc
                 "allowed"
             )
             slowdown = math.expm1(float(value - bound))
-            found.add("system", [], reason, WHOLE, quantity=figure.name, slowdown=slowdown)
+            suspects.add("system", [], reason, WHOLE, quantity=figure.name, slowdown=slowdown)
     return [figure.name for figure in figures]

@@ -91,8 +91,8 @@ def read_output(path: str | Path) -> Counters:
 def difference(before: Mapping[str, int], after: Mapping[str, int]) -> Counters:
     """Return by how much counters grew, only those that did.
 
-    One that is smaller than before, from the upper half of 32 or 64 bits to the lower, ran over; any other that is
-    smaller was set back in between, and one that is new began at 0: their value counts.
+    A counter that fell from the upper half of 32 or 64 bits to the lower has overflowed. Any other that is smaller
+    was reset in between, and one that is new began at 0: their value counts.
     """
     grown = {name: _growth(before.get(name, 0), value) for name, value in after.items()}
     return {name: by for name, by in sorted(grown.items()) if by > 0}

@@ -1,8 +1,8 @@
 """The systematic levels of a validation: each node alone, then groups, then the whole system.
 
-The health of the system rests on that of its groups, and that of a group on its nodes and switches; so a fault is
-looked for where it is smallest. Every stage has a time limit, held by the watchdog. What looks suspect is measured
-again before it is judged. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.5.
+The health of the system rests on that of its groups, and that of a group on its nodes and switches. So the smallest
+parts are measured first. Every stage has a time limit, held by the watchdog. What looks suspect is measured again
+before it is judged. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.5.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _run(
         stage.detail = next(text for text in failures if text).partition(": ")[2]
         for rank, text in enumerate(failures):
             if text.startswith(VerificationError.__name__) and not refused:
-                session.accuse(session.layout.node_of_rank[rank], f"rank {rank} in stage {name}: {text}")
+                session.note_fault(session.layout.node_of_rank[rank], f"rank {rank} in stage {name}: {text}")
     session.measurements.stages.append(stage)
     return not any(failures) or len(set(failures)) == 1
 

@@ -95,7 +95,7 @@ def _measure(session: Session, rounds: list[list[Pair]]) -> Figures | None:
         return None
     for source, target, text in figures.errors:
         for rank in (source, target):  # either of the two, or what is between them
-            session.accuse(session.layout.node_of_rank[rank], text)
+            session.note_fault(session.layout.node_of_rank[rank], text)
     # A repeat for which a pair had no time left counts as if it had taken its whole share of the time.
     share = _SECONDS[slow] / (3 * _REPEATS)
     late = {

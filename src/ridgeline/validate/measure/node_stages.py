@@ -1,7 +1,7 @@
 """Each node alone: memory, arithmetic, rates, and messages between its own ranks.
 
 All ranks of a node work at the same time, as in a run. Of rates that belong to a core the slowest rank's counts,
-since it sets the pace of the others; bandwidth of memory is shared, so that the sum over ranks counts.
+since it sets the pace of the others. Bandwidth of memory is shared, so that the sum over ranks counts.
 """
 
 from __future__ import annotations

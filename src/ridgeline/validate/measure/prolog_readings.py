@@ -1,8 +1,8 @@
 """The counters that the prolog of a job read, kept on its node for the epilog.
 
-Both run as root, and the folder may lie where users can write. So nothing is followed that another user could have
-planted: every folder of the path belongs to this user or to root and others cannot write it (or not replace what is
-in it, as in /var/tmp), files are opened without following links, and must be this user's own.
+Both run as root, and the folder may lie where users can write. So it follows no path that another user could have
+planted. Every folder of the path belongs to this user or to root, and others cannot write to it (or cannot replace
+its files, as in /var/tmp). Files are opened without following links, and must be this user's own.
 """
 
 from __future__ import annotations

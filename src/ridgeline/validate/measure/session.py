@@ -108,11 +108,11 @@ class Session:
     def on_nodes(self, setup: Callable[[], Callable[[], T]], repeats: int) -> list[list[T] | None]:
         """Run what `setup` returns so many times on every rank of the nodes measured; return results by rank.
 
-        All nodes at once, or one after the other if the plan is serial, the others asleep; every node has its first
-        turn before any has its second, so that what drifts drifts for all. setup and what it returns may communicate
-        on node_comm. An error of the machine (VerificationError and the like) is noted on rank 0 for its node, and
-        that rank's results are None, as those of nodes that are not measured. Collective; the list is complete on
-        rank 0, empty elsewhere.
+        All nodes work at once, or one after the other if the plan is serial, the others asleep. Every node has its
+        first turn before any has its second, so that a drift affects all. setup and what it returns may communicate
+        on node_comm. Rank 0 notes an error of the machine (VerificationError and the like) for its node. That rank's
+        results are None, as those of nodes that are not measured. Collective; the list is complete on rank 0, empty
+        elsewhere.
         """
         results: list[T] = []
         once: Callable[[], T] | None = None
@@ -135,10 +135,10 @@ class Session:
         found = self.comm.gather((None if failure or not results else results, failure, no_room)) or []
         for rank, (_, text, room) in enumerate(found):
             if text:
-                self.accuse(self.layout.node_of_rank[rank], f"rank {rank}: {text}", no_room=room)
+                self.note_fault(self.layout.node_of_rank[rank], f"rank {rank}: {text}", no_room=room)
         return [results for results, _, _ in found]
 
-    def accuse(self, node: int, text: str, *, no_room: bool = False) -> None:
+    def note_fault(self, node: int, text: str, *, no_room: bool = False) -> None:
         """Note on rank 0 what was found wrong on a node, or that others left it no room to be measured."""
         noted = (self.measurements.no_room if no_room else self.measurements.errors).setdefault(node, [])
         if text not in noted:
@@ -209,7 +209,7 @@ def better(
 ) -> NDArray[np.float64]:
     """Return the better of two measurements of one part, float64 [repeats]: a disturbance can only slow it down.
 
-    That is the one with the larger geometric mean of rates, or the smaller one of times; a new one without figures is
+    That is the one with the larger geometric mean of rates, or the smaller one of times. A new one without figures is
     a failure and counts, and one after a failure too.
     """
     if not np.isfinite(now).any() or not np.isfinite(before).any():

@@ -17,7 +17,7 @@ from ridgeline.validate.measure.measurements import PairQuantity
 Integers = NDArray[np.int64]
 
 TWICE = math.log(2.0)  # a repeat that costs this more than is usual was stalled
-CHANCE = 1e-3  # that stalls as everywhere accuse a healthy part, in all of one quantity
+CHANCE = 1e-3  # that stalls as everywhere make a healthy part suspect, in all of one quantity
 USUAL_SHARE = 0.01  # stalls happen anywhere, if only one in a hundred
 
 
@@ -32,10 +32,10 @@ class Stalls:
 def find_stalls(quantity: PairQuantity, n_nodes: int, known: Collection[int], least: float) -> Stalls:
     """Return nodes and links of whose repeats at least the share `least` takes twice the usual time or more.
 
-    Chance must be ruled out too: were the part as the rest is, as many stalls would come less than once in 1000
-    screenings (binomial distribution). A node is blamed if more than half of its links stall, and more than chance
-    even without the worst of them; the worst node first, and its links no longer count. known: nodes that are
-    blamed already.
+    Chance must be ruled out too. If the part were like the rest, as many stalls would occur in less than one of 1000
+    screenings (binomial distribution). A node is a suspect if more than half of its links stall, and more than by
+    chance even without the worst of them. The worst node comes first, and its links no longer count. known: nodes
+    that are blamed already.
     """
     cost = costs(quantity.values, quantity.higher_is_better)
     finite = np.isfinite(cost)

@@ -20,10 +20,10 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
     for quantity in measurements.node_quantities:
         cost = steady(costs(quantity.values, quantity.higher_is_better))[0]
         there = np.flatnonzero(np.isfinite(cost))
-        guilty = {s.nodes[0] for s in _accused(verdict, quantity.name) if s.kind == "node"}
-        guilty |= {n for s in _accused(verdict, quantity.name) if s.kind == "group" for n in s.nodes}
+        suspected = {s.nodes[0] for s in _suspects_of(verdict, quantity.name) if s.kind == "node"}
+        suspected |= {n for s in _suspects_of(verdict, quantity.name) if s.kind == "group" for n in s.nodes}
         names = [measurements.nodes[node] for node in there]
-        suspect = np.isin(there, list(guilty))
+        suspect = np.isin(there, list(suspected))
         if there.size > 1:
             yield (
                 f"{quantity.name}, {there.size} nodes",
@@ -33,9 +33,9 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
         links = link_costs(pairs)
         if links.cost.size == 0:
             continue
-        accused = _accused(verdict, pairs.name)
-        ends = {tuple(s.nodes) for s in accused if s.kind == "link"}
-        nodes = np.array([n for s in accused if s.kind in ("node", "group") for n in s.nodes], np.int64)
+        suspects = _suspects_of(verdict, pairs.name)
+        ends = {tuple(s.nodes) for s in suspects if s.kind == "link"}
+        nodes = np.array([n for s in suspects if s.kind in ("node", "group") for n in s.nodes], np.int64)
         suspect = np.isin(links.first, nodes) | np.isin(links.second, nodes)
         both = list(zip(links.first.tolist(), links.second.tolist()))
         if ends:
@@ -54,7 +54,7 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
             yield f"{pairs.name}, map of pairs", chart
 
 
-def _accused(verdict: Verdict, quantity: str) -> list[Suspect]:
+def _suspects_of(verdict: Verdict, quantity: str) -> list[Suspect]:
     return [s for s in verdict.suspects if quantity in s.quantities]
 
 
