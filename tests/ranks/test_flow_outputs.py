@@ -33,7 +33,7 @@ def flow_at(grid, t):
 
 
 def written(comm, path, fields, names, flows):
-    """Write flows as the driver does and return the open data set."""
+    """Write flows as the time loop does and return the open data set."""
     variables = fields.layout(names)
     attributes = {}
     if fields.image_fields():

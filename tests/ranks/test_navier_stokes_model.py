@@ -1,4 +1,4 @@
-"""The Navier-Stokes model under the driver: outputs, series, checkpoints of a run, and the same run in two parts."""
+"""The Navier-Stokes model under the time loop: outputs, series, checkpoints, and the same run in two parts."""
 
 import csv
 import json

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from ridgeline.validate.judge.links import blame, node_scores
+from ridgeline.validate.judge.links import find_suspects, node_scores
 
 
 def judge(n, links, cut=0.05):
     """links: (first, second) -> distance."""
     first, second = np.array(list(links)).T
-    found = blame(n, first, second, np.array(list(links.values()), float), cut, cut)
+    found = find_suspects(n, first, second, np.array(list(links.values()), float), cut, cut)
     rows = list(links)
     return sorted(found.nodes), [rows[row] for row in found.links]
 
@@ -38,5 +38,5 @@ def test_one_slow_link_of_two_leaves_both_ends_healthy():
 
 def test_each_link_may_have_its_own_cut():
     first, second = np.array([0, 1, 0]), np.array([1, 2, 2])
-    found = blame(3, first, second, np.array([0.2, 0.2, 0.0]), 1.0, np.array([0.1, 0.3, 0.1]))
+    found = find_suspects(3, first, second, np.array([0.2, 0.2, 0.0]), 1.0, np.array([0.1, 0.3, 0.1]))
     assert (found.nodes, found.links) == ({}, [0])

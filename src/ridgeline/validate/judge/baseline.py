@@ -106,8 +106,8 @@ def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance
     return drifts
 
 
-def blame_drifts(drifts: list[Drift], suspects: Suspects) -> None:
-    """Blame the nodes, or the system, that became slow."""
+def add_drifts(drifts: list[Drift], suspects: Suspects) -> None:
+    """Suspect the nodes, or the system, that became slow."""
     for drift in drifts:
         if not drift.slow or drift.quantity == CPU_SHARE:  # who gets less of its processor is busy, not ill
             continue

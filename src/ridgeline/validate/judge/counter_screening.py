@@ -40,7 +40,7 @@ KINDS = (
         re.compile(r"mpich/network_timeouts|cxi.*timeout.*"),
         NODE_NETWORK,
     ),
-    # Of all nodes of a job together: no reason to blame this one.
+    # Of all nodes of a job together: no reason to suspect this one.
     Kind(
         "network time-outs of the whole job in Cray MPICH's summary",
         "counter_timeouts",
@@ -75,7 +75,7 @@ def kind_of(counter: str) -> Kind | None:
 
 
 def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> list[Warned]:
-    """Blame nodes whose counters of uncorrected errors or network time-outs grew; return warnings of the others."""
+    """Suspect nodes whose counters of uncorrected errors or network time-outs grew; return warnings of the others."""
     grown: dict[int, dict[str, dict[str, int]]] = {}
     for counter, values in measurements.counters.items():
         kind = kind_of(counter)

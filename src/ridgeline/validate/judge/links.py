@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass
-class Blame:
+class LinkSuspects:
     """nodes: number -> distance of its links from the reference; links: rows of pairs that are slow themselves."""
 
     nodes: dict[int, float]
@@ -58,21 +58,21 @@ def node_scores(n_nodes: int, first: Integers, second: Integers, distance: Float
     return np.array([links.score(node, least) for node in range(n_nodes)])
 
 
-def blame(
+def find_suspects(
     n_nodes: int,
     first: Integers,
     second: Integers,
     distance: Floats,
     node_cut: float,
     link_cut: Floats | float,
-) -> Blame:
+) -> LinkSuspects:
     """Return the nodes and links at fault, from the distances (costs above the reference) of all links.
 
     link_cut: for all links, or of each.
 
     A node whose links are mostly slow (more than half at or above node_cut) is a suspect, the worst first. It
     explains its links, which no longer count for their other ends; these are judged again. A link that is still slow
-    after that is blamed itself: the other links of both its ends are mostly healthy, or there are none.
+    after that is a suspect itself: the other links of both its ends are mostly healthy, or there are none.
     """
     links = _Links(n_nodes, first, second, distance)
     scores = {node: links.score(node) for node in np.unique(links.ends)}
@@ -89,4 +89,4 @@ def blame(
             if scores[other] >= node_cut and other not in nodes:
                 heapq.heappush(heap, (-scores[other], other))
     slow = links.alive & (distance >= link_cut)
-    return Blame(nodes, [int(row) for row in np.flatnonzero(slow)])
+    return LinkSuspects(nodes, [int(row) for row in np.flatnonzero(slow)])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.runtime.units import number
-from ridgeline.validate.judge.links import blame, node_scores
+from ridgeline.validate.judge.links import find_suspects, node_scores
 from ridgeline.validate.judge.statistics import (
     FEW,
     centre,
@@ -66,7 +66,7 @@ class _Distances:
 def screen_pairs(
     quantity: PairQuantity, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
 ) -> None:
-    """Blame groups, nodes and links whose figures are worse than those of the others, or than a limit.
+    """Suspect groups, nodes and links whose figures are worse than those of the others, or than a limit.
 
     With groups, links inside a group and links between groups are each compared with their like.
     """
@@ -139,7 +139,7 @@ def _screen_groups(
     quantity: PairQuantity, links: LinkCosts, measured: _Distances, group_of: Integers, thresholds: Thresholds,
     suspects: Suspects,
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Blame groups whose links to most other groups are slow, for most of their nodes; return the links explained."""
+    """Suspect groups whose links to most others are slow, for most of their nodes; return the links explained."""
     a, b = group_of[links.first], group_of[links.second]
     between = (a != b) & (a >= 0) & (b >= 0)
     explained = np.zeros(len(between), bool)
@@ -148,9 +148,9 @@ def _screen_groups(
     distance = measured.distance[between]
     pairs, medians = _pair_medians(a[between], b[between], distance)
     cut = float(measured.cut[between].max())
-    blamed = blame(len(suspects.groups), pairs[0], pairs[1], medians, cut, math.inf)
+    at_fault = find_suspects(len(suspects.groups), pairs[0], pairs[1], medians, cut, math.inf)
     scores = node_scores(len(group_of), links.first[between], links.second[between], distance, least=1)
-    for number_, score in blamed.nodes.items():
+    for number_, score in at_fault.nodes.items():
         name, members = list(suspects.groups.items())[number_]
         slow = int((scores[members] >= cut).sum())
         if len(members) < 2 or slow < thresholds.group_share * len(members):
@@ -169,7 +169,7 @@ def _screen_nodes_and_links(
     quantity: PairQuantity, links: LinkCosts, values: Floats, measured: _Distances, kept: NDArray[np.bool_],
     few: bool, thresholds: Thresholds, suspects: Suspects,
 ) -> None:  # fmt: skip
-    """Blame nodes whose links are mostly slow, and links that are slow themselves."""
+    """Suspect nodes whose links are mostly slow, and links that are slow themselves."""
     first, second = links.first[kept], links.second[kept]
     distance, cut = measured.distance[kept], measured.cut[kept]
     scores = node_scores(len(suspects.nodes), first, second, distance)
@@ -178,13 +178,13 @@ def _screen_nodes_and_links(
     if not few and scores.size >= FEW:
         offset, spread = centre(scores, few)
         node_cut = max(offset, 0.0) + cut_of(spread, scores.size, thresholds)
-    blamed = blame(len(suspects.nodes), first, second, distance, node_cut, cut)
+    at_fault = find_suspects(len(suspects.nodes), first, second, distance, node_cut, cut)
     usual = number(float(np.median(measured.usual[kept])) if kept.any() else math.nan, quantity.unit)
-    for node, score in blamed.nodes.items():
+    for node, score in at_fault.nodes.items():
         slowdown = math.expm1(score)
         reason = f"{quantity.name}: most of its links take {percent(slowdown)} more time or worse; usual is {usual}"
         suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name, slowdown=slowdown)
-    for row in np.flatnonzero(kept)[blamed.links]:
+    for row in np.flatnonzero(kept)[at_fault.links]:
         slowdown = math.expm1(measured.distance[row])
         reason = (
             f"{quantity.name}: {number(values[row], quantity.unit)}, {percent(slowdown)} more time than the usual "
@@ -192,7 +192,7 @@ def _screen_nodes_and_links(
         )
         ends = int(links.first[row]), int(links.second[row])
         suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=slowdown)
-    stalled = find_stalls(quantity, len(suspects.nodes), blamed.nodes, thresholds.stalls)
+    stalled = find_stalls(quantity, len(suspects.nodes), at_fault.nodes, thresholds.stalls)
     for node, share in stalled.nodes.items():
         reason = f"{quantity.name}: {100 * share:.3g} % of its repeats took twice the usual time or more"
         suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name)
@@ -204,7 +204,7 @@ def _screen_nodes_and_links(
 def _screen_limit(
     quantity: PairQuantity, links: LinkCosts, values: Floats, thresholds: Thresholds, suspects: Suspects
 ) -> None:
-    """Blame nodes and links whose figures are beyond the absolute limit."""
+    """Suspect nodes and links whose figures are beyond the absolute limit."""
     limit = thresholds.limits.get(quantity.name)
     if limit is None:
         return
@@ -221,13 +221,13 @@ def _screen_limit(
             quantity=quantity.name,
         )
         return
-    blamed = blame(len(suspects.nodes), links.first, links.second, beyond, 1e-12, 1e-12)
-    for node, score in blamed.nodes.items():
+    at_fault = find_suspects(len(suspects.nodes), links.first, links.second, beyond, 1e-12, 1e-12)
+    for node, score in at_fault.nodes.items():
         suspects.add(
             "node", [node], f"{quantity.name}: most of its links are beyond the limit; {allowed}", NODE_NETWORK,
             quantity=quantity.name, slowdown=math.expm1(score),
         )  # fmt: skip
-    for row in blamed.links:
+    for row in at_fault.links:
         reason = f"{quantity.name}: {number(values[row], quantity.unit)}; {allowed}"
         ends = int(links.first[row]), int(links.second[row])
         suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=math.expm1(beyond[row]))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.runtime.units import number
-from ridgeline.validate.judge.baseline import blame_drifts, compare_with_baseline
+from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy import find_busy
 from ridgeline.validate.judge.counter_screening import screen_counters
 from ridgeline.validate.judge.pair_screening import screen_pairs
@@ -23,12 +23,12 @@ from ridgeline.validate.measure.measurements import Measurements, NodeQuantity
 def screen(
     measurements: Measurements, thresholds: Thresholds | None = None, baseline: Measurements | None = None
 ) -> Verdict:
-    """Return who is to blame, a verdict for every node, and robust statistics of every quantity.
+    """Return the suspects, a verdict for every node, and robust statistics of every quantity.
 
     Suspects are nodes with errors or silent ranks, and slow nodes: by their own figures, or because most of their
     links are slow. Slow links are suspects when other links of both ends are healthy, and groups when their nodes are
     slow as a whole. Figures are compared with the other parts, absolute limits, and the baseline. What was slow while
-    others used its processors is not blamed: it could not be measured. Raises ConfigError if the baseline is of
+    others used its processors is no suspect: it could not be measured. Raises ConfigError if the baseline is of
     another machine.
     """
     thresholds = thresholds or Thresholds()
@@ -46,7 +46,7 @@ def screen(
     verdict.notes += measurements.remarks
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
-        blame_drifts(verdict.drifts, suspects)
+        add_drifts(verdict.drifts, suspects)
     suspects.merge_groups(thresholds.group_share)
     suspects.drop_explained_links()
     verdict.suspects = suspects.result()
@@ -66,7 +66,7 @@ def _screen_errors(measurements: Measurements, suspects: Suspects) -> None:
 
 
 def _screen_stages(measurements: Measurements, suspects: Suspects, verdict: Verdict) -> None:
-    """Blame the nodes of ranks that fell silent; say which stages could not be measured."""
+    """Suspect the nodes of ranks that fell silent; say which stages could not be measured."""
     for stage in measurements.stages:
         if stage.outcome not in ("hung", "failed"):
             continue
@@ -96,7 +96,7 @@ def _waited_for(waiting: dict[int, int]) -> list[int]:
 def _screen_nodes(
     quantity: NodeQuantity, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
 ) -> None:
-    """Blame nodes whose own figure is worse than that of the others, or than a limit."""
+    """Suspect nodes whose own figure is worse than that of the others, or than a limit."""
     cost = costs(quantity.values, quantity.higher_is_better)
     limit = thresholds.limits.get(quantity.name)
     if quantity.name == CPU_SHARE:
@@ -142,17 +142,17 @@ def _screen_limit(
     quantity: NodeQuantity, there: NDArray[np.int64], known: Floats, values: Floats, limit: float,
     suspects: Suspects,
 ) -> None:  # fmt: skip
-    """Blame nodes beyond an absolute limit. there: numbers of the nodes whose costs and figures are given."""
+    """Suspect nodes beyond an absolute limit. there: numbers of the nodes whose costs and figures are given."""
     beyond = known - float(costs(np.array(limit), quantity.higher_is_better))
-    blamed = np.flatnonzero(beyond > 1e-9)
-    for index in blamed:
+    slow = np.flatnonzero(beyond > 1e-9)
+    for index in slow:
         node = [int(there[index])]
         bound = "least" if quantity.higher_is_better else "most"
         allowed = f"at {bound} {number(limit, quantity.unit)} is allowed"
         reason = f"{quantity.name}: {number(values[index], quantity.unit)}; {allowed}"
         slowdown = math.expm1(beyond[index])
         suspects.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
-    if there.size > 1 and 2 * blamed.size > there.size:
+    if there.size > 1 and 2 * slow.size > there.size:
         reason = f"{quantity.name}: most nodes are beyond the limit of {number(limit, quantity.unit)}"
         suspects.add("system", [], reason, SYSTEM, quantity=quantity.name)
 

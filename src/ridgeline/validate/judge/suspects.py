@@ -75,19 +75,19 @@ class Suspects:
         if slowdown is not None:
             suspect.slowdown = max(slowdown, suspect.slowdown or 0.0)
 
-    def blamed_nodes(self) -> set[int]:
-        """Return the nodes that are blamed, alone or with their group."""
+    def suspect_nodes(self) -> set[int]:
+        """Return the nodes that are suspects, alone or with their group."""
         return {node for s in self.by_part.values() if s.kind in ("node", "group") for node in s.nodes}
 
     def drop_explained_links(self) -> None:
-        """Drop links with an end that is blamed: the node explains them."""
-        blamed = self.blamed_nodes()
+        """Drop links with an end that is a suspect: the node explains them."""
+        suspected = self.suspect_nodes()
         for key, suspect in list(self.by_part.items()):
-            if suspect.kind == "link" and blamed.intersection(suspect.nodes):
+            if suspect.kind == "link" and suspected.intersection(suspect.nodes):
                 del self.by_part[key]
 
     def merge_groups(self, share: float) -> None:
-        """Blame a group instead of its nodes for a quantity that at least this share of its nodes is slow in."""
+        """Suspect a group instead of its nodes for a quantity that at least this share of its nodes is slow in."""
         by_node = {s.nodes[0]: s for s in self.by_part.values() if s.kind == "node"}
         for name, members in self.groups.items():
             inside = [by_node[node] for node in members if node in by_node]

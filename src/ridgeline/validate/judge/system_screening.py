@@ -71,7 +71,7 @@ def column_unit(key: str) -> str:
 
 
 def screen_system(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> list[str]:
-    """Blame the whole system for figures beyond their limits; return the names that limits could have."""
+    """Suspect the whole system for figures beyond their limits; return the names that limits could have."""
     figures = system_figures(measurements.system)
     for figure in figures:
         limit = thresholds.limits.get(figure.name)

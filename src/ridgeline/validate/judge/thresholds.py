@@ -38,24 +38,27 @@ class ThresholdSection(Checked):
     )
     others_share: Number = setting(
         0.05,
-        "Share of a node's processors that others use, above which it is busy, and not blamed for being slow.",
+        "Share of a node's processors that others use, above which it is busy, and no suspect for being slow.",
         ge=0,
         le=1,
     )
     group_share: Number = setting(
-        0.75, "Share of a group's nodes that must be slow for the group to be blamed as a whole.", gt=0, le=1
+        0.75,
+        "Share of a group's nodes that must be slow for the group to be a suspect as a whole.",
+        gt=0,
+        le=1,
     )
     stalls: Number = setting(
         0.2,
-        "Share of a node's repeats that take twice the usual time or more, from which it is blamed.",
+        "Share of a node's repeats that take twice the usual time or more, from which it is a suspect.",
         gt=0,
         le=1,
     )
     counter_uncorrected: Number = setting(
-        1, "Uncorrected memory or fatal PCI Express errors from which a node is blamed.", gt=0
+        1, "Uncorrected memory or fatal PCI Express errors from which a node is a suspect.", gt=0
     )
     counter_timeouts: Number = setting(
-        1, "Time-outs of Cassini or Cray MPICH from which a node is blamed.", gt=0
+        1, "Time-outs of Cassini or Cray MPICH from which a node is a suspect.", gt=0
     )
     counter_corrected: Number = setting(1, "Corrected memory errors from which a node gets a warning.", gt=0)
     counter_errors: Number = setting(1, "Interface errors from which a node gets a warning.", gt=0)

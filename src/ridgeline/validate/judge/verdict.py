@@ -14,7 +14,7 @@ HEALTHY, SUSPECTS, UNMEASURED = 0, 1, 2  # exit codes
 
 @dataclass
 class Suspect:
-    """A part of the machine that is blamed.
+    """A part of the machine that is slow or wrong.
 
     kind: what it is; name: for people, from host and group names; nodes: their numbers (both ends of a link, all
     nodes of a group, none for the system); quantities: what showed it; slowdown: the worst extra time, 0.1 for 10 %
@@ -59,7 +59,7 @@ class BusyNode:
 
 @dataclass
 class Warned:
-    """A finding that blames nobody yet. node: its number; name: its host; text: what was seen."""
+    """A finding that makes no suspect yet. node: its number; name: its host; text: what was seen."""
 
     node: int
     name: str

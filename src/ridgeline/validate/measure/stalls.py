@@ -35,7 +35,7 @@ def find_stalls(quantity: PairQuantity, n_nodes: int, known: Collection[int], le
     Chance must be ruled out too. If the part were like the rest, as many stalls would occur in less than one of 1000
     screenings (binomial distribution). A node is a suspect if more than half of its links stall, and more than by
     chance even without the worst of them. The worst node comes first, and its links no longer count. known: nodes
-    that are blamed already.
+    that are suspects already.
     """
     cost = costs(quantity.values, quantity.higher_is_better)
     finite = np.isfinite(cost)
@@ -71,7 +71,7 @@ def _peel(
         totals = counts[0] / np.maximum(counts[1], 1)
         node = int(np.argmax(np.where(scores >= least, totals, -1.0)))
         touching = alive & (ends == node).any(axis=0)
-        # Were it one link alone that stalls, and chance the rest, the node would not be to blame.
+        # Were it one link alone that stalls, and chance the rest, the node would be no suspect.
         worst = np.argmax(np.where(touching, stalled / np.maximum(repeats, 1), -1.0))
         others = touching & (np.arange(len(touching)) != worst)
         if scores[node] < least or not _improbable(stalled, repeats, others, alive & ~touching, n_nodes):

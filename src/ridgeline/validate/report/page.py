@@ -182,7 +182,7 @@ def _warnings(verdict: Verdict) -> str:
         return ""
     rows = [[f'<span class="name">{escape(w.name)}</span>', escape(w.text)] for w in verdict.warnings[:ROWS]]
     advice = (
-        '<p class="soft">These nodes are not blamed, and stay in nodes.good; watch whether the counters go on '
+        '<p class="soft">These nodes are no suspects, and stay in nodes.good; watch whether the counters go on '
         "growing.</p>"
     )
     content = table(["Node", "What was seen"], rows) + _limited(len(verdict.warnings), "warnings") + advice
@@ -345,7 +345,7 @@ def _method(verdict: Verdict) -> str:
         "A part is compared with the median of all parts (of the better half where they are fewer than eight). It is "
         "slow if it takes so much more time as the table of figures says, which is set by the slowdown asked for and "
         "lies beyond the noise, estimated from the median absolute deviation (MAD) and from repeats. Repeats that "
-        "stalled are left out. A node is blamed if most of its links are slow, the worst first; a link, only when "
+        "stalled are left out. A node is a suspect if most of its links are slow, the worst first; a link, only when "
         "other links of both its ends are healthy; of a slow link one end is left out of nodes.good."
     )
     notes = f"<ul>{_items(verdict.notes)}</ul>" if verdict.notes else ""

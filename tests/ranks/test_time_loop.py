@@ -1,4 +1,4 @@
-"""The driver with a toy model: everything at its steps, and the same files after a crash and a resume."""
+"""The time loop with a toy model: everything at its steps, and the same files after a crash and a resume."""
 
 import json
 
