@@ -18,7 +18,7 @@ PAGES = sorted(
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 # Pages that are generated, or a record to which lines are only added.
 NOT_PROSE = ("benchmarks.md", "decisions.md", "settings.md", "CHANGELOG.md", "RESULTS.md")
-PROSE = [page for page in PAGES if page.name not in NOT_PROSE and page != ROOT / "README.md"]
+PROSE = [page for page in PAGES if page.name not in NOT_PROSE]
 MAX_WORDS = 25
 ABBREVIATION = re.compile(r"\b(et al|Eqs?|Secs?|Figs?|Comput)\. ")
 WORD = re.compile(r"[aAI]|\d[\d.,]*|[^\W\d_][\w'’/^-]+")
