@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.reference import ReferenceSolver
@@ -49,9 +50,10 @@ def make_reference(shape, flow, start, dealias="two-thirds", lengths=CUBE, forci
 def make_engine(
     shape, flow, start, dealias="two-thirds", lengths=CUBE, forcing=None, dtype=np.float64, **options
 ):
-    """The engine on one rank; options as of CpuEngine. FFTW estimates: planning takes longer than the tests."""
+    """The engine on one rank; options: its tuning. FFTW estimates: planning takes longer than the tests."""
     grid = PencilGrid(tuple(shape), dealias, (1, 1), 0)
-    engine = CpuEngine(grid, tuple(lengths), MPI.COMM_SELF, dtype, flow, effort="estimate", **options)
+    tuning = TransformTuning(effort="estimate", **options)
+    engine = CpuEngine(grid, tuple(lengths), MPI.COMM_SELF, dtype, flow, tuning)
     start(engine.fields, engine.modes)
     engine.forcing = make_forcing(forcing, engine.modes, engine.fields)
     return engine

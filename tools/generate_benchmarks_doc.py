@@ -4,8 +4,9 @@ import textwrap
 from itertools import groupby
 from pathlib import Path
 
-from ridgeline.bench.benchmark import Benchmark, Option
+from ridgeline.bench.benchmark import Benchmark
 from ridgeline.bench.registry import available
+from ridgeline.runtime.options import Option
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 WIDTH = 117

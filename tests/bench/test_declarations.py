@@ -10,10 +10,11 @@ from typing import Annotated, Literal, get_type_hints
 import pytest
 
 from ridgeline.bench import registry
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec, options_of
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.registry import available, find_benchmark
 from ridgeline.cli.bench import OUTPUTS
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.options import OptionSpec, options_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = list(available().values())

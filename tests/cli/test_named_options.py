@@ -25,6 +25,8 @@ FOREIGN = {
     "runtime/node_topology.py": {"--of"},  # lstopo
     "runtime/provenance.py": {"--porcelain"},  # git
     "cli/bind.py": {"--of"},
+    "cli/options.py": {"--no-"},  # how the flag of an option begins that turns it off
+    "bench/hpcg/declaration.py": {"--ntasks-per-node", "--ppn"},  # launchers
     "validate/binding.py": {"--ppn", "--cpu-bind", "--ntasks-per-node"},  # launchers
     "validate/report/page.py": {"--ink", "--soft", "--line", "--pale", "--state"},  # names in a style sheet
 }

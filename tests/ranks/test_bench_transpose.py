@@ -17,6 +17,7 @@ from ridgeline.bench.transpose.measure import (
 from ridgeline.bench.transpose.transpose_result import to_result
 from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.transpose import Transpose
+from ridgeline.fourier.tuning import TransposeTuning
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
 
@@ -27,7 +28,7 @@ def column_transpose(
     column_comm = comm.Split(comm.rank % p_r, comm.rank // p_r)
     _, _, planes, lines = counts_of(pattern, process_grid, comm.rank)
     transpose = Transpose(
-        column_comm, planes, lines, COLUMN_FORWARD, INVERSE, pattern.dtype, method="alltoallv"
+        column_comm, planes, lines, COLUMN_FORWARD, INVERSE, pattern.dtype, TransposeTuning("alltoallv")
     )
     return column_comm, transpose
 

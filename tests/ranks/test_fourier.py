@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
+from ridgeline.fourier.tuning import TransformTuning
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 240
@@ -21,7 +22,7 @@ def process_grids(size):
 
 def make(comm, process_grid, dealias="phase-shift", shape=SHAPE, dtype=np.float64, **options):
     grid = PencilGrid(shape, dealias, process_grid, comm.rank)
-    return FourierTransform(grid, LENGTHS, comm, dtype, effort="estimate", **options)
+    return FourierTransform(grid, LENGTHS, comm, dtype, TransformTuning(effort="estimate", **options))
 
 
 def whole_fields(grid, n=2):

@@ -1,7 +1,7 @@
 """Matrices go from row owners to column owners and back, by every method, whatever the counts."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +9,9 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.fourier import transpose as module
-from ridgeline.fourier.transpose import METHODS, Direction, Transpose, fastest
+from ridgeline.fourier.transpose import Direction, Transpose, fastest
 from ridgeline.fourier.transpose_plan import check_limits
+from ridgeline.fourier.tuning import METHODS, TransposeTuning
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
 TIMEOUT = 300
@@ -42,35 +43,54 @@ def column_views(transpose: Transpose, table: Direction, variable: int, row: int
         yield np.arange(begin, end), transpose.arena[at : at + end - begin]
 
 
+PLACES = ("tile", "agreement", "allocate")  # what a transpose is told beside its tuning
+
+
+def make(comm, rows, columns, n_forward, n_inverse, dtype, **options) -> Transpose:
+    places = {name: options.pop(name) for name in PLACES if name in options}
+    return Transpose(comm, rows, columns, n_forward, n_inverse, dtype, TransposeTuning(**options), **places)
+
+
+def write_rows(transpose: Transpose, chunk: range, my_row: int, came: bool) -> None:
+    """Fill rows of a chunk; came: they hold what came back before, until they are overwritten."""
+    forward, n_inverse = transpose.forward, transpose.inverse.n_variables
+    for row, v in product(chunk, range(forward.n_variables)):
+        for cs, view in row_views(transpose, forward, v, row):
+            if came and v < n_inverse:
+                np.testing.assert_array_equal(view, entry(1, v, [my_row + row], cs)[0])
+            view[:] = entry(0, v, [my_row + row], cs)[0]
+
+
+def answer_columns(transpose: Transpose, chunk: range, n_rows: int, my_column: int) -> None:
+    """Check what came to columns of a chunk, and write what goes back."""
+    forward, inverse = transpose.forward, transpose.inverse
+    n_forward, n_inverse = forward.n_variables, inverse.n_variables
+    for row, v in product(range(n_rows), range(max(n_forward, n_inverse))):
+        for cs, view in column_views(transpose, forward if v < n_forward else inverse, v, row):
+            inside = (cs >= chunk.start) & (cs < chunk.stop)
+            if v < n_forward:
+                expected = entry(0, v, [row], my_column + cs)[0]
+                np.testing.assert_array_equal(view[inside], expected[inside])
+            if v < n_inverse:
+                view[inside] = entry(1, v, [row], my_column + cs)[0][inside]
+
+
 def there_and_back(
     comm, rows: Sequence[int], columns: Sequence[int], n_forward: int, n_inverse: int, **kwargs
 ) -> None:
     dtype = kwargs.pop("dtype", np.complex128)
-    transpose = Transpose(comm, rows, columns, n_forward, n_inverse, dtype, **kwargs)
+    transpose = make(comm, rows, columns, n_forward, n_inverse, dtype, **kwargs)
     my_row, my_column = first(rows, comm.rank), first(columns, comm.rank)
     for turn in range(2):  # twice: the second finds the first's numbers in every region
         forward, inverse = transpose.forward, transpose.inverse
-        for chunk, (begin, end) in enumerate(zip(forward.chunks[:-1], forward.chunks[1:])):
-            for row in range(begin, end):
-                for v in range(n_forward):
-                    for cs, view in row_views(transpose, forward, v, row):
-                        if turn and v < n_inverse:  # what came is there until its row is overwritten
-                            np.testing.assert_array_equal(view, entry(1, v, [my_row + row], cs)[0])
-                        view[:] = entry(0, v, [my_row + row], cs)[0]
+        assert (forward.n_variables, inverse.n_variables) == (n_forward, n_inverse)
+        for chunk, cut in enumerate(pairwise(forward.chunks)):
+            write_rows(transpose, range(*cut), my_row, came=turn > 0)
             forward.start(chunk)
             forward.progress()
         forward.finish()
-        for chunk, (begin, end) in enumerate(zip(inverse.chunks[:-1], inverse.chunks[1:])):
-            for row in range(sum(rows)):
-                for v in range(max(n_forward, n_inverse)):
-                    table = forward if v < n_forward else inverse
-                    for cs, view in column_views(transpose, table, v, row):
-                        inside = (cs >= begin) & (cs < end)
-                        if v < n_forward:
-                            expected = entry(0, v, [row], my_column + cs)[0]
-                            np.testing.assert_array_equal(view[inside], expected[inside])
-                        if v < n_inverse:
-                            view[inside] = entry(1, v, [row], my_column + cs)[0][inside]
+        for chunk, cut in enumerate(pairwise(inverse.chunks)):
+            answer_columns(transpose, range(*cut), sum(rows), my_column)
             inverse.start(chunk)
             inverse.progress()
         inverse.finish()
@@ -115,14 +135,14 @@ def test_staging_needs_equal_nodes(comm) -> None:
     if comm.size != 3:
         pytest.skip("needs 3 ranks")
     with pytest.raises(DecompositionError, match="as many of the 3 ranks on every node"):
-        Transpose(comm, (1, 1, 1), (1, 1, 1), 1, 1, np.complex64, method="node", ranks_per_node=2)
+        make(comm, (1, 1, 1), (1, 1, 1), 1, 1, np.complex64, method="node", ranks_per_node=2)
 
 
 @pytest.mark.parametrize(("tile", "n_chunks"), [(1, 2), (4, 3), (16, 4), (5, 9)])
 def test_overlap_in_chunks_of_tiles(comm, tile: int, n_chunks: int) -> None:
     rows, columns = (13, 9, 12, 11)[: comm.size], (33, 36, 48, 40)[: comm.size]
     options = {"method": "ialltoallv", "batch": 2, "tile": tile, "n_chunks": n_chunks}
-    transpose = Transpose(comm, rows, columns, 4, 3, np.complex128, **options)
+    transpose = make(comm, rows, columns, 4, 3, np.complex128, **options)
     assert np.all(transpose.forward.group_columns[:-1] % tile == 0)
     assert len(transpose.inverse.chunks) - 1 == min(n_chunks, -(-33 // tile))
     assert len(transpose.forward.chunks) - 1 == min(n_chunks, *rows)
@@ -133,7 +153,7 @@ def test_overlap_in_chunks_of_tiles(comm, tile: int, n_chunks: int) -> None:
 def test_fewer_variables(comm, method: str) -> None:
     rows, columns = (counts[: comm.size] for counts in UNEVEN)
     for n in (1, 2, 3):
-        transpose = Transpose(comm, rows, columns, 4, 4, np.complex128, method=method, batch=3)
+        transpose = make(comm, rows, columns, 4, 4, np.complex128, method=method, batch=3)
         transpose.arena[:] = -1
         for v in range(4):
             for row in range(rows[comm.rank]):
@@ -155,7 +175,7 @@ def test_fewer_variables(comm, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_arena_holds_each_entry_once_per_side(comm, method: str) -> None:
     rows, columns = (counts[: comm.size] for counts in UNEVEN)
-    transpose = Transpose(comm, rows, columns, 3, 4, np.complex64, method=method, batch=2)
+    transpose = make(comm, rows, columns, 3, 4, np.complex64, method=method, batch=2)
     touched = np.zeros(len(transpose.arena), int)
     for row in range(rows[comm.rank]):
         for v in range(4):
@@ -179,7 +199,7 @@ def test_arena_holds_each_entry_once_per_side(comm, method: str) -> None:
 def test_auto_measures_and_all_ranks_agree(comm) -> None:
     rows, columns = (16,) * comm.size, (64,) * comm.size
     per_node = 2 if comm.size == 4 else None
-    transpose = Transpose(comm, rows, columns, 4, 3, np.complex64, batch=2, ranks_per_node=per_node)
+    transpose = make(comm, rows, columns, 4, 3, np.complex64, batch=2, ranks_per_node=per_node)
     assert len(set(comm.allgather((transpose.method, str(sorted(transpose.measured)))))) == 1
     if comm.size == 1:
         assert transpose.method == "alltoallv"
@@ -210,7 +230,7 @@ def test_rows_of_a_process_grid_agree_on_a_method(comm) -> None:
     row = comm.Split(comm.rank // 2, comm.rank)
     # Padding is for the first row alone: both must leave it out.
     columns = (8, 8) if comm.rank < 2 else (1, 63)
-    transpose = Transpose(row, (8, 8), columns, 2, 2, np.complex64, agreement=comm)
+    transpose = make(row, (8, 8), columns, 2, 2, np.complex64, agreement=comm)
     assert set(transpose.measured) == {"alltoallv", "ialltoallv"}
     assert len(set(map(str, comm.allgather((transpose.method, transpose.measured))))) == 1
     row.Free()
@@ -264,7 +284,7 @@ def test_bytes_and_messages_are_those_that_mpi_gets(comm, method: str, batch: in
     counting = CountingComm(comm)
     per_node = 2 if comm.size == 4 else 1
     options = {"method": method, "batch": batch, "ranks_per_node": per_node}
-    transpose = Transpose(counting, rows, columns, 4, 3, np.complex64, **options)
+    transpose = make(counting, rows, columns, 4, 3, np.complex64, **options)
     for direction, n in ((transpose.forward, None), (transpose.inverse, None), (transpose.forward, 2)):
         counting.totals[:] = 0, 0
         direction.exchange(n)
@@ -284,7 +304,7 @@ def test_places_past_two_to_the_31(comm) -> None:
     rows, columns = (65536, 1), (32769, 1)
     enough = True
     try:
-        transpose = Transpose(comm, rows, columns, 1, 1, np.complex64, method="alltoallv")
+        transpose = make(comm, rows, columns, 1, 1, np.complex64, method="alltoallv")
     except MemoryError:
         enough = False
     if not comm.allreduce(enough, MPI.LAND):
@@ -308,18 +328,18 @@ def test_places_past_two_to_the_31(comm) -> None:
 def test_wrong_use(comm) -> None:
     n = comm.size
     with pytest.raises(ValueError, match="needs as many counts"):
-        Transpose(comm, [1] * (n + 1), [1] * n, 1, 1, np.complex64)
+        make(comm, [1] * (n + 1), [1] * n, 1, 1, np.complex64)
     with pytest.raises(ValueError, match="must not be negative"):
-        Transpose(comm, [-1] * n, [1] * n, 1, 1, np.complex64)
+        make(comm, [-1] * n, [1] * n, 1, 1, np.complex64)
     with pytest.raises(ValueError, match="complex numbers, not float32"):
-        Transpose(comm, [1] * n, [1] * n, 1, 1, np.float32)
+        make(comm, [1] * n, [1] * n, 1, 1, np.float32)
     with pytest.raises(ValueError, match="allowed are 1 to 4"):
-        Transpose(comm, [1] * n, [1] * n, 1, 1, np.complex64, batch=5)
+        make(comm, [1] * n, [1] * n, 1, 1, np.complex64, batch=5)
     with pytest.raises(
         ConfigError, match='"alltoallw" is unknown; use alltoallv, ialltoallv, alltoall, node'
     ):
-        Transpose(comm, [1] * n, [1] * n, 1, 1, np.complex64, method="alltoallw")
-    transpose = Transpose(comm, [4] * n, [4] * n, 2, 2, np.complex64, method="ialltoallv", n_chunks=2)
+        make(comm, [1] * n, [1] * n, 1, 1, np.complex64, method="alltoallw")
+    transpose = make(comm, [4] * n, [4] * n, 2, 2, np.complex64, method="ialltoallv", n_chunks=2)
     with pytest.raises(RuntimeError, match="the next is 0"):
         transpose.forward.start(1)
     with pytest.raises(RuntimeError, match="2 chunks, 0 were started"):
@@ -346,7 +366,7 @@ def test_an_exchange_is_under_way_from_its_first_start_to_its_end(comm, monkeypa
     clock = iter(range(0, 10_000, 7))
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
     rows, columns = [8] * comm.size, [6] * comm.size
-    transpose = Transpose(comm, rows, columns, 2, 2, np.complex128, method=method)
+    transpose = make(comm, rows, columns, 2, 2, np.complex128, method=method)
     assert transpose.under_way == 0
     if comm.size > 1:
         assert (len(transpose.forward.chunks) > 2) == (method == "ialltoallv")

@@ -6,6 +6,7 @@ import pytest
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
+from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from spectral_toys import mode_keys
@@ -113,7 +114,7 @@ def test_figures_and_fields_by_the_transform_of_runs(whole, shares, dtype):
     profiles = alone.profiles(single)
     for grid, part, together in shares:
         transform = FourierTransform(
-            grid, LENGTHS, together.comm, dtype, effort="estimate", method="alltoallv"
+            grid, LENGTHS, together.comm, dtype, TransformTuning("alltoallv", effort="estimate")
         )
         mine = Diagnostics(together.comm, together.modes, transform, NU, SCALARS)
         part = part.astype(single.dtype)

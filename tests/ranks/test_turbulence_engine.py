@@ -6,6 +6,7 @@ import pytest
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
+from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, Forcing, FrozenShells, LinearForcing
@@ -44,7 +45,7 @@ def random_start(fields, modes, comm):
 
 def make_engine(comm, process_grid, flow, dealias, forcing="none", shape=SHAPE, dtype=np.float64, **options):
     grid = PencilGrid(shape, dealias, process_grid, comm.rank)
-    engine = CpuEngine(grid, LENGTHS, comm, dtype, flow, effort="estimate", **options)
+    engine = CpuEngine(grid, LENGTHS, comm, dtype, flow, TransformTuning(effort="estimate", **options))
     random_start(engine.fields, engine.modes, comm)
     engine.forcing = FORCINGS[forcing](engine.modes, comm)
     engine.forcing.start(engine.fields)
@@ -134,9 +135,7 @@ def test_memory_is_within_the_papers(comm, dealias, batch):
             comm,
             np.float32,
             FlowParameters(0.1),
-            batch=batch,
-            method="alltoallv",
-            effort="estimate",
+            TransformTuning("alltoallv", batch, effort="estimate"),
         )
         held = engine.memory()
         assert held["fields"] == engine.fields.nbytes
@@ -148,9 +147,8 @@ def test_last_transpose_moves_071_of_the_papers_bytes(comm):
     """Lines without a retained mode are left out, and of T only four combinations leave the planes."""
     n = 128
     grid = PencilGrid((n, n, n), "phase-shift", (1, comm.size), comm.rank)
-    column = FourierTransform(
-        grid, LENGTHS, comm, np.float32, method="alltoallv", effort="estimate", layout="strided"
-    ).column
+    tuning = TransformTuning("alltoallv", effort="estimate", layout="strided")
+    column = FourierTransform(grid, LENGTHS, comm, np.float32, tuning).column
     sent = comm.allreduce(column.forward.bytes_sent(4) + column.inverse.bytes_sent(3))
     held = comm.allreduce(column.forward.bytes_held(4) + column.inverse.bytes_held(3))
     full = (4 + 3) * n * n * (n // 2) * 8  # bytes of N^3/2 modes

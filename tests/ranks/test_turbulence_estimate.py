@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline.fourier.pencil import PencilGrid, Truncation
+from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.estimate import Share, memory, rank_memory
@@ -46,7 +47,7 @@ def test_engines_hold_what_was_estimated(comm, how, layout):
         mine = PencilGrid(shape, "phase-shift", grid, comm.rank)
         engine = CpuEngine(
             mine, (2 * math.pi,) * 3, comm, np.dtype(precision), flow,
-            batch=batch, method="alltoallv", threads=threads, effort="estimate", layout=layout,
+            TransformTuning("alltoallv", batch, threads=threads, effort="estimate", layout=layout),
         )  # fmt: skip
         held = engine.memory()
         share = Share.of(Truncation(shape, "phase-shift"), grid)

@@ -8,6 +8,7 @@ import pytest
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
+from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.jit.kernel import compile_kernels
@@ -317,7 +318,8 @@ def test_data_set_of_a_run_loses_nothing(comm, folder, caplog, dtype):
     for grid, modes in readers(comm, SHAPE):
         for used, tolerance in (("complex64", 1e-6), ("complex128", 1e-15 if dtype == "float64" else 1e-6)):
             real = np.zeros(0, used).real.dtype
-            transform = FourierTransform(grid, LENGTHS, comm, real, method="alltoallv", effort="estimate")
+            tuning = TransformTuning("alltoallv", effort="estimate")
+            transform = FourierTransform(grid, LENGTHS, comm, real, tuning)
             fields, said = fill(comm, folder / "u.bp", grid, modes, caplog, used, transform=transform)
             assert fields.dtype == used
             np.testing.assert_allclose(fields, part(whole, grid.lines), rtol=0, atol=tolerance)

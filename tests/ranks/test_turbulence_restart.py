@@ -6,6 +6,7 @@ from mpi4py import MPI
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid, Truncation
+from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, load
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
@@ -185,7 +186,7 @@ def engine_of(comm, process_grid, whole, step=0):
     """The engine with these fields of all ranks at a step, randomly forced."""
     grid = PencilGrid(SHAPE, "phase-shift", process_grid, comm.rank)
     dtype = "float32" if whole.dtype == "complex64" else "float64"
-    engine = CpuEngine(grid, LENGTHS, comm, dtype, FLOW, effort="estimate", method="alltoallv")
+    engine = CpuEngine(grid, LENGTHS, comm, dtype, FLOW, TransformTuning("alltoallv", effort="estimate"))
     engine.fields[...] = part(whole, grid.lines)
     engine.step_index = step
     engine.forcing = EswaranPope(engine.modes, comm, 3.0, 2.0, 0.4, 6)

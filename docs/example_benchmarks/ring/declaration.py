@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.runtime.options import OptionSpec
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,14 @@ import neither Numba nor MPI: `ridgeline --help` reads them all. The function is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from inspect import signature
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.options import DeclaredOptions, Option, options_of
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -25,147 +23,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OptionSpec:
-    """What an option says beside its type and default, in the annotation: `Annotated[int, OptionSpec("Trials.")]`.
+class BenchmarkOptions(DeclaredOptions):
+    """Base of the options of all benchmarks.
 
-    help : one sentence
-    unit : of the value, such as "B" or "s"
-    minimum, maximum, above : what is allowed; above excludes its bound
-    flags : of the command line, the long one first; by default the field's name
-    metavar : what stands for the value in the help
-    otherwise : what happens for None, or for an empty tuple, in words
-    commas : the numbers of a tuple are given once, with commas in between, not flag by flag
-    only : (name, value) of another option without which this one has no meaning and is refused
+    Two names have a meaning for the job too: `threads` (of a rank), `device` ("cpu" or "cuda": the function gets
+    `memory`, the kind of its messages' memory).
     """
-
-    help: str
-    unit: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
-    above: float | None = None
-    flags: tuple[str, ...] = ()
-    metavar: str | None = None
-    otherwise: str = ""
-    commas: bool = False
-    only: tuple[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option as the command line, the documentation and the checks need it. type: without `| None`."""
-
-    name: str
-    type: Any
-    default: Any
-    spec: OptionSpec
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """Names on the command line, the long one first."""
-        return self.spec.flags or (f"--{self.name.replace('_', '-')}",)
-
-    @property
-    def repeated(self) -> bool:
-        """Say whether it holds any number of values, a tuple[X, ...]."""
-        return get_origin(self.type) is tuple and get_args(self.type)[-1] is Ellipsis
-
-    @property
-    def items(self) -> tuple[Any, ...]:
-        """Types of its values: one, or those of a tuple of fixed length."""
-        if get_origin(self.type) is not tuple:
-            return (self.type,)
-        return get_args(self.type)[:1] if self.repeated else get_args(self.type)
-
-    @property
-    def choices(self) -> tuple[Any, ...]:
-        """Values of a Literal; none for other types."""
-        return get_args(self.items[0]) if get_origin(self.items[0]) is Literal else ()
-
-    @property
-    def allowed(self) -> str:
-        """Return the range in words; nothing if every value of the type is allowed."""
-        spec = self.spec
-        if self.choices:
-            return ", ".join(map(str, self.choices))
-        if spec.above is not None:
-            return f"more than {spec.above:g}"
-        if spec.minimum is not None and spec.maximum is not None:
-            return f"{spec.minimum:g} to {spec.maximum:g}"
-        return "" if spec.minimum is None else f"{spec.minimum:g} or more"
-
-    @property
-    def default_text(self) -> str:
-        """Return the default in words; nothing if there is none."""
-        if self.default is None or self.default == ():
-            return self.spec.otherwise
-        if isinstance(self.default, tuple):
-            return ("," if self.spec.commas else " ").join(map(str, self.default))
-        return {True: "on", False: "off"}[self.default] if self.type is bool else str(self.default)
-
-    def check(self, options: BenchmarkOptions) -> None:
-        """Raise ConfigError unless the value that `options` hold is allowed."""
-        value = getattr(options, self.name)
-        if value is None or self.type in (bool, str):
-            return
-        for one in value if get_origin(self.type) is tuple else (value,):
-            if not self._allows(one):
-                are = "is needed" if "more" in self.allowed else "are possible"
-                rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
-                raise ConfigError(f"{' or '.join(reversed(self.flags))} = {one}: {rule}")
-        if self.spec.only is not None and value != self.default:
-            other, needed = self.spec.only
-            found = getattr(options, other)
-            if found != needed:
-                raise ConfigError(
-                    f"{self.flags[0]} goes not with --{other} {found}, but with --{other} {needed}"
-                )
-
-    def _allows(self, value: Any) -> bool:
-        spec = self.spec
-        if self.choices:
-            return value in self.choices
-        if isinstance(value, str):
-            return True
-        return bool(
-            math.isfinite(value)
-            and (spec.minimum is None or value >= spec.minimum)
-            and (spec.maximum is None or value <= spec.maximum)
-            and (spec.above is None or value > spec.above)
-        )
-
-
-@dataclass(frozen=True)
-class BenchmarkOptions:
-    """Base of all classes of options: frozen dataclasses, every field annotated with an `OptionSpec`.
-
-    Raises ConfigError for a value out of its range. Three names have a meaning for the job too: `threads` (of a
-    rank), `device` ("cpu" or "cuda": the function gets `memory`, the kind of its messages' memory).
-    """
-
-    def __post_init__(self) -> None:
-        """Check the range of every value."""
-        for one in options_of(type(self)):
-            one.check(self)
-
-
-def options_of(options: type[BenchmarkOptions]) -> list[Option]:
-    """Return the options that a class declares, in their order."""
-    hints = get_type_hints(options, include_extras=True)
-    found = []
-    for one in fields(options):
-        annotation, *extras = get_args(hints[one.name])
-        (spec,) = (extra for extra in extras if isinstance(extra, OptionSpec))
-        found.append(Option(one.name, _without_none(annotation), one.default, spec))
-    return found
-
-
-def _without_none(annotation: Any) -> Any:
-    """Return X for `X | None`."""
-    parts = get_args(annotation)
-    if NoneType not in parts:
-        return annotation
-    (rest,) = (part for part in parts if part is not NoneType)
-    return rest
 
 
 @dataclass(frozen=True)

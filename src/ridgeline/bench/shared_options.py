@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ridgeline.bench.benchmark import BenchmarkOptions, OptionSpec
+from ridgeline.bench.benchmark import BenchmarkOptions
 from ridgeline.bench.repetitions import MAX_SIZE
+from ridgeline.runtime.options import OptionSpec
 
 SIZES = OptionSpec("Message sizes, powers of two in between.", unit="B", minimum=0, metavar="FIRST LAST")
 

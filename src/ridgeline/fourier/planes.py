@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from ridgeline.fourier.fft import FFTPlan
 from ridgeline.fourier.lines import pitched
 from ridgeline.fourier.packing import pack_planes, unpack_planes
 from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.tuning import Layout
 from ridgeline.fourier.workers import Clock
 from ridgeline.runtime.aligned import aligned_empty
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ridgeline.fourier.planning import Planner
     from ridgeline.fourier.transpose import Transpose
 
-Layout = Literal["strided", "packed"]
 EXCHANGE_BYTES = 1_000_000  # of rows that pencils exchange together: of a second-level cache
 LEAST_PIECES = 8  # of a rank's planes, for threads to share
 PLANE_BYTES = 400_000  # of the planes that are worked on together, if more than one fits

@@ -15,7 +15,8 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.fourier.packing import planes_to_rows, rows_to_planes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import PlaneLayout, planes_per_exchange
-from ridgeline.fourier.transpose import Method, Transpose
+from ridgeline.fourier.transpose import Transpose
+from ridgeline.fourier.tuning import TransposeTuning
 from ridgeline.fourier.workers import Clock
 from ridgeline.parallel.partition import split
 
@@ -37,9 +38,7 @@ class RowExchange:
         n_in: int,
         n_mid: int,
         dtype: DTypeLike,
-        batch: int,
-        method: Method,
-        ranks_per_node: int | None,
+        tuning: TransposeTuning,
     ) -> None:
         nz, rows = grid.shape[0], grid.process_grid[0]
         ranges = [split(nz, rows, r) for r in range(rows)]
@@ -47,7 +46,7 @@ class RowExchange:
         self._columns = [len(grid.columns_of(r)) for r in range(rows)]
         self.transpose = Transpose(
             comm, [self.n_planes * n for _, n in ranges], self._columns, n_mid, n_in, dtype,
-            method=method, batch=batch, ranks_per_node=ranks_per_node, agreement=everyone,
+            tuning, agreement=everyone,
         )  # fmt: skip
         self.flat = self.transpose.arena.view(self.transpose.arena.real.dtype)
         # Row (plane p, z) of owner r is n_planes z0_r + p n_r + z - z0_r: owner by owner, then plane by plane.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -27,17 +27,27 @@ from ridgeline.fourier.lines import LineOperation, LineStage, Tile, lines_per_ti
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.packing import lines_from_modes, modes_from_lines
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.planes import Layout, PlaneOperation, PlaneStage
+from ridgeline.fourier.planes import PlaneOperation, PlaneStage
 from ridgeline.fourier.planning import Planner, choose, planned_together
 from ridgeline.fourier.row_exchange import RowExchange
 from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
 from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
-from ridgeline.fourier.transpose import Method, Transpose
+from ridgeline.fourier.transpose import Transpose
+from ridgeline.fourier.tuning import Layout, TransformTuning, TransposeTuning
 from ridgeline.fourier.workers import Workers
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+
+class PlanePass(NamedTuple):
+    """What `FourierTransform.planes` does; see there."""
+
+    operation: RowOperation
+    pack: PlaneOperation | None
+    n_in: int
+    n_mid: int
 
 
 class FourierTransform:
@@ -50,10 +60,7 @@ class FourierTransform:
     dtype : of physical fields, float32 or float64
     n_in, n_mid, n_out : most variables of the passes `lines` and `planes`: from lines to physical space,
         from there to planes, and, combined, from planes to lines
-    batch, method, ranks_per_node : of the exchanges, see fourier.transpose
-    threads : workers of this rank; results do not depend on it
-    effort : of planning, see fourier.planning
-    layout : of planes, "strided" or "packed"; "auto" takes the faster one
+    tuning : how it is computed
 
     Attributes: modes; column, row: the transposes (row is None where P_r = 1); scale: what a transform to physical
     space and back multiplies modes by is 1 / scale.
@@ -67,31 +74,26 @@ class FourierTransform:
         lengths: Lengths,
         comm: MPI.Comm,
         dtype: DTypeLike,
+        tuning: TransformTuning,
         *,
         n_in: int = 3,
         n_mid: int = 5,
         n_out: int = 4,
-        batch: int = 1,
-        method: Method = "auto",
-        ranks_per_node: int | None = None,
-        threads: int = 1,
-        effort: Effort = "measure",
-        layout: Layout | Literal["auto"] = "auto",
     ) -> None:
         self.grid, self.comm = grid, comm
         self.modes = Modes.of(grid, lengths)
         self.real: np.dtype[Any] = np.dtype(dtype)
         self.complex: np.dtype[Any] = np.result_type(self.real, np.complex64)
-        self.workers = Workers(threads)
+        self.workers = Workers(tuning.threads)
         nz, ny, nx = grid.shape
         # A pair of rows comes back times 2, three unnormalised transforms times all points.
         self.scale = 1.0 / (2.0 * nx * ny * nz)
         self._row_seconds = self._column_seconds = 0.0
         self._counts = n_in, n_mid, n_out
-        self._make_exchanges(batch, method, ranks_per_node)
-        self._make_stages(effort, layout)
+        self._make_exchanges(tuning)
+        self._make_stages(tuning.effort, tuning.layout)
 
-    def _make_exchanges(self, batch: int, method: Method, ranks_per_node: int | None) -> None:
+    def _make_exchanges(self, tuning: TransposeTuning) -> None:
         grid, ny = self.grid, self.grid.shape[1]
         n_in, n_mid, n_out = self._counts
         rows, columns = grid.process_grid
@@ -103,14 +105,11 @@ class FourierTransform:
             column_comm,
             [split(ny, columns, c)[1] for c in range(columns)],
             [grid.line_range(grid.row, c)[1] for c in range(columns)],
-            n_out, n_in, self.complex,
-            method=method, batch=batch, tile=self._tile, ranks_per_node=ranks_per_node, agreement=self.comm,
+            n_out, n_in, self.complex, tuning, tile=self._tile, agreement=self.comm,
         )  # fmt: skip
         self.row: RowExchange | None = None
         if rows > 1:
-            self.row = RowExchange(
-                grid, row_comm, self.comm, n_in, n_mid, self.complex, batch, method, ranks_per_node
-            )
+            self.row = RowExchange(grid, row_comm, self.comm, n_in, n_mid, self.complex, tuning)
 
     def _make_stages(self, effort: Effort, layout: Layout | Literal["auto"]) -> None:
         grid, (nz, ny, nx), workers = self.grid, self.grid.shape, self.workers
@@ -227,12 +226,13 @@ class FourierTransform:
         goes back.
         """
         forward = self.column.forward
+        step = PlanePass(operation, pack, n_in, n_mid)
         started = 0
         for first, end in self._groups():
             if self.row is None:
-                self._slab(first, end, operation, pack, n_in, n_mid)
+                self._slab(first, end, step)
             else:
-                self._pencil(self.row, first, end, operation, pack, n_in, n_mid)
+                self._pencil(self.row, first, end, step)
             if n_out:
                 t0 = perf_counter()
                 while started < len(forward.chunks) - 1 and forward.chunks[started + 1] <= end:
@@ -244,15 +244,8 @@ class FourierTransform:
             forward.finish()
             self._column_seconds += perf_counter() - t0
 
-    def _slab(
-        self,
-        first: int,
-        end: int,
-        operation: RowOperation,
-        pack: PlaneOperation | None,
-        n_in: int,
-        n_mid: int,
-    ) -> None:
+    def _slab(self, first: int, end: int, step: PlanePass) -> None:
+        operation, pack, n_in, n_mid = step
         stage, clocks = self._planes, self.workers.clocks
 
         def work(worker: int, piece: tuple[int, int]) -> None:
@@ -277,16 +270,8 @@ class FourierTransform:
             plane, range(n * stage.layout.nz), operation, n_in, n_mid,
         )  # fmt: skip
 
-    def _pencil(
-        self,
-        row: RowExchange,
-        first: int,
-        end: int,
-        operation: RowOperation,
-        pack: PlaneOperation | None,
-        n_in: int,
-        n_mid: int,
-    ) -> None:
+    def _pencil(self, row: RowExchange, first: int, end: int, step: PlanePass) -> None:
+        operation, pack, n_in, n_mid = step
         stage, clocks = self._planes, self.workers.clocks
 
         def down(worker: int, piece: tuple[int, int]) -> None:

@@ -1,6 +1,6 @@
 """Distributed transpose: a matrix cut by rows becomes cut by columns, and back, through one arena.
 
-    transpose = Transpose(comm, row_counts, column_counts, n_forward=4, n_inverse=3, dtype=np.complex64)
+    transpose = Transpose(comm, row_counts, column_counts, 4, 3, np.complex64, TransposeTuning())
     down = transpose.forward
     ...                    # the row side writes its pieces at arena[down.row_start[variable, row, segment]]
     down.start(0)          # once per chunk of down.chunks, in order
@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -25,12 +25,9 @@ from numpy.typing import DTypeLike
 from ridgeline.fourier.transpose_methods import Alltoallv, Exchange, PaddedAlltoall
 from ridgeline.fourier.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
 from ridgeline.fourier.transpose_plan import TransposePlan, check_layout, check_limits
+from ridgeline.fourier.tuning import Method, TransposeTuning
 from ridgeline.runtime.aligned import aligned_zeros
-from ridgeline.runtime.errors import ConfigError
 
-Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"]
-
-METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node")
 TRIALS = (
     3,
     20,
@@ -154,20 +151,14 @@ class Transpose:
     row_counts, column_counts : rows and columns of every rank, in the order of ranks; any may be zero
     n_forward, n_inverse : most variables per exchange from row to column owners, and back
     dtype : complex64 or complex128
-    method : "alltoallv" (MPI_Alltoallv, exact counts); "ialltoallv" (the same without waiting, chunk by chunk, while
-        the next chunk is computed); "alltoall" (MPI_Alltoall, all blocks padded to the largest); "node" (within
-        nodes, then between them); "auto" times those that fit, writing of the chunks included, and takes the one
-        whose slowest rank is fastest, "alltoallv" unless another is clearly faster. What arrives is the same
-    batch : Q, variables per MPI call, 1 to 4
+    tuning : how they travel
     tile : columns that the column side works on together; groups are multiples of it
-    ranks_per_node : None asks MPI which ranks share a node; a number cuts the ranks into nodes of that many
-    n_chunks : parts that "ialltoallv" hands over one by one; fewer where there are fewer rows or tiles
     agreement : ranks that take the same method in "auto", such as all rows of a process grid, each of which is
         a `comm` of the same size; None: those of comm
     allocate : makes the arena of n numbers of a dtype; None: host memory. MPI must know the memory (a device's too)
 
-    Raises ValueError if counts, batch or dtype do not fit, ConfigError for an unknown method, DecompositionError
-    for "node" with unequal nodes or for more numbers than the MPI library can address.
+    Raises ValueError if counts or dtype do not fit, DecompositionError for "node" with unequal nodes or for more
+    numbers than the MPI library can address.
     """
 
     def __init__(
@@ -178,12 +169,9 @@ class Transpose:
         n_forward: int,
         n_inverse: int,
         dtype: DTypeLike,
+        tuning: TransposeTuning,
         *,
-        method: Method = "auto",
-        batch: int = 1,
         tile: int = 1,
-        ranks_per_node: int | None = None,
-        n_chunks: int = 4,
         agreement: MPI.Comm | None = None,
         allocate: Callable[[int, np.dtype[Any]], Any] | None = None,
     ) -> None:
@@ -191,12 +179,6 @@ class Transpose:
         self._dtype = np.dtype(dtype)
         if self._dtype.kind != "c":
             raise ValueError(f"a transpose moves complex numbers, not {self._dtype}")
-        if not 1 <= batch <= 4:
-            raise ValueError(f"batch = {batch} variables per call; allowed are 1 to 4")
-        if method not in (*METHODS, "auto"):
-            raise ConfigError(
-                f'transpose.method = "{method}" is unknown; use {", ".join(METHODS)} or auto, which measures'
-            )
         self.comm = comm
         self._agreement = comm if agreement is None else agreement
         self._allocate = allocate or aligned_zeros
@@ -205,12 +187,13 @@ class Transpose:
             tuple(int(n) for n in row_counts),
             tuple(int(n) for n in column_counts),
             max(n_forward, n_inverse),
-            batch,
+            tuning.batch,
             self._dtype.itemsize,
             tile=tile,
         )
-        self._n_forward, self._n_inverse, self._n_chunks = n_forward, n_inverse, n_chunks
-        nodes = find_nodes(comm, ranks_per_node) if method in ("auto", "node") else None
+        self._n_forward, self._n_inverse, self._n_chunks = n_forward, n_inverse, tuning.n_chunks
+        method = tuning.method
+        nodes = find_nodes(comm, tuning.ranks_per_node) if method in ("auto", "node") else None
         self.measured: dict[Method, float] = {}  # seconds there and back of the slowest rank, by method
         if method == "auto":
             method = self._choose(nodes)

@@ -247,19 +247,23 @@ class VectorLoop:
     """A loop over `count` numbers, a register at a time, the rest at the end by masks: nothing beyond is touched.
 
     Used inside the codegen of an intrinsic. names: of its arguments in order, one of them `count`; arrays become
-    pointers. dtype: Numba's type of the numbers that registers hold.
+    pointers. What an argument that is a named tuple holds goes by the names in there. dtype: Numba's type of the
+    numbers that registers hold.
     """
 
     def __init__(
         self, context: Any, builder: ir.IRBuilder, signature: Any, args: Any, names: Sequence[str], dtype: Any
     ) -> None:
         self.builder = builder
-        self.values = {
-            name: data_pointer(context, builder, signature, args, n)
-            if isinstance(kind, types.Array)
-            else args[n]
-            for n, (name, kind) in enumerate(zip(names, signature.args, strict=True))
-        }
+        self.values: dict[str, ir.Value] = {}
+        for name, kind, value in zip(names, signature.args, args, strict=True):
+            parts = [(name, kind, value)]
+            if isinstance(kind, types.BaseNamedTuple):
+                parts = list(zip(kind.fields, kind.types, cgutils.unpack_tuple(builder, value)))
+            for field, type_of_field, part in parts:
+                array = isinstance(type_of_field, types.Array)
+                made = context.make_array(type_of_field)(context, builder, part).data if array else part
+                self.values[field] = made
         self.lanes = Lanes(builder, element_type(dtype), host_vector_bytes() * 8 // dtype.bitwidth)
         self._mask = None
 

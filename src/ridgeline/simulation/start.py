@@ -15,16 +15,11 @@ from ridgeline.runtime.signals import SignalCatcher
 if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase
     from ridgeline.models.contract import Model
+    from ridgeline.simulation.options import RunOptions
 
 
 def run_on_this_rank(
-    loaded: LoadedCase,
-    resume: str | None = None,
-    json_path: str | None = None,
-    verbose: bool = False,
-    debug: bool = False,
-    overwrite: bool = False,
-    started: float | None = None,
+    loaded: LoadedCase, asked: RunOptions, debug: bool = False, started: float | None = None
 ) -> dict[str, Any]:
     """Run a loaded case on this rank of however many there are, print the report on rank 0, return it.
 
@@ -38,23 +33,23 @@ def run_on_this_rank(
         from ridgeline.simulation.job import Options, run_case
         from ridgeline.simulation.print_report import print_report, report_console
 
-        configure_logging(comm.rank, comm.size, verbose)
+        configure_logging(comm.rank, comm.size, asked.verbose)
         context = Context(comm, case.run.device, case.run.threads)
         options = Options(
-            resume=resume or str(loaded.resume or "never"),
-            json_path=json_path,
-            overwrite=overwrite,
+            resume=asked.resume or str(loaded.resume or "never"),
+            json_path=asked.json,
+            overwrite=asked.overwrite,
             started=started,
             caught=caught,
             show=_print_header,
         )
         report = run_case(case, create(case.run.model), context, options)
         if comm.rank == 0:
-            if json_path == "-":
+            if asked.json == "-":
                 print(json.dumps(report, indent=2, default=str))
             else:
                 screen = sys.stdout if sys.stdout.isatty() else sys.stderr
-                print_report(report, report_console(screen), verbose)
+                print_report(report, report_console(screen), asked.verbose)
     return report
 
 

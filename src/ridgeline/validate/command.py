@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ridgeline.validate.measure.counters import Counters
     from ridgeline.validate.measure.job_counters import Job
     from ridgeline.validate.measure.measurements import Measurements
+    from ridgeline.validate.measure.session import ValidationPlan
+    from ridgeline.validate.options import ValidationOptions
 
 _BY_SIGNAL = 128  # added to the number of the signal that ended the launcher
 _PROGRESS = "RIDGELINE_VALIDATE_PROGRESS"
@@ -38,25 +40,7 @@ _GRACE = 5.0  # seconds for the launcher to end after the verdict
 _KEPT_WORDS = 65536  # bytes of the launcher's messages
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Files and names of a validation. plan: fields of `session.ValidationPlan`; phase: "prolog", "epilog" or ""."""
-
-    plan: dict[str, Any]
-    phase: str = ""
-    report: str | None = None
-    baseline: str | None = None
-    save_baseline: str | None = None
-    hostlist: str | None = None
-    groups: str | None = None
-    group_by: str | None = None
-    thresholds: str | None = None
-    job: str | None = None
-    readings: str | None = None
-    job_output: str | None = None
-
-
-def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> int:
+def start_validation(ranks: int | None, options: ValidationOptions, debug: bool = False) -> int:
     """Validate this machine, on `ranks` ranks that are started here unless a launcher did; return the exit code.
 
     0 healthy, 1 suspects, 2 could not measure. A job that hangs or dies ends in bounded time, with the report of what
@@ -64,13 +48,13 @@ def start_validation(ranks: int | None, inputs: Inputs, debug: bool = False) -> 
     """
     if detect_launch() is not None or ranks is None or ranks == 1:
         start_ranks(ranks)  # refuses a number that contradicts the launcher
-        return run_validation(inputs, debug)
+        return run_validation(options, debug)
     with tempfile.TemporaryDirectory(prefix="ridgeline-validate-") as folder:
         path = str(Path(folder, "progress.json"))
         watch = _LaunchWatch(path)
         environ = dict(os.environ) | {_PROGRESS: path}
         code = launch_ranks(ranks, sys.argv[1:], environ, watch.over, _GRACE, watch.hear)
-        return watch.judge(inputs, code)
+        return watch.judge(options, code)
 
 
 class _LaunchWatch:
@@ -107,7 +91,7 @@ class _LaunchWatch:
         self.late = self._deadline is not None and time.monotonic() > self._deadline
         return self.late
 
-    def judge(self, inputs: Inputs, code: int) -> int:
+    def judge(self, options: ValidationOptions, code: int) -> int:
         """Return the exit code; if rank 0 told none, say so and report what it had measured."""
         from ridgeline.validate.judge.outcome import Outcome, read_progress
         from ridgeline.validate.measure.measurements import Measurements, Stage
@@ -135,23 +119,22 @@ class _LaunchWatch:
         if not died:
             detail += "; the launcher's messages above may name the rank"
         measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail, died=died))
-        thresholds, baseline = _load(inputs)
-        return Outcome(measurements, thresholds, baseline, inputs.report, _show).finish() or 2
+        thresholds, baseline = _load(options)
+        return Outcome(measurements, thresholds, baseline, options.report, _show).finish() or 2
 
 
-def run_validation(inputs: Inputs, debug: bool = False) -> int:
+def run_validation(options: ValidationOptions, debug: bool = False) -> int:
     """Validate on the ranks of this job; return the exit code, the same on all ranks. Collective over the world."""
     with job(debug=debug) as comm:
         from ridgeline.parallel.layout import find_layout
-        from ridgeline.validate.measure.session import ValidationPlan
 
-        plan = ValidationPlan(**inputs.plan)
+        plan = plan_of(options)
         layout = find_layout(comm, plan.ranks_per_node)
-        code = _validate(comm, layout, plan, inputs)
+        code = _validate(comm, layout, plan, options)
     return code
 
 
-def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
+def _validate(comm: MPI.Comm, layout: Layout, plan: Any, options: ValidationOptions) -> int:
     from ridgeline.io.previous import check_file
     from ridgeline.parallel.reduce import together
     from ridgeline.runtime.files import check_folder
@@ -171,33 +154,33 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
         machine=_machine(layout, [machine for machine, _ in facts], plan.quick),
-        settings=asdict(plan) | {"phase": inputs.phase},
+        settings=asdict(plan) | {"phase": options.phase},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
     outcome: Outcome | None = None
     with together(comm):
         if comm.rank == 0:
-            thresholds, baseline = _load(inputs)
-            measurements.groups = _find_groups(layout, inputs, [facts[rank][1] for rank in leaders])
+            thresholds, baseline = _load(options)
+            measurements.groups = _find_groups(layout, options, [facts[rank][1] for rank in leaders])
             if baseline is not None:
                 from ridgeline.validate.judge.baseline import check_baseline
 
                 check_baseline(measurements, baseline)
-            if inputs.report is not None:
-                check_report(inputs.report)
-            if inputs.save_baseline is not None:
-                check_folder(Path(inputs.save_baseline).parent, "the baseline", "--save-baseline")
-                check_file(inputs.save_baseline, "--save-baseline")
+            if options.report is not None:
+                check_report(options.report)
+            if options.save_baseline is not None:
+                check_folder(Path(options.save_baseline).parent, "the baseline", "--save-baseline")
+                check_file(options.save_baseline, "--save-baseline")
             outcome = Outcome(
                 measurements,
                 thresholds,
                 baseline,
-                inputs.report,
+                options.report,
                 _show,
                 os.environ.get(_PROGRESS),
                 processes or [],
-                Phases("validate", not inputs.phase),
+                Phases("validate", not options.phase),
             )
     groups = comm.bcast(measurements.groups)
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
@@ -210,21 +193,21 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, inputs: Inputs) -> int:
         run_levels(session, outcome.suspects, outcome.stage_begins)
     else:
         run_levels(session, lambda _: {}, lambda *_: None)
-    _compare_counters(comm, layout, inputs, before, measurements)
+    _compare_counters(comm, layout, options, before, measurements)
     watch.close()
     code = None
     with together(comm):
         if outcome is not None:
             code = outcome.finish()
-            if inputs.save_baseline is not None:
-                save_measurements(measurements, inputs.save_baseline)
+            if options.save_baseline is not None:
+                save_measurements(measurements, options.save_baseline)
     agreed: int = comm.bcast(code)
-    _forget(comm, layout, inputs)
+    _forget(comm, layout, options)
     return agreed
 
 
 def _compare_counters(
-    comm: MPI.Comm, layout: Layout, inputs: Inputs, before: Counters, measurements: Measurements
+    comm: MPI.Comm, layout: Layout, options: ValidationOptions, before: Counters, measurements: Measurements
 ) -> None:
     """Fill in the counters of all nodes on rank 0: since `before`, or since the prolog of the job. Collective."""
     from ridgeline.validate.measure.counters import by_name, read_counters
@@ -232,7 +215,7 @@ def _compare_counters(
 
     node = layout.node_of_rank[comm.rank]
     first = [layout.ranks_on(number)[0] for number in range(layout.n_nodes)]
-    job, counted = _job(inputs), None
+    job, counted = _job(options), None
     if comm.rank == first[node]:
         counted = count(job, layout.hosts[node], before, read_counters())
         if comm.rank == 0:
@@ -247,20 +230,20 @@ def _compare_counters(
         measurements.remarks += [f"{name}: {text}" for text in one.remarks]
 
 
-def _job(inputs: Inputs) -> Job:
+def _job(options: ValidationOptions) -> Job:
     """Return what is known of the job of a prolog or an epilog."""
     from ridgeline.validate.measure.job_counters import Job
     from ridgeline.validate.measure.prolog_readings import default_folder, job_here
 
-    folder = default_folder() if inputs.readings is None else Path(inputs.readings)
-    return Job(inputs.phase, job_here(inputs.job), folder, inputs.job_output)
+    folder = default_folder() if options.readings is None else Path(options.readings)
+    return Job(options.phase, job_here(options.job), folder, options.job_output)
 
 
-def _forget(comm: MPI.Comm, layout: Layout, inputs: Inputs) -> None:
+def _forget(comm: MPI.Comm, layout: Layout, options: ValidationOptions) -> None:
     """Remove the prolog's readings after the verdict of an epilog."""
     from ridgeline.validate.measure.prolog_readings import forget_readings
 
-    job, node = _job(inputs), layout.node_of_rank[comm.rank]
+    job, node = _job(options), layout.node_of_rank[comm.rank]
     if job.phase == "epilog" and job.number is not None and comm.rank == layout.ranks_on(node)[0]:
         forget_readings(job.folder, layout.hosts[node], job.number)
 
@@ -275,23 +258,25 @@ def _machine(layout: Layout, machines: Sequence[dict[str, Any]], quick: bool) ->
     }
 
 
-def _load(inputs: Inputs) -> tuple[Thresholds, Measurements | None]:
+def _load(options: ValidationOptions) -> tuple[Thresholds, Measurements | None]:
     """Return thresholds and baseline of the files that were named."""
     from ridgeline.validate.judge.thresholds import Thresholds, load_thresholds
     from ridgeline.validate.measure.measurements import load_measurements
 
-    thresholds = Thresholds() if inputs.thresholds is None else load_thresholds(inputs.thresholds)
-    return thresholds, None if inputs.baseline is None else load_measurements(inputs.baseline)
+    thresholds = Thresholds() if options.thresholds is None else load_thresholds(options.thresholds)
+    return thresholds, None if options.baseline is None else load_measurements(options.baseline)
 
 
-def _find_groups(layout: Layout, inputs: Inputs, addresses: Sequence[Any]) -> dict[str, list[int]]:
+def _find_groups(
+    layout: Layout, options: ValidationOptions, addresses: Sequence[Any]
+) -> dict[str, list[int]]:
     """Check the hostfile and return the groups of nodes."""
     from ridgeline.validate.measure.hosts import check_hosts, read_hosts
     from ridgeline.validate.measure.topology import find_groups
 
-    if inputs.hostlist is not None:
-        check_hosts(read_hosts(inputs.hostlist), layout.hosts, inputs.hostlist)
-    return find_groups(layout.hosts, inputs.groups, inputs.group_by, addresses, _run_command)
+    if options.hostlist is not None:
+        check_hosts(read_hosts(options.hostlist), layout.hosts, options.hostlist)
+    return find_groups(layout.hosts, options.groups, options.group_by, addresses, _run_command)
 
 
 def _run_command(command: Sequence[str]) -> str | None:
@@ -342,11 +327,14 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
     say(verdict.sentence)
 
 
-def phase_plan(phase: str, plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan of a prolog, every quick stage of this node, or an epilog, what a job may have left or hurt."""
+def plan_of(options: ValidationOptions) -> ValidationPlan:
+    """Return what is measured.
+
+    Of a prolog: every quick stage of this node. Of an epilog: what a job may have left or hurt.
+    """
     from ridgeline.validate.measure.session import ValidationPlan
 
-    quick = replace(ValidationPlan(), level="node", quick=True, confirm=True, time_limit=plan["time_limit"])
-    if phase == "epilog":
-        quick = replace(quick, stages=("memory", "compute"))
-    return asdict(quick)
+    if not options.phase:
+        return ValidationPlan(**{one.name: getattr(options, one.name) for one in fields(ValidationPlan)})
+    stages = ("memory", "compute") if options.phase == "epilog" else ()
+    return ValidationPlan(level="node", quick=True, stages=stages, time_limit=options.time_limit)

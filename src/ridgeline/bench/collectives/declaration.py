@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.shared_options import SIZES, Device, Iterations, RanksPerNode, WarmUp
+from ridgeline.runtime.options import OptionSpec
 
 Operation = Literal["alltoall", "allreduce", "bcast", "allgather", "barrier"]
 Placement = Literal["packed", "spread"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.runtime.options import OptionSpec
 
 LEAST_POINTS, MOST_POINTS = 2, 32
 

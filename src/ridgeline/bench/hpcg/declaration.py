@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.runtime.options import OptionSpec
 
 IMPLEMENTATIONS = ("reference", "optimised")
 DEFAULT_POINTS = 104

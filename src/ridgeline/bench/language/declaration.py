@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.shared_options import SIZES, RanksPerNode
+from ridgeline.runtime.options import OptionSpec
 
 LANGUAGES = ("C", "mpi4py", "numba-mpi")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ridgeline.bench.benchmark import Benchmark, OptionSpec
+from ridgeline.bench.benchmark import Benchmark
 from ridgeline.bench.shared_options import MessageOptions
+from ridgeline.runtime.options import OptionSpec
 
 Pairing = Literal["halves", "node-halves", "neighbours"]
 Method = Literal["osu", "alcf"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, OptionSpec
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.runtime.options import OptionSpec
 from ridgeline.runtime.threads import cores_available
 
 ITEMS = ("creation", "switch", "futures", "notification", "channel", "initialise")

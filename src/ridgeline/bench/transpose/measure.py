@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.transpose.declaration import TransposeOptions
 from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, check_process_grid
 from ridgeline.fourier.transpose import Transpose
+from ridgeline.fourier.tuning import TransposeTuning
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.errors import DecompositionError
 from ridgeline.runtime.progress import Phases, silent
@@ -141,9 +142,9 @@ def measure_one(
     require_memory(comm, held, "the exchanges of this shape need", "use a smaller --shape or more nodes")
     row_comm, column_comm = comm.Split(c, r), comm.Split(r, c)
     try:
-        how: dict[str, Any] = {"method": options.method, "batch": batch, "agreement": comm}
-        row = Transpose(row_comm, row_rows, row_columns, ROW_FORWARD, INVERSE, dtype, **how)
-        column = Transpose(column_comm, planes, lines, COLUMN_FORWARD, INVERSE, dtype, **how)
+        tuning = TransposeTuning(options.method, batch)
+        row = Transpose(row_comm, row_rows, row_columns, ROW_FORWARD, INVERSE, dtype, tuning, agreement=comm)
+        column = Transpose(column_comm, planes, lines, COLUMN_FORWARD, INVERSE, dtype, tuning, agreement=comm)
         _substep(row, column)  # touches the pages
         timed = []
         for _ in range(options.cycles):

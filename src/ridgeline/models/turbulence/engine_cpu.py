@@ -8,20 +8,19 @@ space. Source: Yeung et al. (GESTS), Sec. 3; Rogallo, NASA TM-81315 (1981).
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ridgeline.fourier.fft import Effort
 from ridgeline.fourier.kernels import kernels_of_transforms
 from ridgeline.fourier.lines import Tile
 from ridgeline.fourier.modes import Lengths
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.planes import Layout, Planes
+from ridgeline.fourier.planes import Planes
 from ridgeline.fourier.rows import RowBlock
 from ridgeline.fourier.transform import FourierTransform
-from ridgeline.fourier.transpose import Method
+from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import (
@@ -55,9 +54,8 @@ class CpuEngine:
 
     Parameters
     ----------
-    grid, lengths, comm, dtype : as of `FourierTransform`
+    grid, lengths, comm, dtype, tuning : as of `FourierTransform`
     flow : viscosity, scheme, scalars, and the seed of the phase shifts
-    batch, method, ranks_per_node, threads, effort, layout : as of `FourierTransform`
 
     Attributes
     ----------
@@ -76,13 +74,7 @@ class CpuEngine:
         comm: MPI.Comm,
         dtype: DTypeLike,
         flow: FlowParameters,
-        *,
-        batch: int = 1,
-        method: Method = "auto",
-        ranks_per_node: int | None = None,
-        threads: int = 1,
-        effort: Effort = "measure",
-        layout: Layout | Literal["auto"] = "auto",
+        tuning: TransformTuning,
     ) -> None:
         n_scalars = len(flow.schmidt)
         self.flow, self.comm, self.n_scalars = flow, comm, n_scalars
@@ -90,9 +82,8 @@ class CpuEngine:
         self._counts = N_VELOCITY + n_scalars, N_PRODUCTS + 3 * n_scalars, N_COMBINED + 2 * n_scalars
         n_in, n_mid, n_out = self._counts
         self.transform = FourierTransform(
-            grid, lengths, comm, dtype, n_in=n_in, n_mid=n_mid, n_out=n_out, batch=batch, method=method,
-            ranks_per_node=ranks_per_node, threads=threads, effort=effort, layout=layout,
-        )  # fmt: skip
+            grid, lengths, comm, dtype, tuning, n_in=n_in, n_mid=n_mid, n_out=n_out
+        )
         self.modes = self.transform.modes
         self.forcing = Forcing(self.modes, comm)
         self.time, self.step_index = 0.0, 0

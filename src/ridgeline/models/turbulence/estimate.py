@@ -22,9 +22,10 @@ from ridgeline.fourier.pencil import (
     check_process_grid,
     choose_process_grid,
 )
-from ridgeline.fourier.planes import Layout, PlaneLayout, planes_per_exchange, planes_per_piece
+from ridgeline.fourier.planes import PlaneLayout, planes_per_exchange, planes_per_piece
 from ridgeline.fourier.rows import rows_per_block
 from ridgeline.fourier.transpose_plan import TransposePlan
+from ridgeline.fourier.tuning import Layout
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.runtime.aligned import CACHE_LINE

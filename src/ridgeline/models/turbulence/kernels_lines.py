@@ -11,6 +11,9 @@ factor and N the rate of a substep,
     stage = f_0(e) now + f_1(e) N,    kept = f_2(e) base + f_3(e) N,    f_i(e) = c_i0 + c_i1 e + c_i2 e^2.
 """
 
+from itertools import product
+from typing import Any, NamedTuple
+
 from llvmlite import ir
 from numba import boolean, int64, types
 from numba.core import cgutils
@@ -132,37 +135,64 @@ def _scalar(half, substep):
     return body
 
 
-_NAMES = (
-    "velocity", "shifted", "last", "tile", "back", "stage", "tile_step", "along", "y", "decay_along", "along_step",
-    "line", "decay", "coefficients", "scale", "now", "base", "kept", "place", "field_step", "count",
-)  # fmt: skip
+class _Arrays(NamedTuple):
+    """Flat views: of the tile, of the table along y, and of what is stored."""
+
+    tile: Any
+    along: Any
+    now: Any
+    base: Any
+    kept: Any
 
 
-@intrinsic(prefer_literal=True)
-def _advance_half(
-    typing, velocity, shifted, last, tile, back, stage, tile_step, along, y, decay_along, along_step, line, decay,
-    coefficients, scale, now, base, kept, place, field_step, count,
-):  # fmt: skip
-    """Advance velocity or one scalar on one half of a line. velocity, shifted and last are literals.
+class _Steps(NamedTuple):
+    """Reals from one variable of the tile, one row of the table along y, one stored field to the next."""
 
-    All indices count reals: back, stage: of what came back and of the next stage in the tile; y: in a row of
-    `along`; decay_along: in `along`; place: in field 0 of now, base and kept; count: how many.
+    tile_step: Any
+    along_step: Any
+    field_step: Any
+
+
+class _Place(NamedTuple):
+    """Where one half of a line begins, and its length; all count reals.
+
+    back, stage: of what came back and of the next stage, in the tile; y: in a row of `along`; decay_along: in
+    `along`; place: in field 0 of now, base and kept; count: how many.
     """
-    flags = velocity, shifted, last
-    if not all(isinstance(flag, types.BooleanLiteral) for flag in flags):
-        return None
-    arguments = (
-        *flags, tile, back, stage, tile_step, along, y, decay_along, along_step, line, decay, coefficients, scale,
-        now, base, kept, place, field_step, count,
-    )  # fmt: skip
+
+    back: Any
+    stage: Any
+    y: Any
+    decay_along: Any
+    place: Any
+    count: Any
+
+
+_KINDS = tuple(product((True, False), repeat=3))
+
+
+@intrinsic
+def _advance_half(typing, kind, arrays, steps, place, line, decay, coefficients, scale):
+    """Advance velocity or one scalar on one half of a line. kind: (velocity, shifted, last), each has its own loop.
+
+    arrays, steps, place: _Arrays, _Steps, _Place; line: factors of the line; decay: that of the field.
+    """
+    names = ("kind", "arrays", "steps", "place", "line", "decay", "coefficients", "scale")
 
     def codegen(context, builder, signature, args):
-        half = _Half(context, builder, signature, args, _NAMES, along.dtype)
-        substep = _Substep(half, shifted.literal_value, last.literal_value)
-        half.run((_velocity if velocity.literal_value else _scalar)(half, substep))
+        flags = cgutils.unpack_tuple(builder, args[0])
+        for velocity, shifted, last in _KINDS:
+            wanted = [
+                flag if is_set else builder.not_(flag)
+                for flag, is_set in zip(flags, (velocity, shifted, last))
+            ]
+            with builder.if_then(builder.and_(builder.and_(wanted[0], wanted[1]), wanted[2])):
+                half = _Half(context, builder, signature, args, names, line.dtype)
+                substep = _Substep(half, shifted, last)
+                half.run((_velocity if velocity else _scalar)(half, substep))
         return context.get_dummy_value()
 
-    return types.void(*arguments), codegen
+    return types.void(kind, arrays, steps, place, line, decay, coefficients, scale), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -296,62 +326,30 @@ def advance_lines(
     n_scalars = now.shape[0] - 3
     pitch = tile.shape[2]
     tile_step, field_step = tile.shape[1] * pitch, now.shape[1]
-    numbers, table = tile.reshape(-1), along.reshape(-1)
-    current, summand, target = now.reshape(-1), base.reshape(-1), kept.reshape(-1)
+    arrays = _Arrays(tile.reshape(-1), along.reshape(-1), now.reshape(-1), base.reshape(-1), kept.reshape(-1))
+    steps = _Steps(tile_step, 2 * n_y, field_step)
     for l in range(n_lines):
         line = first_line + l
         begin = start[line]
         most = (start[line + 1] - begin) // 2
         factors = of_line[line]
         for half in range(2):
-            y, place, n = (0, begin, most + 1) if half == 0 else (n_y - most, begin + most + 1, most)
+            y, mode, n = (0, begin, most + 1) if half == 0 else (n_y - most, begin + most + 1, most)
             for s in range(-1, n_scalars):
                 # Scalar s comes back as variables 4 + 2 s and 5 + 2 s and goes as 3 + s, which were used before.
-                back = l * pitch + 2 * y + (0 if s < 0 else (4 + 2 * s) * tile_step)
-                stage = l * pitch + 2 * y + (0 if s < 0 else (3 + s) * tile_step)
-                field = 2 * place + (0 if s < 0 else (3 + s) * field_step)
-                decay_along = (DECAY_ALONG + 1 + s) * 2 * n_y + 2 * y
-                decay = factors[DECAY + 1 + s]
-                if s < 0 and shifted and last:
-                    _advance_half(
-                        True, True, True, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
-                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
-                    )  # fmt: skip
-                elif s < 0 and shifted and not last:
-                    _advance_half(
-                        True, True, False, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
-                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
-                    )  # fmt: skip
-                elif s < 0 and not shifted and last:
-                    _advance_half(
-                        True, False, True, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
-                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
-                    )  # fmt: skip
-                elif s < 0 and not shifted and not last:
-                    _advance_half(
-                        True, False, False, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
-                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
-                    )  # fmt: skip
-                elif s >= 0 and shifted and last:
-                    _advance_half(
-                        False, True, True, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
-                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
-                    )  # fmt: skip
-                elif s >= 0 and shifted and not last:
-                    _advance_half(
-                        False, True, False, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
-                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
-                    )  # fmt: skip
-                elif s >= 0 and not shifted and last:
-                    _advance_half(
-                        False, False, True, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
-                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
-                    )  # fmt: skip
-                elif s >= 0 and not shifted and not last:
-                    _advance_half(
-                        False, False, False, numbers, back, stage, tile_step, table, 2 * y, decay_along, 2 * n_y,
-                        factors, decay, coefficients, scale, current, summand, target, field, field_step, 2 * n,
-                    )  # fmt: skip
+                back, field = (0, 0) if s < 0 else (4 + 2 * s, 3 + s)
+                place = _Place(
+                    l * pitch + 2 * y + back * tile_step,
+                    l * pitch + 2 * y + field * tile_step,
+                    2 * y,
+                    (DECAY_ALONG + 1 + s) * 2 * n_y + 2 * y,
+                    2 * mode + field * field_step,
+                    2 * n,
+                )
+                kind = (s < 0, shifted, last)
+                _advance_half(
+                    kind, arrays, steps, place, factors, factors[DECAY + 1 + s], coefficients, scale
+                )
         _add_force(
             tile, l, last, forced_values, forced_begin[line], forced_begin[line + 1], forced_places, begin, most,
             factors, along, coefficients, kept,

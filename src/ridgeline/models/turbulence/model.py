@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import (
     Context,
@@ -73,11 +74,13 @@ class Turbulence(Model):
             case.run.seed,
         )
         in_turn_per_node(comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
-        self._engine = CpuEngine(
-            self._grid, case.grid.lengths, comm, case.run.precision, flow,
-            batch=case.model.transpose_variables, method=case.model.transpose.method,
-            threads=context.threads, effort=case.model.fft.effort,
-        )  # fmt: skip
+        tuning = TransformTuning(
+            method=case.model.transpose.method,
+            batch=case.model.transpose_variables,
+            threads=context.threads,
+            effort=case.model.fft.effort,
+        )
+        self._engine = CpuEngine(self._grid, case.grid.lengths, comm, case.run.precision, flow, tuning)
         engine = self._engine
         engine.forcing = make_forcing(case, engine.modes, comm)
         scalars = [ScalarParameters(case.model.viscosity / s.schmidt, s.mean_gradient) for s in case.scalar]

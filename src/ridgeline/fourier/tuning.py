@@ -1,0 +1,58 @@
+"""How exchanges and transforms are computed: choices that change their speed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ridgeline.fourier.fft import Effort
+from ridgeline.runtime.errors import ConfigError
+
+Layout = Literal["strided", "packed"]  # of planes, see fourier.planes
+Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"]
+
+METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node")
+
+
+@dataclass(frozen=True)
+class TransposeTuning:
+    """How numbers travel: what arrives is the same.
+
+    method : "alltoallv" (MPI_Alltoallv, exact counts); "ialltoallv" (the same without waiting, chunk by chunk, while
+        the next chunk is computed); "alltoall" (MPI_Alltoall, all blocks padded to the largest); "node" (within
+        nodes, then between them); "auto" times those that fit, writing of the chunks included, and takes the one
+        whose slowest rank is fastest, "alltoallv" unless another is clearly faster
+    batch : Q, variables per MPI call, 1 to 4
+    ranks_per_node : None asks MPI which ranks share a node; a number cuts the ranks into nodes of that many
+    n_chunks : parts that "ialltoallv" hands over one by one; fewer where there are fewer rows or tiles
+
+    Raises ValueError for another batch, ConfigError for an unknown method.
+    """
+
+    method: Method = "auto"
+    batch: int = 1
+    ranks_per_node: int | None = None
+    n_chunks: int = 4
+
+    def __post_init__(self) -> None:
+        """Check batch and method."""
+        if not 1 <= self.batch <= 4:
+            raise ValueError(f"batch = {self.batch} variables per call; allowed are 1 to 4")
+        if self.method not in (*METHODS, "auto"):
+            raise ConfigError(
+                f'transpose.method = "{self.method}" is unknown; use {", ".join(METHODS)} or auto, which measures'
+            )
+
+
+@dataclass(frozen=True)
+class TransformTuning(TransposeTuning):
+    """How transforms are computed. Results depend on effort and layout within rounding, on nothing else.
+
+    threads : workers of this rank
+    effort : of planning, see fourier.planning
+    layout : of planes, "strided" or "packed"; "auto" takes the faster one
+    """
+
+    threads: int = 1
+    effort: Effort = "measure"
+    layout: Layout | Literal["auto"] = "auto"

@@ -1,0 +1,29 @@
+"""The options of a run, declared once: what the command line offers beside the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from ridgeline.runtime.options import DeclaredOptions, OptionSpec
+
+
+@dataclass(frozen=True)
+class RunOptions(DeclaredOptions):
+    """Where a run begins and what it tells. resume: None for what the settings say."""
+
+    resume: Annotated[
+        str | None,
+        OptionSpec(
+            "Continue from the newest usable checkpoint (auto), start anew (never, the default), "
+            "or from the one given.",
+            metavar="auto|never|PATH",
+        ),
+    ] = None
+    overwrite: Annotated[
+        bool, OptionSpec("Delete outputs of earlier runs at the same paths; else they are set aside.")
+    ] = False
+    json: Annotated[
+        str | None, OptionSpec("Write the run report here too; - for stdout.", metavar="FILE")
+    ] = None
+    verbose: Annotated[bool, OptionSpec("Notes of every rank, and the whole report.")] = False
