@@ -71,8 +71,10 @@ def test_a_product_equals_numpy_and_touches_nothing_else(sizes, accumulate, dtyp
     c[inside] = random.uniform(-1, 1, m * n)
     expected = c.astype(np.float64)
     reference.product(
-        *(m, n, k, *pitches, accumulate, expected, c_start),
-        *(a.astype(np.float64), a_start, b.astype(np.float64), b_start),
+        accumulate,
+        reference.matrix_at(expected, c_start, m, n, ldc),
+        reference.matrix_at(a.astype(np.float64), a_start, m, k, lda),
+        reference.matrix_at(b.astype(np.float64), b_start, k, n, ldb),
     )
 
     make_product(sizes, pitches, accumulate)(c, starts[0], a, starts[1], b, starts[2])

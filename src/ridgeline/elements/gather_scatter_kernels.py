@@ -79,7 +79,10 @@ def make_kernels(operation: int) -> Any:
 
     Cost: reads and writes each copy once; 4 bytes of list per copy and field.
     """
+    return _make_local(operation), _make_gather(operation), _make_scatter(operation)
 
+
+def _make_local(operation: int) -> Any:
     @kernel(
         lambda T: (*[int32[:, ::1]] * 3, *[int32[::1]] * 2, int64[:, ::1], int64, int64, T[:, ::1]),
         nogil=True,
@@ -90,6 +93,10 @@ def make_kernels(operation: int) -> Any:
                 stop = min(begin + BLOCK, end)
                 combine_local(operation, pairs, fours, eights, starts, others, bounds, begin, stop, u[f])
 
+    return local
+
+
+def _make_gather(operation: int) -> Any:
     @kernel(lambda T: (*[int32[::1]] * 3, *[T[:, ::1]] * 3), nogil=True)
     def gather(starts, places, send_index, u, partial, message):
         for f in range(u.shape[0]):
@@ -103,6 +110,10 @@ def make_kernels(operation: int) -> Any:
             for f in range(u.shape[0]):
                 message[slot, f] = partial[f, send_index[slot]]
 
+    return gather
+
+
+def _make_scatter(operation: int) -> Any:
     @kernel(lambda T: (*[int32[::1]] * 4, *[T[:, ::1]] * 3), nogil=True)
     def scatter(starts, places, source_starts, sources, message, partial, u):
         for f in range(u.shape[0]):
@@ -117,4 +128,4 @@ def make_kernels(operation: int) -> Any:
                 for i in range(starts[k], starts[k + 1]):
                     v[places[i]] = value
 
-    return local, gather, scatter
+    return scatter

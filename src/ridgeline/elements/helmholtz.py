@@ -293,26 +293,28 @@ def make_diagonal(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. Computed
     rarely: plain loops.
     """
-    arguments = f"elements h h {GEOMETRY} w4"
+    return (_diagonal_of_boxes if axis_aligned else _diagonal_of_any)(n, dtype_name)
 
-    if axis_aligned:
 
-        @compiled(dtype_name, arguments)
-        def diagonal_of_boxes(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
-            line = np.empty((n, n), out.dtype)
-            _line_operator(derivative, weights, line)
-            for e in elements:
-                x, y, z = scale[e]
-                for k in range(n):
-                    for j in range(n):
-                        for i in range(n):
-                            weight = volume[e] * weights[k] * weights[j] * weights[i]
-                            stiffness = x * x * line[i, i] + y * y * line[j, j] + z * z * line[k, k]
-                            out[e, k, j, i] = weight * (h1 * stiffness + h2)
+def _diagonal_of_boxes(n: int, dtype_name: str) -> Any:
+    @compiled(dtype_name, f"elements h h {GEOMETRY} w4")
+    def diagonal_of_boxes(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
+        line = np.empty((n, n), out.dtype)
+        _line_operator(derivative, weights, line)
+        for e in elements:
+            x, y, z = scale[e]
+            for k in range(n):
+                for j in range(n):
+                    for i in range(n):
+                        weight = volume[e] * weights[k] * weights[j] * weights[i]
+                        stiffness = x * x * line[i, i] + y * y * line[j, j] + z * z * line[k, k]
+                        out[e, k, j, i] = weight * (h1 * stiffness + h2)
 
-        return diagonal_of_boxes
+    return diagonal_of_boxes
 
-    @compiled(dtype_name, arguments)
+
+def _diagonal_of_any(n: int, dtype_name: str) -> Any:
+    @compiled(dtype_name, f"elements h h {GEOMETRY} w4")
     def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
         for e in elements:
             g = factors[e]

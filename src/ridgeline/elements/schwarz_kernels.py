@@ -192,6 +192,10 @@ def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool) -> Any:
     [E, 3] of `PolynomialLevel.diagonal_factors`, cube [3, n^3] the weights of the other two directions for r, s, t;
     6 n^4 + 11 n^3 flops an element. Else M = D and factors [E, 6, n^3]; 12 n^4 + 17 n^3.
     """
+    return (_residual_of_boxes if axis_aligned else _residual_of_any)(nz, ny, nx)
+
+
+def _residual_of_boxes(nz: int, ny: int, nx: int) -> Any:
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
 
     @kernel(lambda T: (*[T[::1]] * 3, *[T[:, ::1]] * 2, _six(T), T[::1], T[:, ::1], T[::1]))
@@ -211,6 +215,12 @@ def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool) -> Any:
             for p in range(points):
                 force = f * cube[0, p] * a[p] + g * cube[1, p] * b[p] + h * cube[2, p] * c[p]
                 left[start + p] = share[start + p] * r[start + p] - force
+
+    return aligned
+
+
+def _residual_of_any(nz: int, ny: int, nx: int) -> Any:
+    points, rows, plane = nz * ny * nx, nz * ny, ny * nx
 
     @kernel(
         lambda T: (
@@ -247,7 +257,7 @@ def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool) -> Any:
             for p in range(points):
                 left[start + p] = share[start + p] * r[start + p] - u[p]
 
-    return aligned if axis_aligned else mapped
+    return mapped
 
 
 @cache

@@ -1,4 +1,7 @@
-"""The products of `elements.tensor` in NumPy: same names, same arguments, written to be read."""
+"""The products of `elements.tensor` in NumPy, written to be read: same names, same arguments.
+
+`product` is the exception: its matrices are views, made by `matrix_at`, in place of sizes, pitches and starts.
+"""
 
 from typing import Any
 
@@ -8,31 +11,16 @@ from numpy.typing import NDArray
 Field = NDArray[Any]
 
 
-def _matrix(array: Field, start: int, rows: int, columns: int, pitch: int) -> Field:
+def matrix_at(array: Field, start: int, rows: int, columns: int, pitch: int) -> Field:
     """Return a view of rows x columns of the flat array, rows `pitch` apart."""
     flat = array.reshape(-1)[start:]
     return np.lib.stride_tricks.as_strided(flat, (rows, columns), (pitch * flat.itemsize, flat.itemsize))
 
 
-def product(
-    m: int,
-    n: int,
-    k: int,
-    lda: int,
-    ldb: int,
-    ldc: int,
-    accumulate: bool,
-    c: Field,
-    c_start: int,
-    a: Field,
-    a_start: int,
-    b: Field,
-    b_start: int,
-) -> None:
+def product(accumulate: bool, c: Field, a: Field, b: Field) -> None:
     """C[m x n] = A[m x k] B[k x n], or C += A B with `accumulate`; see `tensor.product`."""
-    out = _matrix(c, c_start, m, n, ldc)
-    result = _matrix(a, a_start, m, k, lda) @ _matrix(b, b_start, k, n, ldb)
-    out[:] = out + result if accumulate else result
+    result = a @ b
+    c[:] = c + result if accumulate else result
 
 
 def along_x(
@@ -48,8 +36,10 @@ def along_x(
 ) -> None:
     """out[row, i] (+)= sum_l matrix_transposed[l, i] u[row, l]; see `tensor.along_x`."""
     product(
-        *(rows, n_to, n_from, n_from, n_to, n_to, accumulate),
-        *(out, out_start, u, u_start, matrix_transposed, 0),
+        accumulate,
+        matrix_at(out, out_start, rows, n_to, n_to),
+        matrix_at(u, u_start, rows, n_from, n_from),
+        matrix_at(matrix_transposed, 0, n_from, n_to, n_to),
     )
 
 
@@ -84,6 +74,8 @@ def along_z(
 ) -> None:
     """out[k, i] (+)= sum_l matrix[k, l] u[l, i]; see `tensor.along_z`."""
     product(
-        *(n_to, n_fast2, n_from, n_from, n_fast2, n_fast2, accumulate),
-        *(out, out_start, matrix, 0, u, u_start),
+        accumulate,
+        matrix_at(out, out_start, n_to, n_fast2, n_fast2),
+        matrix_at(matrix, 0, n_to, n_from, n_from),
+        matrix_at(u, u_start, n_from, n_fast2, n_fast2),
     )

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,32 +44,53 @@ def start(shape, dtype):
     return u, v
 
 
-def run(
-    shape, steps=6, dtype=np.float64, boundary="periodic", noise=0.0, fused=1, n_threads=1,
-    tile_rows=8, streaming=False, vector_bytes=0, boxes=None, fields=None, look=None, F=0.02, k=0.048, dt=1.0,
-):  # fmt: skip
-    """Sweep the whole grid as one block; return u and v after `steps`; `look(step, u, v)` after each sweep."""
+@dataclass(frozen=True)
+class Sweeps:
+    """A run on one block, and how its work is cut."""
+
+    shape: tuple[int, int, int]
+    steps: int = 6
+    dtype: Any = np.float64
+    boundary: str = "periodic"
+    noise: float = 0.0
+    fused: int = 1
+    n_threads: int = 1
+    tile_rows: int = 8
+    streaming: bool = False
+    vector_bytes: int = 0
+    boxes: Any = None
+    fields: Any = None
+    look: Any = None
+    F: float = 0.02
+    k: float = 0.048
+    dt: float = 1.0
+
+
+def run(*given, **options):
+    """Sweep a grid, see `Sweeps`; return u and v after `steps`; `look(step, u, v)` after each sweep."""
+    how = Sweeps(*given, **options)
+    shape, dtype, fused, n_threads = how.shape, how.dtype, how.fused, how.n_threads
     set_num_threads(n_threads)
     block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
     u, v, out_u, out_v = (BlockArray.allocate(block, dtype, fill=np.nan) for _ in range(4))
-    u.owned[:], v.owned[:] = fields or start(shape, dtype)
-    sweep = kernels.make_sweep(vector_bytes)
-    scratch = kernels.make_scratch(dtype, shape, fused, tile_rows, n_threads)
-    keys = round_keys(SEED) if noise else None
+    u.owned[:], v.owned[:] = how.fields or start(shape, dtype)
+    sweep = kernels.make_sweep(how.vector_bytes)
+    scratch = kernels.make_scratch(dtype, shape, fused, how.tile_rows, n_threads)
+    keys = round_keys(SEED) if how.noise else None
     layout = (u.origin, u.row_pitch, u.plane_pitch)
-    periodic = (boundary == "periodic",) * 3
-    c = coefficients(0.2, 0.1, F, k, noise, dt, dtype)
-    for step in range(0, steps, fused):
-        fill_ghosts(u, boundary, 1.0)
-        fill_ghosts(v, boundary, 0.0)
-        for box in boxes or [(0, shape[0], 0, shape[1], 0, shape[2])]:
+    periodic = (how.boundary == "periodic",) * 3
+    c = coefficients(0.2, 0.1, how.F, how.k, how.noise, how.dt, dtype)
+    for step in range(0, how.steps, fused):
+        fill_ghosts(u, how.boundary, 1.0)
+        fill_ghosts(v, how.boundary, 0.0)
+        for box in how.boxes or [(0, shape[0], 0, shape[1], 0, shape[2])]:
             sweep(
                 u.flat, v.flat, layout, box, (0, 0, 0), shape, periodic, step, fused, keys, c,
-                tile_rows, streaming, n_threads, *scratch, out_u.flat, out_v.flat,
+                how.tile_rows, how.streaming, n_threads, *scratch, out_u.flat, out_v.flat,
             )  # fmt: skip
         u, v, out_u, out_v = out_u, out_v, u, v
-        if look:
-            look(step + fused, u.owned, v.owned)
+        if how.look:
+            how.look(step + fused, u.owned, v.owned)
     return u.owned.copy(), v.owned.copy()
 
 

@@ -68,19 +68,37 @@ def _fail(node: ast.AST, why: str) -> ExpressionError:
     return ExpressionError(f"{why} at character {getattr(node, 'col_offset', 0) + 1}")
 
 
+def _check_number(node: ast.Constant) -> None:
+    value = node.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _fail(node, f"{ast.unparse(node)} is no number")
+    if not abs(value) <= MOST:
+        raise _fail(node, f"a number above {MOST:g}")
+
+
+def _check_name(node: ast.Name) -> None:
+    name = node.id
+    if name not in VARIABLES and name not in CONSTANTS:
+        known = ", ".join((*VARIABLES, *CONSTANTS))
+        use = "a function without its arguments" if name in FUNCTIONS else f"unknown, use {known}"
+        raise _fail(node, f"{name} is {use}")
+
+
+def _check_call(node: ast.Call, name: str) -> None:
+    if name not in FUNCTIONS:
+        raise _fail(node, f"{name} is no function, use {', '.join(FUNCTIONS)}")
+    need = ARGUMENTS.get(name, 1)
+    if len(node.args) != need:
+        raise _fail(node, f"{name} takes {need} argument{'s' * (need > 1)}, not {len(node.args)},")
+
+
 def _children(node: ast.expr) -> Iterator[ast.expr]:
     """Yield the operands of a node; ExpressionError if it is nothing that a formula may hold."""
     match node:
-        case ast.Constant(value=value):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise _fail(node, f"{ast.unparse(node)} is no number")
-            if not abs(value) <= MOST:
-                raise _fail(node, f"a number above {MOST:g}")
-        case ast.Name(id=name):
-            if name not in VARIABLES and name not in CONSTANTS:
-                known = ", ".join((*VARIABLES, *CONSTANTS))
-                use = "a function without its arguments" if name in FUNCTIONS else f"unknown, use {known}"
-                raise _fail(node, f"{name} is {use}")
+        case ast.Constant():
+            _check_number(node)
+        case ast.Name():
+            _check_name(node)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             yield from (left, right)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
@@ -94,11 +112,7 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
         case ast.IfExp(test=test, body=body, orelse=orelse):
             yield from (test, body, orelse)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-            if name not in FUNCTIONS:
-                raise _fail(node, f"{name} is no function, use {', '.join(FUNCTIONS)}")
-            need = ARGUMENTS.get(name, 1)
-            if len(arguments) != need:
-                raise _fail(node, f"{name} takes {need} argument{'s' * (need > 1)}, not {len(arguments)},")
+            _check_call(node, name)
             yield from arguments
         case _:
             raise _fail(node, f"{ast.unparse(node)!r} is no arithmetic")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.metrics import multiply_three, to_physical, to_reference
 from ridgeline.elements.points import compiled, scratch
 from ridgeline.elements.tensor import along_x, along_y, along_z
@@ -96,12 +97,8 @@ def make_force_divergence(n: int, axis_aligned: bool) -> Any:
         mass, out = mass.reshape(-1), out.reshape(-1)
         x, y, z = scratch(points, f), scratch(points, f), scratch(points, f)
         matrices = np.empty((3, n, n))
-        cube = np.empty((n, n, n))
-        for k in range(n):
-            for j in range(n):
-                for i in range(n):
-                    cube[k, j, i] = weights[k] * weights[j] * weights[i]
-        cube = cube.reshape(-1)
+        cube = np.empty(points)
+        fill_cube(weights, cube)
         for i in range(n):
             for j in range(n):
                 matrices[0, i, j] = derivative[i, j]
@@ -149,12 +146,8 @@ def make_momentum(n: int, axis_aligned: bool) -> Any:
         mass, out = mass.reshape(-1), out.reshape(-1)
         x, y, z = scratch(points, p), scratch(points, p), scratch(points, p)
         transposed = np.ascontiguousarray(derivative.T)
-        cube = np.empty((n, n, n))
-        for k in range(n):
-            for j in range(n):
-                for i in range(n):
-                    cube[k, j, i] = weights[k] * weights[j] * weights[i]
-        cube = cube.reshape(-1)
+        cube = np.empty(points)
+        fill_cube(weights, cube)
         for e in elements:
             here = e * points
             along_x(n, n, rows, False, x, 0, transposed, p, here)
