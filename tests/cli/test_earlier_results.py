@@ -133,9 +133,10 @@ def test_paths_inside_one_another_are_refused(ridgeline, case, command, paths, k
 
 @pytest.mark.parametrize("key", ["output.path", "output.series", "checkpoint.path"])
 def test_a_path_in_use_is_refused_and_the_run_that_uses_it_goes_on(ridgeline, key):
-    case = ridgeline.write(steps=1_000_000, every=1_000)
+    case = ridgeline.write(steps=1_000_000, every=100_000)
     paths = {"output.path": "a.bp", "output.series": "a.csv", "checkpoint.path": "a"}
-    settings = [f"--set={name}={value}" for name, value in paths.items()] + ["--set=output.series_every=1000"]
+    settings = [f"--set={name}={value}" for name, value in paths.items()]
+    settings += ["--set=output.series_every=1000", "--set=output.initial=true"]
     first = ridgeline.start("run", case, "-n", 2, *settings, start_new_session=True)
     try:
         while "block" not in (line := first.stderr.readline()):
