@@ -12,6 +12,7 @@ from pathlib import Path
 _INTERPRETED = (
     "abstractmethod", "app", "bench", "cache", "cached_property", "classmethod", "contextmanager", "contextlib",
     "dataclass", "explained", "field_validator", "functools", "model_validator", "property", "staticmethod",
+    "with_options",
 )  # fmt: skip
 _DECORATOR = re.compile(rf"@(?!(?:{'|'.join(_INTERPRETED)})\b)\w+[.(\n]".encode())
 _COMPILER = re.compile(
