@@ -1,4 +1,4 @@
-"""BenchmarkOptions that several families of benchmarks declare alike."""
+"""Options that several families of benchmarks declare alike."""
 
 from __future__ import annotations
 

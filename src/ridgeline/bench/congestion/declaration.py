@@ -15,7 +15,7 @@ LEAST_NODES = 3
 
 @dataclass(frozen=True)
 class CongestionOptions(BenchmarkOptions):
-    """BenchmarkOptions of congestion."""
+    """Options of congestion."""
 
     fraction: Annotated[
         float, OptionSpec("Share of the nodes that send background traffic; the paper's run had 0.4.")

@@ -20,7 +20,7 @@ Languages = Annotated[
 
 @dataclass(frozen=True)
 class PingPongOptions(BenchmarkOptions):
-    """BenchmarkOptions of pingpong."""
+    """Options of pingpong."""
 
     sizes: Annotated[tuple[int, int], SIZES] = (1, 2**20)
     trials: Annotated[int, OptionSpec("Timed trials of a size.", minimum=1)] = 100
@@ -32,7 +32,7 @@ class PingPongOptions(BenchmarkOptions):
 
 @dataclass(frozen=True)
 class BspOptions(BenchmarkOptions):
-    """BenchmarkOptions of bsp."""
+    """Options of bsp."""
 
     iterations: Annotated[int, OptionSpec("Timed iterations.", minimum=1)] = 100
     reads: Annotated[int, OptionSpec("8-byte loads per iteration.", minimum=0, flags=("--reads", "-r"))] = (

@@ -19,7 +19,7 @@ ComputeDevice = Annotated[
 
 @dataclass(frozen=True)
 class StreamOptions(BenchmarkOptions):
-    """BenchmarkOptions of stream."""
+    """Options of stream."""
 
     threads: Threads = 1
     dtype: Annotated[Number, OptionSpec("Of the arrays.")] = "float64"
@@ -38,7 +38,7 @@ class StreamOptions(BenchmarkOptions):
 
 @dataclass(frozen=True)
 class PeakOptions(BenchmarkOptions):
-    """BenchmarkOptions of peak."""
+    """Options of peak."""
 
     threads: Threads = 1
     dtype: Annotated[Literal["both", "float64", "float32"], OptionSpec("Of the numbers.")] = "both"

@@ -24,7 +24,7 @@ _FOREIGN = {"pair": ("unlock",), "fmm": ("lock", "pscw")}  # completions that a 
 
 @dataclass(frozen=True)
 class OneSidedOptions(BenchmarkOptions):
-    """BenchmarkOptions of one-sided. operations: none for those that the pattern has by itself."""
+    """Options of one-sided. operations: none for those that the pattern has by itself."""
 
     pattern: Annotated[Literal["pair", "fmm"], OptionSpec("Two ranks, or all ranks at irregular places.")] = (
         "pair"

@@ -32,7 +32,7 @@ class PairOptions(MessageOptions):
 
 @dataclass(frozen=True)
 class OneWayOptions(PairOptions):
-    """BenchmarkOptions of latency and bandwidth: one pair after the other, or all pairs as a matrix."""
+    """Options of latency and bandwidth: one pair after the other, or all pairs as a matrix."""
 
     method: Annotated[Method, OptionSpec(_METHOD)] = "osu"
     window: Annotated[int | None, OptionSpec(_WINDOW, otherwise="64; ALCF: 16", minimum=1)] = None
@@ -50,21 +50,21 @@ class OneWayOptions(PairOptions):
 
 @dataclass(frozen=True)
 class WindowOptions(PairOptions):
-    """BenchmarkOptions of bibandwidth."""
+    """Options of bibandwidth."""
 
     window: Annotated[int | None, OptionSpec(_WINDOW, otherwise="64", minimum=1)] = None
 
 
 @dataclass(frozen=True)
 class ManyPairsOptions(PairOptions):
-    """BenchmarkOptions of multi-latency."""
+    """Options of multi-latency."""
 
     pairs: Annotated[int | None, OptionSpec("Pairs at the same time.", otherwise="all")] = None
 
 
 @dataclass(frozen=True)
 class ManyPairsRateOptions(ManyPairsOptions):
-    """BenchmarkOptions of multi-bandwidth."""
+    """Options of multi-bandwidth."""
 
     method: Annotated[Method, OptionSpec(_METHOD)] = "osu"
     window: Annotated[int | None, OptionSpec(_WINDOW, otherwise="64; ALCF: 16", minimum=1)] = None

@@ -14,7 +14,7 @@ ITEMS = ("creation", "switch", "futures", "notification", "channel", "initialise
 
 @dataclass(frozen=True)
 class TaskingOptions(BenchmarkOptions):
-    """BenchmarkOptions of tasking."""
+    """Options of tasking."""
 
     items: Annotated[
         tuple[str, ...], OptionSpec("What to measure.", flags=("--item",), metavar="|".join(ITEMS))
