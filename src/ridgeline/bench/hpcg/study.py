@@ -29,14 +29,13 @@ from ridgeline.bench.hpcg.geometry import (
     process_grid,
 )
 from ridgeline.bench.hpcg.implementation import CGResult, Implementation
-from ridgeline.bench.hpcg.measure import require_room
+from ridgeline.bench.hpcg.measure import compile_hpcg, require_room
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.problem import HpcgLevel, generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.bench.sleeping_wait import sleeping_barrier
-from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.progress import Phases, silent
@@ -87,7 +86,7 @@ def measure_scaling(comm: MPI.Comm, options: HpcgScalingOptions, progress: Phase
     layout = find_layout(comm)
     progress = progress or silent()
     progress.begin("compiling")
-    in_turn_per_node(comm, lambda: compile_implementations(implementations))
+    compile_hpcg(comm, threads=1)
     rows: list[dict[str, Any]] = []
     for number, (edge, n_ranks, box, grid) in enumerate(plan, 1):
         progress.begin(f"{edge}^3 on {n_ranks} rank{'s' * (n_ranks != 1)} ({number} of {len(plan)})")
@@ -188,14 +187,6 @@ def _check_options(comm: MPI.Comm, counts: Sequence[int], implementations: Seque
             raise ConfigError(
                 f"a sweep with {number} ranks: the job has {comm.size}; choose 1 to {comm.size}"
             )
-
-
-def compile_implementations(implementations: Sequence[str] = IMPLEMENTATIONS) -> None:
-    """Compile the kernels of these implementations, or load them, on a small problem of this rank alone."""
-    level, right_side, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, *(LEAST_SIZE,) * 3))
-    for name in implementations:
-        implementation = _MAKERS[name](MPI.COMM_SELF, level)
-        implementation.cg(implementation.vector(right_side), implementation.vector(), 2, 0.0)
 
 
 def _measure(
