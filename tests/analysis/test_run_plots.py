@@ -22,8 +22,7 @@ def make_report(n_ranks=3, n_steps=50, n_writes=5, per_row=1, exchange=0.1):
     for rank in range(n_ranks):
         compute = rng.lognormal(0.0, 0.1, n_steps) * (1.5 if rank == n_ranks - 1 else 1.0)
         rows = np.stack([compute, exchange * compute, 0.01 + 0 * compute, 1.1 * compute + 0.01], axis=1)
-        for step, row in enumerate(rows.tolist()):
-            times.add(step + 2, 1, row)
+        times.add(np.arange(n_steps) + 2, np.ones(n_steps, np.int64), rows.T)
         steady.append(rows.sum(axis=0))
     columns = {name: column.tolist() for name, column in zip(NAMES, np.array(steady).T)}
     ranks = {

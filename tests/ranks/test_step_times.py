@@ -16,8 +16,8 @@ def test_merged_times_are_those_of_all_ranks(comm):
     rng = np.random.default_rng(comm.rank)
     values = np.exp(rng.normal(-6.0, 0.5, (400 + 100 * comm.rank, 2)))
     mine = StepDistribution(("compute", "total"))
-    for step, row in enumerate(values, start=1):
-        mine.add(step, 1, tuple(row))
+    steps = np.ones(len(values), np.int64)
+    mine.add(np.cumsum(steps), steps, values.T)
     whole = mine.merged(comm)
     everything = np.concatenate(comm.allgather(values))
     for i, name in enumerate(whole.names):
@@ -35,7 +35,8 @@ def test_merged_times_are_those_of_all_ranks(comm):
 
 def test_of_ranks_with_the_same_worst_time_the_first_is_named(comm):
     mine = StepDistribution(("total",))
-    mine.add(10 + comm.rank, 1 + comm.rank, (3.0 + 3.0 * comm.rank,))
+    steps = np.array([1 + comm.rank])
+    mine.add(9 + steps, steps, 3.0 * steps[np.newaxis])
     worst = mine.merged(comm).worst("total")
     assert (worst.seconds, worst.step, worst.steps, worst.rank) == (3.0, 10, 1, 0)
 

@@ -29,9 +29,9 @@ class Many:
 def clock_of(n_calls=3) -> StepClock:
     """Return the clock of calls of one step of 1.5 s, 1 s of it computing."""
     clock = StepClock(Regions(), ("compute",))
-    clock.first, clock.first_steps, clock.steady_steps = np.array([4.0, 1.0, 5.0]), 1, n_calls
-    for step in range(n_calls):
-        clock.distribution.add(step + 2, 1, (1.0, 0.5, 1.5))
+    clock.first, clock.first_steps = np.array([4.0, 1.0, 5.0]), 1
+    steps = np.ones(n_calls, np.int64)
+    clock.distribution.add(1 + np.cumsum(steps), steps, np.tile([[1.0], [0.5], [1.5]], n_calls))
     return clock
 
 

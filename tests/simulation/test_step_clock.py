@@ -1,10 +1,13 @@
 """Seconds of steps by phase: the first call apart, the others averaged, the best one and the worst one named."""
 
+import sys
+
+import numpy as np
 import pytest
 
 from ridgeline.runtime import regions as module
 from ridgeline.runtime.regions import Regions
-from ridgeline.simulation.step_clock import StepClock
+from ridgeline.simulation.step_clock import AT_ONCE, StepClock
 
 
 class Stepper:
@@ -64,3 +67,28 @@ def test_a_single_call_is_all_there_is(monkeypatch):
     assert clock.best is None
     assert clock.distribution.to_dict() == {}
     assert Stepper(monkeypatch, []).run().mean() is None
+
+
+def test_memory_is_bounded_at_a_million_steps():
+    """Whatever is read on the way; the clock itself counts the bytes of its bins and of the numbers that wait."""
+    regions = Regions()
+    clock, most = StepClock(regions, ("compute", "exchange")), 0
+    for step in range(1_000_000):
+        clock.time(int, step, 1)  # int(1) steps
+        if step % 997 == 0:
+            most = max(most, sys.getsizeof(clock._waiting) + 24 * len(clock._waiting))
+    assert most + clock.distribution.counts.nbytes < 1.2 * clock.nbytes < 500_000
+    assert clock.steady_steps == 999_999
+
+
+@pytest.mark.parametrize("n", [1, 2, AT_ONCE, AT_ONCE + 1, AT_ONCE + 2, 3 * AT_ONCE])
+def test_nothing_is_lost_however_many_calls_wait(monkeypatch, n):
+    seconds = np.random.default_rng(n).uniform(1.0, 2.0, n)
+    clock = Stepper(monkeypatch, [(1, s, 0.5, 0.0) for s in seconds]).run()
+    assert clock.first[0] == pytest.approx(seconds[0])
+    assert clock.steady_steps == n - 1
+    assert clock.steady[0] == pytest.approx(seconds[1:].sum())
+    if n > 1:
+        assert clock.best.phases["compute"] == pytest.approx(seconds[1:].min())
+        worst = clock.distribution.worst("compute")
+        assert (worst.seconds, worst.step) == (pytest.approx(seconds[1:].max()), 2 + seconds[1:].argmax())

@@ -84,7 +84,7 @@ def test_tables_have_a_row_for_each_phase_rank_and_kind():
 
 def test_of_many_ranks_those_that_differ_are_shown():
     found = printed(ranks=ranks(512, per_row=20))
-    assert found[0] == "one step of the 16 of 512 rows that are farthest from the median, 20 ranks a row"
+    assert found[0] == "one step of ranks, those 16 rows of 512 farthest from the median, means of 20 ranks"
     assert "100 3 s 3 s 4.5 s" in found
     assert len(found) == 2 + 16
     assert printed(ranks={**ranks(3), "steady_steps": 0}) == []

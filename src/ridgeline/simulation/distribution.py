@@ -9,7 +9,6 @@ al. (GESTS), Sec. 4.1.
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ RATIO = 1.01  # of a bin's upper edge to its lower one
 LEAST, MOST = 1e-9, 1e5  # seconds; what is outside is counted in the first and in the last bin
 N_BINS = math.ceil(math.log(MOST / LEAST) / math.log(RATIO))
 PERCENTILES = (5, 25, 50, 75, 95, 99)
-AT_ONCE = 1024  # calls that are kept as they are until they are sorted into bins together
 
 Counts = NDArray[np.int64]
 Times = NDArray[np.float64]
@@ -57,7 +55,7 @@ class StepDistribution:
     """Times of steps by name ("total", phases), on this rank until they are merged.
 
     counts: int64 [names, N_BINS], steps in each bin; least, most: float64 [names], seconds per step; seconds: float64
-    [names], of all steps together. Read them after `sort`.
+    [names], of all steps together. Memory does not grow with the steps.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -71,29 +69,22 @@ class StepDistribution:
         self._at: Counts = np.zeros(
             (n, 2), np.int64
         )  # step at the end of the call of most seconds, steps in it
-        self._waiting = array("d")  # of each call: step at its end, steps, seconds by name
 
-    def add(self, step: int, steps: int, seconds: Sequence[float]) -> None:
-        """Count a call that did `steps` steps and ended at `step`. seconds: of the whole call, by name."""
-        self._waiting.extend((step, steps, *seconds))
-        if len(self._waiting) >= AT_ONCE * (2 + len(self.names)):
-            self.sort()
+    def add(self, step: Counts, steps: Counts, seconds: Times) -> None:
+        """Count calls, at least one.
 
-    def sort(self) -> None:
-        """Sort what is waiting into bins; before anything is read."""
-        rows = np.array(self._waiting).reshape(-1, 2 + len(self.names))
-        del self._waiting[:]
-        if not len(rows):
-            return
-        steps = rows[:, 1:2]
-        times = rows[:, 2:] / steps
-        columns = np.arange(len(self.names))
-        self.seconds = self.seconds + rows[:, 2:].sum(axis=0)
-        np.add.at(self.counts, (columns, bins_of(times)), steps.astype(np.int64))
-        self.least = np.minimum(self.least, times.min(axis=0))
-        worst = times.argmax(axis=0)
-        most = times[worst, columns]
-        self._at = np.where((most > self.most)[:, np.newaxis], rows[worst, :2].astype(np.int64), self._at)
+        step, steps: int64 [calls], the step at the end of each call and how many it did; seconds: float64 [names,
+        calls] of whole calls.
+        """
+        times = seconds / steps
+        rows = np.arange(len(self.names))
+        np.add.at(self.counts, (rows[:, np.newaxis], bins_of(times)), steps)
+        self.seconds = self.seconds + seconds.sum(axis=1)
+        self.least = np.minimum(self.least, times.min(axis=1))
+        worst = times.argmax(axis=1)
+        most = times[rows, worst]
+        at = np.stack([step[worst], steps[worst]], axis=1)
+        self._at = np.where((most > self.most)[:, np.newaxis], at, self._at)
         self.most = np.maximum(self.most, most)
 
     def merged(self, comm: MPI.Comm) -> StepDistribution:
@@ -102,7 +93,6 @@ class StepDistribution:
         Memory and messages are those of one rank's bins, however many ranks there are. Of ranks with the same worst
         time, the first is named.
         """
-        self.sort()
         whole = StepDistribution(self.names)
         comm.Allreduce(self.counts, whole.counts)
         whole.seconds = global_max(comm, self.seconds)
@@ -116,7 +106,6 @@ class StepDistribution:
 
     def percentile(self, name: str, percent: float) -> float:
         """Return the time that so many percent of the steps did not exceed: NumPy's "inverted_cdf", within a bin."""
-        self.sort()
         i = self.names.index(name)
         upto = np.cumsum(self.counts[i])
         needed = max(1, math.ceil(percent / 100 * int(upto[-1])))
@@ -125,22 +114,12 @@ class StepDistribution:
 
     def worst(self, name: str) -> Worst:
         """Return the worst step of a distribution that is not empty."""
-        self.sort()
         i = self.names.index(name)
         step, steps = self._at[i].tolist()
         return Worst(float(self.most[i]), step, steps, int(self.rank[i]))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, which do not grow with the steps; of what is waiting, the most there can be."""
-        waiting = AT_ONCE * (2 + len(self.names)) * self._waiting.itemsize
-        return waiting + sum(
-            each.nbytes for each in (self.counts, self.least, self.most, self.seconds, self.rank, self._at)
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return what a report says, by name; {} without a step. Times are seconds per step."""
-        self.sort()
         return {name: self._row(i, name) for i, name in enumerate(self.names) if self.counts[i].any()}
 
     def _row(self, i: int, name: str) -> dict[str, Any]:

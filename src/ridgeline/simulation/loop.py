@@ -63,11 +63,12 @@ class TimeLoop:
             reason = stop.poll()
             if reason is not None:
                 return step, reason
+            begins = not self.clock.first_steps
             try:
                 step += self.clock.time(self.model.step, step, self.schedule.next_event(step) - step)
             except DivergedError as problem:
                 raise DivergedError(f"{problem}; {self._kept()}") from problem
-            if not self.clock.steady_steps:
+            if begins:
                 self._warm = {name: replace(region) for name, region in self.model.regions().items()}
             self._record(step)
             progress.update(step)

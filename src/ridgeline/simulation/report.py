@@ -114,7 +114,7 @@ def make_report(
             if step is not None
         },
         "step_times": measured.clock.distribution.merged(comm).to_dict(),
-        "ranks": gather_ranks(comm, measured.clock, time_between(measured, context.regions)),
+        "ranks": gather_ranks(comm, measured.clock, _time_between(measured, context.regions)),
         "work": work.to_dict(),
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
@@ -132,7 +132,7 @@ def make_report(
     }
 
 
-def time_between(measured: Measured, regions: Regions) -> dict[str, float]:
+def _time_between(measured: Measured, regions: Regions) -> dict[str, float]:
     """Return the seconds of this rank's loop outside its steps. other: NaN checks, stop requests, progress."""
     spent = {name: regions.seconds(name) for name in ("output", "checkpoint")}
     steps = float(measured.clock.first[-1] + measured.clock.steady[-1])

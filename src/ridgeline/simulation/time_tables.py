@@ -59,7 +59,7 @@ def spread_tables(report: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _table(title: str, *names: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, min_width=len(title))
     for i, name in enumerate(names):
         table.add_column(name, justify="right" if i else "left")
     return table
@@ -88,10 +88,9 @@ def _rank_table(ranks: Mapping[str, Any]) -> Table:
             return max(abs(float(column[i] - middle[name])) for name, column in own.items())
 
         order = sorted(sorted(order, key=away, reverse=True)[:MOST_RANKS])  # type: ignore[assignment]
-        title = f"one step of the {MOST_RANKS} of {len(ranks['rank'])} rows that are farthest from the median"
-    per_row = ranks["ranks_per_row"]
-    if per_row > 1:
-        title += f", {per_row} ranks a row"
+        title = f"one step of ranks, those {MOST_RANKS} rows of {len(ranks['rank'])} farthest from the median"
+    if ranks["ranks_per_row"] > 1:
+        title += f", means of {ranks['ranks_per_row']} ranks"
     table = _table(title, "rank", *own, "first call")
     for i in order:
         cells = (number(column[i] / steps, "s") for column in own.values())
