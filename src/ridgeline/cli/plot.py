@@ -9,7 +9,10 @@ import typer
 
 def plot(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="BP5 data set of fields or spectra, or a time series (CSV).")
+        str,
+        typer.Argument(
+            metavar="DATA", help="BP5 data set of fields or spectra, time series (CSV), or run report (JSON)."
+        ),
     ],
     variable: Annotated[
         list[str] | None, typer.Option(help="Field, or column of a time series; all without it.")
@@ -24,7 +27,7 @@ def plot(
         str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
     ] = None,
 ) -> None:
-    """Draw planes of fields, probability densities, a movie, spectra with the -5/3 line, or time series."""
+    """Draw planes of fields, densities, a movie, spectra with the -5/3 line, time series, or a run report."""
     from ridgeline.analysis.command import draw
 
     for path in draw(data, variable or [], slice, step, pdf, movie, output):

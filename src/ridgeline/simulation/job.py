@@ -123,6 +123,8 @@ def _run_claimed(
         "ended": ended.reason,
     }
     report["checkpoint"] = restart.figures()
+    writes = {**outputs.writes, "checkpoints": restart.writes}
+    report["writes"] = {kind: log.to_dict() for kind, log in writes.items() if log.count}
     report["files"] = outputs.files()
     report["written"] = describe_files(case, model, outputs.position(), report["checkpoint"]["written"], comm)
     write_report(report, case, options.json_path, comm)
