@@ -9,7 +9,11 @@ import typer
 
 def plot(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="BP5 data set of fields or spectra, or a time series (CSV).")
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="BP5 data set of fields or spectra, a time series (CSV), or with --roofline a run's report (JSON).",
+        ),
     ],
     variable: Annotated[
         list[str] | None, typer.Option(help="Field, or column of a time series; all without it.")
@@ -20,11 +24,20 @@ def plot(
         bool, typer.Option("--pdf", help="Probability density instead of the plane or the spectra.")
     ] = False,
     movie: Annotated[str | None, typer.Option(metavar="GIF", help="Write a movie over all outputs.")] = None,
+    roofline: Annotated[
+        bool,
+        typer.Option("--roofline", help="Of a report: the speed of its regions beside the machine's limits."),
+    ] = False,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
     ] = None,
 ) -> None:
-    """Draw planes of fields, probability densities, a movie, spectra with the -5/3 line, or time series."""
+    """Draw planes of fields, probability densities, a movie, spectra with the -5/3 line, series, or a roofline."""
+    if roofline:
+        from ridgeline.analysis.roofline import draw_roofline
+
+        typer.echo(f"wrote {draw_roofline(data, output)}", err=True)
+        return
     from ridgeline.analysis.command import draw
 
     for path in draw(data, variable or [], slice, step, pdf, movie, output):
