@@ -124,13 +124,18 @@ class AcceleratorSection(Checked):
 class LinksSection(Checked):
     """What connects the ranks of one node."""
 
-    host_device: Rate = figure("From a device to its host's memory, or back.", "B/s")
+    host_device: Rate = figure(
+        "From a device to its host's memory, or back, as copies of messages reach it.", "B/s"
+    )
     between_devices: Rate = figure("From a device to another one, as MPI uses the link.", "B/s")
-    between_packages: Rate = figure("From all devices of a package to those of others.", "B/s")
+    between_packages: Rate = figure("From a device to those of other packages, all its links.", "B/s")
     between_ranks: Rate = figure(
         "From one rank to another one of the node, in host memory, large messages.", "B/s"
     )
     latency: Seconds = figure("A small message between two ranks of the node.", "s")
+    device_messages: Ratio = figure(
+        "1 where MPI takes messages from devices, 0 where the host copies them.", ""
+    )
     efficiency: Ratio = figure(
         "Share of the links' rates that an all-to-all exchange in the node reaches.", ""
     )
@@ -183,16 +188,16 @@ class CodesSection(Checked):
     turbulence: Ratio = figure("A step of turbulence without its exchanges, as one figure.", "")
     hpcg: Ratio = figure("An iteration of HPCG.", "")
     copies: Ratio = figure("Packing and unpacking of exchanges.", "")
-    transforms: Ratio = figure(
-        "Time of a turbulent step's transforms over that of the rates in [[transform]].", ""
-    )
     other_passes: Ratio = figure("Variables read or written in a turbulent step beside these.", "")
 
 
 class VariabilitySection(Checked):
-    """Spread of equal work over nodes."""
+    """Spread of equal work over nodes, and of measurements around the predictions: half-widths that hold 80 %."""
 
-    node: Ratio = figure("Half-width of the interval that holds 80 % of the times of computation.", "")
+    node: Ratio = figure("Of the times of computation.", "")
+    model: Ratio = figure(
+        "Of measured over predicted times, on the rows that the constants were fitted to.", ""
+    )
 
 
 class NetworkVariabilitySection(Checked):
