@@ -257,9 +257,10 @@ def machine_text(document: MachineDocument) -> str:
     """
     parts = []
     for name, content in document.items():
-        repeated = not isinstance(content, Mapping)
-        for table in content if repeated else (content,):
-            lines = [f"[[{name}]]" if repeated else f"[{name}]"]
+        header = f"[{name}]" if isinstance(content, Mapping) else f"[[{name}]]"
+        tables: Sequence[Table] = [content] if isinstance(content, Mapping) else content
+        for table in tables:
+            lines = [header]
             section = MachineFile.model_fields[name].annotation if name in MachineFile.model_fields else None
             fields = settings_of(found[0]) if (found := table_of(section)) else {}
             for key, value in table.items():

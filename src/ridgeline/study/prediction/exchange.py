@@ -86,7 +86,8 @@ def neighbours(place: Allocation, volume: float, messages: float) -> float:
     """Return the seconds in which each rank sends `volume` bytes in `messages` messages to neighbours in space.
 
     A node's ranks are taken for a cube of blocks, of whose faces 1 / ranks^(1/3) lie on the cube's surface. The rate
-    is the full one, for no figure says how much of it neighbours reach. Raises FigureAbsent.
+    is the full one, for no figure says how much of it neighbours reach. Latencies that are not known are left out
+    (see `without_latency`). Raises FigureAbsent.
     """
     if volume == 0 or place.ranks == 1:
         return 0.0
@@ -94,12 +95,22 @@ def neighbours(place: Allocation, volume: float, messages: float) -> float:
     seconds = 0.0
     if outside > 0:
         seconds += outside * volume / (place.figure("network.injection") / place.ranks_per_node)
-        seconds += outside * messages * place.figure("network.latency")
+        seconds += outside * messages * (place.find("network.latency") or 0.0)
     if outside < 1:
         link = "links.between_devices" if place.on_devices else "links.between_ranks"
         seconds += (1 - outside) * volume / place.figure(link)
         seconds += (1 - outside) * messages * (place.find("links.latency") or 0.0)
     return seconds
+
+
+def without_latency(place: Allocation) -> tuple[str, ...]:
+    """Return the note of latencies that `neighbours` leaves out."""
+    needed = ["network.latency"] if place.nodes > 1 else []
+    needed += ["links.latency"] if place.ranks_per_node > 1 else []
+    absent = [key for key in needed if place.find(key) is None]
+    if not absent:
+        return ()
+    return (f"messages cost their bytes alone: the machine file has no {' and no '.join(absent)}",)
 
 
 def sum_over_ranks(place: Allocation) -> float:

@@ -33,6 +33,11 @@ class Part:
             return cls(name, kind, None, absent.key)
 
 
+def exchange_kind(place: Allocation) -> Kind:
+    """Return what makes an exchange of all ranks vary: one node, or the network between several."""
+    return "node" if place.nodes == 1 else "network"
+
+
 def traffic(
     place: Allocation, volume: float, share: str, flops: float = 0.0, working_set: float = math.inf
 ) -> float:
@@ -47,10 +52,10 @@ def traffic(
 
 
 def optimistic(place: Allocation, share: str) -> tuple[str, ...]:
-    """Return the note of a share that the machine file does not have."""
+    """Return the bound that follows from a share that the machine file does not have."""
     if place.find(share) is not None:
         return ()
-    return (f"{share} is not in the machine file, so the full bandwidth is taken: a lower bound",)
+    return (f"the full bandwidth is taken: the machine file has no {share}",)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,9 @@ class Prediction:
     output_bytes: float = 0.0
     flops: float = 0.0  # of a step, on all ranks
     process_grid: tuple[int, ...] = ()
+    bounds: tuple[
+        str, ...
+    ] = ()  # why the time is a lower bound although all parts are predicted, a sentence each
     notes: tuple[str, ...] = ()
 
     @property
@@ -78,8 +86,13 @@ class Prediction:
         return {part.name: part.lacks for part in self.parts if part.seconds is None}
 
     @property
+    def is_bound(self) -> bool:
+        """Whether the step takes this time at least, and nobody says how much more."""
+        return bool(self.lacks or self.bounds)
+
+    @property
     def interval(self) -> tuple[float, float] | None:
-        """Seconds between which 80 % of steps are expected; None where a spread is not known, or a part.
+        """Seconds between which 80 % of steps are expected; None of a lower bound, or where a spread is not known.
 
         The spreads of computation, of exchanges, and of the model add up in squares.
         """
@@ -88,7 +101,7 @@ class Prediction:
             kind: math.fsum(part.seconds or 0.0 for part in self.parts if part.kind == kind)
             for kind in spreads
         }
-        if self.lacks or any(sums[kind] > 0 and spreads[kind] is None for kind in sums):
+        if self.is_bound or any(sums[kind] > 0 and spreads[kind] is None for kind in sums):
             return None
         widths = [sums[kind] * (spreads[kind] or 0.0) for kind in sums]
         width = math.hypot(*widths, self.seconds * (self.place.find("variability.model") or 0.0))
@@ -136,6 +149,7 @@ class Prediction:
             "interval": self.interval,
             "parts": {part.name: part.seconds for part in self.parts},
             "lacks": self.lacks,
+            "bounds": list(self.bounds),
             "steps": self.steps,
             "flops": self.flops,
             "memory_per_rank": self.memory_per_rank,

@@ -82,8 +82,6 @@ def predict_turbulence(case: TurbulenceCase, place: Allocation) -> Prediction:
     )
     share = math.prod(shape) / (nz * ny * nx) / place.ranks
     moved = least_memory_traffic(truncation, grid[0] > 1, variables, case.model.scheme)
-    if not place.machine.transform:
-        notes += optimistic(place, "codes.turbulence")
     return Prediction(
         case=f"turbulence, {' x '.join(map(str, shape))} points",
         place=place,
@@ -92,5 +90,6 @@ def predict_turbulence(case: TurbulenceCase, place: Allocation) -> Prediction:
         memory_per_rank=memory,
         output_bytes=output,
         process_grid=grid,
+        bounds=() if place.machine.transform else optimistic(place, "codes.turbulence"),
         notes=notes,
     )

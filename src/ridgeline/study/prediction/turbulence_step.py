@@ -15,7 +15,7 @@ from ridgeline.fourier.pencil import ProcessGrid
 from ridgeline.models.turbulence.estimate import Variables
 from ridgeline.study.prediction.allocation import Allocation, FigureAbsent, between
 from ridgeline.study.prediction.exchange import RankGroup, all_to_all, host_copies
-from ridgeline.study.prediction.prediction import Kind, Part, traffic
+from ridgeline.study.prediction.prediction import Kind, Part, exchange_kind, traffic
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,11 @@ def spectral_parts(step: SpectralStep, place: Allocation, whole: float | None = 
             Part.of("other computation", "node", lambda: step.other(place)),
         ]
     row_kind: Kind = "node" if step.grid[0] <= place.ranks_per_node else "network"
-    column_kind: Kind = "node" if place.nodes == 1 else "network"
     copied = step.row_volume + (step.column_volume if place.ranks > 1 else 0.0)
+    if place.on_devices:
+        parts.append(Part.of("host-device copies", "node", lambda: host_copies(place, copied)))
     return (
         *parts,
         Part.of("row exchange", row_kind, lambda: step.row_exchange(place)),
-        Part.of("column exchange", column_kind, lambda: step.column_exchange(place)),
-        Part.of("host-device copies", "node", lambda: host_copies(place, copied)),
+        Part.of("column exchange", exchange_kind(place), lambda: step.column_exchange(place)),
     )
