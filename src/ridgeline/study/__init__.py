@@ -1,0 +1,1 @@
+"""Scaling studies, and predictions of what a run costs on a machine."""
