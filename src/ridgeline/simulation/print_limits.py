@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ridgeline.runtime.node_load import MOST_OTHERS
 from ridgeline.runtime.units import number
-from ridgeline.simulation.remembered import MOST_OTHERS
 
 
 def energy_line(energy: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.bench.run import busiest_share
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import replace_file
-from ridgeline.runtime.node_load import Reading
+from ridgeline.runtime.node_load import MOST_OTHERS, Reading
 from ridgeline.runtime.private_folder import private_folder
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 KEPT_SECONDS = 86400.0  # a day
 KEPT_SECONDS_IF_BUSY = 600.0
 FOLDER = "limits"
-MOST_OTHERS = 0.05  # share of its processors that others use of a node that is not busy
 
 Rates = dict[str, float]
 
