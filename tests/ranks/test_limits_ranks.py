@@ -2,6 +2,7 @@
 
 import json
 
+from decay_model import Decay, decay_case, run
 from ridgeline.bench.memory import cache_bandwidth
 from ridgeline.bench.memory.cache_bandwidth import measure_caches
 from ridgeline.runtime.context import Context
@@ -96,3 +97,15 @@ def test_meters_report_the_same_on_all_ranks_and_read_each_node_once(comm):
     assert comm.allgather(found) == [found] * comm.size
     assert len(found["energy"]["nodes"]) == 1
     assert found["traffic"]["kind"] or found["traffic"]["unreadable"]
+
+
+def test_a_run_is_metered_at_every_call_of_its_model(comm, folder, monkeypatch):
+    samples = []
+    monkeypatch.setattr(Meters, "sample", lambda self: samples.append(1))
+    model = Decay()
+    report = run(comm, monkeypatch, decay_case(folder), model)
+    assert len(samples) == len(model.calls)
+    assert set(report["energy"]) >= {"joules", "joules_per_step", "joules_per_rank", "nodes"}
+    assert report["exchange"]["share"] is None
+    assert (report["limit"], report["share_of_limit"]) == ("", None)
+    assert comm.allgather(report["traffic"]) == [report["traffic"]] * comm.size
