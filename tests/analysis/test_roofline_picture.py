@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from ridgeline.analysis.roofline import bandwidth_lines, draw_roofline, plot_roofline, roofline_dots
+from ridgeline.analysis.command import draw
+from ridgeline.analysis.roofline import bandwidth_lines, plot_roofline, roofline_dots
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 LIMITS = {
@@ -24,6 +25,7 @@ def region(seconds, share, flops, moved, least, limit):
 
 REPORT = {
     "model": "navier_stokes",
+    "phases": {},
     "run": {"shape": [8, 8, 8], "precision": "float64", "ranks": 2, "threads": 1, "device": "cpu"},
     "work": {"flops": 6e9, "bytes_memory": 12e9},
     "seconds_per_step": 2.0,
@@ -90,7 +92,7 @@ def test_a_report_of_an_older_version_has_memory_and_dots_without_limits(tmp_pat
     assert bandwidth_lines(old["limits"]) == {"memory": 50e9}
     assert [dot.limit for dot in roofline_dots(old)[0]] == [None, None]
     (tmp_path / "old.run.json").write_text(json.dumps(old))
-    assert draw_roofline(str(tmp_path / "old.run.json")) == tmp_path / "old.run_roofline.png"
+    assert draw(str(tmp_path / "old.run.json"), roofline=True) == [tmp_path / "old.run_roofline.png"]
 
 
 def test_a_report_whose_limits_could_not_be_measured_is_drawn():
@@ -105,21 +107,29 @@ def test_nothing_to_draw_is_said(regions):
         plot_roofline({**REPORT, "regions": regions})
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", "7", '{"regions": 3}', '{"limits": {}, "regions": {"a": {}}}']
-)
-def test_what_is_no_report_is_named(tmp_path, content):
+@pytest.mark.parametrize("missing", ["limits", "work", "regions"])
+def test_a_damaged_report_is_named(tmp_path, missing):
+    content = {**REPORT, "regions": {"cg": {}} if missing == "regions" else {}}
+    if missing != "regions":
+        del content[missing]
     file = tmp_path / "x.json"
-    file.write_text(content)
-    with pytest.raises(OutputError, match=re.escape(f"{file} is no report of a run")):
-        draw_roofline(str(file))
-    with pytest.raises(OutputError, match="cannot read the report"):
-        draw_roofline(str(tmp_path / "none.json"))
+    file.write_text(json.dumps(content))
+    with pytest.raises(OutputError, match=re.escape(f"the report {file} is damaged, or of another version")):
+        draw(str(file), roofline=True)
 
 
 def test_the_format_of_the_picture_is_that_of_its_name(tmp_path):
     file = tmp_path / "x.json"
     file.write_text(json.dumps(REPORT))
-    assert draw_roofline(str(file), str(tmp_path / "r.svg")).read_text().startswith("<?xml")
+    (picture,) = draw(str(file), output=str(tmp_path / "r.svg"), roofline=True)
+    assert picture.read_text().startswith("<?xml")
     with pytest.raises(ConfigError, match=r"its suffix must be one of"):
-        draw_roofline(str(file), str(tmp_path / "r.doc"))
+        draw(str(file), output=str(tmp_path / "r.doc"), roofline=True)
+
+
+def test_a_roofline_needs_a_report(tmp_path):
+    for name in ("u.bp", "s.csv"):
+        with pytest.raises(ConfigError, match=f"{name}' is no report; --roofline needs"):
+            draw(str(tmp_path / name), roofline=True)
+    with pytest.raises(ConfigError, match="--pdf and --movie need a data set"):
+        draw(str(tmp_path / "x.json"), pdf=True, roofline=True)

@@ -75,7 +75,20 @@ def test_exchanges_change_no_bit(comm, method):
 def test_layout_is_chosen_alike_on_all_ranks(comm):
     transform = make(comm, (1, comm.size))
     assert comm.allgather(transform.layout) == [transform.layout] * comm.size
+    trial = transform.trials()["transforms in z"]
+    assert trial.taken == transform.layout
+    assert set(trial.seconds) == {"strided", "packed"}
+    for parts in trial.seconds.values():
+        assert set(parts) == {"total", "unpack", "fft", "pack"}
+        assert 0 < min(parts.values()) <= max(parts.values()) == parts["total"]
+    assert transform.describe()["transforms in z"] == trial.words()
     check(transform)
+
+
+def test_what_was_not_chosen_was_not_timed(comm):
+    transform = make(comm, (1, comm.size), method="alltoallv", layout="packed")
+    assert transform.trials() == {}
+    assert transform.describe()["transforms in z"] == "packed"
 
 
 def test_real_part_of_modes_that_are_not_conjugate(comm):

@@ -24,6 +24,7 @@ class Log:
 
     def write(self, step):
         self.steps.append(step)
+        return 8
 
     def close(self):
         self.closed = True

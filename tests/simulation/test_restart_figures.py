@@ -9,7 +9,7 @@ from ridgeline.models import case_class, create
 from ridgeline.simulation.restart import Restart
 
 
-def test_raw_and_written_bytes_have_a_bandwidth_each(tmp_path, monkeypatch) -> None:
+def test_raw_and_written_bytes_have_a_bandwidth_each(tmp_path) -> None:
     settings = {
         "run": {"model": "gray_scott", "steps": 1},
         "grid": {"shape": [8, 8, 8]},
@@ -19,7 +19,9 @@ def test_raw_and_written_bytes_have_a_bandwidth_each(tmp_path, monkeypatch) -> N
     restart = Restart(case, create("gray_scott"), MPI.COMM_SELF)
     assert restart.figures() == {"written": 0}
     costs = ((1000, 400, 2.0), (1000, 600, 3.0))
-    monkeypatch.setattr(restart, "_saved", [Saved(Path("x"), 1, *cost) for cost in costs])
+    for step, cost in enumerate(costs):
+        restart._record(Saved(Path(f"{step}"), step, *cost))
+    assert restart.newest() == Path("1")
     assert restart.figures() == {
         "written": 2,
         "bytes_raw": 2000,

@@ -7,22 +7,18 @@ area of a dot is the region's share of time. Source: Williams, Waterman, Patters
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ridgeline.analysis.plot import blank_figure, save_figure
-from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.runtime.files import output_errors
+from ridgeline.analysis.plot import blank_figure
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 
-_WHICH = "name the NAME.bp.run.json beside a data set, or a file that --json of run wrote"
 _LARGEST = 900.0  # area of the dot of all time, in points^2
 _SMALLEST = 12.0
 _ALONG = "along its line"  # mark of the names that are turned
@@ -39,24 +35,6 @@ class RooflineDot:
     rate: float
     limit: float | None
     bound: str
-
-
-def draw_roofline(path: str, output: str | None = None) -> Path:
-    """Draw the roofline of the report at `path` into `output`, else NAME_roofline.png beside NAME.json.
-
-    Raises OutputError for a file that cannot be read or is no report of a run, ConfigError for a report without a
-    region that can be drawn.
-    """
-    with output_errors(f"read the report {path}", _WHICH):
-        content = Path(path).read_bytes()
-    try:
-        figure = plot_roofline(json.loads(content))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise OutputError(f"{path} is no report of a run, or a damaged one ({error!r}); {_WHICH}") from None
-    name = Path(path).name.removesuffix(".json")
-    picture = Path(output) if output else Path(path).with_name(f"{name}_roofline.png")
-    save_figure(figure, picture)
-    return picture
 
 
 def plot_roofline(report: Mapping[str, Any]) -> Figure:

@@ -11,8 +11,7 @@ def plot(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA",
-            help="BP5 data set of fields or spectra, a time series (CSV), or with --roofline a run's report (JSON).",
+            metavar="DATA", help="BP5 data set of fields or spectra, time series (CSV), or run report (JSON)."
         ),
     ],
     variable: Annotated[
@@ -26,19 +25,14 @@ def plot(
     movie: Annotated[str | None, typer.Option(metavar="GIF", help="Write a movie over all outputs.")] = None,
     roofline: Annotated[
         bool,
-        typer.Option("--roofline", help="Of a report: the speed of its regions beside the machine's limits."),
+        typer.Option("--roofline", help="Of a report the speed of its regions beside the machine's limits."),
     ] = False,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
     ] = None,
 ) -> None:
-    """Draw planes of fields, probability densities, a movie, spectra with the -5/3 line, series, or a roofline."""
-    if roofline:
-        from ridgeline.analysis.roofline import draw_roofline
-
-        typer.echo(f"wrote {draw_roofline(data, output)}", err=True)
-        return
+    """Draw planes of fields, densities, a movie, spectra with the -5/3 line, time series, or a run report."""
     from ridgeline.analysis.command import draw
 
-    for path in draw(data, variable or [], slice, step, pdf, movie, output):
+    for path in draw(data, variable or [], slice, step, pdf, movie, output, roofline):
         typer.echo(f"wrote {path}", err=True)

@@ -1,9 +1,10 @@
 """What was measured about transforms, kept between runs: FFTW's wisdom, and choices between ways to compute.
 
 A folder per FFTW version and CPU in the user's cache (RIDGELINE_CACHE_DIR) holds double.wisdom, single.wisdom and
-choices.json. With it, planning takes milliseconds, and a resumed run makes the plans of the first one, hence the
-same rounding. Files are replaced whole, so that a run that reads while another writes sees the old or the new one. A
-damaged file, or a folder that cannot be written, costs a remark and the time to measure anew.
+choices.json: which way is taken, and the seconds of each that was timed. With it, planning takes milliseconds, and a
+resumed run makes the plans of the first one, hence the same rounding. Files are replaced whole, so that a run that
+reads while another writes sees the old or the new one. A damaged file, or a folder that cannot be written, costs a
+remark and the time to measure anew.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import logging
 import platform
 import re
 from pathlib import Path
+from typing import Any
 
 from ridgeline.fourier.fft import describe, export_wisdom, import_wisdom
+from ridgeline.fourier.tuning import Trial
 from ridgeline.runtime.files import replace_file
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.private_folder import cache_root
@@ -49,18 +52,29 @@ def save_wisdom() -> None:
             _replace(path, text)
 
 
-def remembered_choice(key: str) -> str | None:
-    """Return what `remember_choice` was last told about `key` on this CPU, None if nothing."""
-    return _choices().get(key)
+def remembered_trial(key: str) -> Trial | None:
+    """Return what `remember_trial` was last told about `key` on this CPU, None if nothing."""
+    found: Any = _choices().get(key)
+    if isinstance(found, str):  # as kept by versions that did not keep the seconds
+        return Trial(found, {}, earlier_run=True)
+    try:
+        seconds = {
+            str(way): {str(part): float(each) for part, each in parts.items()}
+            for way, parts in found["seconds"].items()
+        }
+        return Trial(str(found["taken"]), seconds, earlier_run=True)
+    except (TypeError, KeyError, AttributeError, ValueError):
+        return None
 
 
-def remember_choice(key: str, choice: str) -> None:
-    """Keep the choice for later runs."""
-    text = json.dumps(_choices() | {key: choice}, indent=0, sort_keys=True)
+def remember_trial(key: str, trial: Trial) -> None:
+    """Keep the choice, and the seconds that it rests on, for later runs."""
+    kept = {"taken": trial.taken, "seconds": trial.seconds}
+    text = json.dumps(_choices() | {key: kept}, indent=0, sort_keys=True)
     _replace(wisdom_folder() / "choices.json", text.encode())
 
 
-def _choices() -> dict[str, str]:
+def _choices() -> dict[str, Any]:
     path = wisdom_folder() / "choices.json"
     text = _read(path)
     if text is None:
@@ -72,7 +86,7 @@ def _choices() -> dict[str, str]:
     if not isinstance(found, dict):
         log.warning("%s is damaged; what it remembered is measured anew", path)
         return {}
-    return {str(key): str(choice) for key, choice in found.items()}
+    return found
 
 
 def _read(path: Path) -> bytes | None:

@@ -149,6 +149,14 @@ class PlaneStage:
         self._variables = {1, n_in}, {1, n_mid}
         self._plans: list[dict[tuple[bool, int, int], FFTPlan]] = []
 
+    def row_places(self) -> NDArray[np.int64]:
+        """Return where the rows of a worker's planes begin: int64 [variable, plane and z, 1]."""
+        n_variables, n_planes, size = self.work[0].numbers.shape
+        place = np.arange(n_variables)[:, np.newaxis, np.newaxis] * n_planes
+        start = (place + np.arange(n_planes)[:, np.newaxis]) * size
+        start = start + np.arange(self.layout.nz) * self.layout.step_z
+        return np.ascontiguousarray(start.reshape(n_variables, -1, 1))
+
     def pieces(self, first: int, end: int) -> list[tuple[int, int]]:
         """Return (first plane, planes) of the pieces of planes first ... end - 1."""
         return [(y, min(self.n_together, end - y)) for y in range(first, end, self.n_together)]

@@ -25,11 +25,13 @@ from ridgeline.fourier.fft import (
     import_wisdom,
     plan,
 )
-from ridgeline.fourier.fft_wisdom import load_wisdom, remember_choice, remembered_choice, save_wisdom
+from ridgeline.fourier.fft_wisdom import load_wisdom, remember_trial, remembered_trial, save_wisdom
+from ridgeline.fourier.tuning import Trial
 from ridgeline.parallel.reduce import decide, global_max, raise_together, together
 
 T = TypeVar("T")
 Planner = Callable[..., FFTPlan]
+Candidate = Callable[[], Mapping[str, float]]
 log = logging.getLogger(__name__)
 
 ROUNDS = (3, 40)  # of measuring candidates, at least and at most
@@ -91,45 +93,51 @@ def _stored_wisdom() -> dict[str, bytes]:
     return export_wisdom()
 
 
-def choose(candidates: Mapping[str, Callable[[], object]], key: str, comm: MPI.Comm) -> str:
-    """Return the name of the fastest candidate, or of the one that was so in an earlier run. Collective.
+def choose(candidates: Mapping[str, Candidate], key: str, comm: MPI.Comm) -> Trial:
+    """Return which candidate is fastest, or was so in an earlier run, and the seconds of all. Collective.
 
-    candidates: ways to do one thing, called repeatedly on all ranks in the same order, so they may communicate.
-    The time of a call is that of the slowest rank, and the shortest of several calls counts. A candidate replaces an
-    earlier one only if it is clearly faster. key: names what is chosen with all that the answer depends on (shape,
+    candidates: two or more ways to do one thing, called repeatedly on all ranks in the same order, so they may
+    communicate; they return the seconds of their parts, under the same names on all ranks. The time of a call is that
+    of the slowest rank, and the shortest of several calls counts; of each part too. A candidate replaces an earlier
+    one only if it is clearly faster. key: names what is chosen with all that the answer depends on (shape,
     dtype, ranks, process grid); the answer is remembered under it.
     """
-    names = list(candidates)
-    if len(names) == 1:
-        return names[0]
-    known = decide(comm, lambda: remembered_choice(key))
-    if known in candidates:
-        return str(known)
-    times = _measure(list(candidates.values()), comm)
-    best = 0
-    for i in range(1, len(names)):
-        if times[i] < CLEARLY_FASTER * times[best]:
-            best = i
+    known = decide(comm, lambda: remembered_trial(key))
+    if known is not None and known.taken in candidates and candidates.keys() <= known.seconds.keys():
+        return known
+    seconds = _measure(candidates, comm)
+    best, *others = candidates
+    for name in others:
+        if seconds[name]["total"] < CLEARLY_FASTER * seconds[best]["total"]:
+            best = name
+    if known is not None and known.taken in candidates:
+        best = known.taken  # results of the runs before depend on it in their last bits
+    trial = Trial(best, seconds)
     if comm.rank == 0:
-        remember_choice(key, names[best])
-    return names[best]
+        remember_trial(key, trial)
+    return trial
 
 
-def _measure(candidates: list[Callable[[], object]], comm: MPI.Comm) -> NDArray[np.float64]:
-    """Return seconds per call of each candidate on the slowest rank, the shortest of some rounds."""
+def _measure(candidates: Mapping[str, Candidate], comm: MPI.Comm) -> dict[str, dict[str, float]]:
+    """Return seconds per call of each candidate and its parts on the slowest rank, the shortest of some rounds."""
 
-    def one_round() -> NDArray[np.float64]:
-        seconds = np.zeros(len(candidates))
-        for i, candidate in enumerate(candidates):
+    def one_round() -> tuple[list[tuple[str, str]], NDArray[np.float64]]:
+        seconds = {}
+        for name, candidate in candidates.items():
             comm.Barrier()
             start = time.perf_counter()
-            candidate()
-            seconds[i] = time.perf_counter() - start
-        return global_max(comm, seconds)
+            parts = candidate()
+            seconds[name, "total"] = time.perf_counter() - start
+            seconds.update({(name, part): each for part, each in parts.items()})
+        return list(seconds), global_max(comm, list(seconds.values()))
 
     one_round()  # compiles, touches memory
-    times = one_round()
+    keys, times = one_round()
     least, most = ROUNDS
-    for _ in range(min(most, max(least, int(SECONDS / max(times.sum(), 1e-9)))) - 1):
-        times = np.minimum(times, one_round())
-    return times
+    whole = sum(each for (_, part), each in zip(keys, times) if part == "total")
+    for _ in range(min(most, max(least, int(SECONDS / max(whole, 1e-9)))) - 1):
+        times = np.minimum(times, one_round()[1])
+    found: dict[str, dict[str, float]] = {name: {} for name in candidates}
+    for (name, part), each in zip(keys, times.tolist()):
+        found[name][part] = each
+    return found

@@ -16,6 +16,7 @@ Source: Yeung et al. (GESTS), Sec. 2; the pruning and the fusion are ours.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -33,8 +34,8 @@ from ridgeline.fourier.row_exchange import RowExchange
 from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
 from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
 from ridgeline.fourier.transpose import Transpose
-from ridgeline.fourier.tuning import Layout, TransformTuning, TransposeTuning
-from ridgeline.fourier.workers import Workers
+from ridgeline.fourier.tuning import Layout, TransformTuning, TransposeTuning, Trial
+from ridgeline.fourier.workers import Clock, Workers
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
@@ -143,30 +144,31 @@ class FourierTransform:
         self._select(candidates)
 
     def _select(self, candidates: dict[Layout, PlaneStage]) -> None:
-        """Take the faster layout of planes: the one whose first piece of planes goes there and back faster."""
+        """Take the layout whose first piece of planes goes there and back faster; parts are as in Table 1."""
         n_in, n_mid, n_out = self._counts
+        nothing: Any = lambda *_: None  # noqa: E731
 
-        def trial(stage: PlaneStage) -> None:
+        def trial(stage: PlaneStage) -> dict[str, float]:
             self._use(stage)
             first, n = stage.pieces(*self._groups()[0])[0]
-            clock = self.workers.clocks[0]
-            stage.inverse(0, clock, first, n, n_in)
+            there, back = Clock(), Clock()
+            stage.inverse(0, there, first, n, n_in)
             if self.row is None:
-                self._rows_of_planes(0, first, n, _nothing, n_in, n_mid)
-            stage.forward(0, clock, first, n, n_mid, _nothing)
-            stage.forward(0, clock, first, n, 1, None)
-
-        def trial_of(stage: PlaneStage) -> Any:
-            return lambda: trial(stage)
+                self._rows_of_planes(0, first, n, nothing, n_in, n_mid)
+            stage.forward(0, back, first, n, n_mid, nothing)
+            stage.forward(0, back, first, n, 1, None)
+            return {"unpack": there.pack, "fft": there.fft + back.fft, "pack": back.pack}
 
         key = (
             f"planes {self.grid.shape} {self.grid.dealias} {self.complex} {self.grid.process_grid} "
             f"{n_in} {n_mid} {n_out}"
         )
+        self._trial: Trial | None = None
         self._use(next(iter(candidates.values())))
         if len(candidates) > 1:
-            chosen = choose({name: trial_of(stage) for name, stage in candidates.items()}, key, self.comm)
-            self._use(next(stage for name, stage in candidates.items() if name == chosen))
+            ways = {str(name): partial(trial, stage) for name, stage in candidates.items()}
+            self._trial = choose(ways, key, self.comm)
+            self._use(next(stage for name, stage in candidates.items() if name == self._trial.taken))
         self._planes.clear()
         self._rows.clear()
         self.column.arena[...] = 0
@@ -174,11 +176,7 @@ class FourierTransform:
 
     def _use(self, stage: PlaneStage) -> None:
         self._planes = stage
-        layout, numbers = stage.layout, stage.work[0].numbers
-        n_variables, n_planes, size = numbers.shape
-        place = np.arange(n_variables)[:, np.newaxis, np.newaxis] * n_planes
-        start = (place + np.arange(n_planes)[:, np.newaxis]) * size + np.arange(layout.nz) * layout.step_z
-        self._plane_rows = np.ascontiguousarray(start.reshape(n_variables, -1, 1))
+        self._plane_rows = stage.row_places()
 
     def _groups(self) -> list[tuple[int, int]]:
         """Return (first plane, end) of the parts that `planes` works through."""
@@ -373,25 +371,28 @@ class FourierTransform:
     def memory(self) -> dict[str, int]:
         """Return bytes held: exchange buffers, and what all workers work in."""
         stages = self._lines.memory() + self._planes.memory() + self._rows.memory() + self._plane_rows.nbytes
-        exchange = self.column.memory() + (self.row.transpose.memory() if self.row else 0)
+        exchange = sum(each.memory() for each in self._exchanges().values())
         return {"exchange": exchange, "work": stages}
 
     def free(self) -> None:
         """Give communicators and threads back; not usable afterwards. Collective."""
-        self.column.free()
-        if self.row is not None:
-            self.row.transpose.free()
+        for exchange in self._exchanges().values():
+            exchange.free()
         for comm in self._comms:
             comm.Free()
         self.workers.close()
 
     def describe(self) -> dict[str, str]:
         """Return the methods in words."""
-        found = {"transforms in z": self.layout, "column exchange": self.column.describe()}
-        if self.row is not None:
-            found["row exchange"] = self.row.transpose.describe()
-        return found
+        exchanges = {name: each.describe() for name, each in self._exchanges().items()}
+        return {"transforms in z": self.layout if self._trial is None else self._trial.words(), **exchanges}
 
+    def trials(self) -> dict[str, Trial]:
+        """Return what was timed to take the fastest, by the names of `describe`; in z, one piece of planes."""
+        exchanges = {name: each.trial for name, each in self._exchanges().items()}
+        found = {"transforms in z": self._trial, **exchanges}
+        return {name: trial for name, trial in found.items() if trial is not None}
 
-def _nothing(*_: Any) -> None:
-    """Leave everything as it is."""
+    def _exchanges(self) -> dict[str, Transpose]:
+        row = {} if self.row is None else {"row exchange": self.row.transpose}
+        return {"column exchange": self.column} | row

@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 from ridgeline.fourier.transpose_methods import Alltoallv, Exchange, PaddedAlltoall
 from ridgeline.fourier.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
 from ridgeline.fourier.transpose_plan import TransposePlan, check_layout, check_limits
-from ridgeline.fourier.tuning import Method, TransposeTuning
+from ridgeline.fourier.tuning import Method, TransposeTuning, Trial
 from ridgeline.runtime.aligned import aligned_zeros
 
 TRIALS = (
@@ -273,6 +273,12 @@ class Transpose:
         """Return the bytes of the arena and of the tables."""
         tables = (self.plan.row_start, self.plan.column_start)
         return self.arena.nbytes + sum(table.nbytes for table in tables)
+
+    @property
+    def trial(self) -> Trial | None:
+        """Seconds there and back by method, and the one that is taken; None where there was no choice."""
+        seconds = {str(method): {"total": each} for method, each in self.measured.items()}
+        return Trial(self.method, seconds) if seconds else None
 
     def describe(self) -> str:
         """Return the method and this rank's messages in words."""

@@ -183,8 +183,8 @@ class BPWriter:
             mode = bindings.Mode.Append if subfiles else bindings.Mode.Write
             self._engine = io.Open(str(self.path), mode)
 
-    def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Append one output step.
+    def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> int:
+        """Append one output step and return the bytes of its arrays, of all ranks and before compression.
 
         step: number of the time step; time: model time; arrays: this rank's blocks by name, shape and dtype
         as declared, rows may be strided (ghosts left out); those declared `once` too, which only the first step
@@ -207,6 +207,7 @@ class BPWriter:
                     self._write_for_all(step, time, self._blocks.receive(arrays))
         self.steps += 1
         self._open = True
+        return sum(self._variables[name].bytes_global for name in arrays)
 
     def _checked(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return what is written now, in the order of declaration."""

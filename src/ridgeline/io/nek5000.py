@@ -163,8 +163,8 @@ class Nek5000Writer:
 
     def write(
         self, step: int, time: float, velocity: Array, pressure: Array, scalars: Array | None = None
-    ) -> None:
-        """Append a file.
+    ) -> int:
+        """Append a file and return its bytes.
 
         velocity: [3, n_elements, n, n, n] of float32 or float64, x, y, z; pressure: [n_elements, n, n, n];
         scalars: [s, n_elements, n, n, n], s = 0 ... 100: T, S01, ... Shapes are those of `grid`.
@@ -205,6 +205,7 @@ class Nek5000Writer:
         except RidgelineError:
             self.files -= 1
             raise
+        return header.size
 
     def _check_space(self, need: int, path: Path) -> None:
         path.unlink(missing_ok=True)

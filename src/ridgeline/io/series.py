@@ -75,19 +75,20 @@ class SeriesWriter:
                 self._file = FileIO(self.path, "w")
                 self._put(header)
 
-    def write(self, step: int, time: float, values: Mapping[str, float]) -> None:
-        """Append a row. values: a number for each column, of rank 0."""
+    def write(self, step: int, time: float, values: Mapping[str, float]) -> int:
+        """Append a row and return its bytes. values: a number for each column, the same on all ranks."""
         if set(values) != set(self.columns):
             raise ValueError(f"the time series has {sorted(self.columns)}, not {sorted(values)}")
         numbers = [time, *(values[name] for name in self.columns)]
-        row = ",".join([str(int(step)), *(repr(float(number)) for number in numbers)])
+        row = (",".join([str(int(step)), *(repr(float(number)) for number in numbers)]) + "\n").encode()
         with self._together(self._comm):
             if self._comm.rank == 0:
                 doing = f"write the row of step {step} to the time series {self.path}"
                 where = "free space there, or set output.series to another file system"
                 with output_errors(doing, where):
-                    self._put(f"{row}\n".encode())
+                    self._put(row)
         self.rows += 1
+        return len(row)
 
     def _put(self, data: bytes) -> None:
         """Write all of it, unbuffered."""

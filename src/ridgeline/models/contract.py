@@ -112,8 +112,11 @@ class Recorder(Protocol):
     def count(self) -> int:
         """How many steps it holds."""
 
-    def write(self, step: int) -> None:
-        """Append the present state, which is that of `step`."""
+    def write(self, step: int) -> int:
+        """Append the present state, which is that of `step`.
+
+        Returns the bytes of it, before compression and of all ranks, the same on each; 0 if it is written later.
+        """
 
     def close(self) -> None:
         """Finish it."""

@@ -130,6 +130,8 @@ def _run_claimed(
     }
     report |= meters.report(report["work"]["points"], report["steps"], report["work"]["bytes_memory"])
     report["checkpoint"] = restart.figures()
+    writes = {**outputs.writes, "checkpoints": restart.writes}
+    report["writes"] = {kind: log.to_dict() for kind, log in writes.items() if log.count}
     report["files"] = outputs.files()
     report["written"] = describe_files(case, model, outputs.position(), report["checkpoint"]["written"], comm)
     write_report(report, case, options.json_path, comm)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ridgeline.models.contract import Model, Region, StepTimes
+from ridgeline.models.contract import Model, Region
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.regions import Regions
@@ -13,55 +13,7 @@ from ridgeline.runtime.signals import StopRequest
 from ridgeline.simulation.outputs import Outputs
 from ridgeline.simulation.restart import Restart
 from ridgeline.simulation.schedule import Schedule
-
-
-class StepClock:
-    """Seconds of this rank's steps and of their phases, apart from everything between them.
-
-    first: of the first call of `step`, which also warms caches and touches pages; steady: of the others. Steady
-    steps are averaged, and the best one is kept, as the paper of the turbulence model reports it (Sec. 4.1).
-    """
-
-    STEP = "step"  # the region of what a step spends outside the model's own regions
-
-    def __init__(self, regions: Regions, phases: Sequence[str]) -> None:
-        self.first = self.steady = 0.0
-        self.first_steps = self.steady_steps = 0
-        self.best: StepTimes | None = None
-        self._regions = regions
-        self._names = tuple(phases)
-        self._first_phases = [0.0] * len(phases)
-        self._steady_phases = [0.0] * len(phases)
-
-    def time(self, advance: Callable[[int], int], most: int) -> int:
-        """Call `advance(most)`, which returns how many steps it did, and count its seconds."""
-        begin, before = self._regions.total(), self._read()
-        with self._regions(self.STEP):
-            steps = advance(most)
-        seconds = self._regions.total() - begin
-        phases = [after - b for after, b in zip(self._read(), before)]
-        if self.first_steps == 0:
-            self.first, self.first_steps, self._first_phases = seconds, steps, phases
-            return steps
-        self.steady += seconds
-        self.steady_steps += steps
-        self._steady_phases = [a + b for a, b in zip(self._steady_phases, phases)]
-        if self.best is None or seconds / steps < self.best.total:
-            self.best = self._per_step(seconds, phases, steps)
-        return steps
-
-    def _read(self) -> list[float]:
-        return [self._regions.seconds(name) for name in self._names]
-
-    def _per_step(self, seconds: float, phases: Sequence[float], steps: int) -> StepTimes:
-        named = {name: phase / steps for name, phase in zip(self._names, phases)}
-        return StepTimes(seconds / steps, {**named, "other": (seconds - sum(phases)) / steps})
-
-    def mean(self) -> StepTimes | None:
-        """Return the mean of the steady steps, of the first call if there was no other, None without steps."""
-        if self.steady_steps:
-            return self._per_step(self.steady, self._steady_phases, self.steady_steps)
-        return self._per_step(self.first, self._first_phases, self.first_steps) if self.first_steps else None
+from ridgeline.simulation.step_clock import StepClock
 
 
 @dataclass(frozen=True)
@@ -116,11 +68,12 @@ class TimeLoop:
             reason = stop.poll()
             if reason is not None:
                 return step, reason
+            begins = not self.clock.first_steps
             try:
-                step += self.clock.time(self.model.step, self.schedule.next_event(step) - step)
+                step += self.clock.time(self.model.step, step, self.schedule.next_event(step) - step)
             except DivergedError as problem:
                 raise DivergedError(f"{problem}; {self._kept()}") from problem
-            if not self.clock.steady_steps:
+            if begins:
                 self._warm = {name: replace(region) for name, region in self.model.regions().items()}
             self._record(step)
             progress.update(step)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.io import bp_sums, series
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.series import SeriesWriter
 from ridgeline.models.contract import Model, Profile, Recorder
-from ridgeline.parallel.reduce import together
+from ridgeline.parallel.reduce import global_max, together
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.simulation.schedule import Schedule, is_multiple
+from ridgeline.simulation.writes import Write, WriteLog
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -45,7 +47,10 @@ def make_schedule(case: Case, model: Model) -> Schedule:
 
 
 class Outputs:
-    """All that a run writes while it steps. Every method is collective."""
+    """All that a run writes while it steps. Every method is collective.
+
+    writes: what each kind has cost so far, the same on all ranks.
+    """
 
     def __init__(
         self,
@@ -64,6 +69,8 @@ class Outputs:
         Raises OutputError if what is at a path is not what the run had written when the checkpoint was taken.
         """
         schedule = make_schedule(case, model)
+        self.writes: dict[str, WriteLog] = {}
+        self._comm = comm
         self._initial = case.output.initial
         self._recorders: dict[str, Recorder] = {}
         self._due: dict[str, Callable[[int], bool]] = {}
@@ -79,6 +86,7 @@ class Outputs:
 
         def add(kind: str, due: Callable[[int], bool], recorder: Recorder) -> None:
             self._recorders[kind], self._due[kind] = recorder, due
+            self.writes[kind] = WriteLog()
 
         if schedule.output_every:
             path = case.output.path
@@ -104,7 +112,7 @@ class Outputs:
         """Write the state of step 0 where a run begins: a row, spectra, and fields if output.initial is set."""
         for kind, recorder in self._recorders.items():
             if kind != "data set" or self._initial:
-                recorder.write(0)
+                self._write(kind, recorder, 0)
 
     def due(self, step: int) -> bool:
         """Say whether anything is written at `step`."""
@@ -114,7 +122,14 @@ class Outputs:
         """Write what is due at `step`, the present one."""
         for kind, recorder in self._recorders.items():
             if self._due[kind](step):
-                recorder.write(step)
+                self._write(kind, recorder, step)
+
+    def _write(self, kind: str, recorder: Recorder, step: int) -> None:
+        begin = perf_counter()
+        n_bytes = recorder.write(step)
+        seconds = float(global_max(self._comm, perf_counter() - begin))
+        if n_bytes:
+            self.writes[kind].record(Write(step, n_bytes, seconds))
 
     def position(self) -> Position:
         """Return what a resumed run must know to go on where this one is."""
@@ -167,9 +182,9 @@ class _Fields:
     def fingerprint(self) -> str:
         return self._writer.fingerprint
 
-    def write(self, step: int) -> None:
+    def write(self, step: int) -> int:
         arrays = {name: array.local for name, array in self._model.outputs(self._names).items()}
-        self._writer.write(step, self._model.time(step), arrays)
+        return self._writer.write(step, self._model.time(step), arrays)
 
     def close(self) -> None:
         self._writer.close()
@@ -191,8 +206,8 @@ class _Series:
     def fingerprint(self) -> str:
         return self._writer.fingerprint
 
-    def write(self, step: int) -> None:
-        self._writer.write(step, self._model.time(step), self._model.series(step))
+    def write(self, step: int) -> int:
+        return self._writer.write(step, self._model.time(step), self._model.series(step))
 
     def close(self) -> None:
         self._writer.close()
@@ -231,12 +246,12 @@ class _Spectra:
     def fingerprint(self) -> str:
         return self._writer.fingerprint
 
-    def write(self, step: int) -> None:
+    def write(self, step: int) -> int:
         arrays = {
             name: profile.values if self._writes else profile.values[(slice(0),) * profile.values.ndim]
             for name, profile in self._model.profiles().items()
         }
-        self._writer.write(step, self._model.time(step), arrays)
+        return self._writer.write(step, self._model.time(step), arrays)
 
     def close(self) -> None:
         self._writer.close()

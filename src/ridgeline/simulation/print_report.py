@@ -15,6 +15,7 @@ from ridgeline.models.contract import StepTimes, Work
 from ridgeline.runtime.units import number
 from ridgeline.simulation.print_limits import energy_line, limit_rows, limit_text, meter_lines
 from ridgeline.simulation.region_table import region_table, solve_table
+from ridgeline.simulation.time_tables import spread_line, spread_tables, writing_line
 
 NO_SPEED = "no step was computed, so there is no speed to report"
 FILE_WIDTH = 200  # columns of a report that goes into a file
@@ -79,7 +80,7 @@ def report_console(stream: TextIO) -> Console:
 
 
 def print_report(report: Mapping[str, Any], console: Console, verbose: bool = False) -> None:
-    """Print the report of a run for people: the state reached, the files, and three lines of speed.
+    """Print the report of a run for people: the state reached, the files, and at most five lines of speed.
 
     verbose: all tables of times, work and speed in place of these lines. Everything is formatted before anything is
     printed: a damaged report raises KeyError, TypeError, ValueError or AttributeError and prints nothing.
@@ -133,11 +134,13 @@ def _speed_lines(report: Mapping[str, Any]) -> list[RenderableType]:
     seconds, steps = report["seconds"], report["steps"]
     if report["seconds_per_step"] is None:
         return [NO_SPEED]
+    further = (spread_line(report), writing_line(report))
     lines = [
         f"speed: {steps} steps in {number(seconds['first_step'] + seconds['steady'], 's')}, "
         f"{number(report['seconds_per_step'], 's')} each; whole run {number(seconds['total'], 's')}",
         f"{report['points_per_second'] / 1e6:.4g} M grid points/s, "
         f"{number(report['least_bytes_per_second'], 'B/s')} of least memory traffic",
+        *(line for line in further if line is not None),
     ]
     near = []
     limits = report["limits"]
@@ -180,7 +183,7 @@ def _measurements(report: Mapping[str, Any]) -> list[RenderableType]:
     ]
     if report["seconds_per_step"] is None:
         return [*parts, NO_SPEED]
-    parts.append(_step_table(report["step"]))
+    parts += [_step_table(report["step"]), *spread_tables(report)]
     if report.get("regions"):
         parts.append(region_table(report))
     if report.get("solves"):

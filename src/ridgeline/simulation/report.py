@@ -21,10 +21,11 @@ from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.provenance import git_commit, package_versions
 from ridgeline.runtime.regions import Regions
 from ridgeline.simulation.limits import measure_limits
-from ridgeline.simulation.loop import StepClock
 from ridgeline.simulation.print_report import PhaseTimes, Timing, performance
+from ridgeline.simulation.rank_times import gather_ranks
 from ridgeline.simulation.region_table import RegionContext, report_regions
 from ridgeline.simulation.roofline import Ceilings, exchange_share, of_limit
+from ridgeline.simulation.step_clock import StepClock
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -119,6 +120,8 @@ def make_report(
             for kind, step in (("mean", timing.mean_step), ("best", timing.best_step))
             if step is not None
         },
+        "step_times": measured.clock.distribution.merged(comm).to_dict(),
+        "ranks": gather_ranks(comm, measured.clock, _time_between(measured, context.regions)),
         "work": work.to_dict(),
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
@@ -135,6 +138,13 @@ def make_report(
     }
 
 
+def _time_between(measured: Measured, regions: Regions) -> dict[str, float]:
+    """Return the seconds of this rank's loop outside its steps. other: NaN checks, stop requests, progress."""
+    spent = {name: regions.seconds(name) for name in ("output", "checkpoint")}
+    steps = float(measured.clock.first[-1] + measured.clock.steady[-1])
+    return {**spent, "other": measured.loop - steps - sum(spent.values())}
+
+
 def gather_timing(comm: MPI.Comm, measured: Measured, regions: Regions, phases: Sequence[str]) -> Timing:
     """Combine the ranks' clocks: the slowest rank's time counts. Collective.
 
@@ -147,7 +157,7 @@ def gather_timing(comm: MPI.Comm, measured: Measured, regions: Regions, phases: 
     seconds["other"] = measured.loop - sum(seconds.values())
     everyone = comm.allgather(
         (
-            (measured.setup, measured.compile, clock.first, clock.steady, measured.loop),
+            (measured.setup, measured.compile, clock.first[-1], clock.steady[-1], measured.loop),
             list(seconds.values()),
             (clock.mean(), clock.best),
         )

@@ -11,6 +11,7 @@ from ridgeline.io.checkpoint import CheckpointStore, Saved
 from ridgeline.io.checkpoint_load import check_named
 from ridgeline.models.contract import Model
 from ridgeline.runtime.errors import CheckpointError
+from ridgeline.simulation.writes import Write, WriteLog
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -22,7 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Restart:
-    """Restores a model at the beginning of a run and saves it at checkpoints."""
+    """Restores a model at the beginning of a run and saves it at checkpoints.
+
+    writes: what the checkpoints of this run have cost so far, the same on all ranks.
+    """
 
     def __init__(self, case: Case, model: Model, comm: MPI.Comm) -> None:
         """Collective; touches no file."""
@@ -35,8 +39,9 @@ class Restart:
             ranks_per_file=section.ranks_per_file,
             writers_at_once=section.writers_at_once,
         )
-        self._saved: list[Saved] = []
-        self._started_from: Path | None = None
+        self.writes = WriteLog()
+        self._on_disk = 0  # bytes of this run's checkpoints
+        self._newest: Path | None = None  # checkpoint, written by this run or started from
         self._others_there = False  # whether checkpoint.path may hold checkpoints that are not of this run
 
     def check(self, resume: str, context: Context) -> None:
@@ -73,7 +78,7 @@ class Restart:
                 f"{self._case.run.steps}; raise run.steps or resume from an earlier one"
             )
         self._model.restored(loaded.step, loaded.time)
-        self._started_from = loaded.path
+        self._newest = loaded.path
         if loaded.path.resolve().parent != self._store.path.resolve():
             self._others_there = True
         self._say(logging.INFO, f"continuing from {loaded.path} at step {loaded.step}")
@@ -93,11 +98,16 @@ class Restart:
             state=position,
             settings=self._case.flatten(),
         )
-        self._saved.append(saved)
+        self._record(saved)
+
+    def _record(self, saved: Saved) -> None:
+        self._newest = saved.path
+        self._on_disk += saved.bytes_written
+        self.writes.record(Write(saved.step, saved.bytes_raw, saved.seconds))
 
     def newest(self) -> Path | None:
         """Return the newest checkpoint that this run has written or started from, None if there is none."""
-        return self._saved[-1].path if self._saved else self._started_from
+        return self._newest
 
     def figures(self) -> dict[str, float]:
         """Return how many checkpoints were written, and of all together bytes, compression and both bandwidths.
@@ -105,18 +115,16 @@ class Restart:
         bytes_raw: of the fields, what the run saved; bytes_written: of the data files, what the disk took. The same
         seconds divide both: compression, writing and forcing to the disk, of the slowest rank.
         """
-        if not self._saved:
+        saved = self.writes
+        if not saved.count:
             return {"written": 0}
-        written = sum(saved.bytes_written for saved in self._saved)
-        raw = sum(saved.bytes_raw for saved in self._saved)
-        seconds = sum(saved.seconds for saved in self._saved)
         return {
-            "written": len(self._saved),
-            "bytes_raw": raw,
-            "bytes_written": written,
-            "compression_ratio": raw / written,
-            "raw_bytes_per_second": raw / seconds,
-            "written_bytes_per_second": written / seconds,
+            "written": saved.count,
+            "bytes_raw": saved.bytes,
+            "bytes_written": self._on_disk,
+            "compression_ratio": saved.bytes / self._on_disk,
+            "raw_bytes_per_second": saved.bytes / saved.seconds,
+            "written_bytes_per_second": self._on_disk / saved.seconds,
         }
 
     def set_aside(self) -> None:

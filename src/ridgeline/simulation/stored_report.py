@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
-from typing import Any
 
 from rich.errors import ConsoleError
 
 from ridgeline.bench.result import Result, make_table
-from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import output_errors
+from ridgeline.io.stored_reports import damage_errors, is_run, read_report
 from ridgeline.simulation.print_report import print_report, report_console
-
-WHICH = "name the NAME.bp.run.json beside a data set, or a file that --json of run or bench wrote"
 
 
 def show_report(path: str, verbose: bool = False) -> None:
@@ -22,29 +16,11 @@ def show_report(path: str, verbose: bool = False) -> None:
 
     verbose: all tables of a run. Raises OutputError for what cannot be read, is damaged or is no such report.
     """
-    content = _read(path)
+    content = read_report(path)
     console = report_console(sys.stdout)
-    try:
-        if "phases" in content:
+    with damage_errors(path, ConsoleError):
+        if is_run(content):
             print_report(content, console, verbose)
         else:
             table = make_table(Result.from_dict(content))
             console.print(table, highlight=False, markup=False, soft_wrap=False)
-    except (KeyError, TypeError, ValueError, AttributeError, ConsoleError) as error:
-        missing = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise OutputError(
-            f"the report {path} is damaged, or of another version: {missing}; {WHICH}"
-        ) from None
-
-
-def _read(path: str) -> dict[str, Any]:
-    """Return what a file of JSON holds. Raises OutputError if it is no report that can be printed."""
-    try:
-        with output_errors(f"read the report {path}", WHICH):
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise OutputError(f"the report {path} is not JSON, or cut off ({error}); {WHICH}") from None
-    kinds = ({"model", "run", "phases"}, {"benchmark", "columns", "rows"})
-    if not isinstance(content, dict) or not any(kind <= content.keys() for kind in kinds):
-        raise OutputError(f"{path} is JSON, but no report that has a table; {WHICH}")
-    return content

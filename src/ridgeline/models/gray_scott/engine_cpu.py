@@ -107,16 +107,17 @@ class CpuEngine:
         """Advance by one sweep of at most `most` steps, return how many. Neighbours."""
         steps = min(most, self.steps_per_sweep)
         regions = self._context.regions
+        compute, exchange = regions("compute"), regions("exchange")
         new = 1 - self._now
-        with regions("compute"):
+        with compute:
             for box in self._first_boxes:
                 self._run(box, step, steps)
-        with regions("exchange"):
+        with exchange:
             self._halo.start(new)
-        with regions("compute"):
+        with compute:
             for box in self._rest_boxes:
                 self._run(box, step, steps)
-        with regions("exchange"):
+        with exchange:
             self._halo.finish(new)
         self._now = new
         return steps

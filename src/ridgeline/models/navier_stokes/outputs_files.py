@@ -78,9 +78,9 @@ class _FieldFiles:
     def count(self) -> int:
         return self._writer.files
 
-    def write(self, step: int) -> None:
+    def write(self, step: int) -> int:
         now = self._flow()
-        self._writer.write(step, now.time, now.velocity, now.pressure, now.scalars)
+        return self._writer.write(step, now.time, now.velocity, now.pressure, now.scalars)
 
     def close(self) -> None:
         """Every file is whole already."""
@@ -155,10 +155,11 @@ class _Samples:
     def count(self) -> int:
         return self._writer.steps
 
-    def write(self, step: int) -> None:
+    def write(self, step: int) -> int:
         now = self._flow()
         self._statistics.sample(now.time, now.velocity, now.pressure, now.scalars)
         self._step, self._time = step, now.time
+        return 0  # written when the run ends
 
     def close(self) -> None:
         arrays = {

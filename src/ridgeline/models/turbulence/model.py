@@ -6,6 +6,7 @@ The arithmetic is in `engine_cpu`; initial states, forcing, diagnostics and chec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -222,6 +223,7 @@ class Turbulence(Model):
             "process_grid": list(self._process_grid),
             "block": list(self._grid.block),
             "method": "; ".join(f"{name} {words}" for name, words in transform.describe().items()),
+            "trials": {name: asdict(trial) for name, trial in transform.trials().items()},
             "field_bytes_per_rank": sum(memory.values()),
             "memory": memory,
             "lines_left_out": self._grid.saved_lines,

@@ -1,0 +1,105 @@
+"""What it costs to time every step: of regions, of the clock of the steps and of their distribution.
+
+    python benchmarks/step_clock.py             # Gray-Scott 64^3, one rank and one thread; half a minute
+    python benchmarks/step_clock.py --quick     # does it run?
+
+The step is the model's own, timed as a run times it. The cost is that of the same clock around a step that enters the
+same regions as often and does nothing in them. Sorting of samples into bins is part of it. Two whole runs, with and
+without a clock, could not be told apart by so little.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+
+from mpi4py import MPI
+
+from harness.machine import describe
+from harness.table import Row, markdown, show
+from ridgeline.models import create
+from ridgeline.models.gray_scott.config import GrayScottCase
+from ridgeline.runtime.context import Context
+from ridgeline.runtime.regions import Regions
+from ridgeline.simulation.step_clock import AT_ONCE, StepClock
+
+TARGET = "<= 0.01"
+
+
+def step_of(n: int, calls: int) -> tuple[float, float, dict[str, int], tuple[str, ...]]:
+    """Return seconds of a step of Gray-Scott, the best and the median; regions entered a step; the phases."""
+    settings = {
+        "run": {"model": "gray_scott", "steps": 1},
+        "grid": {"shape": [n, n, n]},
+        "model": {"steps_per_sweep": 1},
+    }
+    model, context = create("gray_scott"), Context(MPI.COMM_SELF, "cpu", 1)
+    model.setup(GrayScottCase.model_validate(settings), context)
+    model.compile()
+    model.initialize()
+    context.regions.reset()
+    clock = StepClock(context.regions, model.phases)
+    for step in range(calls):
+        clock.time(model.step, step, 1)
+    entered = {name: context.regions.table[name].calls // calls for name in model.phases}
+    row = clock.distribution.to_dict()["total"]
+    return row["min"], row["percentiles"]["50"], entered, model.phases
+
+
+def cost_of(entered: dict[str, int], phases: tuple[str, ...], batches: int) -> tuple[float, float]:
+    """Return the seconds a step of clock, regions and distribution around nothing: of the best batch, the median.
+
+    A batch has as many calls as are sorted into bins together, so that each sorts once.
+    """
+    regions = Regions()
+    clock = StepClock(regions, phases)
+    names = [name for name, times in entered.items() for _ in range(times)]
+
+    def nothing(_: int) -> int:
+        for name in names:
+            with regions(name):
+                pass
+        return 1
+
+    seconds = []
+    for _ in range(batches):
+        begin = time.perf_counter()
+        for step in range(AT_ONCE):
+            clock.time(nothing, step, 1)
+        seconds.append((time.perf_counter() - begin) / AT_ONCE)
+    return min(seconds), sorted(seconds)[batches // 2]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="few steps: does it run?")
+    parser.add_argument("--size", type=int, default=64, help="points in each direction (default 64)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows for machines")
+    options = parser.parse_args()
+    best, median, entered, phases = step_of(options.size, 200 if options.quick else 20_000)
+    cost, middle = cost_of(entered, phases, 10 if options.quick else 1000)
+    note = (
+        f"{1e6 * cost:.2f} us of {1e6 * best:.0f} us, medians {1e6 * middle:.2f} us of {1e6 * median:.0f} us; "
+        f"{sum(entered.values())} regions a step"
+    )
+    name = f"clock, regions and distribution over a Gray-Scott step of {options.size}^3, 1 rank x 1 thread"
+    rows = [Row(name, cost / best, TARGET, middle / median, note)]
+    machine = describe()
+    show("cost of timing every step", rows, machine)
+    if options.json:
+        options.json.write_text(
+            json.dumps({"machine": machine, "rows": [vars(row) for row in rows]}, indent=2)
+        )
+    print(markdown(rows, machine, " ".join(["python", *sys.argv])))
+
+
+if __name__ == "__main__":
+    main()

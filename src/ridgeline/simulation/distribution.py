@@ -1,0 +1,138 @@
+"""The distribution of step times in bounded memory: counts of bins of equal ratio, merged over ranks by addition.
+
+A sample is a call of `model.step`: its seconds over its steps, counted as many times as it did steps. Bins grow by
+RATIO, so a percentile is off by half a bin at most, 0.5 % of it; count, least, most and the worst step are exact.
+Source of what is worth knowing: the spread of runs on a loaded network, Hadri et al. (NekBox), Fig. 9, and Yeung et
+al. (GESTS), Sec. 4.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.parallel.reduce import global_max, global_min
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+RATIO = 1.01  # of a bin's upper edge to its lower one
+LEAST, MOST = 1e-9, 1e5  # seconds; what is outside is counted in the first and in the last bin
+N_BINS = math.ceil(math.log(MOST / LEAST) / math.log(RATIO))
+PERCENTILES = (5, 25, 50, 75, 95, 99)
+
+Counts = NDArray[np.int64]
+Times = NDArray[np.float64]
+
+
+def bins_of(seconds: Times) -> Counts:
+    """Return the bin of each time, of any shape."""
+    exponents = np.log(np.maximum(seconds, LEAST) / LEAST) / math.log(RATIO)
+    return np.minimum(exponents.astype(np.int64), N_BINS - 1)
+
+
+def lower_edges(bins: Counts) -> Times:
+    """Return the seconds at which bins begin."""
+    return LEAST * np.power(RATIO, bins)
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The sample of most seconds per step. step: at the end of its call, which did so many steps; rank: where."""
+
+    seconds: float
+    step: int
+    steps: int
+    rank: int = 0
+
+
+class StepDistribution:
+    """Times of steps by name ("total", phases), on this rank until they are merged.
+
+    counts: int64 [names, N_BINS], steps in each bin; least, most: float64 [names], seconds per step; seconds: float64
+    [names], of all steps together. Memory does not grow with the steps.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        n = len(names)
+        self.names = tuple(names)
+        self.counts: Counts = np.zeros((n, N_BINS), np.int64)
+        self.least: Times = np.full(n, np.inf)
+        self.most: Times = np.full(n, -np.inf)
+        self.seconds: Times = np.zeros(n)
+        self.rank: Counts = np.zeros(n, np.int64)  # where the most was
+        self._at: Counts = np.zeros(
+            (n, 2), np.int64
+        )  # step at the end of the call of most seconds, steps in it
+
+    def add(self, step: Counts, steps: Counts, seconds: Times) -> None:
+        """Count calls, at least one.
+
+        step, steps: int64 [calls], the step at the end of each call and how many it did; seconds: float64 [names,
+        calls] of whole calls.
+        """
+        times = seconds / steps
+        rows = np.arange(len(self.names))
+        np.add.at(self.counts, (rows[:, np.newaxis], bins_of(times)), steps)
+        self.seconds = self.seconds + seconds.sum(axis=1)
+        self.least = np.minimum(self.least, times.min(axis=1))
+        worst = times.argmax(axis=1)
+        most = times[rows, worst]
+        at = np.stack([step[worst], steps[worst]], axis=1)
+        self._at = np.where((most > self.most)[:, np.newaxis], at, self._at)
+        self.most = np.maximum(self.most, most)
+
+    def merged(self, comm: MPI.Comm) -> StepDistribution:
+        """Return the distribution over all ranks, the same on each; seconds are the slowest rank's. Collective.
+
+        Memory and messages are those of one rank's bins, however many ranks there are. Of ranks with the same worst
+        time, the first is named.
+        """
+        whole = StepDistribution(self.names)
+        comm.Allreduce(self.counts, whole.counts)
+        whole.seconds = global_max(comm, self.seconds)
+        whole.least = global_min(comm, self.least)
+        whole.most = global_max(comm, self.most)
+        here = self.most == whole.most
+        whole.rank = global_min(comm, np.where(here, comm.rank, comm.size)).astype(np.int64)
+        named = (whole.rank == comm.rank)[:, np.newaxis]
+        whole._at = global_max(comm, np.where(named, self._at, -1)).astype(np.int64)
+        return whole
+
+    def percentile(self, name: str, percent: float) -> float:
+        """Return the time that so many percent of the steps did not exceed: NumPy's "inverted_cdf", within a bin."""
+        i = self.names.index(name)
+        upto = np.cumsum(self.counts[i])
+        needed = max(1, math.ceil(percent / 100 * int(upto[-1])))
+        middle: float = LEAST * RATIO ** (int(np.searchsorted(upto, needed)) + 0.5)
+        return min(max(middle, float(self.least[i])), float(self.most[i]))
+
+    def worst(self, name: str) -> Worst:
+        """Return the worst step of a distribution that is not empty."""
+        i = self.names.index(name)
+        step, steps = self._at[i].tolist()
+        return Worst(float(self.most[i]), step, steps, int(self.rank[i]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a report says, by name; {} without a step. Times are seconds per step."""
+        return {name: self._row(i, name) for i, name in enumerate(self.names) if self.counts[i].any()}
+
+    def _row(self, i: int, name: str) -> dict[str, Any]:
+        filled = np.flatnonzero(self.counts[i])
+        return {
+            "count": int(self.counts[i].sum()),
+            "min": float(self.least[i]),
+            "percentiles": {str(percent): self.percentile(name, percent) for percent in PERCENTILES},
+            "max": float(self.most[i]),
+            "worst": vars(self.worst(name)),
+            "bins": {
+                "ratio": RATIO,
+                "lower": [float(f"{edge:.6g}") for edge in lower_edges(filled)],
+                "counts": self.counts[i, filled].tolist(),
+            },
+        }

@@ -1,0 +1,136 @@
+"""Pictures of run reports: violins, the strip of the ranks, outputs; what a report lacks is said in a sentence."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ridgeline.analysis.command import draw
+from ridgeline.analysis.run_plots import plot_run
+from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.simulation.distribution import StepDistribution
+from ridgeline.simulation.writes import Write, WriteLog
+
+NAMES = ("compute", "exchange", "other", "total")
+
+
+def make_report(n_ranks=3, n_steps=50, n_writes=5, per_row=1, exchange=0.1):
+    """Return the report of a run whose last rank computes longer than the others."""
+    rng = np.random.default_rng(1)
+    times, steady = StepDistribution(NAMES), []
+    for rank in range(n_ranks):
+        compute = rng.lognormal(0.0, 0.1, n_steps) * (1.5 if rank == n_ranks - 1 else 1.0)
+        rows = np.stack([compute, exchange * compute, 0.01 + 0 * compute, 1.1 * compute + 0.01], axis=1)
+        times.add(np.arange(n_steps) + 2, np.ones(n_steps, np.int64), rows.T)
+        steady.append(rows.sum(axis=0))
+    columns = {name: column.tolist() for name, column in zip(NAMES, np.array(steady).T)}
+    ranks = {
+        "ranks_per_row": per_row,
+        "rank": [per_row * rank for rank in range(n_ranks)],
+        "first_steps": 1,
+        "steady_steps": n_steps,
+        "first": {name: [2.0] * n_ranks for name in NAMES},
+        "steady": columns,
+    }
+    if per_row > 1:
+        ranks["most"] = {"steady": {name: [2 * each for each in column] for name, column in columns.items()}}
+    log = WriteLog()
+    for step in range(n_writes):
+        log.record(Write(10 * step, 1000, 1.0 + step))
+    return {
+        "model": "gray_scott",
+        "run": {"shape": [8, 9, 10], "precision": "float64", "ranks": n_ranks, "threads": 1, "device": "cpu",
+                "first_step": 0, "last_step": n_steps + 1},
+        "phases": {},
+        "step_times": times.to_dict(),
+        "ranks": ranks,
+        "writes": {"data set": log.to_dict()} if n_writes else {},
+    }  # fmt: skip
+
+
+def panels_of(figure):
+    return {axes.get_label(): axes for axes in figure.axes}
+
+
+def test_violins_bars_strip_and_outputs_are_drawn():
+    panels = panels_of(plot_run(make_report(), "r.json"))
+    assert {"steps", "ranks", "strip", "writes"} <= panels.keys()
+    assert [label.get_text() for label in panels["steps"].get_xticklabels()] == list(NAMES)
+    assert "worst: step" in panels["steps"].texts[0].get_text()
+    assert "rank 0" in panels["steps"].texts[0].get_text()  # they are merged by `merged`, not here
+    tops = panels["ranks"].patches[2].get_data().values  # of the third phase, on top of the others
+    assert tops[2] / tops[0] == pytest.approx(1.5, rel=0.2)
+    strip = panels["strip"].collections[0].get_array()
+    assert strip.shape == (4, 3)
+    assert strip[0].argmax() == 2
+
+
+def test_one_rank_has_no_strip_and_a_run_without_outputs_no_rates():
+    panels = panels_of(plot_run(make_report(n_ranks=1, n_writes=0), "r.json"))
+    assert "strip" not in panels
+    assert "writes" not in panels
+
+
+def test_a_phase_without_time_is_left_out():
+    panels = panels_of(plot_run(make_report(exchange=0.0), "r.json"))
+    assert "exchange" not in [label.get_text() for label in panels["steps"].get_xticklabels()]
+
+
+@pytest.mark.parametrize(("n_ranks", "n_steps", "per_row"), [(512, 2, 20), (2, 1, 1), (40, 3, 1)])
+def test_many_ranks_and_single_steps_are_drawn(tmp_path, n_ranks, n_steps, per_row):
+    (tmp_path / "g.bp.run.json").write_text(json.dumps(make_report(n_ranks, n_steps, per_row=per_row)))
+    assert draw(str(tmp_path / "g.bp.run.json")) == [tmp_path / "g.bp.run.png"]
+    with Image.open(tmp_path / "g.bp.run.png") as image:
+        assert image.size[0] == 1800
+
+
+def spoilt(**more):
+    report = {**make_report(n_writes=0), **more}
+    return {key: value for key, value in report.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            spoilt(step_times=None),
+            "holds no times of single steps and ranks: an older version has written it",
+        ),
+        (spoilt(step_times={}), "holds no step after the first call"),
+        (spoilt(ranks=None), "damaged, or of another version: 'ranks' is missing"),
+        (spoilt(ranks=[]), "damaged, or of another version"),
+        (spoilt(step_times={"total": 3}), "damaged, or of another version"),
+        (spoilt(step_times={"total": {"max": 1.0}}), "is missing"),
+        (spoilt(ranks={**make_report()["ranks"], "steady_steps": 0}), "damaged, or of another version"),
+        (spoilt(ranks={**make_report()["ranks"], "rank": []}), "damaged, or of another version"),
+        (spoilt(writes={"data set": {"rows": []}}), "damaged, or of another version"),
+        ({"model": 3}, "no report that has a table"),
+    ],
+)
+def test_a_report_that_cannot_be_drawn_is_named(tmp_path, content, words):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(OutputError) as caught:
+        draw(str(path))
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert not path.with_suffix(".png").exists()
+
+
+def test_a_report_that_is_not_there_or_cut_off_is_named(tmp_path):
+    with pytest.raises(OutputError, match=r"cannot read the report .*gone.json: No such file"):
+        draw(str(tmp_path / "gone.json"))
+    (tmp_path / "half.json").write_text(json.dumps(make_report())[:-30])
+    with pytest.raises(OutputError, match=r"half.json is not JSON, or cut off"):
+        draw(str(tmp_path / "half.json"))
+
+
+def test_wishes_that_are_not_of_a_report_are_refused(tmp_path):
+    path = tmp_path / "b.json"
+    path.write_text(json.dumps({"benchmark": "latency", "columns": {}, "rows": []}))
+    with pytest.raises(ConfigError, match="report of a benchmark, whose own --plot draws it"):
+        draw(str(path))
+    for wish in ({"pdf": True}, {"movie": "m.gif"}, {"variables": ["U"]}):
+        with pytest.raises(ConfigError, match="--movie need a data set"):
+            draw(str(path), **wish)
