@@ -32,7 +32,7 @@ QUIET = ("output.every=0", "output.series_every=0", "checkpoint.every=0")
 
 @dataclass(frozen=True)
 class Code:
-    """A code with a small and a large size, as settings. share: its key in the machine file."""
+    """A code with a small and a large size, as settings. share: its key among codes of the machine file."""
 
     name: str
     share: str
@@ -41,12 +41,24 @@ class Code:
     case: str = ""  # of the examples; none for HPCG
 
 
+def cube(n: int) -> tuple[str, ...]:
+    return (f"grid.shape=[{n},{n},{n}]",)
+
+
+def elements(n: int) -> tuple[str, ...]:
+    return (f"grid.elements=[{n},{n},{n}]",)
+
+
+def box(n: int) -> tuple[str, ...]:
+    return tuple(f"{name}={n}" for name in ("nx", "ny", "nz"))
+
+
 CODES = (
-    Code("Gray-Scott", "codes.gray_scott", ("grid.shape=[128,128,128]",), ("grid.shape=[192,192,192]",), "gray_scott"),
-    Code("turbulence", "codes.turbulence", ("grid.shape=[64,64,64]",), ("grid.shape=[128,128,128]",), "turbulence_decay"),
-    Code("Navier-Stokes", "codes.navier_stokes", ("grid.elements=[4,4,4]",), ("grid.elements=[6,6,6]",), "taylor_green_elements"),
-    Code("HPCG", "codes.hpcg", ("nx=32", "ny=32", "nz=32"), ("nx=64", "ny=64", "nz=64")),
-)  # fmt: skip
+    Code("Gray-Scott", "gray_scott", cube(128), cube(192), "gray_scott"),
+    Code("turbulence", "turbulence", cube(64), cube(128), "turbulence_decay"),
+    Code("Navier-Stokes", "navier_stokes", elements(4), elements(6), "taylor_green_elements"),
+    Code("HPCG", "hpcg", box(32), box(64)),
+)
 
 
 def ridgeline(*words: str, folder: str) -> None:
@@ -122,9 +134,9 @@ def compare() -> Iterator[Row]:
         print(note)
     for code in CODES:
         seconds, iterations = measured(code, code.small, 1)
-        one = with_figures(machine, {code.share: 1.0})
+        one = with_figures(machine, {f"codes.{code.share}": 1.0})
         share = predicted(code, code.small, one, 1, iterations).seconds / seconds
-        calibrated = with_figures(machine, {code.share: share})
+        calibrated = with_figures(machine, {f"codes.{code.share}": share})
         for ranks in sorted({1, cores_available()}):
             seconds, iterations = measured(code, code.large, ranks)
             found = predicted(code, code.large, calibrated, ranks, iterations)
