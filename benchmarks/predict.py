@@ -40,7 +40,7 @@ ABOUT = 0.10  # what "about 80 %" is taken for
 
 @dataclass(frozen=True)
 class Judged:
-    """A row with its prediction. fitted: whether the fit has seen it; held: whether it lies in the interval."""
+    """A row with its prediction. fitted: whether the fit has seen it."""
 
     kind: str
     where: str
@@ -49,7 +49,13 @@ class Judged:
     predicted: float
     measured: float
     fitted: bool
-    held: bool | None = None
+    low: float = np.nan  # of the 80 % interval, if the row has one
+    high: float = np.nan
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the measurement lies in the interval; None without one."""
+        return None if np.isnan(self.low) else self.low <= self.measured <= self.high
 
     @property
     def error(self) -> float:
@@ -86,8 +92,7 @@ def _of_row(
     grid = " x ".join(map(str, row.step.grid))
     size = f"{row.step.shape[0]}^3, {row.nodes} nodes, {grid}, Q = {row.step.batch}"
     where = f"Table {row.table}, row {row.row}: {size}"
-    held = bool(low <= measured <= high)
-    return Judged(kind, where, row.table, row.row, found.seconds, measured, fitted, held)
+    return Judged(kind, where, row.table, row.row, found.seconds, measured, fitted, low, high)
 
 
 def summary(rows: Sequence[Judged]) -> Iterator[Row]:
@@ -95,6 +100,9 @@ def summary(rows: Sequence[Judged]) -> Iterator[Row]:
     rest = [row for row in rows if not row.fitted]
     median = float(np.median([abs(row.error) for row in rest]))
     yield Row(f"all: median error of {len(rest)} rows", median, f"<= {MEDIAN}")
+    inside = [row.held for row in rest if row.held is not None]
+    yield Row(f"all: share of {len(inside)} rows in the 80 % interval", float(np.mean(inside)))
+    yield Row("all: its distance from 80 %", abs(float(np.mean(inside)) - HELD), f"<= {ABOUT}")
     for kind in dict.fromkeys(row.kind for row in rest):
         chosen = [row for row in rest if row.kind == kind]
         errors = [abs(row.error) for row in chosen]
@@ -135,12 +143,61 @@ def show_rows(rows: Sequence[Judged]) -> None:
     Console(width=140).print(table, highlight=False)
 
 
+def markdown_rows(rows: Sequence[Judged]) -> str:
+    """Return the steps and column exchanges that the fit has not seen, for docs/prediction.md."""
+    lines = [
+        "| what | row | predicted s | measured s | error | 80 % interval |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for row in rows:
+        if row.kind in ("step", "column exchange") and not row.fitted:
+            mark = "" if row.held else " **no**"
+            lines.append(
+                f"| {row.kind} | {row.where} | {row.predicted:.3g} | {row.measured:.3g} | {row.error:+.1%} "
+                f"| {row.low:.3g} to {row.high:.3g}{mark} |"
+            )
+    return "\n".join(lines)
+
+
+def draw(rows: Sequence[Judged], path: str) -> None:
+    """Draw measured over predicted time of every row with an interval."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 4.5), layout="constrained")
+    axes = figure.subplots()
+    every = [row for row in rows if row.held is not None]
+    shown = [row for kind in dict.fromkeys(row.kind for row in every) for row in every if row.kind == kind]
+    for fitted, colour, label in ((True, "0.6", "in the fit"), (False, "tab:blue", "judged")):
+        places = [place for place, row in enumerate(shown) if row.fitted == fitted]
+        chosen = [shown[place] for place in places]
+        ratios = [row.measured / row.predicted for row in chosen]
+        axes.plot(places, ratios, "o", color=colour, markersize=3, label=f"measured, {label}")
+        bars = [[(row.predicted - row.low) / row.predicted for row in chosen]]
+        bars.append([(row.high - row.predicted) / row.predicted for row in chosen])
+        axes.errorbar(places, np.ones(len(places)), bars, fmt="none", color=colour, alpha=0.35)
+    kinds = [row.kind for row in shown]
+    for kind in dict.fromkeys(kinds):
+        first, count = kinds.index(kind), kinds.count(kind)
+        axes.text(first + count / 2 - 0.5, 0.78, kind, ha="center")
+        axes.axvline(first + count - 0.5, color="0.8", linewidth=0.5)
+    axes.set_ylim(0.75, 1.7)
+    axes.axhline(1, color="black", linewidth=0.5)
+    axes.set_ylabel("measured / predicted; bars hold 80 %")
+    axes.set_xlabel("rows of GESTS Tables 2, 3, 5, 6, 7 and 10 to 14")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--fit", action="store_true", help="print the constants, fitted anew")
     parser.add_argument("--here", action="store_true", help="predict and measure on this machine")
+    parser.add_argument(
+        "--rows", action="store_true", help="print the rows that are judged for docs/prediction.md"
+    )
+    parser.add_argument("--plot", metavar="FILE", help="draw measured over predicted times")
     arguments = parser.parse_args()
     machine = find_machine("frontier")
     if arguments.fit:
@@ -156,6 +213,11 @@ def main() -> None:
         print(markdown(found, describe(), "python benchmarks/predict.py --here"))
         return
     rows = list(judged(machine))
+    if arguments.rows:
+        print(markdown_rows(rows))
+        return
+    if arguments.plot:
+        draw(rows, arguments.plot)
     show_rows(rows)
     found = list(summary(rows))
     title = f"Predictions against the papers' rows, {len(CONSTANTS)} fitted constants"

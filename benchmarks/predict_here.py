@@ -1,8 +1,9 @@
 """Predicted against measured on this machine: the three models and HPCG, always on all cores.
 
-Each code runs once, small and as one rank, for the share of the bandwidth that it reaches. With that share, and this
-machine's file, its time on a larger grid is predicted, as one rank and as a rank a core; then it runs so. No other
-constant is fitted.
+Each code runs once, smaller, for the share of the bandwidth that it reaches: as one rank on all cores, Navier-Stokes
+as a rank a core. With that share, and this machine's file, its time on a larger grid is predicted, as one rank and as
+a rank a core; then it runs so. No other constant is fitted. Sizes are beyond the caches. Times are those of the best
+step of three runs.
 """
 
 import json
@@ -27,6 +28,7 @@ from ridgeline.study.prediction.predict import predict_benchmark, predict_case
 from ridgeline.study.prediction.prediction import Prediction
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+RUNS = 3
 QUIET = ("output.every=0", "output.series_every=0", "checkpoint.every=0")
 
 
@@ -39,6 +41,7 @@ class Code:
     small: tuple[str, ...]
     large: tuple[str, ...]
     case: str = ""  # of the examples; none for HPCG
+    threaded: bool = True  # whether a rank may have several threads
 
 
 def cube(n: int) -> tuple[str, ...]:
@@ -54,10 +57,10 @@ def box(n: int) -> tuple[str, ...]:
 
 
 CODES = (
-    Code("Gray-Scott", "gray_scott", cube(128), cube(192), "gray_scott"),
-    Code("turbulence", "turbulence", cube(64), cube(128), "turbulence_decay"),
-    Code("Navier-Stokes", "navier_stokes", elements(4), elements(6), "taylor_green_elements"),
-    Code("HPCG", "hpcg", box(32), box(64)),
+    Code("Gray-Scott", "gray_scott", cube(192), cube(256), "gray_scott"),
+    Code("turbulence", "turbulence", cube(96), cube(128), "turbulence_decay"),
+    Code("Navier-Stokes", "navier_stokes", elements(6), elements(8), "taylor_green_elements", False),
+    Code("HPCG", "hpcg", box(48), box(64)),
 )
 
 
@@ -67,6 +70,11 @@ def ridgeline(*words: str, folder: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     if done.returncode not in (0, 9):  # 9: HPCG says that a run so short is not valid
         raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr}")
+
+
+def best_of(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
+    """Return what `measured` does, of the run with the shortest time."""
+    return min((measured(code, size, ranks) for _ in range(RUNS)), key=lambda found: found[0])
 
 
 def measured(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
@@ -97,10 +105,10 @@ def measured(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iter
         report = json.loads(Path(folder, "r.bp.run.json").read_text())
     solves = report.get("solves", {})
     if not solves:
-        return report["step"]["mean"]["total"], None
+        return report["step"]["best"]["total"], None
     mean = {name: one["iterations"] / one["solves"] for name, one in solves.items()}
     counts = Iterations(max(1.0, mean.get("pressure", 1.0)), max(1.0, mean.get("velocity", 1.0)))
-    return float(report["step"]["mean"]["total"]), counts
+    return float(report["step"]["best"]["total"]), counts
 
 
 def predicted(
@@ -133,12 +141,14 @@ def compare() -> Iterator[Row]:
     for note in notes:
         print(note)
     for code in CODES:
-        seconds, iterations = measured(code, code.small, 1)
+        most = cores_available()
+        fewest = 1 if code.threaded else most
+        seconds, iterations = best_of(code, code.small, fewest)
         one = with_figures(machine, {f"codes.{code.share}": 1.0})
-        share = predicted(code, code.small, one, 1, iterations).seconds / seconds
+        share = predicted(code, code.small, one, fewest, iterations).seconds / seconds
         calibrated = with_figures(machine, {f"codes.{code.share}": share})
-        for ranks in sorted({1, cores_available()}):
-            seconds, iterations = measured(code, code.large, ranks)
+        for ranks in sorted({fewest, most}):
+            seconds, iterations = best_of(code, code.large, ranks)
             found = predicted(code, code.large, calibrated, ranks, iterations)
             note = f"predicted {found.seconds:.4g} s, measured {seconds:.4g} s; share of the bandwidth {share:.3g}"
             note += f"; without {', '.join(found.lacks)}" if found.lacks else ""

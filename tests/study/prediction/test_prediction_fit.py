@@ -1,9 +1,11 @@
 """The constants that are shipped are those of the fit, and the fit has not seen what it must not see."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from predict import judged
+from predict import judged, markdown_rows
 from predict_fit import CONSTANTS, SPREAD, fit, scale
 from predict_rows import AGAIN, FIT_COPIES, FIT_EXCHANGES, FIT_STEPS, MUST_BE_JUDGED, steps, with_figures
 from ridgeline.study.prediction.machines import find_machine
@@ -56,6 +58,11 @@ def test_scale_minimises_relative_errors() -> None:
         return float(np.sum((factor * np.array(model) / np.array(measured) - 1) ** 2))
 
     assert loss(best) < min(loss(best * 1.001), loss(best * 0.999))
+
+
+def test_the_page_has_the_rows_as_they_are_predicted() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "prediction.md"
+    assert markdown_rows(list(judged(find_machine("frontier")))) in page.read_text()
 
 
 def test_the_goals_that_were_met_stay_met() -> None:
