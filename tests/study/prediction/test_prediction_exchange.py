@@ -45,6 +45,8 @@ def test_one_rank_exchanges_nothing() -> None:
 
 def test_in_a_node_of_hosts_all_but_a_ranks_own_part_moves() -> None:
     assert all_to_all(Allocation(NODE, 1, 4), RankGroup(4), 80.0, 1) == pytest.approx(80 * 3 / 4 / 10)
+    half = with_figures(NODE, {"links.efficiency": 0.5})
+    assert all_to_all(Allocation(half, 1, 4), RankGroup(4), 80.0, 1) == pytest.approx(80 * 3 / 4 / 5)
 
 
 def test_in_a_node_of_devices_what_leaves_a_package_crosses_a_second_link() -> None:
