@@ -6,8 +6,17 @@ relative errors: a linear least-squares problem, with one answer.
 
 import numpy as np
 
-from predict_rows import FIT_COPIES, FIT_EXCHANGES, FIT_STEPS, ExchangeRow, StepRow, exchanges, steps
-from ridgeline.config.machine_file import MachineFile, Quantity
+from predict_rows import (
+    FIT_COPIES,
+    FIT_EXCHANGES,
+    FIT_STEPS,
+    ExchangeRow,
+    StepRow,
+    exchanges,
+    steps,
+    with_figures,
+)
+from ridgeline.config.machine_file import MachineFile
 from ridgeline.study.prediction.allocation import Allocation
 from ridgeline.study.prediction.exchange import RankGroup
 
@@ -20,21 +29,6 @@ CONSTANTS = (
 )
 SPREAD = "variability.model"  # what the fit leaves: no constant of the time, but of the interval
 HELD = 0.8  # of the rows lie within it
-
-
-def with_figures(machine: MachineFile, figures: dict[str, float]) -> MachineFile:
-    """Return the machine with other values of figures by their keys; "all_to_all": the only row's efficiency."""
-    changes: dict[str, object] = {}
-    for key, value in figures.items():
-        quantity = Quantity(value, "benchmarks/predict.py")
-        section, _, name = key.partition(".")
-        if key == "all_to_all":
-            row = machine.all_to_all[0].model_copy(update={"efficiency": quantity})
-            changes[key] = (row,)
-        else:
-            table = changes.get(section, getattr(machine, section))
-            changes[section] = table.model_copy(update={name: quantity})
-    return machine.model_copy(update=changes)
 
 
 def scale(model: list[float], measured: list[float]) -> float:

@@ -7,7 +7,6 @@ not in the file: it is never guessed, and a prediction that needs it says so. Ra
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from ridgeline.config.check import Origin, check_case, refuse_form
-from ridgeline.config.fields import Checked, choices, extra_of, setting
+from ridgeline.config.fields import MOST, Checked, choices, extra_of, setting
 from ridgeline.config.load import parse_toml, read_text
 from ridgeline.config.schema import settings_of, table_of
 from ridgeline.config.toml_lines import key_lines, line_of
@@ -51,9 +50,9 @@ def _quantity(unit: str) -> BeforeValidator:
         }:
             raise ValueError("no figure")
         value, source = given["value"], given["source"]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
             raise ValueError("no number")
-        if given.get("unit", "") not in scales or not isinstance(source, str) or not source.strip():
+        if given.get("unit", "") not in list(scales) or not isinstance(source, str) or not source.strip():
             raise ValueError("no unit, or no source")
         return Quantity(value * scales[given.get("unit", "")], source)
 

@@ -23,12 +23,13 @@ def machine_file_here() -> Path:
 
 
 def write_machine_file(
-    document: MachineDocument, file: str | os.PathLike[str] | None = None, option: str = "--machine-file"
+    document: MachineDocument, file: str | os.PathLike[str] | None = None, option: str = "RIDGELINE_CACHE_DIR"
 ) -> Path:
     """Write a machine file and return its path; without one, that of the machine at hand.
 
     document: tables by name ("node": {"memory_bandwidth": Quantity(4e10, "STREAM triad, 2 ranks")}), repeated ones,
     as "all_to_all", as a list of tables. Quantities are in SI units. An earlier file of ours is set aside.
+    option: what an error tells to change.
 
     Raises ConfigError for what is no machine file, OutputError for a file that cannot be written.
     """

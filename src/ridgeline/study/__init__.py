@@ -1,1 +1,1 @@
-"""Scaling studies, and predictions of what a run costs on a machine."""
+"""Studies: many runs or benchmarks that differ in ranks, sizes and settings, and what they say together."""

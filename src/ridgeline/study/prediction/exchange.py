@@ -45,7 +45,8 @@ def all_to_all(place: Allocation, group: RankGroup, volume: float, calls: float)
 def _in_node(place: Allocation, group: RankGroup, volume: float) -> float:
     others = volume * (1 - 1 / group.size)
     if not place.on_devices:
-        return others / place.figure("links.between_ranks")
+        share = place.find("links.efficiency") or 1.0
+        return others / (place.figure("links.between_ranks") * share)
     package = max(1, min(group.size, int(place.figure("device.per_package")) // group.stride))
     seconds = others / place.figure("links.between_devices")
     if package < group.size:

@@ -14,7 +14,7 @@ from ridgeline.models.navier_stokes.estimate import (
     DOUBLE,
     PRECONDITIONER_LEVELS,
     Counts,
-    estimate,
+    estimate_sizes,
     part_sizes,
     shared_faces,
 )
@@ -59,7 +59,7 @@ def predict_navier_stokes(
     Raises DecompositionError for more ranks than elements.
     """
     ranks = place.ranks
-    plan = estimate(case, ranks)
+    plan = estimate_sizes(case, ranks)
     grid, most = part_sizes(case, ranks)
     counts, mesh = Counts.of(case), grid.mesh
     k = iterations or Iterations()

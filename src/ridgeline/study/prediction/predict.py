@@ -12,6 +12,7 @@ from ridgeline.runtime.errors import ConfigError
 from ridgeline.study.prediction.allocation import Allocation
 from ridgeline.study.prediction.blocks import predict_blocks
 from ridgeline.study.prediction.hpcg import HpcgBox, predict_hpcg
+from ridgeline.study.prediction.machines import find_machine, machine_here
 from ridgeline.study.prediction.navier_stokes import Iterations, predict_navier_stokes
 from ridgeline.study.prediction.prediction import Prediction
 from ridgeline.study.prediction.turbulence import predict_turbulence
@@ -50,6 +51,32 @@ def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> 
             )
         found[key] = int(value)
     return predict_hpcg(HpcgBox(**found), place)
+
+
+def line_for_check(case: Case, ranks: int, machine: str | None) -> str | None:
+    """Return what `ridgeline check` says of a case on a machine; None if none is named and this one has no file.
+
+    On the machine at hand all ranks are on one node. Raises ConfigError for a machine that is named and is none.
+    """
+    if machine is not None:
+        found = find_machine(machine)
+        per_node = min(ranks, Allocation.of(found, 1).ranks_per_node)
+        return _in_a_line(predict_case(case, Allocation.of(found, -(-ranks // per_node), per_node)))
+    try:
+        here = machine_here()
+        return None if here is None else _in_a_line(predict_case(case, Allocation.of(here, 1, ranks)))
+    except ConfigError as why:
+        return f"no prediction for this machine: {why}"
+
+
+def _in_a_line(found: Prediction) -> str:
+    least = "at least " if found.is_bound else ""
+    within = "80 % between {:.4g} and {:.4g} s, ".format(*found.interval) if found.interval else ""
+    place = found.place
+    return (
+        f"predicted for {place.nodes} node{'s' * (place.nodes > 1)} of {place.machine.machine.name}: "
+        f"{least}{found.seconds:.4g} s a step, {within}{least}{found.node_hours:.4g} node hours"
+    )
 
 
 def sweep(
