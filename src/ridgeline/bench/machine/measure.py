@@ -186,7 +186,7 @@ def half_width(times: np.ndarray) -> float:
 def _measure_node(node: MPI.Comm, options: MachineFileOptions, found: _Figures, progress: Phases) -> None:
     """Measure memory, caches and links of one node. Collective over its ranks."""
     for count in sorted({1, *sweep_of(node.size)}):
-        progress.begin(f"memory bandwidth of {count} ranks")
+        progress.begin(f"memory bandwidth, {count} of {node.size} ranks")
         part = node.Split(0 if node.rank < count else MPI.UNDEFINED, node.rank)
         if part != MPI.COMM_NULL:
             stream = measure_stream(part, options.threads, repeats=_STREAM_REPEATS)
