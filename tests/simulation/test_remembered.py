@@ -8,7 +8,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.simulation import remembered as module
-from ridgeline.simulation.remembered import KEPT_SECONDS, KEPT_SECONDS_IF_BUSY, remembered
+from ridgeline.simulation.remembered import KEPT_SECONDS, remembered
 
 KEY = {"host": "a", "ranks": 2, "of": "peak"}
 
@@ -52,32 +52,31 @@ def test_a_file_of_another_machine_in_its_place_is_not_believed(folder):
 
 
 @pytest.mark.parametrize(
-    ("age", "others", "expected"),
+    ("age", "expected"),
     [
-        (KEPT_SECONDS - 60, 0.0, 1.0),
-        (KEPT_SECONDS + 60, 0.0, 2.0),
-        (KEPT_SECONDS_IF_BUSY - 60, 0.5, 1.0),
-        (KEPT_SECONDS_IF_BUSY + 60, 0.5, 2.0),
-        (-60, 0.0, 2.0),  # the clock was set back
+        (KEPT_SECONDS - 60, 1.0),
+        (KEPT_SECONDS + 60, 2.0),
+        (-60, 2.0),  # the clock was set back
     ],
 )
-def test_rates_are_taken_while_they_are_young(folder, age, others, expected):
+def test_rates_are_taken_while_they_are_young(folder, age, expected):
     ask(1.0)
-    change(folder, measured=time.time() - age, others_share=others)
+    change(folder, measured=time.time() - age)
     assert ask(2.0).rates == {"rate": expected}
 
 
-def test_what_others_used_is_kept_with_the_rate(folder, monkeypatch):
-    monkeypatch.setattr(module, "busiest_share", lambda comm, since: 0.4)
-    ask(1.0)
-    assert ask(2.0).others_share == 0.4
+@pytest.mark.parametrize(("others", "expected"), [(0.04, 1.0), (0.4, 2.0)])
+def test_what_was_measured_on_a_busy_node_is_told_and_not_kept(folder, monkeypatch, others, expected):
+    monkeypatch.setattr(module, "busiest_share", lambda comm, since: others)
+    assert ask(1.0).others_share == others
+    assert ask(2.0).rates == {"rate": expected}
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         {"rates": {"rate": "fast"}}, {"rates": {"rate": float("nan")}}, {"rates": {"rate": 0.0}}, {"rates": {}},
-        {"rates": [1.0]}, {"measured": None}, {"others_share": 7}, {"key": None},
+        {"rates": [1.0]}, {"measured": None}, {"others_share": 0.4}, {"key": None},
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_measured_again_and_replaced(folder, changed):

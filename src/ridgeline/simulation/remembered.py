@@ -2,8 +2,8 @@
 
 What is measured in seconds at every run costs more than many runs take. So the rates that change little are taken
 from an earlier job of the same host, processors, ranks and threads, if it is younger than KEPT_SECONDS. What was
-measured while others used the node is kept for KEPT_SECONDS_IF_BUSY only, and says so. Rank 0 reads and writes, into
-the user's private folder.
+measured while others used the node is not kept, since it may be far too low. Rank 0 reads and writes, into the user's
+private folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 KEPT_SECONDS = 86400.0  # a day
-KEPT_SECONDS_IF_BUSY = 600.0
 FOLDER = "limits"
 
 Rates = dict[str, float]
@@ -60,7 +59,7 @@ def remembered(
     if kept is not None:
         return kept
     found = Remembered(measure(), 0.0, busiest_share(comm, since))
-    if comm.rank == 0:
+    if comm.rank == 0 and found.others_share <= MOST_OTHERS:
         _write(key, found)
     return found
 
@@ -79,9 +78,9 @@ def _read(key: Mapping[str, Any]) -> Remembered | None:
         is_ours = content["key"] == json.loads(json.dumps(key))
     except (OSError, OutputError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    whole = rates and all(math.isfinite(rate) and rate > 0 for rate in rates.values()) and 0 <= others <= 1
-    kept = KEPT_SECONDS if others <= MOST_OTHERS else KEPT_SECONDS_IF_BUSY
-    return Remembered(rates, age, others) if is_ours and whole and 0 <= age <= kept else None
+    whole = rates and all(math.isfinite(rate) and rate > 0 for rate in rates.values())
+    good = is_ours and whole and 0 <= others <= MOST_OTHERS and 0 <= age <= KEPT_SECONDS
+    return Remembered(rates, age, others) if good else None
 
 
 def _write(key: Mapping[str, Any], found: Remembered) -> None:
