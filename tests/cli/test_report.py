@@ -19,6 +19,8 @@ def test_a_stored_report_reads_as_the_run_did(ridgeline):
             shown = ridgeline("report", name, *options)
             assert shown.returncode == 0, shown.stderr
             assert shown.stdout == of_the_report(ran.stderr)
+    drawn = ridgeline("plot", "copy.json")
+    assert (drawn.returncode, drawn.stderr) == (0, "wrote copy.png\n")
     drawn = ridgeline("plot", "copy.json", "--roofline")
     assert drawn.returncode == 0, drawn.stderr
     assert (ridgeline.path / "copy_roofline.png").stat().st_size > 0
@@ -71,7 +73,8 @@ def test_what_is_no_report_gets_one_sentence(ridgeline, text, words):
     assert words in done.stderr
 
 
-def test_plot_sends_a_report_to_where_it_is_printed(ridgeline):
+def test_plot_of_a_report_that_is_not_there_gets_one_sentence(ridgeline):
     done = ridgeline("plot", "some.bp.run.json")
-    assert done.returncode == 2
-    assert "`ridgeline report some.bp.run.json` prints it" in done.stderr
+    assert done.returncode == 6
+    assert done.stderr.startswith("error: cannot read the report some.bp.run.json: No such file")
+    assert done.stderr.count("\n") == 1

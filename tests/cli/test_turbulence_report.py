@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ridgeline.fourier.pencil import Truncation
+from ridgeline.runtime.units import number
 
 CASE = """\
 [run]
@@ -47,6 +48,12 @@ def check_step(report):
         "value": report["diagnostics"]["energy"],
         "unit": "length^2/time^2",
     }
+    trial = report["run"]["trials"]["transforms in z"]
+    assert set(trial["seconds"]) == {"strided", "packed"}
+    for way, parts in trial["seconds"].items():
+        assert set(parts) == {"unpack", "fft", "pack", "total"}
+        assert f"{way} {number(parts['total'], 's')}" in report["run"]["method"]
+    assert f"transforms in z {trial['taken']} (" in report["run"]["method"]
     for kind in ("mean", "best"):
         row = report["step"][kind]
         assert list(row) == ["fft", "pack", "row all-to-all", "column all-to-all", "other", "total"]

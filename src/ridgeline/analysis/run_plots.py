@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure
@@ -21,6 +21,7 @@ from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.units import number, scale_of
 
 TOTAL = "total"
+MOST_NUMBERS = 16  # ranks that each have their number on the axis
 GREY = "0.35"  # of the total, beside the colours of the phases
 
 
@@ -86,16 +87,14 @@ def _draw_steps(
     axes.plot(
         places, [row["max"] for row in times.values()], "_", color="black", markersize=12, label="worst"
     )
-    worst = times[TOTAL]["worst"]
-    axes.annotate(
-        f"worst: step {worst['step']}, rank {worst['rank']}", (places[-1], worst["seconds"]), (0, 6),
-        textcoords="offset points", ha="right", va="bottom", fontsize="small",
-    )  # fmt: skip
     axes.set_yscale("log")
     axes.set_xticks(places, list(times), rotation=30, ha="right")
     axes.set(ylabel="seconds of one step")
-    axes.margins(y=0.08)
-    axes.set_title(f"{ranks['steady_steps']} steps, all ranks together", loc="left", fontsize="medium")
+    worst = times[TOTAL]["worst"]
+    axes.set_title(
+        f"{ranks['steady_steps']} steps, all ranks; worst: step {worst['step']}, rank {worst['rank']}",
+        loc="left", fontsize="medium",
+    )  # fmt: skip
     axes.grid(axis="y", alpha=0.3)
     axes.legend(frameon=False, fontsize="small")
 
@@ -140,9 +139,14 @@ def _draw_ranks(axes: Axes, ranks: Mapping[str, Any], colours: Mapping[str, str]
         axes.stairs(_per_step(ranks, most["steady"][TOTAL]) / scale, edges, color="black", label="slowest")
     axes.set(ylabel=f"mean step, {unit}", xlim=(edges[0], edges[-1]))
     axes.set_title(_heading(ranks), loc="left", fontsize="medium")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("rank")
+    _number_ranks(axes, ranks)
     axes.legend(fontsize="small", loc="lower left")
+
+
+def _number_ranks(axes: Axes, ranks: Mapping[str, Any]) -> None:
+    few = len(ranks["rank"]) <= MOST_NUMBERS
+    axes.xaxis.set_major_locator(FixedLocator(ranks["rank"]) if few else MaxNLocator(integer=True))
+    axes.set_xlabel("rank")
 
 
 def _heading(ranks: Mapping[str, Any]) -> str:
@@ -171,8 +175,7 @@ def _draw_strip(axes: Axes, ranks: Mapping[str, Any], names: Sequence[str]) -> N
     image = axes.pcolormesh(_edges(ranks), rows, away, cmap="RdBu_r", vmin=-most, vmax=most)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.set(xlabel="rank")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _number_ranks(axes, ranks)
     figure = axes.figure
     assert isinstance(figure, Figure)
     figure.colorbar(image, ax=axes, label="from the median rank,\n% of a step")
@@ -187,6 +190,6 @@ def _draw_writes(axes: Axes, writes: Mapping[str, Any]) -> None:
         axes.axhline(kind["bytes_per_second"], color=f"C{i}", linewidth=1, alpha=0.6)
     axes.set_yscale("log")
     axes.set(xlabel="step", ylabel="B/s")
-    axes.set_title("outputs and checkpoints; line: all bytes over all seconds", loc="left", fontsize="medium")
+    axes.set_title("outputs and checkpoints; lines: means", loc="left", fontsize="medium")
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize="small")
+    axes.legend(frameon=False, fontsize="small", loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)

@@ -70,6 +70,8 @@ def _step_table(times: Mapping[str, Mapping[str, Any]]) -> Table:
     titles = ["median" if percent == "50" else f"{percent}%" for percent in percents]
     table = _table("seconds of one step, all ranks", "", "min", *titles, "worst")
     for name, row in times.items():
+        if not row["max"]:  # such as a row exchange where there are no rows of ranks
+            continue
         cells = (number(value, "s") for value in (row["min"], *row["percentiles"].values()))
         table.add_row(name, *cells, _worst(row))
     return table

@@ -31,9 +31,10 @@ from ridgeline.bench.run import busiest_share
 from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.config.machine_file import Quantity
 from ridgeline.io.machine_file import write_machine_file
+from ridgeline.io.previous import check_file
 from ridgeline.parallel.communicator import node_communicator
 from ridgeline.parallel.layout import Layout, find_layout
-from ridgeline.parallel.reduce import decide
+from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine, own_cpus
 from ridgeline.runtime.node_load import MOST_OTHERS, read_load
@@ -89,8 +90,12 @@ class _Figures:
 def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phases) -> Result:
     """Measure the first node alone, then all nodes together. Collective over comm; rows are complete on rank 0.
 
-    Raises ConfigError on all ranks if ranks x threads are not the cores of every node, and what the benchmarks raise.
+    Raises on all ranks OutputError for a file that cannot be written, ConfigError if ranks x threads are not the
+    cores of every node, and what the benchmarks raise.
     """
+    with together(comm):
+        if comm.rank == 0:
+            check_file(options.machine_file, "--machine-file")
     layout, before = find_layout(comm, options.ranks_per_node), read_load()
     if options.ranks_per_node is None:
         _check_whole_node(comm, options.threads)
