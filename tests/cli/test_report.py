@@ -21,7 +21,16 @@ def test_a_stored_report_reads_as_the_run_did(ridgeline):
             assert shown.stdout == of_the_report(ran.stderr)
     drawn = ridgeline("plot", "copy.json")
     assert (drawn.returncode, drawn.stderr) == (0, "wrote copy.png\n")
+    drawn = ridgeline("plot", "copy.json", "--roofline")
+    assert drawn.returncode == 0, drawn.stderr
+    assert (ridgeline.path / "copy_roofline.png").stat().st_size > 0
     report = json.loads((ridgeline.path / "copy.json").read_text())
+    limits = report["limits"]
+    assert set(limits["peak"]) == {"float64", "float32"}
+    assert limits["network"]["rate"] > 0
+    assert report["exchange"]["share"] > 0
+    assert report["share_of_limit"] > 0
+    assert report["energy"]["joules"] or report["energy"]["nodes"][0]["unreadable"]
     assert {name: figure["value"] for name, figure in report["summary"].items()} == report["diagnostics"]
     assert {figure["unit"] for figure in report["summary"].values()} == {"concentration"}
     rows = {row["kind"]: row for row in report["written"]}

@@ -7,12 +7,20 @@ from rich.console import Console
 
 from ridgeline.models.contract import SolveCount
 from ridgeline.runtime.regions import Region
-from ridgeline.simulation.region_table import merge_regions, region_table, report_regions, solve_table
+from ridgeline.simulation.region_table import (
+    RegionContext,
+    merge_regions,
+    region_table,
+    report_regions,
+    solve_table,
+)
+from ridgeline.simulation.roofline import Ceilings
 
 RANKS = (
     {"gmres": Region(2.0, 4e9, 8e9, 10), "cg": Region(1.0, 1e9, 3e9, 20)},
     {"gmres": Region(1.0, 4e9, 8e9, 10), "gather-scatter": Region(1.0, 0.0, 0.0, 30)},
 )
+MEMORY = Ceilings({}, 20e9)  # as far as reports before the roofline knew
 SOLVES = {"pressure": SolveCount(10, 55, 9), "velocity": SolveCount(10, 30, 3)}
 
 
@@ -25,7 +33,7 @@ def test_seconds_are_means_that_add_up_and_work_is_that_of_all_ranks():
 
 
 def test_rates_and_the_overall_efficiency():
-    report = report_regions(RANKS, SOLVES, 20e9)
+    report = report_regions(RANKS, SOLVES, MEMORY, RegionContext())
     gmres, scatter = report["regions"]["gmres"], report["regions"]["gather-scatter"]
     assert gmres["share"] == pytest.approx(1.5 / 2.5)
     assert gmres["flops_per_second"] == pytest.approx(8e9 / 1.5)
@@ -40,13 +48,17 @@ def test_rates_and_the_overall_efficiency():
 
 
 def test_a_model_without_regions_adds_nothing():
-    assert report_regions([{}, {}], {}, 20e9) == {}
+    assert report_regions([{}, {}], {}, MEMORY, RegionContext()) == {}
 
 
 def test_nothing_is_divided_by_nothing():
-    report = report_regions([{"cg": Region()}], {"velocity": SolveCount(0, 0, 0)}, 0.0)
+    report = report_regions(
+        [{"cg": Region()}], {"velocity": SolveCount(0, 0, 0)}, Ceilings({}, 0.0), RegionContext()
+    )
     row = report["regions"]["cg"]
-    assert row["share"] is row["flops_per_second"] is row["fraction_of_stream"] is None
+    assert (
+        row["share"] is row["flops_per_second"] is row["fraction_of_stream"] is row["share_of_limit"] is None
+    )
     assert report["overall_efficiency"] is None
     assert report["solves"]["velocity"]["iterations_per_solve"] == 0.0
     assert "cg" in printed(report)
@@ -61,7 +73,41 @@ def printed(report) -> str:
 
 
 def test_the_tables_say():
-    lines = [line.split() for line in printed(report_regions(RANKS, SOLVES, 20e9)).splitlines()]
-    assert ["gmres", "1.500", "2.000", "60.0%", "5.33", "10.67", "0.533"] in lines
-    assert ["all", "2.500", "100.0%", "3.60", "7.60", "0.380"] in lines
+    lines = [
+        line.split() for line in printed(report_regions(RANKS, SOLVES, MEMORY, RegionContext())).splitlines()
+    ]
+    assert ["gmres", "1.500", "2.000", "60.0%", "5.33", "10.67", "0.533", "memory"] in lines
+    assert ["gather-scatter", "0.500", "1.000", "20.0%", "0.00", "0.00"] in lines
+    assert ["all", "2.500", "100.0%", "3.60", "7.60", "0.380", "memory"] in lines
     assert ["pressure", "10", "5.50", "9"] in lines
+
+
+def test_a_report_of_an_older_version_is_compared_with_stream():
+    report = report_regions(RANKS, SOLVES, MEMORY, RegionContext())
+    for row in (*report["regions"].values(), report["all_regions"]):
+        for key in ("least_seconds", "limit", "share_of_limit"):
+            del row[key]
+    lines = [line.split() for line in printed(report).splitlines()]
+    assert ["seconds", "slowest", "share", "GFLOP/s", "GB/s", "of", "STREAM"] in lines
+    assert ["gmres", "1.500", "2.000", "60.0%", "5.33", "10.67", "0.533"] in lines
+
+
+def test_each_region_is_compared_with_its_own_limit():
+    """Of 8 GFLOP and 16 GB in 10 calls; 1 GFLOP and 3 GB in 20; the caches hold 200 MB, which a call of cg needs."""
+    ceilings = Ceilings({"float64": 4e9, "float32": 80e9}, 20e9, (("L3 cache", 2e8, 60e9),))
+    found = report_regions(RANKS, {}, ceilings, RegionContext())
+    gmres, cg = found["regions"]["gmres"], found["regions"]["cg"]
+    assert (gmres["limit"], gmres["least_seconds"]) == ("peak", pytest.approx(2.0))
+    assert gmres["share_of_limit"] == pytest.approx(2.0 / 1.5)
+    assert (cg["limit"], cg["least_seconds"]) == ("peak", pytest.approx(0.25))
+    single = report_regions(RANKS, {}, ceilings, RegionContext(precisions={"gmres": "float32"}))
+    assert single["regions"]["gmres"]["limit"] == "memory"
+    assert single["regions"]["gmres"]["share_of_limit"] == pytest.approx(0.8 / 1.5)
+    cached = report_regions(RANKS, {}, ceilings, RegionContext("float32"))["regions"]["cg"]
+    assert (cached["limit"], cached["least_seconds"]) == ("L3 cache", pytest.approx(3 / 60))
+    small = report_regions(RANKS, {}, ceilings, RegionContext("float32", field_bytes=1e8))
+    assert small["regions"]["gmres"]["limit"] == "L3 cache"
+    total = single["all_regions"]
+    assert (total["limit"], total["least_seconds"]) == ("memory", pytest.approx(0.8 + 0.25))
+    assert total["share_of_limit"] == pytest.approx(1.05 / 2.5)
+    assert single["overall_efficiency"] == pytest.approx(19e9 / 2.5 / 20e9)

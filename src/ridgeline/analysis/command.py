@@ -10,6 +10,7 @@ import ridgeline
 from ridgeline.analysis.averages import has_averages, plot_averages
 from ridgeline.analysis.movie import save_movie
 from ridgeline.analysis.plot import plot_pdf, plot_slices, save_figure
+from ridgeline.analysis.roofline import plot_roofline
 from ridgeline.analysis.run_plots import plot_run
 from ridgeline.analysis.slices import field_names
 from ridgeline.analysis.spectra import has_spectra, plot_densities, plot_spectra
@@ -27,6 +28,7 @@ def draw(
     pdf: bool = False,
     movie: str | None = None,
     output: str | None = None,
+    roofline: bool = False,
 ) -> list[Path]:
     """Write pictures of `data` and return their paths.
 
@@ -37,16 +39,21 @@ def draw(
     pdf : draw the probability density: of the plane and the field, or beside the spectra those recorded.
     movie : path of a GIF to write, of fields; then a picture is written only if `output` names one.
     output : path of the picture; None writes NAME.png, or NAME_pdf.png, beside the data set NAME.bp, and
-        NAME.csv.png beside the time series NAME.csv, NAME.run.png beside the report NAME.run.json.
+        NAME.csv.png beside the time series NAME.csv, NAME.run.png beside the report NAME.run.json, and
+        NAME.run_roofline.png if that is asked for.
+    roofline : of the report of a run, draw its regions beside the machine's limits (see `plot_roofline`).
     Raises ConfigError for an impossible wish, OutputError for what cannot be read or written.
     """
     base = Path(data)
     # A series may be called like its data set: each has a picture of its own.
-    name = base.name if base.suffix == ".csv" else f"{base.stem}{'_pdf' if pdf else ''}"
+    kind = "_pdf" if pdf else "_roofline" if roofline else ""
+    name = base.name if base.suffix == ".csv" else f"{base.stem}{kind}"
     picture = Path(output) if output else base.with_name(f"{name}.png")
     if base.suffix == ".json":
-        save_figure(_picture_of_report(data, variables, pdf, movie), picture)
+        save_figure(_picture_of_report(data, variables, pdf, movie, roofline), picture)
         return [picture]
+    if roofline:
+        raise ConfigError(f"'{data}' is no report; --roofline needs the NAME.bp.run.json beside a data set")
     if base.suffix == ".csv":
         if pdf or movie is not None:
             raise ConfigError(
@@ -70,7 +77,9 @@ def draw(
     return written
 
 
-def _picture_of_report(data: str, variables: Sequence[str], pdf: bool, movie: str | None) -> Figure:
+def _picture_of_report(
+    data: str, variables: Sequence[str], pdf: bool, movie: str | None, roofline: bool
+) -> Figure:
     if pdf or variables or movie is not None:
         raise ConfigError(
             f"'{data}' is a report; --variable, --pdf and --movie need a data set, such as output.path"
@@ -81,7 +90,7 @@ def _picture_of_report(data: str, variables: Sequence[str], pdf: bool, movie: st
             f"'{data}' is the report of a benchmark, whose own --plot draws it; `ridgeline report {data}` prints it"
         )
     with damage_errors(data):
-        return plot_run(report, data)
+        return plot_roofline(report) if roofline else plot_run(report, data)
 
 
 def _picture(dataset: xr.Dataset, variables: Sequence[str], slice_spec: str, step: int, pdf: bool) -> Figure:

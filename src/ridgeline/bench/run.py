@@ -60,7 +60,7 @@ def run_benchmark(
         with Phases(benchmark.name, comm.rank == 0) as progress:
             result = benchmark.measure(comm, options, progress=progress, **_memory(comm, options))
         facts = result.to_dict() | {"machine": describe_machine().to_dict()}
-        facts["others_share"] = _busiest(comm, before)
+        facts["others_share"] = busiest_share(comm, before)
         with together(comm):
             if comm.rank == 0:
                 _write(result, facts, outputs)
@@ -107,7 +107,7 @@ def _finish(benchmark: Benchmark, result: Result, options: BenchmarkOptions, qui
             print(line)
 
 
-def _busiest(comm: MPI.Comm, before: Reading | None) -> float:
+def busiest_share(comm: MPI.Comm, before: Reading | None) -> float:
     """Return the share of its processors that others used on the busiest node since `before`. Collective."""
     looks = comm.gather((before, read_load()))
     share = 0.0

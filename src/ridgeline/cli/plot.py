@@ -23,6 +23,10 @@ def plot(
         bool, typer.Option("--pdf", help="Probability density instead of the plane or the spectra.")
     ] = False,
     movie: Annotated[str | None, typer.Option(metavar="GIF", help="Write a movie over all outputs.")] = None,
+    roofline: Annotated[
+        bool,
+        typer.Option("--roofline", help="Of a report the speed of its regions beside the machine's limits."),
+    ] = False,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
     ] = None,
@@ -30,5 +34,5 @@ def plot(
     """Draw planes of fields, densities, a movie, spectra with the -5/3 line, time series, or a run report."""
     from ridgeline.analysis.command import draw
 
-    for path in draw(data, variable or [], slice, step, pdf, movie, output):
+    for path in draw(data, variable or [], slice, step, pdf, movie, output, roofline):
         typer.echo(f"wrote {path}", err=True)

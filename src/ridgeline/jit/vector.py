@@ -84,16 +84,17 @@ def _sweep_range(typing, whole_lines, operation, streaming, x, y, s, out, first,
     return types.void(whole_lines, types.int64, flag, x, y, out.dtype, out, index, index), codegen
 
 
-@kernel(lambda T: (int64, boolean, T[::1], T[::1], T, T[::1], int64, int64), parallel=True)
-def _sweep(operation, streaming, x, y, s, out, lead, n_threads):
-    """Apply an operation; the first whole cache line of `out` begins at element `lead`."""
+@kernel(lambda T: (int64, boolean, T[::1], T[::1], T, T[::1], int64, int64, int64), parallel=True)
+def _sweep(operation, streaming, x, y, s, out, lead, n_threads, rounds):
+    """Apply an operation `rounds` times; the first whole cache line of `out` begins at element `lead`."""
     line = LINE // out.itemsize
     lines = (out.size - lead) // line
     _sweep_range(False, operation, False, x, y, s, out, 0, lead)
     for thread in prange(n_threads):
         first = lead + lines * thread // n_threads * line
         end = lead + lines * (thread + 1) // n_threads * line
-        _sweep_range(True, operation, streaming, x, y, s, out, first, end)
+        for _ in range(rounds):
+            _sweep_range(True, operation, streaming, x, y, s, out, first, end)
         if streaming:
             store_fence()
     _sweep_range(False, operation, False, x, y, s, out, lead + lines * line, out.size)
@@ -153,15 +154,17 @@ def apply(
     out: NDArray[Any],
     n_threads: int,
     streaming: bool = False,
+    rounds: int = 1,
 ) -> None:
-    """Compute `out = operation(x, y, s)` for FILL, COPY, SCALE, ADD or TRIAD.
+    """Compute `out = operation(x, y, s)` for FILL, COPY, SCALE, ADD or TRIAD, `rounds` times over.
 
-    x, y, out: shape (n,), float64 or float32, contiguous; `out` may be x or y itself. Raises ValueError if
-    they are not alike or n_threads < 1.
+    x, y, out: shape (n,), float64 or float32, contiguous; `out` may be x or y itself. More rounds than one measure
+    caches: every thread goes over its own part again and again. Raises ValueError if arrays are not alike or
+    n_threads < 1.
     """
     _check(x, y, out, n_threads)
     lead = min(-out.ctypes.data % LINE // out.itemsize, out.size)
-    _sweep(operation, streaming, x, y, out.dtype.type(s), out, lead, n_threads)
+    _sweep(operation, streaming, x, y, out.dtype.type(s), out, lead, n_threads, rounds)
 
 
 def fill(s: float, out: NDArray[Any], n_threads: int) -> None:

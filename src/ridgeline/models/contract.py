@@ -148,6 +148,8 @@ class Model(ABC):
     # order of the report's columns. What a step spends outside them is reported as "other"; "step", "output" and
     # "checkpoint" are regions of the loop.
     phases: ClassVar[tuple[str, ...]] = ("compute", "exchange")
+    # Which of them send and receive, and do nothing else.
+    exchanges: ClassVar[tuple[str, ...]] = ("exchange",)
     # What to try when the fields stop being finite: the end of a sentence.
     advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
 
@@ -260,6 +262,10 @@ class Model(ABC):
         Of the run's steps so far; seconds are exclusive, so that they add up. The report leaves the first call of
         `step` out. None by default.
         """
+        return {}
+
+    def precisions(self) -> Mapping[str, str]:
+        """Return the dtype of those regions that do not compute in `run.precision`; none by default."""
         return {}
 
     def solves(self) -> Mapping[str, SolveCount]:

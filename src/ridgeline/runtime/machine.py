@@ -1,5 +1,6 @@
 """What this machine is: CPU, cores, caches, memory, as the operating system reports them."""
 
+import os
 import platform
 import re
 import socket
@@ -50,6 +51,28 @@ def cache_sizes() -> dict[int, int]:
         unit = {"K": 1024, "M": 1024**2}.get(text[-1:], 1)
         sizes[level] = int(text.rstrip("KM")) * unit
     return sizes
+
+
+def own_cpus() -> set[int]:
+    """Return the numbers of the CPUs that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def caches_by_level(cpus: set[int]) -> dict[int, dict[str, int]]:
+    """Return the distinct data caches of these CPUs by level: {the CPUs that share it: bytes}; {} if unknown."""
+    caches: dict[int, dict[str, int]] = {}
+    for cpu in cpus:
+        for index in Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"):
+            try:
+                kind, level, size, shared = (
+                    (index / name).read_text().strip()
+                    for name in ("type", "level", "size", "shared_cpu_list")
+                )
+                if kind != "Instruction":
+                    caches.setdefault(int(level), {})[shared] = int(size.rstrip("K")) * 1024
+            except (OSError, ValueError):
+                continue
+    return caches
 
 
 def describe_machine() -> Machine:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 _COUNTED = ("user", "nice", "system", "steal")  # interrupts are left out: our own messages cause them
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+MOST_OTHERS = 0.05  # share of the processors of a node that others may use before a measurement says so
 _UNSURE = 0.02  # seconds of each rank: processes and processors are not counted with the same clock
 
 

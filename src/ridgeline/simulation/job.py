@@ -25,6 +25,7 @@ from ridgeline.runtime.threads import oversubscription
 from ridgeline.simulation.claim import Claim
 from ridgeline.simulation.loop import TimeLoop
 from ridgeline.simulation.memory import refuse_what_does_not_fit
+from ridgeline.simulation.meters import Meters
 from ridgeline.simulation.outputs import Outputs, make_schedule
 from ridgeline.simulation.report import (
     Measured,
@@ -97,13 +98,18 @@ def _run_claimed(
         restart.set_aside()
 
     schedule = make_schedule(case, model)
-    loop = TimeLoop(model, schedule, outputs, restart, context.regions, first, position is not None)
+    meters = Meters(comm)
+    loop = TimeLoop(
+        model, schedule, outputs, restart, context.regions, first, position is not None, meters.sample
+    )
     with (
+        meters,
         StopRequest(comm, options.caught, case.run.walltime, options.started) as stop,
         Progress(first, schedule.steps, options.progress and comm.rank == 0) as progress,
         spent("loop"),
     ):
         ended = loop.run(stop, progress)
+        meters.stop()
     # Before the limits are measured, which takes memory too.
     measured = Measured(
         spent.seconds("setup"),
@@ -122,6 +128,7 @@ def _run_claimed(
         "time": model.time(ended.step),
         "ended": ended.reason,
     }
+    report |= meters.report(report["work"]["points"], report["steps"], report["work"]["bytes_memory"])
     report["checkpoint"] = restart.figures()
     writes = {**outputs.writes, "checkpoints": restart.writes}
     report["writes"] = {kind: log.to_dict() for kind, log in writes.items() if log.count}

@@ -1,28 +1,56 @@
-"""The machine's limits, measured in the same run, with the same ranks and threads."""
+"""The machine's limits: the bandwidth of memory measured in the same run, with the same ranks and threads; and the
+peak rate, the bandwidth of the caches and that of messages, measured now or by an earlier job of the same day.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from typing import Any
 
+from ridgeline.bench.memory.cache_bandwidth import measure_caches
+from ridgeline.bench.memory.declaration import PeakOptions
+from ridgeline.bench.memory.peak import measure_peak
 from ridgeline.bench.memory.stream import measure_stream
+from ridgeline.bench.pairs.declaration import WindowOptions
+from ridgeline.bench.pairs.point_to_point import measure_bibandwidth
+from ridgeline.bench.payload import memory_for
+from ridgeline.bench.repetitions import MAX_SIZE
+from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.node_load import Reading, read_load
+from ridgeline.simulation.remembered import Rates, remembered
+from ridgeline.version import VERSION
 
 log = logging.getLogger(__name__)
 
+_PEAK_SECONDS, _PEAK_REPEATS = 0.03, 3
+_WINDOW = 16  # messages in flight
+_MOST_MOVED = 64 * 2**20  # bytes each way between two ranks
+_MOST_WINDOWS = 50
 
-def measure_limits(context: Context) -> dict[str, Any]:
-    """Return the bandwidths in B/s that bound the run: a short STREAM over all ranks. Collective.
 
-    `best` is the highest of all kernels and store kinds, `best_name` says which it was. The work is done and its
-    report waits: what goes wrong here is a warning, and {"best": 0.0, "unknown": why} has no share to give.
+def measure_limits(context: Context, message: float = 0.0, fresh: bool = False) -> dict[str, Any]:
+    """Return the rates that bound the run, of all ranks together. Collective, the same on all ranks.
+
+    best: B/s of memory, the highest of all kernels and store kinds of a short STREAM; best_name: which it was. peak:
+    FLOP/s by dtype; caches: level, capacity in B and B/s, on CPUs; network: message in B and B/s, of more ranks than
+    one; ages: seconds since these three were measured; others_share: of a node's processors, what others used then.
+
+    message: mean bytes of the run's messages, 0 for none. fresh: measure all now.
+    The work is done and its report waits: what goes wrong here is a warning. {"best": 0.0, "unknown": why} has no
+    share to give.
     """
     try:
-        if context.device == "cuda":
-            return _of_gpus(context)
-        return measure_stream(context.comm, context.threads).to_dict()
+        since = read_load()
+        limits = _bandwidth(context)
+        start = time.perf_counter()
+        limits |= _further(context, round(message), since, fresh)
+        return limits | {"seconds_beside_stream": time.perf_counter() - start}
     except (MemoryError, RuntimeError, RidgelineError) as problem:
         why = "too little memory is left" if isinstance(problem, MemoryError) else str(problem)
         if context.comm.rank == 0:
@@ -30,10 +58,71 @@ def measure_limits(context: Context) -> dict[str, Any]:
         return {"best": 0.0, "best_name": "not measured", "unknown": why}
 
 
-def _of_gpus(context: Context) -> dict[str, Any]:
+def _bandwidth(context: Context) -> dict[str, Any]:
+    if context.device == "cpu":
+        return measure_stream(context.comm, context.threads).to_dict()
     from ridgeline.bench.memory.device_copy import measure_device_copy
 
     with together(context.comm):
         mine = measure_device_copy()
     rate = context.comm.allreduce(mine)
     return {"device_copy": rate, "best": rate, "best_name": "device copy"}
+
+
+def _further(context: Context, message: int, since: Reading | None, fresh: bool) -> dict[str, Any]:
+    """Return peak, caches, network, their ages, and how busy the node was with others. Collective."""
+    comm = context.comm
+    machine = describe_machine()
+    key = {
+        "host": machine.host,
+        "cpu": machine.cpu,
+        "cores": machine.cores,
+        "ranks": comm.size,
+        "ranks_on_node": place_on_node(comm).ranks,
+        "threads": context.threads,
+        "device": context.device,
+        "version": VERSION,
+    }
+    found: dict[str, Any] = {"ages": {}, "others_share": {}, "caches": []}
+
+    def take(what: str, measure: Callable[[], Rates], **more: Any) -> Rates:
+        known = remembered(comm, {**key, "of": what, **more}, measure, since, fresh)
+        found["ages"][what], found["others_share"][what] = known.age, known.others_share
+        return known.rates
+
+    found["peak"] = take("peak", lambda: _peak(context))
+    if context.device == "cpu":
+        rates = take("caches", lambda: _caches(context))
+        found["caches"] = [
+            {"level": int(level), "capacity": rates[f"capacity {level}"], "rate": rates[f"rate {level}"]}
+            for level in sorted(name.removeprefix("rate ") for name in rates if name.startswith("rate "))
+        ]
+    if comm.size > 1 and message:
+        message = min(message, MAX_SIZE)
+        rate = take("network", lambda: _network(context, message), message=message)
+        found["network"] = {"message": message, "rate": rate["rate"]}
+    return found
+
+
+def _peak(context: Context) -> Rates:
+    options = PeakOptions(threads=context.threads, seconds=_PEAK_SECONDS, repeats=_PEAK_REPEATS)
+    result = measure_peak(context.comm, options, "host" if context.device == "cpu" else "cuda")
+    return {row["dtype"]: row["total"] for row in result.rows}
+
+
+def _caches(context: Context) -> Rates:
+    rates: Rates = {}
+    for cache in measure_caches(context.comm, context.threads, "float64"):
+        rates |= {f"capacity {cache.level}": float(cache.capacity), f"rate {cache.level}": cache.rate}
+    return rates
+
+
+def _network(context: Context, message: int) -> Rates:
+    """Return the B/s that all ranks send while all pairs of them send to each other at the same time. Collective."""
+    comm = context.comm
+    windows = max(1, min(_MOST_WINDOWS, _MOST_MOVED // (_WINDOW * message)))
+    options = WindowOptions(
+        sizes=(message, message), iterations=windows, warm_up=1, pairs=comm.size // 2, window=_WINDOW
+    )
+    result = measure_bibandwidth(comm, options, memory_for(comm, context.device))
+    return {"rate": result.rows[0]["bandwidth"] * comm.size / (2 * (comm.size // 2))}

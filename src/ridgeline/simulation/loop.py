@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ridgeline.models.contract import Model, Region
@@ -25,7 +26,10 @@ class Ended:
 
 @dataclass
 class TimeLoop:
-    """Advances a model from `first` to the last step, a signal or the wall-clock limit."""
+    """Advances a model from `first` to the last step, a signal or the wall-clock limit.
+
+    sample: called after every call of the model's `step`, to look at meters.
+    """
 
     model: Model
     schedule: Schedule
@@ -34,6 +38,7 @@ class TimeLoop:
     regions: Regions
     first: int
     resumed: bool
+    sample: Callable[[], None] = lambda: None
 
     def run(self, stop: StopRequest, progress: Progress) -> Ended:
         """Step, write, save and check, and leave a checkpoint where the run ends early. Collective.
@@ -72,6 +77,7 @@ class TimeLoop:
                 self._warm = {name: replace(region) for name, region in self.model.regions().items()}
             self._record(step)
             progress.update(step)
+            self.sample()
         return step, "all steps done"
 
     def steady_regions(self) -> dict[str, Region]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ridgeline.models.contract import StepTimes, Work
 from ridgeline.runtime.units import number
+from ridgeline.simulation.print_limits import energy_line, limit_rows, limit_text, meter_lines
 from ridgeline.simulation.region_table import region_table, solve_table
 from ridgeline.simulation.time_tables import spread_line, spread_tables, writing_line
 
@@ -146,10 +147,13 @@ def _speed_lines(report: Mapping[str, Any]) -> list[RenderableType]:
     if limits.get("best"):
         limit = f"{number(limits['best'], 'B/s')} ({limits['best_name']})"
         near.append(f"{report['fraction_of_stream']:.3f} of the limit, {limit}")
+    if report.get("limit", "memory") != "memory":
+        near = [limit_text(report)]
     if report.get("overall_efficiency") is not None:
         near.append(f"overall efficiency {report['overall_efficiency']:.3f}")
     near.append("most of a step goes to {}, {:.0%}".format(*_largest_part(report)))
-    return [*map(Text, (*lines, "; ".join(near)))]
+    metered = report.get("energy", {}).get("joules") is not None
+    return [*map(Text, (*lines, "; ".join(near), *([energy_line(report["energy"])] if metered else [])))]
 
 
 def _largest_part(report: Mapping[str, Any]) -> tuple[str, float]:
@@ -185,6 +189,7 @@ def _measurements(report: Mapping[str, Any]) -> list[RenderableType]:
     if report.get("solves"):
         parts.append(solve_table(report["solves"]))
     parts.append(_speed_table(report))
+    parts += map(Text, meter_lines(report))
     saved = report.get("checkpoint", {})
     if saved.get("written"):
         parts.append(
@@ -235,6 +240,8 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     if best:
         figures.add_row(f"limit ({report['limits']['best_name']})", number(best, "B/s"))
         figures.add_row("[bold]fraction of the limit[/]", f"[bold]{report['fraction_of_stream']:.3f}[/]")
+    for name, text in limit_rows(report):
+        figures.add_row(name, text)
     if report.get("overall_efficiency") is not None:
         figures.add_row("[bold]overall efficiency[/]", f"[bold]{report['overall_efficiency']:.3f}[/]")
     return figures

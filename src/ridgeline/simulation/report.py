@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,8 @@ from ridgeline.runtime.regions import Regions
 from ridgeline.simulation.limits import measure_limits
 from ridgeline.simulation.print_report import PhaseTimes, Timing, performance
 from ridgeline.simulation.rank_times import gather_ranks
-from ridgeline.simulation.region_table import report_regions
+from ridgeline.simulation.region_table import RegionContext, report_regions
+from ridgeline.simulation.roofline import Ceilings, exchange_share, of_limit
 from ridgeline.simulation.step_clock import StepClock
 
 if TYPE_CHECKING:
@@ -92,13 +94,18 @@ def make_report(
 ) -> dict[str, Any]:
     """Return the report of a run that ended at `step`, the same on all ranks. Collective; measures the limits."""
     comm = context.comm
-    limits = measure_limits(context)
-    timing = gather_timing(comm, measured, context.regions, model.phases)
     work = model.work()
+    limits = measure_limits(context, work.bytes_exchanged / work.messages if work.messages else 0.0)
+    ceilings = Ceilings.of(limits)
+    timing = gather_timing(comm, measured, context.regions, model.phases)
+    memory = RegionContext(
+        case.run.precision, model.precisions(), comm.size * facts.get("field_bytes_per_rank", math.inf)
+    )
     figures = model.figures(timing.mean_step) if timing.mean_step else {}
     return {
         "model": model.name,
         **performance(work, timing, limits),
+        **of_limit(timing.seconds_per_step, ceilings.least_seconds(memory.work_of_step(work))),
         "run": dict(facts),
         "seconds": {
             "setup": timing.setup,
@@ -118,9 +125,8 @@ def make_report(
         "work": work.to_dict(),
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
-        **report_regions(
-            comm.allgather(dict(measured.regions)), model.solves(), float(limits.get("best", 0.0))
-        ),
+        "exchange": exchange_share(work, timing.mean_step, model.exchanges, limits),
+        **report_regions(comm.allgather(dict(measured.regions)), model.solves(), ceilings, memory),
         "diagnostics": model.diagnostics(),
         "summary": {name: asdict(figure) for name, figure in model.summary(step).items()},
         "peak_memory_per_rank": max(comm.allgather(measured.memory_peak)),

@@ -90,7 +90,7 @@ def compile_case(loaded: LoadedCase) -> float:
         model.initialize()
         model.diagnostics()
         model.summary(0)
-        measure_limits(context)
+        measure_limits(context, fresh=True)
         seconds = time.perf_counter() - begin
         if comm.rank == 0:
             path = os.environ["NUMBA_CACHE_DIR"]

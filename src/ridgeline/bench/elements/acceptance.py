@@ -19,7 +19,6 @@ Source: Hadri et al. (NekBox on Cray XC40), Sec. 3.3, Tables 2 to 4.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
+from ridgeline.runtime.machine import own_cpus
 from ridgeline.runtime.progress import Phases, silent
 
 PAPER_ELEMENTS = 768  # out of cache
@@ -141,8 +141,7 @@ def _result(n_ranks: int, options: AcceptanceOptions, large: int, checks: list[H
 def _sizes(comm: MPI.Comm, n: int) -> tuple[int, int, int]:
     """Return s, bytes of a node's caches, ranks of a node: the largest of all nodes. Checks the memory."""
     per_node = comm.allreduce(place_on_node(comm).ranks, MPI.MAX)
-    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-    mine = sum(last_level_caches(cpus).values()) or _UNKNOWN_CACHE
+    mine = sum(last_level_caches(own_cpus()).values()) or _UNKNOWN_CACHE
     cache_bytes = comm.allreduce(mine, MPI.MAX)
     large = elements_out_of_cache(n, cache_bytes, per_node)
     # Fewer points need less while the paper's number of elements decides, not the size of the caches.

@@ -160,7 +160,10 @@ def measure_peak(comm: MPI.Comm, options: PeakOptions, memory: Memory = "host") 
         columns=_COLUMNS,
         rows=[{"dtype": dtype, "threads": threads} | _figures(found) for dtype, found in rates.items()],
         settings={"threads": threads, "seconds": seconds, "repeats": repeats, "memory": memory},
-        extra={"by_rank": {dtype: found.max(axis=1).tolist() for dtype, found in rates.items()}},
+        extra={
+            "by_rank": {dtype: found.max(axis=1).tolist() for dtype, found in rates.items()},
+            "by_repeat": {dtype: found.tolist() for dtype, found in rates.items()},
+        },
         plot=Plot("dtype", ("mean",), kind="bars", y_label="GFLOP/s of a rank", y_scale=1e9),
     )
 

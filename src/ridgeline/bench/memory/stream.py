@@ -15,11 +15,9 @@ Newsletter, 1995, and the run rules of STREAM (arrays of at least four times the
 from __future__ import annotations
 
 import math
-import os
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +28,7 @@ from ridgeline.jit import vector
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.machine import caches_by_level, own_cpus
 from ridgeline.runtime.memory import node_memory_available, process_memory_available
 
 if TYPE_CHECKING:
@@ -125,14 +124,14 @@ class StreamArrays:
         vector.fill(value, array, self.n_threads)
         return array
 
-    def run(self, kernel: str, streaming: bool = False) -> None:
-        """Run 'copy', 'scale', 'add', 'triad' or 'read' once."""
+    def run(self, kernel: str, streaming: bool = False, rounds: int = 1) -> None:
+        """Run 'copy', 'scale', 'add' or 'triad' so often, or 'read' once."""
         a, b, c = self.a, self.b, self.c
         if kernel == "read":
             vector.dot(a, b, self.n_threads)
             return
         x, y, out = {"copy": (a, a, c), "scale": (c, c, b), "add": (a, b, c), "triad": (b, c, a)}[kernel]
-        vector.apply(_OPERATIONS[kernel], x, y, _SCALAR, out, self.n_threads, streaming)
+        vector.apply(_OPERATIONS[kernel], x, y, _SCALAR, out, self.n_threads, streaming, rounds)
 
     def bytes_moved(self, kernel: str) -> int:
         """Return the bytes that STREAM counts for one run of `kernel` on this rank."""
@@ -152,21 +151,8 @@ class StreamArrays:
 
 def last_level_caches(cpus: set[int]) -> dict[str, int]:
     """Return the distinct last-level caches of these CPUs: {the CPUs that share it: bytes}; {} if unknown."""
-    caches: dict[str, int] = {}
-    for cpu in cpus:
-        by_level = {}
-        for index in Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"):
-            try:
-                level, size, shared = (
-                    (index / name).read_text().strip() for name in ("level", "size", "shared_cpu_list")
-                )
-                by_level[int(level)] = (shared, int(size.rstrip("K")) * 1024)
-            except (OSError, ValueError):
-                continue
-        if by_level:
-            shared, n_bytes = by_level[max(by_level)]
-            caches[shared] = n_bytes
-    return caches
+    by_level = caches_by_level(cpus)
+    return by_level[max(by_level)] if by_level else {}
 
 
 def compile_stream(dtype: DTypeLike = np.float64) -> None:
@@ -190,8 +176,8 @@ def _check_arguments(
         raise ConfigError(f"STREAM with repeats = {repeats}: at least 1 is needed")
 
 
-def _over_node(comm: MPI.Comm, caches: dict[str, int]) -> tuple[dict[str, int], int]:
-    """Return the caches of all ranks of this rank's node together, and the most ranks on any node."""
+def over_node(comm: MPI.Comm, caches: dict[str, int]) -> tuple[dict[str, int], int]:
+    """Return the caches of all ranks of this rank's node together, and the most ranks on any node. Collective."""
     from ridgeline.parallel.communicator import node_communicator
 
     with node_communicator(comm) as node:
@@ -255,15 +241,14 @@ def measure_stream(
     raise together.
     """
     _check_arguments(n_threads, dtype, bytes_per_rank, repeats)
-    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-    caches = last_level_caches(cpus)
+    caches = last_level_caches(own_cpus())
     ranks_per_node = 1
     if comm is None:
         compile_stream(dtype)
     else:
         from ridgeline.parallel.communicator import in_turn_per_node  # not above: it starts MPI
 
-        caches, ranks_per_node = _over_node(comm, caches)
+        caches, ranks_per_node = over_node(comm, caches)
         in_turn_per_node(comm, lambda: compile_stream(dtype))
     cache_bytes = sum(caches.values()) or _UNKNOWN_CACHE
     if bytes_per_rank is None:

@@ -54,6 +54,7 @@ class NavierStokes(Model):
 
     name: ClassVar[str] = "navier_stokes"
     phases: ClassVar[tuple[str, ...]] = REGIONS[:-1]
+    exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
     advice: ClassVar[str] = "try a smaller model.dt, more elements or a higher grid.order"
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
@@ -234,6 +235,10 @@ class NavierStokes(Model):
         """Return seconds and counted work of the parts of this run's steps on this rank."""
         table = self._regions.table
         return {name: table[name] for name in REGIONS}
+
+    def precisions(self) -> Mapping[str, str]:
+        """Return the precision of the preconditioner's regions."""
+        return dict.fromkeys(("schwarz", "transfer", "coarse"), self._problem.pressure.precision)
 
     def solves(self) -> Mapping[str, SolveCount]:
         """Return how the solves of this run's steps went."""

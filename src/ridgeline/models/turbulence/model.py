@@ -54,6 +54,7 @@ class Turbulence(Model):
 
     name: ClassVar[str] = "turbulence"
     phases: ClassVar[tuple[str, ...]] = COLUMNS[:-1]
+    exchanges: ClassVar[tuple[str, ...]] = ("row all-to-all", "column all-to-all")
     advice: ClassVar[str] = 'try a smaller model.dt or model.courant, a finer grid, or precision = "float64"'
 
     def check_initial(self, case: TurbulenceCase, context: Context) -> None:

@@ -1,0 +1,1 @@
+"""The figures of a whole node, for a machine file."""

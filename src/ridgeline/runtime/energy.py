@@ -1,0 +1,254 @@
+"""The energy that a node used, from the counters of its system: Cray's pm_counters, RAPL, NVIDIA's NVML.
+
+- Cray's pm_counters: /sys/cray/pm_counters/energy is that of the whole node, as in Hadri et al. (NekBox), Sec. 4.6.
+  A number `freshness` changes with each scan of the sensors, so that one that stands still says that nothing is
+  measured.
+- RAPL, by the kernel's powercap: a counter of microjoules for each processor package and, where there is one, for its
+  memory. It starts again from 0 at `max_energy_range_uj`.
+- NVML: millijoules of each GPU since the driver was loaded.
+
+A counter that starts again once between two reads is seen; twice is not. So a long run reads them often (`sample`),
+and `EnergyUsed` says below which power its figures are exact. Counters are of the node: what other jobs on it used is
+in them. Nothing here communicates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ridgeline.runtime.gpu_energy import find_gpus
+
+Part = Literal["node", "processors", "memory", "GPUs"]
+SAMPLE_SECONDS = 10.0  # between two reads of `sample`
+_STALE_SECONDS = 1.0  # in which pm_counters, scanned ten times a second, must have changed
+_TRIES = 5  # to read Cray's counters within one scan
+_INSIDE_PACKAGE = ("core", "uncore")  # RAPL zones whose energy is that of their package too
+
+
+@dataclass(frozen=True)
+class EnergyCounter:
+    """One counter.
+
+    read: returns joules since any beginning, or raises OSError that says in words why not; range: joules after which
+    it starts again, 0: never.
+    """
+
+    name: str
+    part: Part
+    read: Callable[[], float]
+    range: float = 0.0
+
+
+@dataclass(frozen=True)
+class EnergyUsed:
+    """What was used between `start` and `stop` of a meter. Joules and seconds.
+
+    joules: of the whole node where that is counted, else of the parts that are; None if none is. covers: of what;
+    counters: of each counter; unreadable: why, for each kind of counter or each counter that cannot be read;
+    exact_below: power in W above which a counter could have started again twice between two reads, None if none
+    starts again.
+    """
+
+    joules: float | None
+    covers: str
+    counters: dict[str, float]
+    unreadable: dict[str, str]
+    seconds: float
+    exact_below: float | None
+
+
+@dataclass
+class _Track:
+    """What one counter has shown so far."""
+
+    counter: EnergyCounter
+    last: float
+    used: float = 0.0
+
+    def look(self) -> None:
+        now = self.counter.read()
+        step = now - self.last
+        if step < 0.0:
+            if not self.counter.range:
+                raise OSError("it went back, as if it had been started anew")
+            step += self.counter.range
+        self.used, self.last = self.used + step, now
+
+
+@dataclass
+class EnergyMeter:
+    """Adds up the counters of this node from `start` to `stop`.
+
+    root: of the tree with sys in it; gpus: what lists the GPUs' counters, or raises OSError.
+    """
+
+    root: Path = Path("/")
+    gpus: Callable[[], Sequence[EnergyCounter]] | None = None
+    clock: Callable[[], float] = time.monotonic
+    _tracks: list[_Track] = field(default_factory=list)
+    _unreadable: dict[str, str] = field(default_factory=dict)
+    _lost: set[Part] = field(
+        default_factory=set
+    )  # parts of which a counter cannot be read: no sum of them is whole
+
+    def start(self) -> None:
+        """Find the counters and read them for the first time."""
+        found: list[EnergyCounter] = []
+        for kind, find in {
+            "pm_counters": lambda: cray_counters(self.root),
+            "RAPL": lambda: rapl_counters(self.root),
+            "NVML": self.gpus or _gpu_counters,
+        }.items():
+            try:
+                found += find()
+            except OSError as problem:
+                self._unreadable[kind] = str(problem)
+        for counter in found:
+            try:
+                self._tracks.append(_Track(counter, counter.read()))
+            except OSError as problem:
+                self._lose(counter, str(problem))
+        self._freshness = _freshness(self.root)
+        self._started = self._last = self.clock()
+        self._gap = 0.0
+
+    def sample(self) -> None:
+        """Read all counters if the last time is SAMPLE_SECONDS ago; a look at the clock otherwise."""
+        if self._tracks and self.clock() - self._last >= SAMPLE_SECONDS:
+            self._look()
+
+    def _look(self) -> None:
+        for track in tuple(self._tracks):
+            try:
+                track.look()
+            except OSError as problem:
+                self._tracks.remove(track)
+                self._lose(track.counter, str(problem))
+        now = self.clock()
+        self._gap, self._last = max(self._gap, now - self._last), now
+
+    def _lose(self, counter: EnergyCounter, why: str) -> None:
+        self._unreadable[counter.name] = why
+        self._lost.add(counter.part)
+
+    def stop(self) -> EnergyUsed:
+        """Read the counters for the last time and return what was used since `start`."""
+        self._look()
+        seconds = self._last - self._started
+        if seconds >= _STALE_SECONDS and self._freshness and _freshness(self.root) == self._freshness:
+            self._tracks = [
+                track for track in self._tracks if not track.counter.name.startswith("pm_counters")
+            ]
+            self._unreadable["pm_counters"] = f"its freshness stayed at {self._freshness} for {seconds:.1f} s"
+        parts = [track.counter.part for track in self._tracks if track.counter.part not in self._lost]
+        counted = ["node"] if "node" in parts else list(dict.fromkeys(parts))
+        used = [track.used for track in self._tracks if track.counter.part in counted]
+        ranges = [track.counter.range for track in self._tracks if track.counter.range]
+        return EnergyUsed(
+            joules=sum(used) if used else None,
+            covers="the whole node" if counted == ["node"] else " and ".join(counted),
+            counters={track.counter.name: track.used for track in self._tracks},
+            unreadable=self._unreadable,
+            seconds=seconds,
+            exact_below=min(ranges) / self._gap if ranges and self._gap else None,
+        )
+
+
+def _text(file: Path) -> str:
+    """Return what a counter's file holds. Raises OSError with the path and the system's reason."""
+    try:
+        return file.read_text().strip()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise OSError(f"{file}: {why}") from None
+
+
+def _whole_number(file: Path) -> int:
+    """Return the number at the beginning of a counter's file. Raises OSError."""
+    words = _text(file).split()
+    if not words or not words[0].isdigit():
+        raise OSError(f"{file} holds no number")
+    return int(words[0])
+
+
+def rapl_counters(root: Path) -> list[EnergyCounter]:
+    """Return the counters of processor packages and of their memory. Raises OSError if there is none.
+
+    Zones inside a package (core, uncore) and of the whole platform (psys), which have the same energy again, are left
+    out.
+    """
+    folder = root / "sys/class/powercap"
+    zones = sorted(path for path in folder.glob("intel-rapl:*") if (path / "energy_uj").exists())
+    found = []
+    for zone in zones:
+        name = _text(zone / "name")
+        if name in _INSIDE_PACKAGE or name.startswith("psys"):
+            continue
+        number = zone.name.removeprefix("intel-rapl:")
+        part: Part = "memory" if name == "dram" else "processors"
+        found.append(_rapl_counter(f"RAPL {number} {name}", part, zone))
+    if not found:
+        raise OSError(f"{folder} shows no zone of intel-rapl")
+    return found
+
+
+def _rapl_counter(name: str, part: Part, zone: Path) -> EnergyCounter:
+    return EnergyCounter(
+        name,
+        part,
+        lambda: 1e-6 * _whole_number(zone / "energy_uj"),
+        1e-6 * _whole_number(zone / "max_energy_range_uj"),
+    )
+
+
+def cray_counters(root: Path) -> list[EnergyCounter]:
+    """Return Cray's counter of the whole node and those of its parts. Raises OSError if there is none."""
+    folder = root / "sys/cray/pm_counters"
+    if not (folder / "energy").exists():
+        raise OSError(f"{folder} is not there: no Cray")
+    parts: dict[str, Part] = {"energy": "node", "cpu_energy": "processors", "memory_energy": "memory"}
+    parts |= {path.name: "GPUs" for path in sorted(folder.glob("accel*_energy"))}
+    return [
+        EnergyCounter(f"pm_counters {name}", part, _cray_reader(folder, name))
+        for name, part in parts.items()
+        if (folder / name).exists()
+    ]
+
+
+def _cray_reader(folder: Path, name: str) -> Callable[[], float]:
+    """Return what reads joules of one scan: "8463 J 1452113124443142 us", the time left out by older systems."""
+
+    def read() -> float:
+        for _ in range(_TRIES):
+            before = _scan(folder)
+            value = _text(folder / name)
+            if _scan(folder) == before:
+                break
+        words = value.split()
+        if len(words) < 2 or not words[0].isdigit() or words[1] != "J":
+            raise OSError(f"{folder / name} holds {value[:40]!r}, and no joules")
+        return float(words[0])
+
+    return read
+
+
+def _scan(folder: Path) -> tuple[str, str]:
+    """Return the number of a scan of the sensors, and when their controller was started: its counters begin there."""
+    startup = folder / "startup"
+    return _text(folder / "freshness"), _text(startup) if startup.exists() else ""
+
+
+def _freshness(root: Path) -> str:
+    try:
+        return _text(root / "sys/cray/pm_counters/freshness")
+    except OSError:
+        return ""
+
+
+def _gpu_counters() -> list[EnergyCounter]:
+    """Return the counters of this node's GPUs, of those too that the job does not use. Raises OSError."""
+    return [EnergyCounter(name, "GPUs", read) for name, read in find_gpus().items()]

@@ -1,0 +1,228 @@
+"""Memory traffic as the hardware counts it, where the kernel lets this user read it: `perf_event_open`.
+
+- The memory controllers' counters (uncore), of reads and writes of a whole node. They are asked for by the names that
+  the kernel gives them, so that their events, units and scales are its own. They need perf_event_paranoid <= 0 or the
+  capability CAP_PERFMON. This is the measured traffic of Godoy et al., SC-W 2023, Eq. 5b.
+- Else the cache misses of this process and its threads, as the processor's maker defines them. They are told as
+  misses, not as traffic: prefetched lines and writes need not be among them.
+
+Where neither can be had, an OSError says why. Nothing is estimated. Nothing here communicates.
+Source: perf_event_open(2); linux/perf_event.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ridgeline.runtime.node_topology import parse_cpu_list
+
+_SYSCALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
+_HARDWARE, _CACHE_MISSES = 0, 3  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES
+_DEVICES = "sys/bus/event_source/devices"
+_ATTRIBUTE_BYTES = 64  # of the first version of perf_event_attr, which every kernel takes
+_INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
+_TIMES = 0b11  # read_format: the time that a counter was enabled and that it ran
+_ANSWER = struct.Struct("=QQQ")
+# Of Intel's server and desktop processors.
+_CONTROLLERS = (
+    ("uncore_imc_[0-9]*", {"read": "cas_count_read", "write": "cas_count_write"}),
+    ("uncore_imc_free_running*", {"read": "data_read", "write": "data_write"}),
+    ("uncore_imc", {"read": "data_reads", "write": "data_writes"}),
+)
+_UNITS = {"MiB": 2.0**20, "KiB": 2.0**10, "Bytes": 1.0, "64Bytes": 64.0}
+
+
+class Kernel(Protocol):
+    """What is asked of the operating system: a counter's file descriptor, and its content."""
+
+    def open(self, attributes: bytes, thread: int, processor: int) -> int:
+        """Call perf_event_open. Raises OSError."""
+
+    def read(self, descriptor: int) -> bytes:
+        """Return value, time enabled, time running, 8 bytes each. Raises OSError."""
+
+    def close(self, descriptor: int) -> None:
+        """Give the counter back."""
+
+
+class LinuxKernel:
+    """The kernel that this process runs on."""
+
+    def open(self, attributes: bytes, thread: int, processor: int) -> int:
+        """Call perf_event_open for a thread on any processor, or (-1) for all threads on one. Raises OSError."""
+        number = _SYSCALLS.get(platform.machine())
+        if number is None:
+            raise OSError(errno.ENOSYS, f"the system call is not known on {platform.machine()}")
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        descriptor = call(
+            ctypes.c_long(number), attributes, ctypes.c_int(thread), ctypes.c_int(processor), ctypes.c_int(-1),
+            ctypes.c_ulong(0),
+        )  # fmt: skip
+        if descriptor < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return int(descriptor)
+
+    def read(self, descriptor: int) -> bytes:
+        """Return what a counter holds. Raises OSError."""
+        return os.read(descriptor, _ANSWER.size)
+
+    def close(self, descriptor: int) -> None:
+        """Close its file."""
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class _Event:
+    """What is counted. name: of `HardwareCounters.read`; kind, config: the kernel's numbers of it; scale: of one."""
+
+    name: str
+    kind: int
+    config: int
+    scale: float
+    flags: int
+
+    def attributes(self) -> bytes:
+        """Return perf_event_attr: type, size, config, period, sample_type, read_format, flags, zeros."""
+        return struct.pack(
+            "=IIQQQQQ", self.kind, _ATTRIBUTE_BYTES, self.config, 0, 0, _TIMES, self.flags
+        ).ljust(_ATTRIBUTE_BYTES, b"\0")
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """An open counter. name: "read", "write" or "misses"; scale: bytes, or misses, of one count."""
+
+    name: str
+    descriptor: int
+    scale: float
+
+
+class HardwareCounters:
+    """Open counters, which count from their opening on. A context manager that closes them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counters: list[_Counter] = []
+
+    def __enter__(self) -> HardwareCounters:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def add(self, event: _Event, thread: int, processor: int) -> None:
+        """Open a counter of an event. Raises OSError."""
+        descriptor = self._kernel.open(event.attributes(), thread, processor)
+        self._counters.append(_Counter(event.name, descriptor, event.scale))
+
+    def read(self) -> dict[str, float]:
+        """Return the counts by name. Raises OSError if one cannot be read, or if it never ran.
+
+        Where the processor has fewer counters than are asked for, each runs a part of the time, and its count is
+        scaled to all of it, as perf does.
+        """
+        found: dict[str, float] = {}
+        for counter in self._counters:
+            answer = self._kernel.read(counter.descriptor)
+            if len(answer) != _ANSWER.size:
+                raise OSError(f"a counter answers {len(answer)} bytes in place of {_ANSWER.size}")
+            value, enabled, running = _ANSWER.unpack(answer)
+            if enabled and not running:
+                raise OSError("another program uses the processor's counters")
+            share = running / enabled if enabled else 1.0
+            found[counter.name] = found.get(counter.name, 0.0) + counter.scale * value / share
+        return found
+
+    def close(self) -> None:
+        """Close all counters."""
+        while self._counters:
+            self._kernel.close(self._counters.pop().descriptor)
+
+
+def open_misses(root: Path = Path("/"), kernel: Kernel | None = None) -> HardwareCounters:
+    """Return counters of the cache misses ("misses") of this process: of its threads and of those that they start.
+
+    Raises OSError with one line that says why there are none.
+    """
+    flags = _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
+    event = _Event("misses", _HARDWARE, _CACHE_MISSES, 1.0, flags)
+    threads = [int(path.name) for path in (root / "proc/self/task").iterdir()]
+    return _open("cache misses", [(event, thread, -1) for thread in threads], root, kernel)
+
+
+def open_controllers(root: Path = Path("/"), kernel: Kernel | None = None) -> HardwareCounters:
+    """Return counters of the bytes that all memory controllers of this node "read" and "write".
+
+    Raises OSError with one line that says why there are none.
+    """
+    events: list[tuple[_Event, int, int]] = []
+    for pattern, names in _CONTROLLERS:
+        for device in sorted((root / _DEVICES).glob(pattern)):
+            if all((device / "events" / event).exists() for event in names.values()):
+                processors = parse_cpu_list((device / "cpumask").read_text())
+                for name, event in names.items():
+                    events += [(_named_event(device, name, event), -1, processor) for processor in processors]
+        if events:
+            break
+    if not events:
+        raise OSError(f"memory controllers: {root / _DEVICES} has none with events of reads and writes")
+    return _open("memory controllers", events, root, kernel)
+
+
+def _open(
+    what: str, events: Sequence[tuple[_Event, int, int]], root: Path, kernel: Kernel | None
+) -> HardwareCounters:
+    counters = HardwareCounters(kernel or LinuxKernel())
+    try:
+        for event, thread, processor in events:
+            counters.add(event, thread, processor)
+    except OSError as problem:
+        counters.close()
+        raise OSError(_reason(what, problem, root)) from None
+    return counters
+
+
+def _reason(what: str, problem: OSError, root: Path) -> str:
+    """Return in one line what the kernel said, what it lets users count, and whether it sees any counter."""
+    name = errno.errorcode.get(problem.errno or 0, "no number")
+    words = f"{what}: perf_event_open says {name} ({problem.strerror or problem})"
+    try:
+        words += (
+            f"; perf_event_paranoid is {(root / 'proc/sys/kernel/perf_event_paranoid').read_text().strip()}"
+        )
+    except OSError:
+        words += "; there is no perf_event_paranoid"
+    devices = root / _DEVICES
+    if not any((devices / cpu).exists() for cpu in ("cpu", "cpu_core", "armv8_pmuv3_0")):
+        words += "; this machine shows no hardware counters of a processor"
+    return words
+
+
+def _named_event(device: Path, name: str, event: str) -> _Event:
+    """Return an event as the kernel describes it. Raises OSError for a description that is not understood."""
+    kind = (device / "type").read_text().strip()
+    config = 0
+    for term in (device / "events" / event).read_text().strip().split(","):
+        key, _, value = term.partition("=")
+        layout = re.fullmatch(r"config:(\d+)(?:-(\d+))?", (device / "format" / key).read_text().strip())
+        if layout is None:
+            raise OSError(f"memory controllers: {device / 'format' / key} is not understood")
+        config |= int(value or "1", 0) << int(layout[1])
+    scale = float(_optional(device / "events" / f"{event}.scale", "1"))
+    unit = _optional(device / "events" / f"{event}.unit", "")
+    if unit not in _UNITS:
+        raise OSError(f"memory controllers: {device} counts {event} in {unit!r}, which is not known")
+    return _Event(name, int(kind), config, scale * _UNITS[unit], 0)
+
+
+def _optional(file: Path, otherwise: str) -> str:
+    return file.read_text().strip() if file.exists() else otherwise
