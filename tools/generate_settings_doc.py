@@ -95,8 +95,8 @@ def julia_table() -> list[str]:
 MACHINES = """\
 ## Machine files
 
-What [`ridgeline predict`](prediction.md) reads. A figure is `{ value = 25, unit = "GB/s", source = "a paper" }`, with a
-prefix before its unit; pure numbers have no unit. A figure that nobody stated or measured is left out.
+What [`ridgeline predict`](prediction.md) reads. A figure is `{ value = 25, unit = "GB/s", source = "a paper" }`, with
+a prefix before its unit; pure numbers have no unit. A figure that nobody stated or measured is left out.
 """
 
 
