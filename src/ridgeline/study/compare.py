@@ -25,7 +25,8 @@ def joined(first: Collected, second: Collected) -> list[Row]:
     subjects = [study.result.settings["subject"] for study in (first, second)]
     if subjects[0] != subjects[1]:
         raise ConfigError(
-            f"{first.name} is a study of {subjects[0]} and {second.name} one of {subjects[1]}; compare two of one kind"
+            f"{first.name} is a study of {subjects[0]} and {second.name} one of {subjects[1]}; "
+            "compare two of one kind"
         )
     return [
         {**row, "labels": {STUDY: name, **row["labels"]}}

@@ -101,7 +101,8 @@ def make_plan(asked: Asked, here: bool = True) -> Plan:
             try:
                 changes = fixed | chosen | (subject.threads(threads) if threads is not None else {})
                 law = subject.law.weak if options.weak else subject.law.strong
-                changes |= law(subject.settings(changes), ranks[0], n_ranks)
+                sizes = law(subject.settings(changes), ranks[0], n_ranks)
+                changes |= {key: subject.parse(key, [value])[1][0] for key, value in sizes.items()}
                 grids = subject.process_grids(changes, n_ranks) if options.process_grids == "all" else [{}]
                 points += [_point(subject, changes | grid, grid, n_ranks, shown, here) for grid in grids]
             except RidgelineError as error:

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def predicted_seconds(report: Mapping[str, Any]) -> float | None:
-    """Return the seconds of a step that a prediction for the machine of a report gives; None without one."""
+def predicted_seconds(record: Mapping[str, Any], report: Mapping[str, Any]) -> float | None:
+    """Return the seconds of a step that a prediction for the machine of a report gives; None without one.
+
+    record: of job.json; report: of the run.
+    """
     return None

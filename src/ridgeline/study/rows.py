@@ -28,6 +28,7 @@ from ridgeline.runtime.errors import ConfigError
 from ridgeline.study.efficiency import Timed, jitter, parallel_efficiency, transform_work
 from ridgeline.study.folder import Found
 from ridgeline.study.plan import GRID, in_words
+from ridgeline.study.predicted import predicted_seconds
 
 Row = dict[str, Any]
 
@@ -61,7 +62,8 @@ def rows_of_job(job: Found) -> Iterator[Row]:
     axes = {key: in_words(value) for key, value in record["axes"].items()}
     if "run" in report:
         crowded = report["run"]["ranks_on_node"] * record["threads"] > report["run"]["cores"]
-        yield common | {"labels": axes, "crowded": crowded} | _of_run(report)
+        predicted = predicted_seconds(record, report)
+        yield common | {"labels": axes, "crowded": crowded, "predicted": predicted} | _of_run(report)
         return
     crowded = common["cores"] > report["machine"]["cores"] * report["nodes"]
     for figures in _figures_of_benchmark(record["subject"], report):
