@@ -109,10 +109,12 @@ def planned(folder: Path, given: Mapping[str, Any], text: str = CASE) -> Plan:
     return make_plan(read_asked(case_file(folder, text), given))
 
 
-def prepared(folder: Path, given: Mapping[str, Any]) -> tuple[StudyFolder, Plan, list[Job]]:
+def prepared(
+    folder: Path, given: Mapping[str, Any], text: str = CASE, name: str = "study"
+) -> tuple[StudyFolder, Plan, list[Job]]:
     """Return a study's folder, its plan and its jobs."""
-    asked = read_asked(case_file(folder), given)
-    study, asked = StudyFolder.prepare(folder / "study", asked)
+    asked = read_asked(case_file(folder, text), given)
+    study, asked = StudyFolder.prepare(folder / name, asked)
     plan = make_plan(asked)
     jobs = study.jobs(plan, folder)
     study.keep_asked(asked)

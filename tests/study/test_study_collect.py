@@ -16,7 +16,8 @@ from ridgeline.study.compare import compare
 from ridgeline.study.figures import Over
 from ridgeline.study.folder import StudyFolder
 from ridgeline.study.rows import rows_of_job
-from study_tools import TURBULENCE, Runner, case_file
+from ridgeline.study.run import run_jobs
+from study_tools import CASE, TURBULENCE, Runner, case_file, prepared
 
 WEAK = {"weak": True, "ranks": (1, 2, 4), "repeat": 2}
 # Each job of a point is slower than the one before it.
@@ -27,13 +28,19 @@ def seconds(job):
     return SECONDS[job.point.ranks] * (1 + 0.1 * (job.number - 1))
 
 
-def studied(tmp_path, given=WEAK, name="study", text=None, runner=None):
-    """Run a study by a stand-in and return its folder, its exit code and what was told."""
-    case = case_file(tmp_path, text) if text else case_file(tmp_path)
+def studied(tmp_path, given=WEAK, runner=None):
+    """Run a study by a stand-in, with its files; return its folder, its exit code and what was told."""
     told = []
-    folder = tmp_path / name
-    code = run_study(case, given, str(folder), told.append, runner or Runner(seconds))
+    folder = tmp_path / "study"
+    code = run_study(case_file(tmp_path), given, str(folder), told.append, runner or Runner(seconds))
     return folder, code, told
+
+
+def run(tmp_path, given=WEAK, text=CASE, runner=None, name="study"):
+    """Run the jobs of a study by a stand-in, draw nothing, and return its folder."""
+    study, plan, jobs = prepared(tmp_path, given, text, name)
+    run_jobs(plan, jobs, print, runner or Runner(seconds))
+    return study.path
 
 
 def rows(folder):
@@ -41,9 +48,7 @@ def rows(folder):
 
 
 def test_weak_scaling(tmp_path):
-    folder, code, _ = studied(tmp_path)
-    assert code == 0
-    found = rows(folder)
+    found = rows(run(tmp_path))
     assert [row["cores"] for row in found] == [1, 2, 4]
     assert [row["seconds"] for row in found] == [1e-3, 1.25e-3, 2e-3]
     assert [row["efficiency"] for row in found] == pytest.approx([1.0, 0.8, 0.5])
@@ -57,7 +62,7 @@ def test_weak_scaling(tmp_path):
 
 
 def test_strong_scaling(tmp_path):
-    found = rows(studied(tmp_path, {**WEAK, "weak": False, "strong": True})[0])
+    found = rows(run(tmp_path, {**WEAK, "weak": False, "strong": True}))
     assert [row["efficiency"] for row in found] == pytest.approx([1.0, 0.4, 0.125])
     assert [row.get("efficiency_before") for row in found] == [
         None,
@@ -67,7 +72,7 @@ def test_strong_scaling(tmp_path):
 
 
 def test_the_work_of_transforms_counts_for_turbulence(tmp_path):
-    found = rows(studied(tmp_path, {**WEAK, "repeat": 1}, text=TURBULENCE)[0])
+    found = rows(run(tmp_path, {**WEAK, "repeat": 1}, TURBULENCE))
     grown = math.log2(2 * 32**3) / math.log2(32**3)
     assert found[1]["ws1"] == found[1]["ws2"] == pytest.approx(0.8 * grown)
     assert found[1]["efficiency"] == pytest.approx(0.8)
@@ -76,9 +81,7 @@ def test_the_work_of_transforms_counts_for_turbulence(tmp_path):
 
 def test_process_grids_are_curves_by_row_communicator(tmp_path):
     given = {"weak": True, "ranks": (2, 4), "process_grids": "all", "repeat": 1}
-    folder, _, _ = studied(
-        tmp_path, given, text=TURBULENCE, runner=Runner(lambda job: 1e-3 * job.point.ranks)
-    )
+    folder = run(tmp_path, given, TURBULENCE, Runner(lambda job: 1e-3 * job.point.ranks))
     found = {row["labels"]["process_grid"]: row for row in rows(folder)}
     assert set(found) == {"1x2", "2x1", "1x4", "2x2", "4x1"}
     assert found["2x2"]["efficiency"] == pytest.approx(0.5)  # to 2x1, of the same P_r
@@ -88,7 +91,7 @@ def test_process_grids_are_curves_by_row_communicator(tmp_path):
 
 
 def test_overall_efficiency_and_solves(tmp_path):
-    folder = studied(tmp_path, {**WEAK, "repeat": 1})[0]
+    folder = run(tmp_path, {**WEAK, "repeat": 1})
     for path in folder.glob("points/*/1"):
         job_report = json.loads((path / "report.json").read_text())
         ranks = json.loads((path / "job.json").read_text())["ranks"]
@@ -130,8 +133,7 @@ def test_files_and_figures(tmp_path):
 
 def test_what_is_not_done_is_named(tmp_path):
     runner = Runner(seconds, {"n2/1": 6, "n2/2": 6})
-    folder, code, _ = studied(tmp_path, runner=runner)
-    assert code == 1
+    folder = run(tmp_path, runner=runner)
     (folder / "points" / "n4" / "1" / "report.json").unlink()
     (folder / "points" / "n4" / "2" / "report.json").write_text("{")
     told = []
@@ -152,7 +154,7 @@ def test_a_study_without_a_report(tmp_path):
 
 
 def test_a_report_of_another_version(tmp_path):
-    folder, _, _ = studied(tmp_path)
+    folder = run(tmp_path)
     path = folder / "points" / "n1" / "1" / "report.json"
     report = json.loads(path.read_text())
     del report["step"]
@@ -162,7 +164,7 @@ def test_a_report_of_another_version(tmp_path):
 
 
 def test_files_of_somebody_else_stay(tmp_path):
-    folder, _, told = studied(tmp_path)
+    folder, told = run(tmp_path), []
     (folder / "study.md").write_text("my notes\n")
     with pytest.raises(OutputError, match="Ridgeline did not write it"):
         collect_study(str(folder), told.append)
@@ -188,7 +190,7 @@ def test_a_prediction_has_its_place(tmp_path, monkeypatch):
 
 
 def test_outputs_that_were_written(tmp_path):
-    folder, _, _ = studied(tmp_path, {**WEAK, "repeat": 1, "outputs": True})
+    folder = run(tmp_path, {**WEAK, "repeat": 1, "outputs": True})
     for path in folder.glob("points/*/1/report.json"):
         report = json.loads(path.read_text())
         report["written"] = [{"bytes": 4_000_000}, {"bytes": None}]
@@ -252,9 +254,8 @@ def bench_report(rows, **more):
 def test_reports_of_benchmarks(name, report, labels, expected):
     from ridgeline.study.folder import Found
 
-    record = {
-        "subject": name, "point": "n4", "ranks": 4, "threads": 1, "axes": {"nx": 16}, "size": "", "logarithmic": False,
-    }  # fmt: skip
+    record = {"subject": name, "point": "n4", "ranks": 4, "threads": 1, "axes": {"nx": 16}}
+    record |= {"size": "", "logarithmic": False}
     (row,) = rows_of_job(Found("n4/1", "done", "", record, report))
     assert row["labels"] == labels
     assert row | expected == row
@@ -271,10 +272,9 @@ def test_a_benchmark_that_no_longer_scales():
 
 
 def test_two_studies_in_one_figure(tmp_path):
-    first, _, _ = studied(tmp_path, name="old")
-    second, _, told = studied(
-        tmp_path, {**WEAK, "ranks": (1, 2)}, name="new", runner=Runner(lambda job: seconds(job) / 2)
-    )
+    first = run(tmp_path, name="old")
+    half = Runner(lambda job: seconds(job) / 2)
+    second, told = run(tmp_path, {**WEAK, "ranks": (1, 2)}, runner=half, name="new"), []
     output = tmp_path / "both"
     compare_studies(str(first), str(second), str(output), told.append)
     table = list(csv.DictReader((output / "compare.csv").read_text().splitlines()))
@@ -287,9 +287,9 @@ def test_two_studies_in_one_figure(tmp_path):
 
 
 def test_studies_that_cannot_be_compared(tmp_path):
-    first, _, _ = studied(tmp_path, {"ranks": (1,), "repeat": 1}, name="a")
-    second, _, _ = studied(tmp_path, {"ranks": (2,), "repeat": 1}, name="b")
-    third, _, _ = studied(tmp_path, {"ranks": (1,), "repeat": 1}, name="c", text=TURBULENCE)
+    first = run(tmp_path, {"ranks": (1,), "repeat": 1}, name="a")
+    second = run(tmp_path, {"ranks": (2,), "repeat": 1}, name="b")
+    third = run(tmp_path, {"ranks": (1,), "repeat": 1}, name="c", text=TURBULENCE)
     one, two, three = (collect(StudyFolder.open(path)) for path in (first, second, third))
     with pytest.raises(ConfigError, match="a and b have no point in common"):
         compare(one, two)

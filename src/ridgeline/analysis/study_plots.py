@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +143,7 @@ def _legend(axes: Axes, curves: Sequence[Curve]) -> None:
         axes.legend(handles=entries, frameon=False, fontsize="small")
 
 
-def draw_bars(stacks: dict[str, Sequence[Bar]], y_label: str, title: str) -> Figure:
+def draw_bars(stacks: Mapping[str, Sequence[Bar]], y_label: str, title: str) -> Figure:
     """Return a figure of stacked bars, a panel for each key of `stacks` (six at most); hollow stacks are hatched."""
     shown = dict(list(stacks.items())[:MOST_PANELS])
     across = min(len(shown), 3)

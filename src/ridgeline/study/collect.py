@@ -92,7 +92,7 @@ def to_result(name: str, jobs: Sequence[Found], rows: Sequence[Row]) -> Result:
     return Result(
         benchmark=f"study {name}",
         pattern=f"{record.get('subject', 'nothing')}, {scaling} scaling",
-        formula="; ".join(definitions(scaling, {column.key for column in columns})),
+        formula="\n".join(definitions(scaling, {column.key for column in columns})),
         statistic="each point is the best of its jobs",
         ranks=max((row["ranks"] for row in rows), default=0),
         columns=columns,

@@ -162,6 +162,7 @@ def record_of(job: Job, plan: Plan) -> dict[str, Any]:
         "subject": plan.subject.name,
         "scaling": plan.scaling,
         "point": point.name,
+        "order": plan.points.index(point),
         "number": job.number,
         "ranks": point.ranks,
         "threads": point.threads,

@@ -49,7 +49,7 @@ def make_page(study: Collected, asked: str, figures: Sequence[str]) -> str:
         "",
         *table(study.result),
         "",
-        *(f"- {text}" for text in (study.result.statistic, *filter(None, study.result.formula.split("; ")))),
+        *(f"- {text}" for text in (study.result.statistic, *study.result.formula.splitlines())),
         "",
         *phase_lines(study.rows),
         "## What was asked",

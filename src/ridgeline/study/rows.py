@@ -34,15 +34,15 @@ Row = dict[str, Any]
 
 
 def rows_of(found: Sequence[Found]) -> list[Row]:
-    """Return the rows of all jobs that are done, sorted by curve and cores.
+    """Return the rows of all jobs that are done, in the order in which the study was planned.
 
     Raises ConfigError for a report of a benchmark that is not known here, KeyError or TypeError for a damaged one.
     """
     times: dict[tuple[str, str], list[Row]] = {}
-    for job in found:
-        if job.state == "done":
-            for row in rows_of_job(job):
-                times.setdefault((job.record["point"], str(row["labels"])), []).append(row)
+    done = [job for job in found if job.state == "done"]
+    for job in sorted(done, key=lambda job: int(job.record["order"])):
+        for row in rows_of_job(job):
+            times.setdefault((job.record["point"], str(row["labels"])), []).append(row)
     rows = [_over_jobs(jobs) for jobs in times.values()]
     for curve in curves(rows):
         _add_efficiencies(curve)
