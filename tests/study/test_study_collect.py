@@ -117,7 +117,7 @@ def test_files_and_figures(tmp_path):
         "more threads than cores on 4 ranks",
         "| 2 | 32 x 16 x 16 | 1.25 | 2 | 1.312 | 0.100 |",
         "## Phases of a step, ms",
-        "![Time of a step over cores, ideal scaling dotted.](figures/time.png)",
+        "](figures/time.png)",
         'case = "case.toml"',
     ):
         assert words in page, words
@@ -193,12 +193,17 @@ def test_outputs_that_were_written(tmp_path):
     folder = run(tmp_path, {**WEAK, "repeat": 1, "outputs": True})
     for path in folder.glob("points/*/1/report.json"):
         report = json.loads(path.read_text())
-        report["written"] = [{"bytes": 4_000_000}, {"bytes": None}]
+        report["written"] = [
+            {"kind": "data set", "bytes": 4_000_000},
+            {"kind": "series", "bytes": None},
+            {"kind": "checkpoints", "bytes": 9},
+        ]
+        report["checkpoint"] = {"written_bytes_per_second": 3e6}
         report["phases"]["output"]["max"] = 0.5
         path.write_text(json.dumps(report))
-    assert {row["output_rate"] for row in rows(folder)} == {8e6}
+    assert {(row["output_rate"], row["checkpoint_rate"]) for row in rows(folder)} == {(8e6, 3e6)}
     assert collect_study(str(folder), print) == 0
-    assert (folder / "figures" / "output.png").exists()
+    assert {path.stem for path in (folder / "figures").iterdir()} > {"output", "checkpoint"}
 
 
 def bench_report(rows, **more):
@@ -276,7 +281,9 @@ def test_two_studies_in_one_figure(tmp_path):
     half = Runner(lambda job: seconds(job) / 2)
     second, told = run(tmp_path, {**WEAK, "ranks": (1, 2)}, runner=half, name="new"), []
     output = tmp_path / "both"
-    compare_studies(str(first), str(second), str(output), told.append)
+    for _ in range(2):  # the second time it replaces its files
+        compare_studies(str(first), str(second), str(output), told.append)
+    assert not list(output.rglob("*previous*"))
     table = list(csv.DictReader((output / "compare.csv").read_text().splitlines()))
     assert [(row["ranks"], float(row["ratio"])) for row in table] == [("1", 2.0), ("2", 2.0)]
     page = (output / "compare.md").read_text()

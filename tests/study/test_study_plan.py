@@ -76,6 +76,18 @@ def test_axes_whose_keys_end_alike_are_told_apart(tmp_path):
     assert plan.points[1].name == "n1_output.every-2_checkpoint.every-3"
 
 
+def test_keys_that_change_together(tmp_path):
+    plan = planned(
+        tmp_path, {"vary": ("model.F=0.01,0.02 & model.k=0.04,0.05", "run.precision=float32,float64")}
+    )
+    assert [point.axes for point in plan.points[::2]] == [
+        {"F": F, "precision": "float32"} for F in (0.01, 0.02)
+    ]
+    assert [options_of(point)["model.k"] for point in plan.points] == ["0.04", "0.04", "0.05", "0.05"]
+    with pytest.raises(ConfigError, match=r"as many values each, but model.F has 2, model.k has 1"):
+        planned(tmp_path, {"vary": ("model.F=0.01,0.02 & model.k=0.04",)})
+
+
 def test_values_of_axes():
     assert parse_values("1, 2") == [1, 2]
     assert parse_values("[4, 4],[8, 8]") == [[4, 4], [8, 8]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from ridgeline.analysis.plot import blank_figure, panels
 
@@ -23,11 +23,12 @@ MOST_PANELS = 6
 
 @dataclass(frozen=True)
 class Spot:
-    """One point of a curve. hollow: it says little, and is drawn so."""
+    """One point of a curve. hollow: it says little, and is drawn so. until: the far end of its repeats, if known."""
 
     x: X
     y: float
     hollow: bool = False
+    until: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,17 @@ class Curve:
     group: int = 0
 
 
+class Look(NamedTuple):
+    """Colour, marker and line style of a curve, in Matplotlib's words."""
+
+    colour: str
+    marker: str
+    line: str
+
+
 @dataclass(frozen=True)
 class Panel:
-    """What a figure of curves shows. x_label: of the axis; log: whether y is logarithmic; zero: y begins at 0."""
+    """What a figure of curves shows. log: whether y is logarithmic; else it begins at 0."""
 
     x_label: str
     y_label: str
@@ -64,23 +73,26 @@ class Bar:
 
 
 def draw_curves(curves: Sequence[Curve], panel: Panel) -> Figure:
-    """Return a figure of curves, each spot with a marker, hollow ones empty and said so."""
+    """Return a figure of curves, each spot with a marker; hollow ones are empty, and the legend says so."""
     figure = blank_figure(6.8, 4.4)
     axes = figure.subplots()
     numeric = all(isinstance(spot.x, int | float) for curve in curves for spot in curve.spots)
     places = _places(curves, numeric)
-    for n, curve in enumerate(curves):
-        _draw_curve(axes, curve, f"C{n % 10}", MARKERS[n % len(MARKERS)], places)
+    looks = _looks(curves)
+    for curve, look in zip(curves, looks):
+        _draw_curve(axes, curve, look, places)
     _set_x(axes, places, numeric)
     if panel.log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(bottom=0.0)
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_title(panel.title, loc="left", fontsize="medium")
     axes.grid(alpha=0.25, which="major")
-    _legend(axes, curves)
+    _legend(axes, curves, looks)
     return figure
 
 
@@ -91,15 +103,30 @@ def _places(curves: Sequence[Curve], numeric: bool) -> dict[X, float]:
     return {x: float(x) if numeric else float(n) for n, x in enumerate(values)}
 
 
-def _draw_curve(axes: Axes, curve: Curve, colour: str, marker: str, places: dict[X, float]) -> None:
-    style = ("-", "--")[curve.group % 2]
-    x, y = [places[spot.x] for spot in curve.spots], [spot.y for spot in curve.spots]
-    axes.plot(x, y, style, color=colour, linewidth=1.4, zorder=2)
-    for spot in curve.spots:
-        inside = "white" if spot.hollow else colour
-        axes.plot(
-            places[spot.x], spot.y, marker, color=colour, markerfacecolor=inside, markersize=6, zorder=3
+def _looks(curves: Sequence[Curve]) -> list[Look]:
+    """Return how each curve looks: the curves of a group have the colours of the other group's, in their order."""
+    return [
+        Look(
+            f"C{number % 10}",
+            MARKERS[(number + 4 * curve.group) % len(MARKERS)],
+            ("-", "--")[curve.group % 2],
         )
+        for n, curve in enumerate(curves)
+        for number in [sum(other.group == curve.group for other in curves[:n])]
+    ]
+
+
+def _draw_curve(axes: Axes, curve: Curve, look: Look, places: dict[X, float]) -> None:
+    colour = look.colour
+    x, y = [places[spot.x] for spot in curve.spots], [spot.y for spot in curve.spots]
+    axes.plot(x, y, look.line, color=colour, linewidth=1.4, zorder=2)
+    for spot, place in zip(curve.spots, x):
+        inside = "white" if spot.hollow else colour
+        axes.plot(place, spot.y, look.marker, color=colour, markerfacecolor=inside, markersize=6, zorder=3)
+        if spot.until is not None:
+            axes.plot(
+                [place, place], [spot.y, spot.until], color=colour, linewidth=1.0, marker="_", markersize=5
+            )
     for more, dashes in ((curve.ideal, (1, 2)), (curve.predicted, (6, 2, 1, 2))):
         known = [spot for spot in more if spot.x in places]
         values = [spot.y for spot in known]
@@ -118,24 +145,21 @@ def _set_x(axes: Axes, places: dict[X, float], numeric: bool) -> None:
         axes.margins(x=0.15)
 
 
-def _legend(axes: Axes, curves: Sequence[Curve]) -> None:
+def _legend(axes: Axes, curves: Sequence[Curve], looks: Sequence[Look]) -> None:
     """Name curves, and what dots, dashes and hollow markers mean where they occur."""
     entries = [
-        Line2D(
-            [],
-            [],
-            color=f"C{n % 10}",
-            marker=MARKERS[n % len(MARKERS)],
-            linestyle=("-", "--")[curve.group % 2],
-            label=curve.name,
-        )
-        for n, curve in enumerate(curves)
+        Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.line, label=curve.name)
+        for curve, look in zip(curves, looks)
         if curve.name
     ]
     if any(curve.ideal for curve in curves):
         entries.append(Line2D([], [], color="0.4", dashes=(1, 2), label="ideal"))
     if any(curve.predicted for curve in curves):
         entries.append(Line2D([], [], color="0.4", dashes=(6, 2, 1, 2), label="predicted"))
+    if any(spot.until is not None for curve in curves for spot in curve.spots):
+        entries.append(
+            Line2D([], [], color="0.4", marker="|", linestyle="", markersize=10, label="all repeats")
+        )
     if any(spot.hollow for curve in curves for spot in curve.spots):
         empty = Line2D([], [], color="0.4", marker="o", markerfacecolor="white", linestyle="", label=HOLLOW)
         entries.append(empty)
@@ -143,8 +167,8 @@ def _legend(axes: Axes, curves: Sequence[Curve]) -> None:
         axes.legend(handles=entries, frameon=False, fontsize="small")
 
 
-def draw_bars(stacks: Mapping[str, Sequence[Bar]], y_label: str, title: str) -> Figure:
-    """Return a figure of stacked bars, a panel for each key of `stacks` (six at most); hollow stacks are hatched."""
+def draw_bars(stacks: Mapping[str, Sequence[Bar]], panel: Panel) -> Figure:
+    """Return a figure of stacked bars, axes for each key of `stacks` (six at most); hollow stacks are hatched."""
     shown = dict(list(stacks.items())[:MOST_PANELS])
     across = min(len(shown), 3)
     figure = blank_figure(max(6.8, 3.6 * across), 4.0 * -(-len(shown) // across))
@@ -167,7 +191,7 @@ def draw_bars(stacks: Mapping[str, Sequence[Bar]], y_label: str, title: str) -> 
                 bottom += height
         axes.set_xticks(range(len(bars)), [bar.name for bar in bars])
         axes.set_title(label, loc="left", fontsize="small")
-        axes.set_ylabel(y_label)
+        axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
         axes.grid(alpha=0.25, axis="y")
         axes.set_axisbelow(True)
     handles = [Line2D([], [], color=colours[name], linewidth=6, label=name) for name in names]
@@ -176,5 +200,5 @@ def draw_bars(stacks: Mapping[str, Sequence[Bar]], y_label: str, title: str) -> 
             Line2D([], [], color="0.4", marker="s", markerfacecolor="white", linestyle="", label=HOLLOW)
         )
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+    figure.suptitle(panel.title, x=0.01, ha="left", fontsize="medium")
     return figure

@@ -32,8 +32,9 @@ COLUMNS = (
     Column("overall_efficiency", "overall", form=".3f"),
     Column("fraction", "of limit", form=".3f"),
     Column("simulated", "time/s", form=".4g"),
-    Column("output_seconds", "written in s", form=".3f"),
-    Column("output_rate", "written MB/s", 1e6, ".4g"),
+    Column("output_seconds", "output in s", form=".3f"),
+    Column("output_rate", "output MB/s", 1e6, ".4g"),
+    Column("checkpoint_rate", "checkpoints MB/s", 1e6, ".4g"),
 )
 MARKS = "crowded"  # key of rows whose threads share cores; drawn hollow
 

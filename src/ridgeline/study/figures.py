@@ -63,11 +63,12 @@ def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[
         if not over.ranks:
             solve = key.split(" ", 1)[1]
             yield f"iterations_{solve}", drawn(key, f"iterations of a solve: {solve}", False)
-    if _any(rows, "output_rate"):
-        yield "output", drawn("output_rate", "written, MB/s", False, 1e6)
+    for name, what in (("output", "output"), ("checkpoint", "checkpoints")):
+        if _any(rows, f"{name}_rate"):
+            yield name, drawn(f"{name}_rate", f"{what}, MB/s", False, 1e6)
     stacks = phases(over)
     if any(bar.parts for bars in stacks.values() for bar in bars):
-        yield "phases", draw_bars(stacks, "ms a step", title)
+        yield "phases", draw_bars(stacks, Panel(over.label, "ms a step", title))
 
 
 class Over:
@@ -116,7 +117,15 @@ class Over:
     def line(self, curve: Rows, key: str, scale: float, ideal: bool, groups: Mapping[str, int]) -> Curve:
         """Return the curve of one key of rows."""
         known = [row for row in curve if row.get(key) is not None]
-        spots = tuple(Spot(self.x(row), row[key] / scale, row[MARKS]) for row in known)
+        spots = tuple(
+            Spot(
+                self.x(row),
+                row[key] / scale,
+                row[MARKS],
+                row["slowest"] / scale if key == "seconds" else None,
+            )
+            for row in known
+        )
         at_best: tuple[Spot, ...] = ()
         if ideal and self.ranks and len(known) > 1:
             at_best = tuple(Spot(self.x(row), _ideal(key, row, known[0]) / scale) for row in known)

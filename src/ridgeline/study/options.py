@@ -49,7 +49,11 @@ class StudyOptions(DeclaredOptions):
         Literal["auto", "all"], OptionSpec("The process grid that a run would choose, or all that fit.")
     ] = "auto"
     vary: Annotated[
-        tuple[str, ...], OptionSpec("An axis: a setting or option, and its values.", metavar="KEY=V,V,...")
+        tuple[str, ...],
+        OptionSpec(
+            "An axis: a setting or option, and its values; several that change together: 'A=1,2 & B=3,4'.",
+            metavar="KEY=V,V,...",
+        ),
     ] = ()
     settings: Annotated[
         tuple[str, ...],

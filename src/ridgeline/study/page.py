@@ -13,19 +13,20 @@ from ridgeline.study.rows import Row
 
 STEM = "study"
 CAPTIONS = {
-    "time": "Time of a step over cores, ideal scaling dotted.",
+    "time": "Time of a step: best of the jobs, a line to the slowest; ideal scaling dotted.",
     "speed": "Grid points advanced in a second.",
     "efficiency": "Parallel efficiency, to the fewest cores.",
     "phases": "What a step spends its time on.",
     "simulated": "Model time in a second of wall time.",
-    "output": "Bytes written in a second of output.",
+    "output": "Bytes of data sets and series written in a second.",
+    "checkpoint": "Bytes of checkpoints written in a second.",
 }
 
 
 def write_files(folder: Path, result: Result, page: str, stem: str = STEM) -> list[Path]:
     """Write CSV, JSON and page; return their paths. Earlier ones of ours are replaced. Raises OutputError."""
     content = result.to_dict() | {"plot": None}
-    texts = {"csv": to_csv(result), "json": to_json(content), "md": page}
+    texts = {"csv": to_csv(result), "json": to_json(content), "md": f"<!-- {GENERATOR} -->\n{page}"}
     paths = []
     for suffix, text in texts.items():
         path = folder / f"{stem}.{suffix}"
@@ -38,7 +39,6 @@ def write_files(folder: Path, result: Result, page: str, stem: str = STEM) -> li
 def make_page(study: Collected, asked: str, figures: Sequence[str]) -> str:
     """Return the page of a study in Markdown. asked: its study file; figures: names of what was drawn."""
     parts = [
-        f"<!-- {GENERATOR} -->",
         f"# {study.result.pattern}",
         "",
         *(f"- {machine}" for machine in study.machines),

@@ -20,9 +20,11 @@ from ridgeline.runtime.units import number
 from ridgeline.study.asked import Asked
 from ridgeline.study.bench_subject import BenchSubject
 from ridgeline.study.case_subject import CaseSubject
+from ridgeline.study.options import StudyOptions
 from ridgeline.study.subject import Changes, Need, Subject
 
 GRID = "process_grid"
+LINK = "&"  # between keys of an axis that change together
 
 
 @dataclass(frozen=True)
@@ -87,26 +89,22 @@ def make_plan(asked: Asked, here: bool = True) -> Plan:
     options = asked.options
     subject = make_subject(asked)
     fixed = {key: values[0] for key, values in _parse(subject, "--set", options.settings)}
-    axes = list(_parse(subject, "--vary", options.vary))
+    axes = [_linked(subject, text) for text in options.vary]
+    keys = [key for axis in axes for key in axis[0]]
     ranks = sorted(set(options.ranks))
     threads_of_points: list[int | None] = [*sorted(set(options.threads))] or [None]
     points = []
-    for values in itertools.product(*(values for _, values in axes)):
-        chosen = dict(zip((key for key, _ in axes), values))
+    for chosen in itertools.product(*axes):
+        changes = {key: value for values in chosen for key, value in values.items()}
+        shown = {_short(key, keys): value for values in chosen for key, value in [next(iter(values.items()))]}
         for threads, n_ranks in itertools.product(threads_of_points, ranks):
-            shown = {_short(key, axes): value for key, value in chosen.items()}
-            if threads is not None:
-                shown |= {"threads": threads} if len(threads_of_points) > 1 else {}
-            label = _name(n_ranks, shown)
+            label = shown | ({"threads": threads} if len(threads_of_points) > 1 else {})
             try:
-                changes = fixed | chosen | (subject.threads(threads) if threads is not None else {})
-                law = subject.law.weak if options.weak else subject.law.strong
-                sizes = law(subject.settings(changes), ranks[0], n_ranks)
-                changes |= {key: subject.parse(key, [value])[1][0] for key, value in sizes.items()}
-                grids = subject.process_grids(changes, n_ranks) if options.process_grids == "all" else [{}]
-                points += [_point(subject, changes | grid, grid, n_ranks, shown, here) for grid in grids]
+                points += _points(
+                    subject, options, fixed | changes, label, (threads, ranks[0], n_ranks), here
+                )
             except RidgelineError as error:
-                raise type(error)(f"point {label}: {error}") from None
+                raise type(error)(f"point {_name(n_ranks, label)}: {error}") from None
     names = [point.name for point in points]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
@@ -114,13 +112,32 @@ def make_plan(asked: Asked, here: bool = True) -> Plan:
     return Plan(subject, options.scaling, tuple(points), options.repeat, options.seed, here)
 
 
+def _points(
+    subject: Subject,
+    options: StudyOptions,
+    changes: Changes,
+    shown: dict[str, Any],
+    count: tuple[int | None, int, int],
+    here: bool,
+) -> list[Point]:
+    """Return the points of one combination, one for each process grid. count: threads, fewest ranks, ranks."""
+    threads, first, ranks = count
+    if threads is not None:
+        changes = changes | subject.threads(threads)
+    law = subject.law.weak if options.weak else subject.law.strong
+    sizes = law(subject.settings(changes), first, ranks)
+    changes = changes | {key: subject.parse(key, [value])[1][0] for key, value in sizes.items()}
+    grids = subject.process_grids(changes, ranks) if options.process_grids == "all" else [{}]
+    return [_point(subject, changes | grid, bool(grid), ranks, shown, here) for grid in grids]
+
+
 def _point(
-    subject: Subject, changes: Changes, grid: Changes, ranks: int, shown: dict[str, Any], here: bool
+    subject: Subject, changes: Changes, grids: bool, ranks: int, shown: dict[str, Any], here: bool
 ) -> Point:
     need = subject.need(changes, ranks, here)
     if need.problem is not None:
         raise ConfigError(f"{need.problem}; run.check_memory = false tries all the same")
-    axes = shown | ({GRID: need.process_grid.replace(" ", "")} if grid else {})
+    axes = shown | ({GRID: need.process_grid.replace(" ", "")} if grids else {})
     return Point(
         name=_name(ranks, axes),
         ranks=ranks,
@@ -140,9 +157,23 @@ def _parse(subject: Subject, flag: str, texts: Sequence[str]) -> Iterator[tuple[
             example = "model.order=7,15" if flag == "--vary" else "run.steps=100"
             raise ConfigError(f"{flag} {text}: need a key and what it gets, such as {example}")
         values = parse_values(rest) if flag == "--vary" else [parse_value(rest)]
-        name, typed = subject.parse(key, values)
-        unique = [value for n, value in enumerate(typed) if value not in typed[:n]]
-        yield name, unique
+        yield subject.parse(key, values)
+
+
+def _linked(subject: Subject, text: str) -> list[Changes]:
+    """Return the values of an axis: of one key, or of several that change together, "a=1,2 & b=3,4".
+
+    Raises ConfigError for keys with different numbers of values.
+    """
+    parts = list(_parse(subject, "--vary", text.split(LINK)))
+    if len({len(values) for _, values in parts}) > 1:
+        counts = ", ".join(f"{key} has {len(values)}" for key, values in parts)
+        raise ConfigError(f"--vary {text}: keys that change together need as many values each, but {counts}")
+    found: list[Changes] = []
+    for values in zip(*(values for _, values in parts)):
+        change = dict(zip((key for key, _ in parts), values))
+        found += [change] if change not in found else []
+    return found
 
 
 def parse_values(text: str) -> list[Any]:
@@ -160,10 +191,10 @@ def parse_values(text: str) -> list[Any]:
         ) from None
 
 
-def _short(key: str, axes: Sequence[tuple[str, Any]]) -> str:
-    """Return the last part of a key, or all of it where another axis ends alike."""
+def _short(key: str, keys: Sequence[str]) -> str:
+    """Return the last part of a key, or all of it where another one ends alike."""
     last = key.rpartition(".")[2]
-    return last if sum(other.rpartition(".")[2] == last for other, _ in axes) == 1 else key
+    return last if sum(other.rpartition(".")[2] == last for other in keys) == 1 else key
 
 
 def _name(ranks: int, axes: dict[str, Any]) -> str:

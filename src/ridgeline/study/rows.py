@@ -5,11 +5,12 @@ Rows are plain, in SI units, with these keys beside those of axes and labels:
     ranks, threads, cores     of the job; crowded: more threads than cores on a node, so that times say little
     points                    of the grid, of all ranks
     seconds                   of a step, the best of the point's jobs: disturbances only slow down (GESTS, Sec. 4.1)
-    jobs, median, jitter      of the jobs' times; jitter: (most - least) / least
+    jobs, median, slowest, jitter    of the jobs' times; jitter: (most - least) / least
     points_per_second, flops, bytes, fraction, overall_efficiency     as the best job reported them
     simulated                 model time per second of wall time (NekBox, Fig. 7)
     phase NAME                seconds of a step's phases; iterations NAME: of the solves of NAME
-    output_seconds, output_bytes, output_rate    of what the run wrote, if it wrote
+    output_seconds, output_bytes, output_rate    of data sets and series, if the run wrote any; B/s
+    checkpoint_rate           B/s of data files, with compression and forcing to the disk in the time
     efficiency, efficiency_before                by the points, to the fewest cores and to the next fewer (SS1, SS2)
     ws1, ws2                  the same by N^3 log2 N, for models that transform (WS1, WS2)
     parallel_efficiency       overall_efficiency over that of the fewest cores (NekBox, Sec. 4.1)
@@ -110,10 +111,11 @@ def _of_run(report: Mapping[str, Any]) -> Row:
         **{f"phase {name}": value for name, value in phases.items()},
         **{f"iterations {name}": solve["iterations_per_solve"] for name, solve in solves.items()},
     }
-    written = [one["bytes"] for one in report.get("written", ()) if one["bytes"]]
-    spent = sum(report["phases"].get(name, {}).get("max", 0.0) for name in ("output", "checkpoint"))
+    written = sum(one["bytes"] or 0 for one in report.get("written", ()) if one["kind"] != "checkpoints")
+    spent = report["phases"].get("output", {}).get("max", 0.0)
     if written and spent:
-        row |= {"output_seconds": spent, "output_bytes": sum(written), "output_rate": sum(written) / spent}
+        row |= {"output_bytes": written, "output_seconds": spent, "output_rate": written / spent}
+    row["checkpoint_rate"] = report.get("checkpoint", {}).get("written_bytes_per_second")
     return row
 
 
@@ -124,6 +126,7 @@ def _over_jobs(rows: Sequence[Row]) -> Row:
     return best | {
         "jobs": len(rows),
         "median": statistics.median(seconds),
+        "slowest": max(seconds),
         "jitter": jitter(seconds),
         "crowded": any(row["crowded"] for row in rows),
     }
