@@ -15,10 +15,8 @@ from ridgeline.runtime.options import options_of
 from ridgeline.study.asked import FILE, read_asked
 from ridgeline.study.collect import Collected, collect
 from ridgeline.study.compare import compare, joined, names_of
-from ridgeline.study.figures import save_figures
 from ridgeline.study.folder import StudyFolder
 from ridgeline.study.options import SubmitOptions
-from ridgeline.study.page import figure_lines, make_page, table, write_files
 from ridgeline.study.plan import make_plan, show_plan
 from ridgeline.study.run import Runner, run_jobs
 from ridgeline.study.submit import SUBMITTERS, submit, write_scripts
@@ -71,6 +69,10 @@ def run_study(
 
 def collect_study(path: str, tell: Tell) -> int:
     """Write tables and figures of what has finished; return the exit code: FAILED if a job failed."""
+    # Matplotlib is for those who draw: a plan that is refused need not wait for it.
+    from ridgeline.study.figures import save_figures
+    from ridgeline.study.page import make_page, write_files
+
     folder = StudyFolder.open(path)
     study = collect(folder)
     if study.rows:
@@ -88,6 +90,9 @@ def collect_study(path: str, tell: Tell) -> int:
 
 def compare_studies(first: str, second: str, output: str | None, tell: Tell) -> None:
     """Write the table and the figures of two studies into a folder. Raises ConfigError, OutputError."""
+    from ridgeline.study.figures import save_figures
+    from ridgeline.study.page import figure_lines, table, write_files
+
     studies: list[Collected] = [collect(StudyFolder.open(path)) for path in (first, second)]
     result = compare(*studies)
     names = names_of(*studies)
