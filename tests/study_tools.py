@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.study.asked import read_asked
-from ridgeline.study.folder import Job, StudyFolder
+from ridgeline.study.folder import StudyFolder, StudyJob
 from ridgeline.study.plan import Plan, make_plan
 
 CASE = """\
@@ -33,10 +33,10 @@ viscosity = 0.01
 dt = 0.01
 """
 
-Seconds = Callable[[Job], float]
+Seconds = Callable[[StudyJob], float]
 
 
-def run_report(job: Job, seconds: float, points: float, **more: Any) -> dict[str, Any]:
+def run_report(job: StudyJob, seconds: float, points: float, **more: Any) -> dict[str, Any]:
     """Return what a run of ten steps reports, as far as a study reads it."""
     return {
         "model": "gray_scott",
@@ -62,7 +62,7 @@ def run_report(job: Job, seconds: float, points: float, **more: Any) -> dict[str
     }
 
 
-def points_of(job: Job) -> float:
+def points_of(job: StudyJob) -> float:
     """Return the points of the job's grid."""
     product = 1.0
     for part in job.point.need.size.split(" x "):
@@ -81,7 +81,7 @@ class Runner:
         self.seconds, self.wrong = seconds, dict(wrong or {})
         self.names: list[str] = []
 
-    def __call__(self, job: Job) -> int:
+    def __call__(self, job: StudyJob) -> int:
         """Run a job."""
         self.names.append(job.name)
         wrong = self.wrong.get(job.name)
@@ -111,7 +111,7 @@ def planned(folder: Path, given: Mapping[str, Any], text: str = CASE) -> Plan:
 
 def prepared(
     folder: Path, given: Mapping[str, Any], text: str = CASE, name: str = "study"
-) -> tuple[StudyFolder, Plan, list[Job]]:
+) -> tuple[StudyFolder, Plan, list[StudyJob]]:
     """Return a study's folder, its plan and its jobs."""
     asked = read_asked(case_file(folder, text), given)
     study, asked = StudyFolder.prepare(folder / name, asked)

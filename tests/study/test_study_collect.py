@@ -216,7 +216,7 @@ def bench_report(rows, **more):
         (
             "hpcg-iteration",
             bench_report([{"implementation": "c", "seconds": 0.5, "rows": 4096, "flops": 3.0}]),
-            {"nx": "16", "implementation": "c"},
+            {"nx": "16", "implementation": "plain C"},
             {"seconds": 0.5, "points_per_second": 8192.0, "flops": 3.0, "fraction": None},
         ),
         (

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.errors import LauncherError, OutputError
 from ridgeline.study.asked import read_asked
+from ridgeline.study.command import run_study
 from ridgeline.study.folder import StudyFolder, look
+from ridgeline.study.plan import make_plan
 from ridgeline.study.run import run_jobs
 from study_tools import CASE, Runner, case_file, prepared
 
@@ -216,12 +218,18 @@ def test_a_study_goes_on_from_its_folder_elsewhere(tmp_path, monkeypatch):
     (tmp_path / "case.toml").unlink()
     monkeypatch.chdir(tmp_path)
     folder, asked = StudyFolder.prepare(moved, asked)
-    from ridgeline.study.plan import make_plan
-
     plan = make_plan(asked)
     runner = Runner()
     run_jobs(plan, folder.jobs(plan, asked.directory), print, runner)
     assert runner.names == []
+
+
+def test_a_study_is_not_started_by_a_launcher(tmp_path, monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setenv("PMI_RANK", "1")
+    with pytest.raises(LauncherError, match="started this command as one of 2 ranks"):
+        run_study(case_file(tmp_path), {}, str(tmp_path / "study"), print)
+    assert not (tmp_path / "study").exists()
 
 
 def test_points_are_listed_in_the_order_of_numbers(tmp_path):

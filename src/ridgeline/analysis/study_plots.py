@@ -19,6 +19,7 @@ X = float | str  # a number of cores, or the value of an axis
 MARKERS = "osD^vP*X"
 HOLLOW = "hollow: more threads than cores"
 MOST_PANELS = 6
+MOST_INSIDE = 6  # entries of a legend; more stand beside the axes
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Bar:
 
 def draw_curves(curves: Sequence[Curve], panel: Panel) -> Figure:
     """Return a figure of curves, each spot with a marker; hollow ones are empty, and the legend says so."""
-    figure = blank_figure(6.8, 4.4)
+    figure = blank_figure(7.2, 4.4)
     axes = figure.subplots()
     numeric = all(isinstance(spot.x, int | float) for curve in curves for spot in curve.spots)
     places = _places(curves, numeric)
@@ -163,7 +164,11 @@ def _legend(axes: Axes, curves: Sequence[Curve], looks: Sequence[Look]) -> None:
     if any(spot.hollow for curve in curves for spot in curve.spots):
         empty = Line2D([], [], color="0.4", marker="o", markerfacecolor="white", linestyle="", label=HOLLOW)
         entries.append(empty)
-    if entries:
+    if len(entries) > MOST_INSIDE:
+        axes.legend(
+            handles=entries, frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.02)
+        )
+    elif entries:
         axes.legend(handles=entries, frameon=False, fontsize="small")
 
 

@@ -10,7 +10,9 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from ridgeline.bench.result import make_table
+from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import check_folder
+from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.options import options_of
 from ridgeline.study.asked import FILE, read_asked
 from ridgeline.study.collect import Collected, collect
@@ -41,6 +43,7 @@ def run_study(
     """
     of_submit = {option.name for option in options_of(SubmitOptions)}
     submission = SubmitOptions(**{name: value for name, value in given.items() if name in of_submit})
+    refuse_ranks()
     asked = read_asked(subject, {name: value for name, value in given.items() if name not in of_submit})
     path = Path(output) if output is not None else asked.folder or Path(f"{PREFIX}{asked.name}")
     make_plan(asked, here=False)  # what cannot be leaves no folder behind
@@ -65,6 +68,16 @@ def run_study(
             tell(f"  {SUBMITTERS[submission.submit]} {script}")
     tell(f"then, at any time: ridgeline study collect {folder.path}")
     return 0
+
+
+def refuse_ranks() -> None:
+    """Raise LauncherError if a launcher started this process: a study starts the ranks of its jobs itself."""
+    launch = detect_launch()
+    if launch is not None:
+        raise LauncherError(
+            f"{launch.launcher} started this command as one of {launch.size} ranks, and a study starts its jobs itself; "
+            "start it without the launcher, or write scripts by --submit"
+        )
 
 
 def collect_study(path: str, tell: Tell) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from ridgeline.analysis.plot import save_figure
 from ridgeline.analysis.study_plots import Bar, Curve, Panel, Spot, X, draw_bars, draw_curves
@@ -13,6 +12,9 @@ from ridgeline.io.previous import discard
 from ridgeline.runtime.files import check_folder
 from ridgeline.study.collect import MARKS
 from ridgeline.study.rows import Row, best_of, curve_labels, curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
 FOLDER = "figures"

@@ -40,7 +40,7 @@ State = Literal["done", "failed", "damaged", "missing"]
 
 
 @dataclass(frozen=True)
-class Job:
+class StudyJob:
     """One start of a point. folder: its own; number: of the repeat, from 1; directory: where it starts."""
 
     point: Point
@@ -118,14 +118,14 @@ class StudyFolder:
             case = None if asked.case is None else asked.case.name
             replace_file(self.path / FILE, to_toml(asked, case).encode())
 
-    def jobs(self, plan: Plan, directory: Path) -> list[Job]:
+    def jobs(self, plan: Plan, directory: Path) -> list[StudyJob]:
         """Return the jobs of a plan in their random order. directory: where runs start.
 
         Raises OutputError if the folder has jobs that the plan has not, or that were started with other settings.
         """
         root = self.path / POINTS
         jobs = [
-            Job(
+            StudyJob(
                 point, number, folder := root / point.name / str(number), directory if point.paths else folder
             )
             for point, number in plan.jobs()
@@ -155,7 +155,7 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
     return [(int(n or 0), text) for text, n in re.findall(r"(\D+)(\d*)", str(path))]
 
 
-def record_of(job: Job, plan: Plan) -> dict[str, Any]:
+def record_of(job: StudyJob, plan: Plan) -> dict[str, Any]:
     """Return what job.json says of a job: all that a table needs beside the report."""
     point = job.point
     content = {
@@ -182,7 +182,7 @@ def differs(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return any(first.get(key) != second.get(key) for key in ("subject", "ranks", "threads", "arguments"))
 
 
-def clear(job: Job, plan: Plan) -> None:
+def clear(job: StudyJob, plan: Plan) -> None:
     """Give a job a folder with nothing in it but what it is. Raises OutputError."""
     with output_errors(f"write into {job.folder}", ADVICE):
         if (job.folder / JOB).is_file():

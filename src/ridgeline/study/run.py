@@ -10,17 +10,17 @@ from pathlib import Path
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import output_errors
 from ridgeline.runtime.launcher import die_with_parent
-from ridgeline.study.folder import ADVICE, ERROR, LOG, Found, Job, clear, look
+from ridgeline.study.folder import ADVICE, ERROR, LOG, Found, StudyJob, clear, look
 from ridgeline.study.plan import Plan
 
 LINES = 5  # of a log that tell why a job failed
 END_SECONDS = 30.0  # that an interrupted job has to end by itself
 
-Runner = Callable[[Job], int]  # runs a job to its end, with its output in its log; returns its exit code
+Runner = Callable[[StudyJob], int]  # runs a job to its end, with its output in its log; returns its exit code
 Tell = Callable[[str], None]
 
 
-def run_jobs(plan: Plan, jobs: Sequence[Job], tell: Tell, runner: Runner | None = None) -> list[Found]:
+def run_jobs(plan: Plan, jobs: Sequence[StudyJob], tell: Tell, runner: Runner | None = None) -> list[Found]:
     """Run the jobs that are not done, in their order; return what stands in the folder of each of all `jobs`.
 
     A job that fails keeps its log and gets a file with its error; the others go on. Raises OutputError.
@@ -41,7 +41,7 @@ def run_jobs(plan: Plan, jobs: Sequence[Job], tell: Tell, runner: Runner | None 
     return [look(job.folder) for job in jobs]
 
 
-def run_here(job: Job) -> int:
+def run_here(job: StudyJob) -> int:
     """Run a job by the command line, in a process of its own. Returns its exit code.
 
     Ctrl-C goes to the job too, which has END_SECONDS to end; the job dies with this process.

@@ -17,7 +17,7 @@ from pathlib import Path
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.files import output_errors, replace_file
 from ridgeline.runtime.threads import cores_available
-from ridgeline.study.folder import ADVICE, ERROR, LOG, Job, clear, look
+from ridgeline.study.folder import ADVICE, ERROR, LOG, StudyJob, clear, look
 from ridgeline.study.options import SubmitOptions
 from ridgeline.study.plan import Plan
 
@@ -33,7 +33,7 @@ class Batch:
     ranks: int
     threads: int
     per_node: int
-    jobs: tuple[Job, ...]
+    jobs: tuple[StudyJob, ...]
 
     @property
     def nodes(self) -> int:
@@ -46,7 +46,7 @@ class Batch:
         return f"ranks_{self.ranks}" + (f"_threads_{self.threads}" if self.threads > 1 else "")
 
 
-def write_scripts(plan: Plan, jobs: Sequence[Job], options: SubmitOptions, root: Path) -> list[Path]:
+def write_scripts(plan: Plan, jobs: Sequence[StudyJob], options: SubmitOptions, root: Path) -> list[Path]:
     """Write the scripts for the jobs that are not done, and what each job executes; return the scripts' paths.
 
     root: the study's folder. Raises OutputError, ConfigError.
@@ -68,7 +68,7 @@ def write_scripts(plan: Plan, jobs: Sequence[Job], options: SubmitOptions, root:
     return scripts
 
 
-def make_batches(jobs: Sequence[Job], options: SubmitOptions) -> list[Batch]:
+def make_batches(jobs: Sequence[StudyJob], options: SubmitOptions) -> list[Batch]:
     """Return jobs by ranks and threads, the fewest first, in their order."""
     shapes = sorted({(job.point.ranks, job.point.threads) for job in jobs})
     return [
@@ -82,7 +82,7 @@ def make_batches(jobs: Sequence[Job], options: SubmitOptions) -> list[Batch]:
     ]
 
 
-def command_script(job: Job) -> str:
+def command_script(job: StudyJob) -> str:
     """Return what every rank of a job executes."""
     command = shlex.join([sys.executable, "-m", "ridgeline", *job.arguments])
     return f"cd {shlex.quote(str(job.directory))} || exit 1\nexec {command}\n"

@@ -114,7 +114,10 @@ def test_figures_and_their_csv(monkeypatch):
     assert float(table[1]["seconds"]) == result.rows[1]["seconds"]
     assert table[0]["box"] == "16 x 16 x 16"
     found = figures(result.to_dict())
-    assert [(one.labels["implementation"], one.points) for one in found] == [(name, 16**3) for name in names]
+    assert [one.labels["implementation"] for one in found] == [
+        {"c": "plain C"}.get(name, name) for name in names
+    ]
+    assert {one.points for one in found} == {16**3}
     monkeypatch.setenv("MPICC", "no-such-compiler")
     without = measure("hpcg-iteration", MPI.COMM_SELF, nx=16, iterations=1, repeats=1)
     assert [one["implementation"] for one in without.rows] == ["reference", "optimised"]

@@ -13,6 +13,7 @@ from ridgeline.bench.scaling import ScalingFigures
 from ridgeline.config.size_law import Settings, SizeLaw
 from ridgeline.runtime.errors import ConfigError
 
+NAMES = {"c": "plain C"}  # of implementations in tables and figures
 SIZES, DIVISIONS = ("nx", "ny", "nz"), ("npx", "npy", "npz")
 
 
@@ -83,7 +84,7 @@ def figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
         ScalingFigures(
             seconds=row["seconds"],
             points=row["rows"],
-            labels={"implementation": row["implementation"]},
+            labels={"implementation": NAMES.get(row["implementation"], row["implementation"])},
             flops=row["flops"],
         )
         for row in content["rows"]
