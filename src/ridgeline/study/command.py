@@ -75,8 +75,8 @@ def refuse_ranks() -> None:
     launch = detect_launch()
     if launch is not None:
         raise LauncherError(
-            f"{launch.launcher} started this command as one of {launch.size} ranks, and a study starts its jobs itself; "
-            "start it without the launcher, or write scripts by --submit"
+            f"{launch.launcher} started this command as one of {launch.size} ranks, and a study starts its jobs "
+            "itself; start it without the launcher, or write scripts by --submit"
         )
 
 
