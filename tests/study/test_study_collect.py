@@ -179,6 +179,9 @@ def test_axes_alone(tmp_path):
     assert [row["speedup"] for row in found] == [1.0, 2.0]
     drawn = {path.stem for path in (folder / "figures").iterdir()}
     assert drawn == {"time", "speed", "simulated", "phases"}
+    page = (folder / "study.md").read_text()
+    assert "# gray_scott, by precision" in page
+    assert "efficiency" not in page
 
 
 def test_a_prediction_has_its_place(tmp_path, monkeypatch):

@@ -87,12 +87,14 @@ def to_result(name: str, jobs: Sequence[Found], rows: Sequence[Row]) -> Result:
     columns += [one for one in COLUMNS if any(row.get(one.key) is not None for row in flat)]
     if all(row["threads"] == 1 for row in rows):
         columns = [one for one in columns if one.key != "threads"]
-    columns += [Column(key, f"{key.split(' ')[1]} iterations", form=".2f") for key in solves]
+    if len({row["cores"] for row in rows}) == 1:
+        columns = [one for one in columns if one.key not in ("efficiency", "ws1", "parallel_efficiency")]
+    columns += [Column(key, f"{key.split(' ', 1)[1]} iterations", form=".2f") for key in solves]
     record = jobs[0].record if jobs else {}
     scaling = str(record.get("scaling", "strong"))
     return Result(
         benchmark=f"study {name}",
-        pattern=f"{record.get('subject', 'nothing')}, {scaling} scaling",
+        pattern=f"{record.get('subject', 'nothing')}, {_kind(jobs, rows, labels, scaling)}",
         formula="\n".join(definitions(scaling, {column.key for column in columns})),
         statistic="each point is the best of its jobs",
         ranks=max((row["ranks"] for row in rows), default=0),
@@ -101,6 +103,14 @@ def to_result(name: str, jobs: Sequence[Found], rows: Sequence[Row]) -> Result:
         settings={"subject": record.get("subject"), "scaling": scaling},
         notes=list(notes(jobs, rows)),
     )
+
+
+def _kind(jobs: Sequence[Found], rows: Sequence[Row], labels: Sequence[str], scaling: str) -> str:
+    """Return what a study asks, in words: how it scales, or what it varies on one number of ranks."""
+    varied = [key.replace("_", " ") for key in labels if len({row["labels"].get(key) for row in rows}) > 1]
+    if varied and len({job.record.get("ranks") for job in jobs}) == 1:
+        return f"by {' and '.join(varied)}"
+    return f"{scaling} scaling"
 
 
 def definitions(scaling: str, keys: set[str]) -> Iterator[str]:

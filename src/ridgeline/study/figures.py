@@ -64,7 +64,10 @@ def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[
     for key in dict.fromkeys(key for row in rows for key in row if key.startswith("iterations ")):
         if not over.ranks:
             solve = key.split(" ", 1)[1]
-            yield f"iterations_{solve}", drawn(key, f"iterations of a solve: {solve}", False)
+            yield (
+                f"iterations_{solve.replace(' ', '_')}",
+                drawn(key, f"iterations of a solve: {solve}", False),
+            )
     for name, what in (("output", "output"), ("checkpoint", "checkpoints")):
         if _any(rows, f"{name}_rate"):
             yield name, drawn(f"{name}_rate", f"{what}, MB/s", False, 1e6)
