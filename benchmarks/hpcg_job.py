@@ -16,7 +16,7 @@ from mpi4py import MPI
 from harness.ranks import wait_asleep
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.implementation import Implementation
-from ridgeline.bench.hpcg.iteration import compile_implementations
+from ridgeline.bench.hpcg.measure import compile_hpcg
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.plain_c import PlainC, PlainCUnavailable
 from ridgeline.bench.hpcg.problem import generate_problem, level_sizes
@@ -25,7 +25,7 @@ from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.bench.memory.stream import StreamArrays, measure_stream
 from ridgeline.bench.numba_threads import numba_threads
-from ridgeline.parallel.communicator import ends_job_on_error, in_turn_per_node
+from ridgeline.parallel.communicator import ends_job_on_error
 from ridgeline.sparse.runs import Runs
 
 Action = Callable[[], object]
@@ -214,7 +214,7 @@ def main() -> None:
     comm = MPI.COMM_WORLD.Dup()
     with ends_job_on_error(comm):  # ranks that wait for one that has failed would wait for ever
         job = Job(comm)
-        in_turn_per_node(comm, lambda: compile_implementations(("reference", "optimised")))
+        compile_hpcg(comm, threads=1)
         optimised, histories = add_sets(job, settings)
         if settings["kernels"]:
             add_kernels(job, optimised)

@@ -38,23 +38,13 @@ RARE = (
 )
 
 
-def calls(folder: Path, case: str, settings, ranks: int) -> list[dict[str, list[str]]]:
-    """Return what each rank of a run wanted and called."""
+def calls(folder: Path, arguments, ranks: int) -> list[dict[str, list[str]]]:
+    """Return what each rank of a command wanted and called."""
     folder.mkdir()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     launcher = [mpiexec(), "-n", str(ranks)] if ranks > 1 else []
-    options = [word for setting in settings for word in ("--set", setting)]
-    command = [
-        *launcher,
-        sys.executable,
-        str(SCRIPT),
-        str(folder),
-        "run",
-        str(EXAMPLES / case / "settings.toml"),
-    ]
-    done = subprocess.run(
-        [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=500
-    )
+    command = [*launcher, sys.executable, str(SCRIPT), str(folder), *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     found = [json.loads(path.read_text()) for path in folder.glob("*.json") if path.stem.isdigit()]
     assert len(found) == ranks
@@ -65,10 +55,11 @@ def calls(folder: Path, case: str, settings, ranks: int) -> list[dict[str, list[
     ("case", "settings", "ranks"),
     [
         ("gray_scott", GRAY_SCOTT, (1, 2)),
-        (
+        pytest.param(
             "gray_scott",
             [*GRAY_SCOTT, "run.precision=float32", "model.noise=0", "grid.boundary=fixed"],
             (1, 2),
+            marks=pytest.mark.full,
         ),
         pytest.param("turbulence_forced", TURBULENCE, (1, 2), marks=pytest.mark.slow),
         pytest.param(
@@ -92,7 +83,8 @@ def test_a_run_calls_what_was_compiled_and_nothing_else(tmp_path, case, settings
     wanted, called = set(), set()
     for n in ranks:
         pencils = ["grid.decomposition=pencils", f"grid.process_grid=[{n},1]"] if "turbulence" in case else []
-        for rank in calls(tmp_path / str(n), case, [*settings, *pencils], n):
+        options = [word for setting in [*settings, *pencils] for word in ("--set", setting)]
+        for rank in calls(tmp_path / str(n), ["run", str(EXAMPLES / case / "settings.toml"), *options], n):
             missing = set(rank["called"]) - set(rank["wanted"])
             assert not missing, f"compiled by the run on {n} ranks"
             wanted |= set(rank["wanted"])
@@ -100,3 +92,18 @@ def test_a_run_calls_what_was_compiled_and_nothing_else(tmp_path, case, settings
     assert wanted
     in_vain = {each for each in wanted - called if not any(name in each for name in RARE)}
     assert not in_vain, "compiled in vain"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("threads", [1, 2])
+def test_hpcg_calls_what_was_compiled_and_nothing_else(tmp_path, threads):
+    box = ["--nx", "16", "--ny", "16", "--nz", "16", "--rt", "0", "--no-stream"]
+    wanted, called = set(), set()
+    for n in (1, 2):
+        options = ["bench", "hpcg", *box, "--threads", str(threads)]
+        for rank in calls(tmp_path / str(n), options, n):
+            missing = set(rank["called"]) - set(rank["wanted"])
+            assert not missing, f"compiled by the benchmark on {n} ranks"
+            wanted |= set(rank["wanted"])
+            called |= set(rank["called"])
+    assert wanted == called, "compiled in vain"

@@ -23,6 +23,7 @@ def steps_of(path):
         return data.step.values.tolist()
 
 
+@pytest.mark.full
 def test_three_runs_lose_nothing_of_each_other_nor_of_the_user(ridgeline, case):
     results = ridgeline.path / "results"
     (results / "checkpoints").mkdir(parents=True)
@@ -83,6 +84,7 @@ def test_overwrite_deletes_what_is_ours_and_nothing_else(ridgeline, case):
     assert steps_of(ridgeline.path / "gray_scott.bp") == [4, 8]
 
 
+@pytest.mark.full
 def test_linked_folders_stay_links(ridgeline, case):
     for name in ("checkpoints", "gray_scott.bp"):
         target = ridgeline.path / "scratch" / name
@@ -131,6 +133,7 @@ def test_paths_inside_one_another_are_refused(ridgeline, case, command, paths, k
     assert names(ridgeline.path) == ["case.toml", "link"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", ["output.path", "output.series", "checkpoint.path"])
 def test_a_path_in_use_is_refused_and_the_run_that_uses_it_goes_on(ridgeline, key):
     case = ridgeline.write(steps=1_000_000, every=100_000)
@@ -200,6 +203,7 @@ def test_the_report_replaces_no_file_of_the_user(ridgeline, case, copy):
     assert case.read_text() == before
 
 
+@pytest.mark.full
 def test_pictures_have_names_of_their_own_and_are_set_aside(ridgeline, case):
     assert (
         ridgeline("run", case, "--set=output.series_every=2", "--set=output.series=gray_scott.csv").returncode
@@ -224,7 +228,7 @@ def test_pictures_have_names_of_their_own_and_are_set_aside(ridgeline, case):
     assert (ridgeline.path / "mine.png").read_bytes() == b"\x89PNG"
 
 
-@pytest.mark.parametrize("output", ["data set", "series"])
+@pytest.mark.parametrize("output", ["data set", pytest.param("series", marks=pytest.mark.full)])
 def test_a_run_does_not_go_on_in_what_another_run_wrote(ridgeline, output):
     case = ridgeline.write(steps=8, every=2, checkpoint=4)
     series = ["--set=output.series_every=1", "--set=output.series=first.csv"]

@@ -103,7 +103,7 @@ def overrides(*settings):
     return [word for setting in settings for word in ("--set", setting)]
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.full), 3])
 def test_resume_gives_the_same_bits(ridgeline, case, ranks):
     succeeds(ridgeline("run", case, "-n", ranks))
     rows, fields = results(ridgeline)
@@ -116,6 +116,7 @@ def test_resume_gives_the_same_bits(ridgeline, case, ranks):
         np.testing.assert_array_equal(fields_again[name], values, err_msg=str(name))
 
 
+@pytest.mark.full
 def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(ridgeline, case):
     long = ("run", case, "-n", 2, "--set", "run.steps=100000", "--set", "output.every=0")
     running = ridgeline.start(*long)
@@ -183,6 +184,7 @@ def test_a_step_that_is_too_long_names_the_checkpoint_that_there_is(ridgeline, c
     refused(done, 5, "at step 4; need at most 1", "checkpoint is kept (checkpoints/checkpoint_00000004)")
 
 
+@pytest.mark.full
 def test_a_solve_that_fails_is_named_and_keeps_the_last_checkpoint(ridgeline, case):
     succeeds(ridgeline("run", case, *overrides("run.steps=4")))
     strict = overrides("model.pressure.max_iterations=1", "model.pressure.tolerance=1e-14")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 CASE = """\
 [run]
 model = "{model}"
@@ -35,6 +37,7 @@ def test_check_warns_of_the_same(ridgeline):
     assert "(2 ranks of 160.1 TB)" in words
 
 
+@pytest.mark.full
 def test_a_run_without_memory_for_stream_keeps_its_report(ridgeline):
     # The last thing of a run: arrays that nobody can have.
     program = (

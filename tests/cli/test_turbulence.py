@@ -78,6 +78,7 @@ def test_explain_shows_tables_and_repeated_sections(ridgeline):
     assert "models: gray_scott, navier_stokes, turbulence" in ridgeline("explain").stdout
 
 
+@pytest.mark.full
 def test_a_fixed_step_beyond_courant_one_ends_the_run_at_once(ridgeline, case):
     case.write_text(CASE.replace("courant = 0.5", "dt = 2.0"))
     done = ridgeline("run", case)

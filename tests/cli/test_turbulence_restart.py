@@ -121,10 +121,10 @@ PENCILS = ("--set", "grid.decomposition=pencils", "--set", "grid.process_grid=[2
 @pytest.mark.parametrize(
     ("forcing", "precision", "layout"),
     [
-        ("none", "float32", ()),
+        pytest.param("none", "float32", (), marks=pytest.mark.full),
         ("eswaran-pope", "float64", ("-n", 2)),
-        ("frozen", "float64", ("-n", 2, *PENCILS)),
-        ("linear", "float64", ("-n", 3)),
+        pytest.param("frozen", "float64", ("-n", 2, *PENCILS), marks=pytest.mark.full),
+        pytest.param("linear", "float64", ("-n", 3), marks=pytest.mark.full),
     ],
 )
 def test_resume_on_the_same_layout_gives_the_same_bits(ridgeline, forcing, precision, layout):
@@ -154,6 +154,7 @@ def test_resume_on_other_layouts_agrees_to_rounding(ridgeline):
         np.testing.assert_allclose(again, whole, rtol=0, atol=1e-12)
 
 
+@pytest.mark.full
 def test_start_from_checkpoint_and_data_set_of_the_same_grid(ridgeline):
     case = write(ridgeline, steps=2)
     succeeds(ridgeline("run", case, "-n", 2))
@@ -169,6 +170,7 @@ def test_start_from_checkpoint_and_data_set_of_the_same_grid(ridgeline):
         np.testing.assert_allclose(fields[0], whole[-1], rtol=0, atol=tolerance)
 
 
+@pytest.mark.full
 def test_start_on_a_finer_and_a_coarser_grid(ridgeline):
     case = write(ridgeline, steps=2)
     succeeds(ridgeline("run", case, "-n", 2))
@@ -184,6 +186,7 @@ def test_start_on_a_finer_and_a_coarser_grid(ridgeline):
     assert 0.1 * energies[1] < energies[0] < energies[1]
 
 
+@pytest.mark.full
 def test_checkpoints_of_something_else(ridgeline):
     other = ridgeline.write("gray_scott.toml", steps=2, shape="8, 8, 8", every=0, checkpoint=2)
     succeeds(ridgeline("run", other, "--set", "checkpoint.path=gray_scott"))

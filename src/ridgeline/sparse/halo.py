@@ -13,6 +13,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.parallel.exchange import exchange_counted
 from ridgeline.parallel.reduce import together
 from ridgeline.sparse import number_table
@@ -210,3 +211,8 @@ class HaloVector:
         if self._release is not None:
             self._release()
         self._sends, self._receives, self._all = [], [], None
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels that plan a halo and send vectors of float64."""
+    return [*number_table.kernels(), *specialise([gather], np.float64, np.int32)]

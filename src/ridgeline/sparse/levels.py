@@ -18,7 +18,7 @@ import numpy as np
 from numba import int32, int64
 from numpy.typing import NDArray
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import Specialisation, kernel, specialise
 
 LEAST_BLOCK = 8192  # rows; below, the rows of a level are too few to overlap
 WHOLE = np.iinfo(np.int32).max  # rows of a block that holds any matrix
@@ -108,3 +108,8 @@ def level_order(levels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArr
     level_rows = np.zeros(n_levels + 1, np.int32)
     _sort_by_level(levels, level_rows, order, new_number)
     return order, new_number, level_rows
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels of this file."""
+    return specialise([block_rows, dependency_levels, _sort_by_level])

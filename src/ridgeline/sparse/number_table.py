@@ -7,7 +7,7 @@ compares with.
 import numpy as np
 from numba import int32, int64
 
-from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads consecutive groups
 _BITS = 4  # numbers that differ in the last ones alone share a cache line
@@ -105,3 +105,8 @@ def renumber(missing, which, new_number, places):
     """places[missing[m]] = new_number[which[m]]."""
     for m in range(missing.size):
         places[missing[m]] = new_number[which[m]]
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels of this file."""
+    return specialise([fill_table, look_up, look_up_rows, number_missing, renumber])

@@ -13,7 +13,7 @@ def scatter_add(index, values, out):
         out[index[p]] += values[p]
 
 
-@kernel(lambda T: (int64[::1], T[::1], T[::1]))
+@kernel(lambda T, index=int64: (index[::1], T[::1], T[::1]))
 def gather(index, values, out):
     """out[p] = values[index[p]]; zero where index[p] < 0. All 1-D."""
     zero = values[0] * 0

@@ -22,7 +22,7 @@ import numpy as np
 from numba import boolean, float64, int32, int64, types
 from numpy.typing import NDArray
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.runtime.aligned import aligned_empty
 
 WIDTH = 8  # rows of a chunk: one vector of 64 bytes
@@ -222,3 +222,8 @@ def _deal(run_rows, level_runs, bounds):
             while run < end and run_rows[run + 1] + run_rows[run] <= 2 * goal:
                 run += 1
             bounds[level, thread] = run
+
+
+def kernels(threads: int) -> list[Specialisation]:
+    """Return the kernels that make triangles for this many threads."""
+    return specialise([_find_runs, _place_runs, _fill_runs, *([_deal] if threads > 1 else [])])

@@ -10,7 +10,7 @@ import numpy as np
 from numba import float64, int32, int64
 from numpy.typing import NDArray
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.sparse.runs import RUNS, WIDTH, Runs
 from ridgeline.sparse.transfer import BLOCK_ROWS, RunRows, SparseBlocks, SparseRows
 
@@ -138,3 +138,8 @@ def external_rows(
     """
     labels = np.flatnonzero(external[natural_rows]).astype(np.int32)
     return SparseRows(labels, *_external(natural_rows[labels], *csr))
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels of this file."""
+    return specialise([_chosen, _upper_blocks, has_external, _external])

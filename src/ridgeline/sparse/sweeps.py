@@ -12,7 +12,7 @@ leaves the half-product D x + U x. So the forward sweep need not read U, nor the
 from numba import float64, types
 from numba.extending import intrinsic
 
-from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.sparse.run_loop import RunLoop
 from ridgeline.sparse.runs import RUNS
 
@@ -176,3 +176,8 @@ def multiply_dot(lower, upper, diagonal, x, y):
     for run in range(lower.run_rows.size - 1):
         total += _multiply_run(lower, upper, run, diagonal, x, y)
     return total
+
+
+def kernels(with_sums: bool) -> list[Specialisation]:
+    """Return the kernels of this file that one thread calls. with_sums: those too that return a sum."""
+    return specialise([forward_zero, forward, backward, *([backward_dot, multiply_dot] if with_sums else [])])

@@ -15,7 +15,7 @@ from numba import float64, int32, int64, prange, types
 from numpy.typing import NDArray
 
 from ridgeline.jit.atomics import load_acquire, store_release
-from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.sparse.runs import RUNS, Runs, deal_runs
 from ridgeline.sparse.sweeps import (
@@ -168,3 +168,8 @@ def multiply_dot(team, lower, upper, diagonal, x, y):
     for run in range(team.sums.size):
         total += team.sums[run]
     return total
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels of this file."""
+    return specialise([_meet, forward_zero, forward, backward, backward_dot, multiply_dot])

@@ -17,7 +17,7 @@ import numpy as np
 from numba import float64, int32, int64, prange, types, uint32, uint64
 from numpy.typing import NDArray
 
-from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 BLOCK_ROWS = 1024
 ONE = uint64(1)
@@ -179,3 +179,9 @@ def move_boundary(boundary, external, r, saved):
         row = boundary.rows[k]
         saved[k] = r[row]
         r[row] -= _product(boundary, k, external)
+
+
+def kernels(threads: int) -> list[Specialisation]:
+    """Return the kernels of this file for levels that `threads` threads share; of all levels, those of one thread."""
+    of_one = [coarse_residual, add_product, correct, restore, add_boundary, subtract_boundary, move_boundary]
+    return specialise(of_one + ([coarse_residual_threaded, add_product_threaded] if threads > 1 else []))

@@ -24,9 +24,9 @@ class Watched(ReferenceImplementation):
         super().__init__(comm, level)
         self.solves: list[tuple] = []
 
-    def cg(self, b, x, max_iterations, tolerance, preconditioned=True, times=None):
+    def cg(self, b, x, max_iterations, tolerance, preconditioned=True, regions=None):
         self.solves.append((max_iterations, tolerance, preconditioned, float(np.abs(x.values).max())))
-        return super().cg(b, x, max_iterations, tolerance, preconditioned, times)
+        return super().cg(b, x, max_iterations, tolerance, preconditioned, regions)
 
 
 def test_flow_of_a_quick_run() -> None:

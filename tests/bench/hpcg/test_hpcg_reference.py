@@ -9,6 +9,7 @@ from ridgeline.bench.hpcg.geometry import place
 from ridgeline.bench.hpcg.implementation import Times
 from ridgeline.bench.hpcg.problem import diagonal_of, generate_problem
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
+from ridgeline.runtime.regions import Regions
 
 SELF = MPI.COMM_SELF
 GEOMETRY = place(1, 0, (8, 4, 12), (1, 1, 1))
@@ -64,12 +65,13 @@ def test_replaced_diagonal_is_used_on_the_finest_level_only(problem, noise) -> N
 
 def test_cg_stops_where_told(problem) -> None:
     path, b = problem
-    x, times = path.vector(), Times()
-    all_steps = path.cg(b, x, 12, 0.0, times=times)
+    x, regions = path.vector(), Regions()
+    all_steps = path.cg(b, x, 12, 0.0, regions=regions)
     np.testing.assert_allclose(x.owned, 1, rtol=0, atol=1e-9)
     assert all_steps.iterations == len(all_steps.history) == 12
     assert all_steps.history[-1] == all_steps.scaled_residual < 1e-9
     assert all_steps.initial_residual == pytest.approx(np.linalg.norm(b.owned), rel=1e-14)
+    times = Times.of(regions)
     parts = [times.dot, times.waxpby, times.spmv, times.multigrid]
     assert all(0 < part < times.total for part in [*parts, times.allreduce])
     assert sum(parts) <= times.total
@@ -102,7 +104,7 @@ def test_cg_runs_into_underflow_and_ends(problem) -> None:
 
 def test_unpreconditioned_cg_leaves_the_multigrid_alone(problem) -> None:
     path, b = problem
-    times = Times()
-    result = path.cg(b, path.vector(), 20, 1e-6, preconditioned=False, times=times)
-    assert times.multigrid == 0
+    regions = Regions()
+    result = path.cg(b, path.vector(), 20, 1e-6, preconditioned=False, regions=regions)
+    assert Times.of(regions).multigrid == 0
     assert 5 < result.iterations < 20

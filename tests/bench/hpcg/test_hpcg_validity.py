@@ -120,7 +120,7 @@ class Stuck:
     def __getattr__(self, name: str):
         return getattr(self.path, name)
 
-    def cg(self, b, x, most, tolerance, preconditioned=True, times=None):
+    def cg(self, b, x, most, tolerance, preconditioned=True, regions=None):
         from ridgeline.bench.hpcg.implementation import CGResult
 
         return CGResult(1, self.residual, 1.0)

@@ -7,7 +7,6 @@ The product A p also sums p.A p, and the last sweep of the multigrid cycle r.z. 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -15,8 +14,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.cg_passes import blocks
-from ridgeline.bench.hpcg.implementation import SLACK, CGResult, Times
+from ridgeline.bench.hpcg.implementation import SLACK, CGResult
 from ridgeline.bench.hpcg.multigrid import MultigridLevel
+from ridgeline.runtime.regions import Regions
 from ridgeline.sparse.halo import HaloVector
 from ridgeline.sparse.rows import add_scaled
 
@@ -54,65 +54,56 @@ class ConjugateGradients:
         return sum(vector.nbytes for vector in vectors)
 
     def solve(
-        self, b: Array, x: Array, max_iterations: int, tolerance: float, preconditioned: bool, times: Times
+        self,
+        b: Array,
+        x: Array,
+        max_iterations: int,
+        tolerance: float,
+        preconditioned: bool,
+        regions: Regions,
     ) -> CGResult:
         """Improve x, float64 [n], to solve A x = b: see `Implementation.cg`. Collective over comm.
 
-        Times: p.A p is charged to spmv, and r.z of the cycle to multigrid. The pass r -= alpha A p with r.r and the
-        pass over x and p are charged to waxpby. dot has the sums over ranks, as allreduce has, and r.r of the start.
+        p.A p is charged to spmv, and r.z of the cycle to multigrid. The pass r -= alpha A p with r.r and the pass
+        over x and p are charged to waxpby.
         """
-        now = time.perf_counter
         r, ap, z, p, sums = self._r, self._ap, self._z, self._p, self._sums
         passes, multigrid, product = self._multigrid.passes, self._multigrid, self._product
-        begin = now()
-        multigrid.bind(r, z)
-        multigrid.clear()
-        correction = z.owned if preconditioned else r
-        p.owned[:] = x
-        middle = now()
-        product(p, ap)
-        end = now()
-        rr = passes.residual(1.0, b, ap, r, sums)
-        times.spmv += end - middle
-        times.waxpby += middle - begin + now() - end
-        first = residual = math.sqrt(self._timed_sum(rr, times))
+        with regions("waxpby"):
+            multigrid.bind(r, z)
+            multigrid.clear()
+            correction = z.owned if preconditioned else r
+            p.owned[:] = x
+        with regions("spmv"):
+            product(p, ap)
+        with regions("waxpby"):
+            rr = passes.residual(1.0, b, ap, r, sums)
+        first = residual = math.sqrt(self._timed_sum(rr, regions))
         history: list[float] = []
         rz = alpha = beta = 0.0
         while len(history) < max_iterations and residual > tolerance * (1.0 + SLACK) * first:
-            start = now()
             if preconditioned:
-                rr = multigrid.cycle_dot()
-                times.multigrid += now() - start
-                before, rz = rz, self._timed_sum(rr, times)
+                with regions("multigrid"):
+                    rr = multigrid.cycle_dot()
+                before, rz = rz, self._timed_sum(rr, regions)
             else:
                 before, rz = rz, residual * residual
-            start = now()
-            if history:
-                beta = rz / before if before else 0.0  # sums that have underflowed: x stays as it is
-            passes.direction(alpha, beta, correction, p.values, x)
-            middle = now()
-            pap = product(p, ap)
-            end = now()
-            times.waxpby += middle - start
-            times.spmv += end - middle
-            pap = self._timed_sum(pap, times)
+            with regions("waxpby"):
+                if history:
+                    beta = rz / before if before else 0.0  # sums that have underflowed: x stays as it is
+                passes.direction(alpha, beta, correction, p.values, x)
+            with regions("spmv"):
+                pap = product(p, ap)
+            pap = self._timed_sum(pap, regions)
             alpha = rz / pap if pap else 0.0
-            start = now()
-            rr = passes.residual(alpha, r, ap, r, sums)
-            times.waxpby += now() - start
-            residual = math.sqrt(self._timed_sum(rr, times))
+            with regions("waxpby"):
+                rr = passes.residual(alpha, r, ap, r, sums)
+            residual = math.sqrt(self._timed_sum(rr, regions))
             history.append(residual / first)
-        start = now()
-        add_scaled(x, alpha, p.values, x)
-        end = now()
-        times.waxpby += end - start
-        times.total += end - begin
+        with regions("waxpby"):
+            add_scaled(x, alpha, p.values, x)
         return CGResult(len(history), residual, first, history)
 
-    def _timed_sum(self, value: float, times: Times) -> float:
-        start = time.perf_counter()
-        result = self.sum(value)
-        seconds = time.perf_counter() - start
-        times.allreduce += seconds
-        times.dot += seconds
-        return result
+    def _timed_sum(self, value: float, regions: Regions) -> float:
+        with regions("allreduce"):
+            return self.sum(value)

@@ -7,7 +7,7 @@ in order. The bits do not depend on the number of threads. `sums` is scratch, fl
 
 from numba import float64, int64, prange
 
-from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 BLOCK = 1024
 
@@ -121,3 +121,11 @@ def direction_threaded(n_threads, alpha, beta, z, p, x):
     for thread in prange(n_threads):
         first = n * thread // n_threads * BLOCK
         _direction_range(first, min(n * (thread + 1) // n_threads * BLOCK, z.size), alpha, beta, z, p, x)
+
+
+def kernels(threads: int) -> list[Specialisation]:
+    """Return the kernels of this file for this many threads."""
+    passes = (
+        [dot, residual, direction] if threads == 1 else [dot_threaded, residual_threaded, direction_threaded]
+    )
+    return specialise([blocks, *passes])

@@ -9,6 +9,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.runtime.regions import Regions
 from ridgeline.sparse.halo import HaloVector
 
 Array = NDArray[np.float64]
@@ -16,9 +17,9 @@ Array = NDArray[np.float64]
 SLACK = 1e-6  # of a tolerance, relative, as the official code: residuals count to six digits
 
 
-@dataclass
+@dataclass(frozen=True)
 class Times:
-    """Seconds on this rank, added up over calls; the official report's keys.
+    """Seconds of all solves together; the official report's keys.
 
     A pass that does two things at once is charged to the one that reads more; allreduce is contained in dot.
     """
@@ -29,6 +30,12 @@ class Times:
     spmv: float = 0.0
     allreduce: float = 0.0
     multigrid: float = 0.0
+
+    @classmethod
+    def of(cls, regions: Regions) -> Times:
+        """Return this rank's seconds of the regions that `Implementation.cg` charges."""
+        parts = {name: regions.seconds(name) for name in ("waxpby", "spmv", "allreduce", "multigrid")}
+        return cls(total=regions.total(), dot=regions.seconds("dot") + parts["allreduce"], **parts)
 
     def to_dict(self) -> dict[str, float]:
         """Return the seconds by name."""
@@ -81,12 +88,13 @@ class Implementation(Protocol):
         max_iterations: int,
         tolerance: float,
         preconditioned: bool = True,
-        times: Times | None = None,
+        regions: Regions | None = None,
     ) -> CGResult:
         """Solve A x = b by conjugate gradients from the x given.
 
         Ends at max_iterations, or once ||r|| / ||r0|| <= tolerance (1 + SLACK), or where r.z or p.Ap has become 0, so
-        that no step follows. times: added to if given.
+        that no step follows. regions: charged if given; "dot" (local sums), "allreduce", "waxpby", "spmv",
+        "multigrid", and "other" for the rest.
         """
 
     def replace_diagonal(self, natural: Array) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.declaration import IMPLEMENTATIONS, HpcgIterationOptions
-from ridgeline.bench.hpcg.geometry import LEAST_SIZE, HpcgGeometry, make_geometry
+from ridgeline.bench.hpcg.declaration import HpcgIterationOptions
+from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
 from ridgeline.bench.hpcg.implementation import Implementation
-from ridgeline.bench.hpcg.measure import require_room
+from ridgeline.bench.hpcg.measure import compile_hpcg, require_room
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.plain_c import PlainC, PlainCUnavailable
 from ridgeline.bench.hpcg.problem import HpcgLevel, generate_problem, level_sizes
@@ -27,7 +27,6 @@ from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.hpcg.settings import box_of
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.progress import Phases, silent
@@ -67,7 +66,7 @@ def measure_iteration(
     require_room(comm, geometry)
     progress = progress or silent()
     progress.begin("compiling")
-    in_turn_per_node(comm, lambda: compile_implementations(options.implementations))
+    compile_hpcg(comm, threads=1)
     progress.begin("set-up")
     level, right_side, _ = generate_problem(comm, geometry)
     solves, notes = _solves(comm, geometry, level, right_side, options)
@@ -95,14 +94,6 @@ def measure_iteration(
     for row in rows:
         row["speedup"] = reference / row["seconds"] if reference else None
     return _make_result(comm, options, rows, notes)
-
-
-def compile_implementations(implementations: Sequence[str] = IMPLEMENTATIONS) -> None:
-    """Compile the kernels of these implementations, or load them, on a small problem of this rank alone."""
-    level, right_side, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, *(LEAST_SIZE,) * 3))
-    for name in (one for one in implementations if one in _MAKERS):
-        implementation = _MAKERS[name](MPI.COMM_SELF, level)
-        implementation.cg(implementation.vector(right_side), implementation.vector(), 2, 0.0)
 
 
 def compare_histories(histories: dict[str, list[float]], what: str) -> None:

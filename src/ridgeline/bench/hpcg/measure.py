@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
+from ridgeline.bench.hpcg import optimised, problem, reference
 from ridgeline.bench.hpcg.declaration import HpcgOptions
 from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
-from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.phases import HpcgRun
 from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS
 from ridgeline.bench.hpcg.record import HpcgRecord
@@ -17,6 +17,7 @@ from ridgeline.bench.memory.stream import StreamLimits, measure_stream
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.numba_threads import check_threads
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.jit.kernel import compile_kernels
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout, place_on_node
 from ridgeline.parallel.reduce import decide, together
@@ -26,7 +27,6 @@ from ridgeline.runtime.threads import cores_available, oversubscription
 _BYTES_PER_ROW = (
     1400  # of a rank's finest grid: the matrix twice, coarser grids, vectors, what the set-up needs
 )
-_SMALL = (16, 16, 16)  # the box that compiles everything
 
 _COLUMNS = (
     Column("part", "part"),
@@ -53,10 +53,12 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
     require_room(comm, geometry)
     progress = progress or silent()
     progress.begin("compiling")
-    compile_everything(comm, threads)
+    compile_hpcg(comm, threads)
     benchmark = HpcgRun(comm, geometry, chosen.seconds, threads, progress=progress)
     record = benchmark.run()
-    assert isinstance(benchmark.implementation, OptimisedImplementation)  # it was not told otherwise
+    assert isinstance(
+        benchmark.implementation, optimised.OptimisedImplementation
+    )  # it was not told otherwise
     moved = int(comm.allreduce(bytes_per_iteration(benchmark.implementation.level)))
     del benchmark
     limits = None
@@ -75,12 +77,10 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
     return result
 
 
-def compile_everything(comm: MPI.Comm, threads: int) -> None:
-    """Run all phases on small problems, on each rank alone and then on all: compiles, times nothing. Collective."""
-    alone = make_geometry(1, 0, *_SMALL)
-    in_turn_per_node(comm, lambda: HpcgRun(MPI.COMM_SELF, alone, 0, threads).run())
-    if comm.size > 1:  # once more with neighbours, and the process grid of so many ranks whatever its shape
-        HpcgRun(comm, make_geometry(comm.size, comm.rank, *_SMALL), 0, threads).run()
+def compile_hpcg(comm: MPI.Comm, threads: int) -> None:
+    """Compile the kernels of both implementations, or load them from the cache. Collective."""
+    wanted = [*problem.kernels(), *reference.kernels(), *optimised.kernels(threads)]
+    in_turn_per_node(comm, lambda: compile_kernels(wanted))
 
 
 def _crowded(comm: MPI.Comm, threads: int) -> str | None:

@@ -8,13 +8,18 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.bench.hpcg import passes
 from ridgeline.bench.hpcg.cg import ConjugateGradients
-from ridgeline.bench.hpcg.implementation import CGResult, Times
+from ridgeline.bench.hpcg.implementation import CGResult
 from ridgeline.bench.hpcg.multigrid import MultigridLevel
 from ridgeline.bench.hpcg.optimise import optimise
 from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.bench.numba_threads import check_threads, numba_threads
+from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.runtime.regions import Regions
+from ridgeline.sparse import levels, runs, select
 from ridgeline.sparse.halo import HaloVector
+from ridgeline.sparse.rows import add_scaled
 from ridgeline.sparse.transfer import add_boundary
 
 Array = NDArray[np.float64]
@@ -72,12 +77,12 @@ class OptimisedImplementation:
         max_iterations: int,
         tolerance: float,
         preconditioned: bool = True,
-        times: Times | None = None,
+        regions: Regions | None = None,
     ) -> CGResult:
-        """Solve A x = b from the x given: see `Implementation`; times as `ConjugateGradients.solve` says."""
-        times = Times() if times is None else times
-        with self._threads():
-            return self._solver.solve(b.owned, x.owned, max_iterations, tolerance, preconditioned, times)
+        """Solve A x = b from the x given: see `Implementation`; regions as `ConjugateGradients.solve` says."""
+        regions = regions or Regions()
+        with self._threads(), regions("other"):
+            return self._solver.solve(b.owned, x.owned, max_iterations, tolerance, preconditioned, regions)
 
     def replace_diagonal(self, natural: Array) -> None:
         """Put natural [n] on the diagonal of the finest matrix. No communication."""
@@ -100,3 +105,9 @@ class OptimisedImplementation:
         if not level.boundary.rows.size:
             return float(total)
         return float(total + add_boundary(level.boundary, values[self.n_rows :], values, y))
+
+
+def kernels(threads: int) -> list[Specialisation]:
+    """Return the kernels of the optimised implementation on this many threads."""
+    of_the_phase = [*levels.kernels(), *runs.kernels(threads), *select.kernels()]
+    return [*of_the_phase, *passes.kernels(threads), *specialise([add_scaled], np.float64)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ridgeline.bench.hpcg import cg_passes
 from ridgeline.bench.hpcg.optimise import OptimisedLevel, threads_for
+from ridgeline.jit.kernel import Specialisation
 from ridgeline.sparse import sweeps, sweeps_threaded, transfer
 
 Pass = Callable[..., Any]
@@ -53,3 +54,11 @@ class Passes:
     def memory(self) -> int:
         """Bytes of what threads share."""
         return 0 if self.team is None else sum(array.nbytes for array in self.team)
+
+
+def kernels(threads: int) -> list[Specialisation]:
+    """Return the kernels of all passes. One thread sweeps small levels; all threads share the finest, which alone
+    needs sums.
+    """
+    shared = sweeps_threaded.kernels() if threads > 1 else []
+    return [*sweeps.kernels(threads == 1), *shared, *transfer.kernels(threads), *cg_passes.kernels(threads)]

@@ -17,9 +17,8 @@ Sources: rules of HPCG 3.1; Dongarra, Heroux, Luszczek, 2015.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from mpi4py import MPI
@@ -39,6 +38,7 @@ from ridgeline.bench.hpcg.validity import (
     symmetry_test,
 )
 from ridgeline.runtime.progress import Phases, silent
+from ridgeline.runtime.regions import Regions
 
 REFERENCE_ITERATIONS = 50
 MOST_ITERATIONS = 10 * REFERENCE_ITERATIONS
@@ -77,7 +77,7 @@ class HpcgRun:
         self.n_threads, self.levels, self.make_implementation = n_threads, levels, make_implementation
         self.quick = seconds == 0
         self.progress = progress or silent()
-        self.times, self.reference_times = Times(), Times()
+        self.phases, self.reference_regions, self.regions = Regions(), Regions(), Regions()
         self.residuals: list[float] = []
 
     def run(self) -> HpcgRecord:
@@ -97,35 +97,32 @@ class HpcgRun:
 
     def set_up(self) -> None:
         """Make the matrices of all levels and their halos."""
-        start = self._start()
-        self.level, self.b, self.exact = generate_problem(self.comm, self.geometry, self.levels)
-        self.set_up_seconds = self._since(start)
+        with self._together("set-up"):
+            self.level, self.b, self.exact = generate_problem(self.comm, self.geometry, self.levels)
         self.reference = ReferenceImplementation(self.comm, self.level)
 
     def reference_timing(self) -> None:
         """Time product and V-cycle of the reference."""
         x = self.reference.vector(random_values(self.level.matrix.rows_global, 4))
         y = self.reference.vector()
-        calls = 1 if self.quick else _CALLS
-        start = self._start()
-        for _ in range(calls):
-            self.reference.spmv(x, y)
-            self.reference.precondition(y, x)
-        self.reference_kernels = self._since(start) / calls
+        self.reference_calls = 1 if self.quick else _CALLS
+        with self._together("kernels of the reference"):
+            for _ in range(self.reference_calls):
+                self.reference.spmv(x, y)
+                self.reference.precondition(y, x)
 
     def reference_cg(self) -> None:
         """Find the residual that the optimised version must reach."""
         b, x = self.reference.vector(self.b), self.reference.vector()
         self.comm.Barrier()
-        result = self.reference.cg(b, x, REFERENCE_ITERATIONS, 0.0, times=self.reference_times)
+        result = self.reference.cg(b, x, REFERENCE_ITERATIONS, 0.0, regions=self.reference_regions)
         self.reference_residual = result.scaled_residual
 
     def optimise(self) -> None:
         """Make the optimised version, and b and x in its order."""
-        start = self._start()
-        self.implementation = self.make_implementation(self.comm, self.level, self.n_threads)
-        self._b, self._x = self.implementation.vector(self.b), self.implementation.vector()
-        self.optimisation_seconds = self._since(start)
+        with self._together("optimisation"):
+            self.implementation = self.make_implementation(self.comm, self.level, self.n_threads)
+            self._b, self._x = self.implementation.vector(self.b), self.implementation.vector()
 
     def validate(self) -> None:
         """Run the tests; their results decide at the end."""
@@ -139,16 +136,16 @@ class HpcgRun:
 
     def optimised_cg(self) -> None:
         """Count the iterations of a set, and time it to know how many sets fill the time."""
-        times = Times()
-        result = self._solve(MOST_ITERATIONS, self.reference_residual, times)
+        regions = Regions()
+        result = self._solve(MOST_ITERATIONS, self.reference_residual, regions)
         self.iterations = result.iterations
         self.optimised_residual = result.scaled_residual
-        self.sets = number_of_sets(self.seconds, self._slowest(times.total))
+        self.sets = number_of_sets(self.seconds, self._slowest(regions.total()))
 
     def timed_sets(self) -> None:
         """Run the sets that are rated, from x = 0 and with tolerance 0, so that all do the same work."""
         for done in range(1, self.sets + 1):
-            result = self._solve(self.iterations, 0.0, self.times)
+            result = self._solve(self.iterations, 0.0, self.regions)
             self.residuals.append(result.scaled_residual)
             self.progress.update(done, self.sets)
             self.comm.Barrier()  # whoever shows the progress keeps nobody waiting inside the next set
@@ -168,12 +165,12 @@ class HpcgRun:
             sets=self.sets,
             reference_iterations=REFERENCE_ITERATIONS,
             optimised_iterations=self.iterations,
-            seconds=self._slowest(self.times.total),
-            set_up=self.set_up_seconds,
-            optimisation=self.optimisation_seconds,
+            seconds=self._slowest(self.regions.total()),
+            set_up=self._slowest(self.phases.seconds("set-up")),
+            optimisation=self._slowest(self.phases.seconds("optimisation")),
         )
         geometry = self.geometry
-        every = self.comm.allgather(self.times.allreduce)
+        every = self.comm.allgather(self.regions.seconds("allreduce"))
         return HpcgRecord(
             ranks=self.comm.size,
             threads=self.n_threads,
@@ -184,9 +181,10 @@ class HpcgRun:
             vector_bytes=int(totals[-2]),
             implementation_bytes=int(totals[-1]),
             charges=charges,
-            reference_kernels=self.reference_kernels,
-            reference_times=self._slowest_times(self.reference_times),
-            times=self._slowest_times(self.times),
+            reference_kernels=self._slowest(self.phases.seconds("kernels of the reference"))
+            / self.reference_calls,
+            reference_times=self._slowest_times(self.reference_regions),
+            times=self._slowest_times(self.regions),
             allreduce=(min(every), max(every), sum(every) / len(every)),
             spectral=self.spectral,
             symmetry=self.symmetry,
@@ -198,19 +196,20 @@ class HpcgRun:
             optimised=optimised,
         )
 
-    def _solve(self, most: int, tolerance: float, times: Times) -> CGResult:
+    def _solve(self, most: int, tolerance: float, regions: Regions) -> CGResult:
         self._x.values.fill(0.0)
-        return self.implementation.cg(self._b, self._x, most, tolerance, times=times)
+        return self.implementation.cg(self._b, self._x, most, tolerance, regions=regions)
 
-    def _start(self) -> float:
+    @contextmanager
+    def _together(self, phase: str) -> Iterator[None]:
+        """Charge the time of a `with` block to a phase, from when all ranks have come."""
         self.comm.Barrier()
-        return time.perf_counter()
-
-    def _since(self, start: float) -> float:
-        return self._slowest(time.perf_counter() - start)
+        with self.phases(phase):
+            yield
 
     def _slowest(self, seconds: float) -> float:
         return float(self.comm.allreduce(seconds, MPI.MAX))
 
-    def _slowest_times(self, times: Times) -> Times:
-        return Times(**{each.name: self._slowest(getattr(times, each.name)) for each in fields(times)})
+    def _slowest_times(self, regions: Regions) -> Times:
+        mine = Times.of(regions).to_dict()
+        return Times(**{name: self._slowest(seconds) for name, seconds in mine.items()})

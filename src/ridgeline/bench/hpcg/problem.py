@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpcg import problem_kernels
 from ridgeline.bench.hpcg.geometry import HpcgGeometry, coarsen
 from ridgeline.bench.hpcg.rating import LevelSize
-from ridgeline.sparse import rows
+from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.sparse import halo, rows
 from ridgeline.sparse.halo import SparseHaloPlan, plan_sparse_halo
 
 Array = NDArray[np.float64]
@@ -138,3 +139,9 @@ def level_sizes(level: HpcgLevel) -> tuple[LevelSize, ...]:
     return tuple(
         LevelSize(int(matrix.geometry.total_rows), int(matrix.total_nonzeros)) for matrix in levels_of(level)
     )
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels that make the problem, and those of its vectors."""
+    of_diagonal = specialise([rows.gather], np.float64)
+    return [*problem_kernels.kernels(), *halo.kernels(), *of_diagonal]

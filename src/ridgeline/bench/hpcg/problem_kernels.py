@@ -2,7 +2,7 @@
 
 from numba import float64, int32, int64, types
 
-from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 _TRIPLE = types.UniTuple(int64, 3)
 
@@ -65,3 +65,8 @@ def every_second(coarse, fine_of_coarse):
             for x in range(coarse[0]):
                 fine_of_coarse[row] = 2 * x + 2 * coarse[0] * (2 * y + 2 * coarse[1] * 2 * z)
                 row += 1
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels of this file."""
+    return specialise([row_starts, fill_rows, every_second])

@@ -8,15 +8,16 @@ each product with the matrix and before each symmetric Gauss-Seidel sweep.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.implementation import SLACK, CGResult, Times
+from ridgeline.bench.hpcg.implementation import SLACK, CGResult
 from ridgeline.bench.hpcg.problem import HpcgLevel, SparseMatrix, replace_diagonal
+from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.runtime.regions import Regions
 from ridgeline.sparse import rows
 from ridgeline.sparse.halo import HaloVector
 
@@ -79,7 +80,7 @@ class ReferenceImplementation:
 
     def dot(self, x: HaloVector, y: HaloVector) -> float:
         """Return x.y. Collective: one Allreduce."""
-        return self._dot(x.owned, y.owned, Times())
+        return self._dot(x.owned, y.owned, Regions())
 
     def replace_diagonal(self, natural: Array) -> None:
         """Put natural [n] on the diagonal of the finest matrix, which `level` shares."""
@@ -114,14 +115,11 @@ class ReferenceImplementation:
             rows.prolong_add(coarse.index, coarse.correction.owned, x.owned)
             self._smooth(matrix, r, x)
 
-    def _dot(self, x: Array, y: Array, times: Times) -> float:
-        start = time.perf_counter()
-        self._mine[0] = rows.dot(x, y)
-        middle = time.perf_counter()
-        self.comm.Allreduce(self._mine, self._total)
-        end = time.perf_counter()
-        times.allreduce += end - middle
-        times.dot += end - start
+    def _dot(self, x: Array, y: Array, regions: Regions) -> float:
+        with regions("dot"):
+            self._mine[0] = rows.dot(x, y)
+        with regions("allreduce"):
+            self.comm.Allreduce(self._mine, self._total)
         return float(self._total[0])
 
     def cg(
@@ -131,50 +129,67 @@ class ReferenceImplementation:
         max_iterations: int,
         tolerance: float,
         preconditioned: bool = True,
-        times: Times | None = None,
+        regions: Regions | None = None,
     ) -> CGResult:
         """Solve A x = b from the x given: see bench.hpcg.implementation.Implementation. Collective over comm."""
-        times = Times() if times is None else times
-        now = time.perf_counter
-        begin = start = now()
+        regions = regions or Regions()
+        with regions("other"):
+            return self._solve(b, x, max_iterations, tolerance, preconditioned, regions)
+
+    def _solve(
+        self,
+        b: HaloVector,
+        x: HaloVector,
+        max_iterations: int,
+        tolerance: float,
+        preconditioned: bool,
+        regions: Regions,
+    ) -> CGResult:
         matrix, r, z, p, ap = self._matrices[0], self._r, self._z, self._p, self._ap
-        p.owned[:] = x.owned
-        middle = now()
-        self._multiply(matrix, p, ap)
-        end = now()
-        rows.add_scaled(b.owned, -1.0, ap, r)
-        times.spmv += end - middle
-        times.waxpby += middle - start + now() - end
-        first = residual = math.sqrt(self._dot(r, r, times))
+        with regions("waxpby"):
+            p.owned[:] = x.owned
+        with regions("spmv"):
+            self._multiply(matrix, p, ap)
+        with regions("waxpby"):
+            rows.add_scaled(b.owned, -1.0, ap, r)
+        first = residual = math.sqrt(self._dot(r, r, regions))
         history: list[float] = []
         rz = 0.0
         while len(history) < max_iterations and residual > tolerance * (1.0 + SLACK) * first:
-            start = now()
             if preconditioned:
-                self._cycle(0, r, z)
-                times.multigrid += now() - start
+                with regions("multigrid"):
+                    self._cycle(0, r, z)
             else:
-                z.owned[:] = r
-                times.waxpby += now() - start
-            before, rz = rz, self._dot(r, z.owned, times)
-            start = now()
-            if history:
-                rows.add_scaled(z.owned, rz / before, p.owned, p.owned)
-            else:
-                p.owned[:] = z.owned
-            middle = now()
-            self._multiply(matrix, p, ap)
-            times.waxpby += middle - start
-            times.spmv += now() - middle
-            curvature = self._dot(p.owned, ap, times)
+                with regions("waxpby"):
+                    z.owned[:] = r
+            before, rz = rz, self._dot(r, z.owned, regions)
+            with regions("waxpby"):
+                if history:
+                    rows.add_scaled(z.owned, rz / before, p.owned, p.owned)
+                else:
+                    p.owned[:] = z.owned
+            with regions("spmv"):
+                self._multiply(matrix, p, ap)
+            curvature = self._dot(p.owned, ap, regions)
             if rz == 0.0 or curvature == 0.0:
                 break
             alpha = rz / curvature
-            start = now()
-            rows.add_scaled(x.owned, alpha, p.owned, x.owned)
-            rows.add_scaled(r, -alpha, ap, r)
-            times.waxpby += now() - start
-            residual = math.sqrt(self._dot(r, r, times))
+            with regions("waxpby"):
+                rows.add_scaled(x.owned, alpha, p.owned, x.owned)
+                rows.add_scaled(r, -alpha, ap, r)
+            residual = math.sqrt(self._dot(r, r, regions))
             history.append(residual / first)
-        times.total += now() - begin
         return CGResult(len(history), residual, first, history)
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels of the reference implementation."""
+    called = (
+        rows.multiply,
+        rows.symmetric_gauss_seidel,
+        rows.restrict_residual,
+        rows.prolong_add,
+        rows.dot,
+        rows.add_scaled,
+    )
+    return specialise(called, np.float64)
