@@ -12,6 +12,7 @@ from ridgeline.cli.compile import compile_kernels
 from ridgeline.cli.doctor import doctor
 from ridgeline.cli.explain import explain
 from ridgeline.cli.plot import plot
+from ridgeline.cli.predict import predict
 from ridgeline.cli.report import report
 from ridgeline.cli.run import run
 from ridgeline.cli.study import study
@@ -34,6 +35,7 @@ app.command()(explain)
 app.command("compile")(compile_kernels)
 app.command()(doctor)
 app.command()(plot)
+app.command()(predict)
 app.command()(report)
 app.command()(validate)
 app.command()(bind)
