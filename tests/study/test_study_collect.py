@@ -9,7 +9,6 @@ import pytest
 from ridgeline.bench.registry import find_benchmark
 from ridgeline.bench.result import Result
 from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.study import rows as rows_module
 from ridgeline.study.collect import collect
 from ridgeline.study.command import collect_study, compare_studies, run_study
 from ridgeline.study.compare import compare
@@ -184,12 +183,39 @@ def test_axes_alone(tmp_path):
     assert "efficiency" not in page
 
 
-def test_a_prediction_has_its_place(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows_module, "predicted_seconds", lambda record, report: 0.9e-3)
-    folder, _, _ = studied(tmp_path)
-    assert [row["predicted"] for row in rows(folder)] == [0.9e-3] * 3
+MACHINE = """\
+[machine]
+name = "Stand-in"
+
+[node]
+ranks = { value = 2, source = "this test" }
+memory_bandwidth = { value = 16, unit = "GB/s", source = "this test" }
+
+[codes]
+gray_scott = { value = 0.5, source = "this test" }
+"""
+
+
+def test_predictions_stand_beside_what_was_measured(tmp_path):
+    folder = run(tmp_path, {**WEAK, "ranks": (1,)})
+    (tmp_path / "machine.toml").write_text(MACHINE)
+    assert collect_study(str(folder), print, str(tmp_path / "machine.toml")) == 0
+    (row,) = csv.DictReader((folder / "study.csv").read_text().splitlines())
+    assert float(row["predicted"]) == pytest.approx(
+        4 * 8 * 16**3 / (16e9 * 0.5)
+    )  # two fields in and out, in float64
     assert "predicted ms" in (folder / "study.md").read_text()
     assert "predicted" in (folder / "figures" / "time.svg").read_text()
+    with pytest.raises(ConfigError, match="no such machine"):
+        collect(StudyFolder.open(folder), "frontir")
+
+
+def test_what_a_prediction_lacks_is_said(tmp_path):
+    folder = run(tmp_path, {**WEAK, "ranks": (1,)})
+    (tmp_path / "machine.toml").write_text(MACHINE.split("[codes]")[0])
+    notes = collect(StudyFolder.open(folder), str(tmp_path / "machine.toml")).result.notes
+    assert "predictions are lower bounds: the full bandwidth is taken" in " ".join(notes)
+    assert "predicted" not in rows(folder)[0]  # measured on another machine than this
 
 
 def test_outputs_that_were_written(tmp_path):

@@ -56,6 +56,14 @@ def run(
 @study.command()
 def collect(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of a study.")],
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            "--machine",
+            metavar="NAME|FILE",
+            help="Predict all points for this machine; by default for this one, if it has a machine file.",
+        ),
+    ] = None,
 ) -> None:
     """Read the reports that are there, name those that are not, and write tables and figures into the folder.
 
@@ -63,7 +71,7 @@ def collect(
     """
     from ridgeline.study.command import collect_study
 
-    code = collect_study(folder, typer.echo)
+    code = collect_study(folder, typer.echo, machine)
     if code:
         raise typer.Exit(code)
 

@@ -9,6 +9,7 @@ from typing import Any
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import OutputError
 from ridgeline.study.folder import Found, StudyFolder
+from ridgeline.study.predicted import Predictor
 from ridgeline.study.rows import Row, rows_of
 
 # What every study shows if it is known; the columns of labels come before, those of solves behind.
@@ -54,20 +55,25 @@ class Collected:
         return [job for job in self.jobs if job.state in states]
 
 
-def collect(folder: StudyFolder) -> Collected:
-    """Return what has finished in the folder of a study. Raises OutputError for a report that cannot be read."""
+def collect(folder: StudyFolder, machine: str | None = None) -> Collected:
+    """Return what has finished in the folder of a study.
+
+    machine: for which all points are predicted; by default the machine at hand, if it has a machine file.
+    Raises OutputError for a report that cannot be read, ConfigError for a machine that is none.
+    """
     jobs = tuple(folder.look())
+    predictor = Predictor(folder.path, machine)
     try:
-        rows = rows_of(jobs)
+        rows = rows_of(jobs, predictor.of)
     except (KeyError, TypeError, AttributeError) as problem:
         raise OutputError(
             f"a report in {folder.path} is damaged, or of another version: {problem!r}; delete its folder, and "
             "run the study again"
         ) from None
     _add_speedups(rows)
-    return Collected(
-        folder.path.name, jobs, tuple(rows), to_result(folder.path.name, jobs, rows), tuple(_machines(jobs))
-    )
+    result = to_result(folder.path.name, jobs, rows)
+    result.notes += predictor.reasons
+    return Collected(folder.path.name, jobs, tuple(rows), result, tuple(_machines(jobs)))
 
 
 def _add_speedups(rows: Sequence[Row]) -> None:
@@ -119,6 +125,7 @@ def definitions(scaling: str, keys: set[str]) -> Iterator[str]:
     known = {
         "jitter": "jitter: (most - least) / least of the jobs' times",
         "speedup": "over first: time of the first row of the same points and cores over that of the row",
+        "predicted": "predicted: of the machine file (`ridgeline predict`), with the iterations that solves took",
         "efficiency": f"efficiency: points a second and core over those of the fewest cores, {kept}",
         "efficiency_before": "to fewer: over those of the next fewer cores",
         "ws1": "N^3 log N: the same with the work N^3 log2 N, as Yeung et al. (GESTS)",

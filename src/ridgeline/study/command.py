@@ -80,14 +80,17 @@ def refuse_ranks() -> None:
         )
 
 
-def collect_study(path: str, tell: Tell) -> int:
-    """Write tables and figures of what has finished; return the exit code: FAILED if a job failed."""
+def collect_study(path: str, tell: Tell, machine: str | None = None) -> int:
+    """Write tables and figures of what has finished; return the exit code: FAILED if a job failed.
+
+    machine: for which points are predicted (`collect`).
+    """
     # Matplotlib is for those who draw: a plan that is refused need not wait for it.
     from ridgeline.study.figures import save_figures
     from ridgeline.study.page import make_page, write_files
 
     folder = StudyFolder.open(path)
-    study = collect(folder)
+    study = collect(folder, machine)
     if study.rows:
         asked = (folder.path / FILE).read_text(encoding="utf-8")
         figures = save_figures(study.rows, folder.path, study.result.pattern)

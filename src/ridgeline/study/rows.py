@@ -14,13 +14,14 @@ Rows are plain, in SI units, with these keys beside those of axes and labels:
     efficiency, efficiency_before                by the points, to the fewest cores and to the next fewer (SS1, SS2)
     ws1, ws2                  the same by N^3 log2 N, for models that transform (WS1, WS2)
     parallel_efficiency       overall_efficiency over that of the fewest cores (NekBox, Sec. 4.1)
-    predicted                 seconds of a step that a prediction gives; None where there is none
+    predicted                 seconds of a step that a prediction gives, if there is one; predicted_least and
+                              predicted_most: between which 80 % of steps are expected
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ridgeline.bench.registry import find_benchmark
@@ -29,20 +30,22 @@ from ridgeline.runtime.errors import ConfigError
 from ridgeline.study.efficiency import Timed, jitter, parallel_efficiency, transform_work
 from ridgeline.study.folder import Found
 from ridgeline.study.plan import GRID, in_words
-from ridgeline.study.predicted import predicted_seconds
 
 Row = dict[str, Any]
+Predict = Callable[[Found, Mapping[str, str]], Mapping[str, float]]
 
 
-def rows_of(found: Sequence[Found]) -> list[Row]:
+def rows_of(found: Sequence[Found], predict: Predict = lambda job, labels: {}) -> list[Row]:
     """Return the rows of all jobs that are done, in the order in which the study was planned.
 
+    predict: returns what a prediction adds to the row of a job with some labels (`Predictor.of`).
     Raises ConfigError for a report of a benchmark that is not known here, KeyError or TypeError for a damaged one.
     """
     times: dict[tuple[str, str], list[Row]] = {}
     done = [job for job in found if job.state == "done"]
     for job in sorted(done, key=lambda job: int(job.record["order"])):
         for row in rows_of_job(job):
+            row |= predict(job, row["labels"])
             times.setdefault((job.record["point"], str(row["labels"])), []).append(row)
     rows = [_over_jobs(jobs) for jobs in times.values()]
     for curve in curves(rows):
@@ -63,8 +66,7 @@ def rows_of_job(job: Found) -> Iterator[Row]:
     axes = {key: in_words(value) for key, value in record["axes"].items()}
     if "run" in report:
         crowded = report["run"]["ranks_on_node"] * record["threads"] > report["run"]["cores"]
-        predicted = predicted_seconds(record, report)
-        yield common | {"labels": axes, "crowded": crowded, "predicted": predicted} | _of_run(report)
+        yield common | {"labels": axes, "crowded": crowded} | _of_run(report)
         return
     crowded = common["cores"] > report["machine"]["cores"] * report["nodes"]
     for figures in _figures_of_benchmark(record["subject"], report):
