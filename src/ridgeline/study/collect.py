@@ -32,6 +32,7 @@ COLUMNS = (
     Column("parallel_efficiency", "parallel", form=".3f"),
     Column("overall_efficiency", "overall", form=".3f"),
     Column("fraction", "of limit", form=".3f"),
+    Column("joules", "J/step", form=".4g"),
     Column("simulated", "time/s", form=".4g"),
     Column("output_seconds", "output in s", form=".3f"),
     Column("output_rate", "output MB/s", 1e6, ".4g"),
@@ -131,7 +132,7 @@ def definitions(scaling: str, keys: set[str]) -> Iterator[str]:
         "ws1": "N^3 log N: the same with the work N^3 log2 N, as Yeung et al. (GESTS)",
         "parallel_efficiency": "parallel: overall efficiency over that of the fewest cores, as Hadri et al. (NekBox)",
         "overall_efficiency": "overall: counted bytes over time over STREAM, as Hadri et al.",
-        "fraction": "of limit: least memory traffic over time over STREAM of the same job",
+        "fraction": "of limit: share of the limit that the same job measured, of memory traffic or of arithmetic",
         "simulated": "time/s: model time in a second of wall time",
     }
     yield from (text for key, text in known.items() if key in keys)

@@ -7,12 +7,13 @@ Rows are plain, in SI units, with these keys beside those of axes and labels:
     seconds                   of a step, the best of the point's jobs: disturbances only slow down (GESTS, Sec. 4.1)
     jobs, median, slowest, jitter    of the jobs' times; jitter: (most - least) / least
     points_per_second, flops, bytes, fraction, overall_efficiency     as the best job reported them
+    joules                    of a step on all nodes, where the nodes tell
     simulated                 model time per second of wall time (NekBox, Fig. 7)
     phase NAME                seconds of a step's phases; iterations NAME: of the solves of NAME
     output_seconds, output_bytes, output_rate    of data sets and series, if the run wrote any; B/s
     checkpoint_rate           B/s of data files, with compression and forcing to the disk in the time
     efficiency, efficiency_before                by the points, to the fewest cores and to the next fewer (SS1, SS2)
-    ws1, ws2                  the same by N^3 log2 N, for models that transform (WS1, WS2)
+    ws1, ws2                  the same by N^3 log2 N, in weak scaling of models that transform (WS1, WS2)
     parallel_efficiency       overall_efficiency over that of the fewest cores (NekBox, Sec. 4.1)
     predicted                 seconds of a step that a prediction gives, if there is one; predicted_least and
                               predicted_most: between which 80 % of steps are expected
@@ -61,7 +62,7 @@ def rows_of_job(job: Found) -> Iterator[Row]:
         "threads": record["threads"],
         "cores": record["ranks"] * record["threads"],
         "size": record["size"],
-        "logarithmic": record["logarithmic"],
+        "logarithmic": record["logarithmic"] and record["scaling"] == "weak",
     }
     axes = {key: in_words(value) for key, value in record["axes"].items()}
     if "run" in report:
@@ -107,7 +108,8 @@ def _of_run(report: Mapping[str, Any]) -> Row:
         "points_per_second": report["points_per_second"],
         "flops": report["flops_per_second"],
         "bytes": report["least_bytes_per_second"],
-        "fraction": report["fraction_of_stream"],
+        "fraction": report.get("share_of_limit", report["fraction_of_stream"]),
+        "joules": report.get("energy", {}).get("joules_per_step"),
         "overall_efficiency": report.get("overall_efficiency"),
         "simulated": run["time"] / run["last_step"] / seconds,
         **{f"phase {name}": value for name, value in phases.items()},
