@@ -88,6 +88,7 @@ def test_slurm(tmp_path, stand_ins):
     assert stand_ins() == []  # nothing is submitted, nothing runs
     codes = {Path(name).name: execute(four, SLURM_ARRAY_TASK_ID=str(n)) for n, name in enumerate(listed)}
     assert codes == {"1": 0, "2": 7}
+    assert execute(four, SLURM_ARRAY_TASK_ID="2") == 1  # of an array that somebody made longer
     calls = stand_ins()
     assert [call for call in calls if call.startswith("srun")] == [
         "srun -n 4 --bound-as 2-srun sh command.sh"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 X = float | str  # a number of cores, or the value of an axis
 MARKERS = "osD^vP*X"
+LINES = ("-", "--", ":", "-.")  # of groups of curves
 HOLLOW = "hollow: more threads than cores"
 MOST_PANELS = 6
 MOST_INSIDE = 6  # entries of a legend; more stand beside the axes
@@ -36,7 +37,7 @@ class Spot:
 class Curve:
     """A curve of a study. ideal: what perfect scaling gives at the same places; predicted: by a prediction.
 
-    group: curves of one group have one line style, as those of one study of two.
+    group: curves of one group have one line style, as those of one study of two, or of one kind of efficiency.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """What a figure of curves shows. log: whether y is logarithmic; else it begins at 0."""
+    """What a figure shows. log: whether y is logarithmic over numbers of cores; else it begins at 0."""
 
     x_label: str
     y_label: str
@@ -83,7 +84,7 @@ def draw_curves(curves: Sequence[Curve], panel: Panel) -> Figure:
     for curve, look in zip(curves, looks):
         _draw_curve(axes, curve, look, places)
     _set_x(axes, places, numeric)
-    if panel.log:
+    if panel.log and numeric:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -120,7 +121,8 @@ def _looks(curves: Sequence[Curve]) -> list[Look]:
 def _draw_curve(axes: Axes, curve: Curve, look: Look, places: dict[X, float]) -> None:
     colour = look.colour
     x, y = [places[spot.x] for spot in curve.spots], [spot.y for spot in curve.spots]
-    axes.plot(x, y, look.line, color=colour, linewidth=1.4, zorder=2)
+    line = look.line if all(_is_number(spot.x) for spot in curve.spots) else ""  # words have no order
+    axes.plot(x, y, linestyle=line, color=colour, linewidth=1.4, zorder=2)
     for spot, place in zip(curve.spots, x):
         inside = "white" if spot.hollow else colour
         axes.plot(place, spot.y, look.marker, color=colour, markerfacecolor=inside, markersize=6, zorder=3)
@@ -134,6 +136,15 @@ def _draw_curve(axes: Axes, curve: Curve, look: Look, places: dict[X, float]) ->
         axes.plot([places[s.x] for s in known], values, color=colour, dashes=dashes, linewidth=1.0, alpha=0.8)
 
 
+def _is_number(x: X) -> bool:
+    """Say whether a place is a number, also one that is a word of an axis."""
+    try:
+        float(x)
+    except ValueError:
+        return False
+    return True
+
+
 def _set_x(axes: Axes, places: dict[X, float], numeric: bool) -> None:
     if numeric and len(places) > 1:
         axes.set_xscale("log", base=2)
@@ -143,7 +154,7 @@ def _set_x(axes: Axes, places: dict[X, float], numeric: bool) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_minor_locator(FixedLocator([]))
     if not numeric:
-        axes.margins(x=0.15)
+        axes.margins(x=0.3)
 
 
 def _legend(axes: Axes, curves: Sequence[Curve], looks: Sequence[Look]) -> None:
@@ -179,7 +190,10 @@ def draw_bars(stacks: Mapping[str, Sequence[Bar]], panel: Panel) -> Figure:
     figure = blank_figure(max(6.8, 3.6 * across), 4.0 * -(-len(shown) // across))
     names = list(dict.fromkeys(part for bars in shown.values() for bar in bars for part in bar.parts))
     colours = {name: f"C{n % 10}" for n, name in enumerate(names)}
+    highest = 1.05 * max((sum(bar.parts.values()) for bars in shown.values() for bar in bars), default=1.0)
+    most = max(map(len, shown.values()))
     for axes, (label, bars) in zip(panels(figure, len(shown), across), shown.items()):
+        axes.set(xlim=(-0.6, most - 0.4), ylim=(0.0, highest))
         for n, bar in enumerate(bars):
             bottom = 0.0
             for name, height in bar.parts.items():

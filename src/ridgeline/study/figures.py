@@ -127,7 +127,7 @@ class Over:
                 self.x(row),
                 row[key] / scale,
                 row[MARKS],
-                row["slowest"] / scale if key == "seconds" else None,
+                row["slowest"] / scale if key == "seconds" and row["jobs"] > 1 else None,
             )
             for row in known
         )
@@ -152,11 +152,11 @@ def _ideal(key: str, row: Row, first: Row) -> float:
 
 def _efficiencies(over: Over, title: str, groups: Mapping[str, int]) -> Figure:
     lines = []
-    for key, called in EFFICIENCIES.items():
+    for kind, (key, called) in enumerate(EFFICIENCIES.items()):
         for curve in over.curves:
             line = over.line(curve, key, 1.0, False, groups)
             name = ", ".join(filter(None, [line.name, called]))
-            lines += [Curve(name, line.spots, group=line.group)] if line.spots else []
+            lines += [Curve(name, line.spots, group=line.group + kind)] if line.spots else []
     return draw_curves(lines, Panel(over.label, "parallel efficiency", title))
 
 

@@ -99,7 +99,7 @@ def make_script(batch: Batch, options: SubmitOptions, folder: Path, name: str) -
             *head,
             f"index={index}",
             f'job=$(sed -n "$((index + 1))p" {shlex.quote(str(folder / f"{batch.stem}.txt"))})',
-            'cd "$job" || exit 1',
+            '[ -n "$job" ] && cd "$job" || exit 1',
             f"bind=$({ridgeline} bind --ranks-per-node {batch.per_node} --for {launcher}) || exit 1",
             f"{launch} $bind sh {COMMAND} > {LOG} 2>&1",
             "code=$?",
