@@ -161,6 +161,7 @@ def test_the_order_is_random_and_stated(tmp_path):
         ({"vary": ("model.F",)}, ConfigError,
          "--vary model.F: need a key and what it gets, such as model.order=7,15"),
         ({"settings": ("model.F=",)}, ConfigError, "--set model.F="),
+        ({"settings": ("grid.shape=[8, 8",)}, ConfigError, "--set grid.shape=[8, 8: got [8, 8; need a TOML value"),
         ({"vary": ("output.path=a/x,b.x", "model.F=0.02")}, None, ""),
         ({"vary": ("output.path='a b','a/b'",)}, ConfigError, "two points of the study are called n1_path-a-b"),
     ],

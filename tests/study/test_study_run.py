@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.runtime.errors import LauncherError, OutputError
+from ridgeline.models import memory
+from ridgeline.runtime.errors import ConfigError, LauncherError, OutputError
 from ridgeline.study.asked import read_asked
 from ridgeline.study.command import run_study
 from ridgeline.study.folder import StudyFolder, look
@@ -228,6 +229,13 @@ def test_a_study_is_not_started_by_a_launcher(tmp_path, monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "1")
     with pytest.raises(LauncherError, match="started this command as one of 2 ranks"):
+        run_study(case_file(tmp_path), {}, str(tmp_path / "study"), print)
+    assert not (tmp_path / "study").exists()
+
+
+def test_what_is_too_large_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "node_memory_available", lambda: 10**4)
+    with pytest.raises(ConfigError, match="point n1: the run needs"):
         run_study(case_file(tmp_path), {}, str(tmp_path / "study"), print)
     assert not (tmp_path / "study").exists()
 

@@ -46,9 +46,10 @@ def run_study(
     refuse_ranks()
     asked = read_asked(subject, {name: value for name, value in given.items() if name not in of_submit})
     path = Path(output) if output is not None else asked.folder or Path(f"{PREFIX}{asked.name}")
-    make_plan(asked, here=False)  # what cannot be leaves no folder behind
+    here = submission.submit == "none"
+    make_plan(asked, here)  # what cannot be leaves no folder behind
     folder, asked = StudyFolder.prepare(path, asked)
-    plan = make_plan(asked, here=submission.submit == "none")
+    plan = make_plan(asked, here)  # of the case that was kept
     jobs = folder.jobs(plan, asked.directory.resolve())
     folder.keep_asked(asked)
     show(show_plan(plan))

@@ -156,8 +156,14 @@ def _parse(subject: Subject, flag: str, texts: Sequence[str]) -> Iterator[tuple[
         if not sign or not key or not rest:
             example = "model.order=7,15" if flag == "--vary" else "run.steps=100"
             raise ConfigError(f"{flag} {text}: need a key and what it gets, such as {example}")
-        values = parse_values(rest) if flag == "--vary" else [parse_value(rest)]
-        yield subject.parse(key, values)
+        yield subject.parse(key, parse_values(rest) if flag == "--vary" else [_parse_one(text, rest)])
+
+
+def _parse_one(text: str, rest: str) -> Any:
+    try:
+        return parse_value(rest)
+    except ValueError:
+        raise ConfigError(f"--set {text}: got {rest}; need a TOML value, quoted for the shell") from None
 
 
 def _linked(subject: Subject, text: str) -> list[Changes]:
