@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ridgeline.models import memory
+from ridgeline.runtime import locks
 from ridgeline.runtime.errors import ConfigError, LauncherError, OutputError
 from ridgeline.study.asked import read_asked
 from ridgeline.study.command import run_study
@@ -231,6 +232,17 @@ def test_a_study_is_not_started_by_a_launcher(tmp_path, monkeypatch):
     with pytest.raises(LauncherError, match="started this command as one of 2 ranks"):
         run_study(case_file(tmp_path), {}, str(tmp_path / "study"), print)
     assert not (tmp_path / "study").exists()
+
+
+def test_a_study_that_runs_is_not_run_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "GRACE", 0.0)
+    study, _ = run(tmp_path, Runner())
+    with (
+        locks.PathLock.inside(study.path, "the study"),
+        pytest.raises(OutputError, match="the study .* is in use by process"),
+    ):
+        run_study(str(study.path), {}, None, print, Runner())
+    assert not (study.path / ".lock").exists()
 
 
 def test_what_is_too_large_leaves_no_folder(tmp_path, monkeypatch):

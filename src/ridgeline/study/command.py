@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ridgeline.bench.result import make_table
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import check_folder
 from ridgeline.runtime.launcher import detect_launch
+from ridgeline.runtime.locks import PathLock
 from ridgeline.runtime.options import options_of
 from ridgeline.study.asked import FILE, read_asked
 from ridgeline.study.collect import Collected, collect
@@ -50,25 +51,30 @@ def run_study(
     make_plan(asked, here)  # what cannot be leaves no folder behind
     folder, asked = StudyFolder.prepare(path, asked)
     plan = make_plan(asked, here)  # of the case that was kept
-    jobs = folder.jobs(plan, asked.directory.resolve())
-    folder.keep_asked(asked)
-    show(show_plan(plan))
-    if submission.submit == "none":
-        run_jobs(plan, jobs, tell, runner)
-        return collect_study(str(folder.path), tell)
-    scripts = write_scripts(plan, jobs, submission, folder.path)
-    if not scripts:
-        tell("all jobs are done already")
-        return 0
-    if submission.now:
-        for line in submit(scripts, submission.submit):
+    with PathLock.inside(folder.path, f"the study {folder.path}"):
+        jobs = folder.jobs(plan, asked.directory.resolve())
+        folder.keep_asked(asked)
+        show(show_plan(plan))
+        if here:
+            run_jobs(plan, jobs, tell, runner)
+            return collect_study(str(folder.path), tell)
+        scripts = write_scripts(plan, jobs, submission, folder.path)
+        for line in hand_over(scripts, submission, folder.path):
             tell(line)
-    else:
-        tell("nothing was submitted; to do so:")
-        for script in scripts:
-            tell(f"  {SUBMITTERS[submission.submit]} {script}")
-    tell(f"then, at any time: ridgeline study collect {folder.path}")
     return 0
+
+
+def hand_over(scripts: Sequence[Path], submission: SubmitOptions, folder: Path) -> Iterator[str]:
+    """Submit scripts, or say how to; yield lines for people. Raises LauncherError if the batch system refuses."""
+    if not scripts:
+        yield "all jobs are done already"
+        return
+    if submission.now:
+        yield from submit(scripts, submission.submit)
+    else:
+        yield "nothing was submitted; to do so:"
+        yield from (f"  {SUBMITTERS[submission.submit]} {script}" for script in scripts)
+    yield f"then, at any time: ridgeline study collect {folder}"
 
 
 def refuse_ranks() -> None:
