@@ -58,21 +58,21 @@ def make_repeated(n: int, direction: str) -> Callable[..., None]:
     """Return compiled f(u, matrix, out, repeats): one direction's product on one element, again and again."""
     from numba import njit
 
-    from ridgeline.elements.tensor import along_x, along_y, along_z
+    from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
 
     rows = n * n
 
     def x(u, matrix, out, repeats):
         for _ in range(repeats):
-            along_x(n, n, rows, False, out, 0, matrix, u, 0)
+            along_x(GENERATED, n, n, rows, False, out, 0, matrix, u, 0)
 
     def y(u, matrix, out, repeats):
         for _ in range(repeats):
-            along_y(n, n, n, n, False, out, 0, matrix, u, 0)
+            along_y(GENERATED, n, n, n, n, False, out, 0, matrix, u, 0)
 
     def z(u, matrix, out, repeats):
         for _ in range(repeats):
-            along_z(n, n, rows, False, out, 0, matrix, u, 0)
+            along_z(GENERATED, n, n, rows, False, out, 0, matrix, u, 0)
 
     compiled: Callable[..., None] = njit({"x": x, "y": y, "z": z}[direction])
     return compiled

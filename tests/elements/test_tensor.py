@@ -11,7 +11,7 @@ from numba import njit
 from numba.core.errors import TypingError
 
 from ridgeline.elements import tensor_reference as reference
-from ridgeline.elements.tensor import along_x, along_y, along_z, product
+from ridgeline.elements.tensor import GENERATED, PLAIN, along_x, along_y, along_z, product
 from ridgeline.elements.tensor_llvm import column_groups, shares
 
 # (m, n, k): the corners of 2 ... 33, sizes around every vector width, long sides of n**2
@@ -28,37 +28,40 @@ SIZES = [
         (13, 11, 6),
     ],
 ]
+PLAIN_SIZES = [(2, 2, 2), (3, 5, 7), (64, 8, 8)]  # loops know no vectors
+PRODUCTS = [*((GENERATED, sizes) for sizes in SIZES), *((PLAIN, sizes) for sizes in PLAIN_SIZES)]
+BOTH = pytest.mark.parametrize("products", [GENERATED, PLAIN], ids=["generated", "plain"])
 GUARD = 777.0
 
 
-def make_product(sizes, pitches, accumulate):
+def make_product(sizes, pitches, accumulate, products=GENERATED):
     """Return a compiled function with one product in it."""
     (m, n, k), (lda, ldb, ldc) = sizes, pitches
 
     @njit
     def kernel(c, c_start, a, a_start, b, b_start):
-        product(m, n, k, lda, ldb, ldc, accumulate, c, c_start, a, a_start, b, b_start)
+        product(products, m, n, k, lda, ldb, ldc, accumulate, c, c_start, a, a_start, b, b_start)
 
     return kernel
 
 
-def make_gradient(n_to, n_from, accumulate):
+def make_gradient(n_to, n_from, accumulate, products=GENERATED):
     """Return a compiled function that maps along each direction of a cube of n_from points."""
     rows = n_from * n_from
 
     @njit
     def gradient(matrix, transposed, u, start, out):
-        along_x(n_to, n_from, rows, accumulate, out[0], start, transposed, u, start)
-        along_y(n_to, n_from, n_from, n_from, accumulate, out[1], start, matrix, u, start)
-        along_z(n_to, n_from, rows, accumulate, out[2], start, matrix, u, start)
+        along_x(products, n_to, n_from, rows, accumulate, out[0], start, transposed, u, start)
+        along_y(products, n_to, n_from, n_from, n_from, accumulate, out[1], start, matrix, u, start)
+        along_z(products, n_to, n_from, rows, accumulate, out[2], start, matrix, u, start)
 
     return gradient
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("accumulate", [False, True], ids=["overwrite", "accumulate"])
-@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "x".join(map(str, sizes)))
-def test_a_product_equals_numpy_and_touches_nothing_else(sizes, accumulate, dtype):
+@pytest.mark.parametrize(("products", "sizes"), PRODUCTS, ids=str)
+def test_a_product_equals_numpy_and_touches_nothing_else(sizes, accumulate, dtype, products):
     m, n, k = sizes
     pitches = lda, ldb, ldc = k + 2, n + 1, n + 3
     starts = c_start, a_start, b_start = 5, 3, 1  # no vector is aligned
@@ -77,15 +80,16 @@ def test_a_product_equals_numpy_and_touches_nothing_else(sizes, accumulate, dtyp
         reference.matrix_at(b.astype(np.float64), b_start, k, n, ldb),
     )
 
-    make_product(sizes, pitches, accumulate)(c, starts[0], a, starts[1], b, starts[2])
+    make_product(sizes, pitches, accumulate, products)(c, starts[0], a, starts[1], b, starts[2])
 
     assert np.all(c[~inside] == GUARD)
     assert np.abs(c - expected).max() <= (k + 1) * (k + 1) * np.finfo(dtype).eps / 2
 
 
+@BOTH
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("n_to", "n_from", "accumulate"), [(6, 6, False), (9, 6, True), (5, 11, False)])
-def test_the_three_directions_equal_einsum(n_to, n_from, accumulate, dtype):
+def test_the_three_directions_equal_einsum(n_to, n_from, accumulate, dtype, products):
     random = np.random.default_rng(1)
     n, start = n_from, 4
     matrix = random.uniform(-1, 1, (n_to, n)).astype(dtype)
@@ -97,7 +101,7 @@ def test_the_three_directions_equal_einsum(n_to, n_from, accumulate, dtype):
     exact = np.array([np.einsum(form, matrix, cube).ravel() for form in forms])
     exact += before[:, start:end] if accumulate else 0.0
 
-    make_gradient(n_to, n, accumulate)(matrix, matrix.T.copy(), u, start, out)
+    make_gradient(n_to, n, accumulate, products)(matrix, matrix.T.copy(), u, start, out)
 
     assert np.abs(out[:, start:end] - exact).max() <= 20 * n * np.finfo(dtype).eps
     assert np.array_equal(out[:, :start], before[:, :start])
@@ -129,7 +133,7 @@ def test_blocks_cover_every_row_and_column_once(lanes):
 def test_a_size_that_is_not_known_when_compiling_is_an_error():
     @njit
     def kernel(m, c, a, b):
-        product(m, 2, 2, 2, 2, 2, False, c, 0, a, 0, b, 0)
+        product(GENERATED, m, 2, 2, 2, 2, 2, False, c, 0, a, 0, b, 0)
 
     with pytest.raises(TypingError, match="product: m is int64, not known when compiling"):
         kernel(2, np.zeros(4), np.zeros(4), np.zeros(4))
@@ -232,7 +236,7 @@ def test_nothing_beyond_the_matrices_is_read_or_written():
 FACTORY = """
 from functools import cache
 from numba import njit
-from ridgeline.elements.tensor import along_x, along_z
+from ridgeline.elements.tensor import GENERATED, along_x, along_z
 
 @cache
 def make(n):
@@ -240,8 +244,8 @@ def make(n):
 
     @njit(cache=True)
     def kernel(u, d, out):
-        along_x(n, n, rows, False, out, 0, d, u, 0)
-        along_z(n, n, rows, True, out, 0, d, u, 0)
+        along_x(GENERATED, n, n, rows, False, out, 0, d, u, 0)
+        along_z(GENERATED, n, n, rows, True, out, 0, d, u, 0)
 
     return kernel
 """

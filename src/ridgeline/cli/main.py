@@ -15,6 +15,7 @@ from ridgeline.cli.plot import plot
 from ridgeline.cli.predict import predict
 from ridgeline.cli.report import report
 from ridgeline.cli.run import run
+from ridgeline.cli.study import study
 from ridgeline.cli.validate import validate
 from ridgeline.runtime.environment import prepare_process
 from ridgeline.runtime.errors import OutputError, RidgelineError
@@ -39,6 +40,7 @@ app.command()(report)
 app.command()(validate)
 app.command()(bind)
 app.add_typer(bench, name="bench")
+app.add_typer(study, name="study")
 
 
 @app.callback(invoke_without_command=True)

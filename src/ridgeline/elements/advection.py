@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.metrics import advect_points, to_reference
 from ridgeline.elements.points import compiled, scratch
-from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
 from ridgeline.jit.kernel import subroutine
 
 
@@ -61,23 +61,36 @@ def scaled(matrix, factor, transposed, out):
 
 @subroutine(inline="always")
 def _interpolate(
-    n, m, rows, fine_rows, u, here, forth, forth_transposed, lines, planes, planes_start, fine, fine_start
+    products,
+    n,
+    m,
+    rows,
+    fine_rows,
+    u,
+    here,
+    forth,
+    forth_transposed,
+    lines,
+    planes,
+    planes_start,
+    fine,
+    fine_start,
 ):
     """fine = u on the m**3 points; planes = u interpolated in x and y only, [n, m, m]."""
-    along_x(m, n, rows, False, lines, 0, forth_transposed, u, here)
-    along_y(m, n, n, m, False, planes, planes_start, forth, lines, 0)
-    along_z(m, n, fine_rows, False, fine, fine_start, forth, planes, planes_start)
+    along_x(products, m, n, rows, False, lines, 0, forth_transposed, u, here)
+    along_y(products, m, n, n, m, False, planes, planes_start, forth, lines, 0)
+    along_z(products, m, n, fine_rows, False, fine, fine_start, forth, planes, planes_start)
 
 
 @cache
-def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool) -> Any:
+def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products: int = GENERATED) -> Any:
     """Return the kernel of dealiased advection from n Gauss-Lobatto to m >= n Gauss points per direction.
 
     kernel(elements, velocity, fields, scale, volume, fine, interpolation, fine_derivative, fine_weights, out)
     elements: int64, the local elements to work on. velocity: [3, E, n, n, n]. fields, out: [c, E, n, n, n]; fields
     may begin with velocity's memory. scale [E, 3], volume [E]: of axis-aligned elements, else any. fine:
     [E, 9, m, m, m] of curved elements (`fine_metrics`), else any. interpolation: [m, n]. fine_derivative: [m, m], of
-    the fine points. fine_weights: [m].
+    the fine points. fine_weights: [m]. products: GENERATED or PLAIN (`tensor`).
     """
     rows, points, fine_points, plane = n * n, n**3, m**3, m * m
     fine_rows, plane_points = m * m, n * m * m
@@ -98,7 +111,7 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool) -> Any:
         transposed = scaled(interpolation, 1.0, True, np.empty((n, m), out.dtype))
         derivative_transposed = scaled(fine_derivative, 1.0, True, np.empty((m, m), out.dtype))
         across = np.empty((m, n), out.dtype)
-        along_y(m, m, 1, n, False, across, 0, fine_derivative, interpolation, 0)
+        along_y(products, m, m, 1, n, False, across, 0, fine_derivative, interpolation, 0)
         constants = np.empty(3, out.dtype)
         lines = scratch(rows * m, out)
         planes, values = scratch(4 * plane_points, out), scratch(4 * fine_points, out)
@@ -116,7 +129,7 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool) -> Any:
             for c in range(3):
                 here = c * field + e * points
                 _interpolate(
-                    n, m, rows, fine_rows, velocity, here, interpolation, transposed, lines,
+                    products, n, m, rows, fine_rows, velocity, here, interpolation, transposed, lines,
                     planes, c * plane_points, values, c * fine_points,
                 )  # fmt: skip
             if axis_aligned:
@@ -132,27 +145,27 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool) -> Any:
                 place = c if c < n_shared else 3
                 if place == 3:
                     _interpolate(
-                        n, m, rows, fine_rows, fields, here, interpolation, transposed, lines,
+                        products, n, m, rows, fine_rows, fields, here, interpolation, transposed, lines,
                         planes, 3 * plane_points, values, 3 * fine_points,
                     )  # fmt: skip
-                along_z(m, n, fine_rows, False, u_t, 0, across, planes, place * plane_points)
+                along_z(products, m, n, fine_rows, False, u_t, 0, across, planes, place * plane_points)
                 for k in range(m):
                     start = place * fine_points + k * plane
-                    along_x(m, m, m, False, u_r, 0, derivative_transposed, values, start)
-                    along_y(m, m, 1, m, False, u_s, 0, fine_derivative, values, start)
+                    along_x(products, m, m, m, False, u_r, 0, derivative_transposed, values, start)
+                    along_y(products, m, m, 1, m, False, u_s, 0, fine_derivative, values, start)
                     advect_points(
                         plane, axis_aligned, constants, weights, contravariant, fine_points, k * plane,
                         u_r, u_s, u_t,
                     )  # fmt: skip
-                along_z(n, m, fine_rows, False, planes, 3 * plane_points, transposed, u_t, 0)
-                along_y(n, m, n, m, False, lines, 0, transposed, planes, 3 * plane_points)
-                along_x(n, m, rows, False, out, here, interpolation, lines, 0)
+                along_z(products, n, m, fine_rows, False, planes, 3 * plane_points, transposed, u_t, 0)
+                along_y(products, n, m, n, m, False, lines, 0, transposed, planes, 3 * plane_points)
+                along_x(products, n, m, rows, False, out, here, interpolation, lines, 0)
 
     return advection
 
 
 @cache
-def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool) -> Any:
+def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool, products: int = GENERATED) -> Any:
     """Return the kernel of advection at the Gauss-Lobatto points themselves: no dealiasing.
 
     kernel(elements, velocity, fields, scale, volume, metrics, mass, derivative, weights, out); arguments as in
@@ -189,9 +202,9 @@ def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool) -> An
                 )  # fmt: skip
             for c in range(n_fields):
                 start = c * field + here
-                along_x(n, n, rows, False, u_r, 0, transposed, fields, start)
-                along_y(n, n, n, n, False, u_s, 0, derivative, fields, start)
-                along_z(n, n, rows, False, u_t, 0, derivative, fields, start)
+                along_x(products, n, n, rows, False, u_r, 0, transposed, fields, start)
+                along_y(products, n, n, n, n, False, u_s, 0, derivative, fields, start)
+                along_z(products, n, n, rows, False, u_t, 0, derivative, fields, start)
                 advect_points(points, axis_aligned, constants, cube, contravariant, points, 0, u_r, u_s, u_t)
                 if axis_aligned:
                     out[start : start + points] = u_t

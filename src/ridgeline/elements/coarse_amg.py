@@ -130,7 +130,10 @@ class _Smoothed:
 
 
 class AlgebraicCoarse:
-    """About K^-1 on the points of the coarse level by one V-cycle. Built collectively."""
+    """About K^-1 on the points of the coarse level by one V-cycle. Built collectively.
+
+    overlap: of the sum over elements (`GatherScatter`). What fetches other ranks' rows computes nothing meanwhile.
+    """
 
     def __init__(
         self,
@@ -139,6 +142,7 @@ class AlgebraicCoarse:
         coarse: PolynomialLevel,
         dtype: DTypeLike,
         whole: int = WHOLE,
+        overlap: bool = True,
     ) -> None:
         self._comm, self.dtype = comm, np.dtype(dtype)
         hierarchy = set_up(comm, fine, coarse)
@@ -165,7 +169,7 @@ class AlgebraicCoarse:
         ]
         self._inverse = np.ascontiguousarray(hierarchy.coarsest, dtype)
         self._last_b, self._last_x = (np.zeros(self._rows[-1], dtype) for _ in range(2))
-        self._connect(hierarchy, coarse)
+        self._connect(hierarchy, coarse, overlap)
         in_turn_per_node(comm, lambda: compile_kernels(specialise(_KERNELS, self.dtype)))
 
     def _join(self, rows: Rows) -> Rows:
@@ -185,7 +189,7 @@ class AlgebraicCoarse:
             rows.spectral_radius,
         )
 
-    def _connect(self, hierarchy: Hierarchy, coarse: PolynomialLevel) -> None:
+    def _connect(self, hierarchy: Hierarchy, coarse: PolynomialLevel, overlap: bool) -> None:
         """Find one copy of each of this rank's finest rows among its elements' points."""
         offsets, rank = self._offsets[0], self._comm.rank
         self._first, self._end = int(offsets[rank]), int(offsets[rank + 1])
@@ -193,7 +197,7 @@ class AlgebraicCoarse:
         own = np.flatnonzero((number >= self._first) & (number < self._end))
         self._place = np.zeros(self._end - self._first, np.int64)
         self._place[number[own] - self._first] = own
-        self._points = GatherScatter(self._comm, number.reshape(coarse.shape))
+        self._points = GatherScatter(self._comm, number.reshape(coarse.shape), overlap=overlap)
         self._points.compile(dtypes=(self.dtype,))
         self._own = np.zeros(self._end - self._first, self.dtype)
         self._assembled = np.zeros(coarse.shape, self.dtype)

@@ -53,16 +53,20 @@ class GatherScatter:
     boundary_elements, interior_elements: int64, local elements that do, and do not, share points with other ranks.
     """
 
-    def __init__(self, comm: MPI.Comm, ids: NDArray[np.int64], max_fields: int = 4) -> None:
+    def __init__(
+        self, comm: MPI.Comm, ids: NDArray[np.int64], max_fields: int = 4, overlap: bool = True
+    ) -> None:
         """Find the shared points. Collective.
 
         ids: int64, any shape whose first axis is this rank's elements (it may have none). Equal numbers >= 0 are
         copies of one point; -1 takes no part. max_fields: fields that one call may combine; buffers are made for as
-        many. Raises ValueError on all ranks for other negative numbers and more than 2**31 - 1 points on a rank.
+        many. overlap: whether messages travel while the caller and `finish` compute; without it `start` waits for
+        them, and the sums have the same bits. Raises ValueError on all ranks for other negative numbers and more
+        than 2**31 - 1 points on a rank.
         """
         self.comm = comm
         self.shape = ids.shape
-        self.max_fields = max_fields
+        self.max_fields, self.overlap = max_fields, overlap
         self.plan = make_plan(comm, np.ascontiguousarray(ids, np.int64))
         slots, points = self.plan.shared.send_index.size, self.plan.shared.starts.size - 1
         self._send = np.zeros(slots * max_fields)
@@ -138,7 +142,7 @@ class GatherScatter:
     def start(self, u: Array, operation: Operation = "add") -> None:
         """Send the shared points of u; the boundary elements of u must be final, and stay so until `finish`.
 
-        Changes nothing in u. Communication: one message to each neighbour; does not wait for them.
+        Changes nothing in u. Communication: one message to each neighbour; waits for them without `overlap` alone.
         """
         if self._active is not None:
             raise RuntimeError("a gather-scatter is under way; finish it before the next start")
@@ -153,6 +157,8 @@ class GatherScatter:
         _, gather, _ = make_kernels(OPERATIONS[operation])
         gather(shared.starts, shared.places, shared.send_index, fields, exchange.partial, exchange.send)
         MPI.Prequest.Startall(exchange.sends)
+        if not self.overlap:
+            MPI.Request.Waitall([*exchange.receives, *exchange.sends])
 
     def finish(self, u: Array, local: bool = True) -> None:
         """Combine the points of this rank alone, wait for the neighbours, and combine the shared points.

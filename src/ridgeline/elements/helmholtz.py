@@ -13,7 +13,8 @@ An element's data passes from and to memory once; while one element is worked on
 Arguments common to the kernels made here, arrays C-contiguous, of the dtype unless said:
 elements: int64, the local elements to work on, in this order. u, w, p, r, ...: [E, n, n, n]. h1, h2: float64 scalars.
 scale [E, 3], volume [E]: of axis-aligned elements, else any. factors [E, 6, n, n, n], mass [E, n, n, n]: of curved
-ones, else any (mass is read where h2 is not 0). derivative [n, n]; weights [n].
+ones, else any (mass is read where h2 is not 0). derivative [n, n]; weights [n]. products: GENERATED or PLAIN, the
+code of the small matrix products (`tensor`).
 """
 
 from functools import cache
@@ -31,7 +32,7 @@ from ridgeline.elements.points import (
     scratch,
     search_direction,
 )
-from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
 from ridgeline.jit.kernel import subroutine
 
 GEOMETRY = "r2 r1 r5 r4 r2 r1"  # scale, volume, factors, mass, derivative, weights
@@ -72,20 +73,20 @@ def fill_cube(weights, out):
 
 
 @subroutine(inline="always")
-def _separable(n, rows, matrices, u, here, following, others, w):
+def _separable(products, n, rows, matrices, u, here, following, others, w):
     """w = (A_x + A_y + A_z) u of one element; asks for what the following one reads and writes meanwhile.
 
     others: two arrays of one number per point that are read with an element, besides u; may be u.
     """
     for k in range(n):
         plane = k * rows
-        along_x(n, n, n, False, w, here + plane, matrices[0], u, here + plane)
+        along_x(products, n, n, n, False, w, here + plane, matrices[0], u, here + plane)
         prefetch_points(rows, False, others[0], following + plane)
         prefetch_points(rows, False, others[1], following + plane)
-        along_y(n, n, 1, n, True, w, here + plane, matrices[1], u, here + plane)
+        along_y(products, n, n, 1, n, True, w, here + plane, matrices[1], u, here + plane)
         prefetch_points(rows, False, u, following + plane)
         prefetch_points(rows, True, w, following + plane)
-    along_z(n, n, rows, True, w, here, matrices[2], u, here)
+    along_z(products, n, n, rows, True, w, here, matrices[2], u, here)
 
 
 @subroutine(inline="always")
@@ -100,36 +101,38 @@ def _scaled_derivatives(derivative, h1, matrices):
 
 
 @subroutine(inline="always")
-def _stiffness(n, rows, points, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w):
+def _stiffness(
+    products, n, rows, points, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w
+):
     """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
 
     others: four arrays of one number per point that are read with an element; may be the same.
     """
-    along_z(n, n, rows, False, u_t, 0, derivative, u, here)
+    along_z(products, n, n, rows, False, u_t, 0, derivative, u, here)
     for k in range(n):
         plane = k * rows
         near, ahead = 6 * here + plane, 6 * following + plane
-        along_x(n, n, n, False, u_r, 0, matrices[0], u, here + plane)
+        along_x(products, n, n, n, False, u_r, 0, matrices[0], u, here + plane)
         prefetch_points(rows, False, factors, ahead)
         prefetch_points(rows, False, factors, ahead + points)
         prefetch_points(rows, False, others[0], following + plane)
-        along_y(n, n, 1, n, False, u_s, 0, derivative, u, here + plane)
+        along_y(products, n, n, 1, n, False, u_s, 0, derivative, u, here + plane)
         prefetch_points(rows, False, factors, ahead + 2 * points)
         prefetch_points(rows, False, factors, ahead + 3 * points)
         prefetch_points(rows, False, others[1], following + plane)
         apply_factors(rows, points, factors, near, u_r, u_s, u_t, plane)
-        along_x(n, n, n, False, w, here + plane, matrices[1], u_r, 0)
+        along_x(products, n, n, n, False, w, here + plane, matrices[1], u_r, 0)
         prefetch_points(rows, False, factors, ahead + 4 * points)
         prefetch_points(rows, False, factors, ahead + 5 * points)
         prefetch_points(rows, False, others[2], following + plane)
-        along_y(n, n, 1, n, True, w, here + plane, matrices[2], u_s, 0)
+        along_y(products, n, n, 1, n, True, w, here + plane, matrices[2], u_s, 0)
         prefetch_points(rows, False, others[3], following + plane)
         prefetch_points(rows, True, w, following + plane)
-    along_z(n, n, rows, True, w, here, matrices[2], u_t, 0)
+    along_z(products, n, n, rows, True, w, here, matrices[2], u_t, 0)
 
 
 @cache
-def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool) -> Any:
+def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = GENERATED) -> Any:
     """Return the kernel of w = h1 K u + h2 B u, unassembled.
 
     kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
@@ -151,7 +154,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool) -> Any:
                 here = e * points
                 following = elements[min(place + 1, elements.size - 1)] * points
                 _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
-                _separable(n, rows, matrices, u, here, following, (u, u), w)
+                _separable(products, n, rows, matrices, u, here, following, (u, u), w)
                 scale_points(points, cube, 0, w, here, cube, 0)
 
         return helmholtz_of_boxes
@@ -170,6 +173,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool) -> Any:
             here = elements[place] * points
             following = elements[min(place + 1, elements.size - 1)] * points
             _stiffness(
+                products,
                 n,
                 rows,
                 points,
@@ -192,7 +196,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool) -> Any:
 
 
 @cache
-def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool) -> Any:
+def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int = GENERATED) -> Any:
     """Return the kernel of one iteration's search direction and operator of preconditioned conjugate gradients.
 
     kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w)
@@ -237,7 +241,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool) -> Any:
                 following = elements[min(place + 1, elements.size - 1)] * points
                 _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
                 search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
-                _separable(n, rows, matrices, p, here, following, (r, inverse_diagonal), w)
+                _separable(products, n, rows, matrices, p, here, following, (r, inverse_diagonal), w)
                 total += scale_points(points, cube, 0, w, here, p, here)
             return total
 
@@ -262,6 +266,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool) -> Any:
             following = elements[min(place + 1, elements.size - 1)] * points
             search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
             _stiffness(
+                products,
                 n,
                 rows,
                 points,

@@ -31,6 +31,7 @@ from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.elements.schwarz import SchwarzLevel
 from ridgeline.elements.schwarz_kernels import make_transfer
+from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.krylov.operator import timed
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -48,11 +49,13 @@ MOST_DIRECT = 2**17  # points of a coarse problem that every rank may solve whol
 class _Transfer:
     """J and J^T between two levels."""
 
-    def __init__(self, fine: PolynomialLevel, coarse: PolynomialLevel, dtype: DTypeLike) -> None:
+    def __init__(
+        self, fine: PolynomialLevel, coarse: PolynomialLevel, dtype: DTypeLike, products: int
+    ) -> None:
         matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
         self._lines = tuple(np.ascontiguousarray(m, dtype) for m in (*matrices, *(m.T for m in matrices)))
         self._work = np.zeros((2, int(np.prod(fine.n))), dtype)
-        self._restrict, self._prolong = make_transfer(*fine.n, *coarse.n)
+        self._restrict, self._prolong = make_transfer(*fine.n, *coarse.n, products)
         # Products with matrices of the fine and of the coarse sizes: what one element costs, either way.
         (nz, ny, nx), (cz, cy, cx) = fine.n, coarse.n
         self.flops = 2.0 * fine.shape[0] * (cz * nz * ny * nx + cz * cy * ny * nx + cz * cy * cx * nx)
@@ -73,6 +76,7 @@ class SchwarzMultigrid:
     orders: None, or triples (z, y, x) from grid.order down to the coarse level. coarse: "direct" (axis-aligned
     boxes), "amg", or "auto": direct where it can be and the problem is small. dirichlet_sides: where z = 0; none:
     constants are free, and z is right up to a constant. regions: charged as "schwarz", "transfer" and "coarse".
+    products: GENERATED or PLAIN (`tensor`). overlap: of all its exchanges (`GatherScatter`).
     apply() allocates nothing. Raises ValueError for orders or a coarse solver that do not fit.
     """
 
@@ -86,6 +90,8 @@ class SchwarzMultigrid:
         dtype: DTypeLike = "float32",
         coarse: Literal["auto", "direct", "amg"] = "auto",
         regions: Regions | None = None,
+        products: int = GENERATED,
+        overlap: bool = True,
     ) -> None:
         self.dtype, self.regions = np.dtype(dtype), regions
         if orders is None:
@@ -108,9 +114,11 @@ class SchwarzMultigrid:
         if coarse == "direct" or (coarse == "auto" and grid.mesh.axis_aligned and small):
             self.coarse = DirectCoarse(comm, levels[-2], levels[-1], self.dtype)
         else:
-            self.coarse = AlgebraicCoarse(comm, levels[-2], levels[-1], self.dtype)
-        self.levels = [SchwarzLevel(comm, level, dtype) for level in levels[:-1]]
-        self._transfers = [_Transfer(a, b, dtype) for a, b in pairwise(levels)]
+            self.coarse = AlgebraicCoarse(comm, levels[-2], levels[-1], self.dtype, overlap=overlap)
+        self.levels = [
+            SchwarzLevel(comm, level, dtype, products=products, overlap=overlap) for level in levels[:-1]
+        ]
+        self._transfers = [_Transfer(a, b, dtype, products) for a, b in pairwise(levels)]
         sizes = [int(np.prod(level.shape)) for level in levels]
         self._r = [np.zeros(size, dtype) for size in sizes]
         self._z = [np.zeros(size, dtype) for size in sizes]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.helmholtz import make_diagonal, make_helmholtz, make_helmholtz_cg
 from ridgeline.elements.mesh import ElementGrid, side_index
+from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.krylov.kernels import zero_points
 from ridgeline.krylov.operator import Array, InnerProduct, timed
@@ -49,6 +50,7 @@ class ElementOperator:
     inner : shared by operators on the same points; made here if None (with the assembled mass matrix)
     nullspace : whether constants are free; None: if h2 = 0 and no point of any rank is constrained
     regions : "helmholtz" and "gather-scatter" are charged
+    products : GENERATED or PLAIN, the code of the small matrix products (`tensor`)
 
     h1 and h2 may be set later; a new diagonal and a reset of projections are the caller's to do.
     Made collectively.
@@ -66,6 +68,7 @@ class ElementOperator:
         inner: InnerProduct | None = None,
         nullspace: bool | None = None,
         regions: Regions | None = None,
+        products: int = GENERATED,
     ) -> None:
         self.grid, self.geometry, self.gather_scatter, self.regions = grid, geometry, gather_scatter, regions
         self.h1, self.h2 = float(h1), float(h2)
@@ -80,13 +83,13 @@ class ElementOperator:
         self._groups = (gather_scatter.boundary_elements, gather_scatter.interior_elements)
         self._apply: Callable[..., None]
         self._direction: Callable[..., float]
-        in_turn_per_node(comm, self._compile)
+        in_turn_per_node(comm, lambda: self._compile(products))
         g = geometry
         self._shape = (g.scale, g.volume, g.factors, g.mass, g.derivative, g.weights)
         self.inner = inner or element_inner_product(geometry, gather_scatter)
 
-    def _compile(self) -> None:
-        kind = (self.grid.n, "float64", self.geometry.axis_aligned)
+    def _compile(self, products: int) -> None:
+        kind = (self.grid.n, "float64", self.geometry.axis_aligned, products)
         self._apply, self._direction = make_helmholtz(*kind), make_helmholtz_cg(*kind)
         compile_kernels(specialise([zero_points]))
 

@@ -26,6 +26,7 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import SIDES, side_axis
 from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.elements.schwarz_kernels import make_residual, make_sweep
+from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
 
@@ -73,16 +74,24 @@ class SchwarzLevel:
     """One level with its smoother. Built collectively.
 
     z and r are flat arrays of `dtype` of the points of this rank's elements. Memory: 5 words a point beside the
-    level's fields and factors. `boundary`: the faces shared with other ranks.
+    level's fields and factors. `boundary`: the faces shared with other ranks. products: GENERATED or PLAIN
+    (`tensor`). overlap: of the exchanges (`GatherScatter`).
     """
 
     def __init__(
-        self, comm: MPI.Comm, level: PolynomialLevel, dtype: DTypeLike, damping: float | None = None
+        self,
+        comm: MPI.Comm,
+        level: PolynomialLevel,
+        dtype: DTypeLike,
+        damping: float | None = None,
+        *,
+        products: int = GENERATED,
+        overlap: bool = True,
     ) -> None:
         self.level, self.dtype = level, np.dtype(dtype)
-        self.points = GatherScatter(comm, level.ids)
+        self.points = GatherScatter(comm, level.ids, overlap=overlap)
         self.points.compile(dtypes=(dtype,))
-        self._find_neighbours(comm)
+        self._find_neighbours(comm, overlap)
         self.eigenpairs = Eigenpairs(level, dtype)
         size, (nz, ny, nx) = int(np.prod(level.shape)), level.n
         face = max(nz * ny, nz * nx, ny * nx)
@@ -91,8 +100,8 @@ class SchwarzLevel:
         self._ghosts = np.zeros(level.shape[0] * 6 * face, dtype)
         self._work = np.zeros((4, (nz + 2) * (ny + 2) * (nx + 2)), dtype)
         self.share = _contiguous(self.points.inverse_multiplicity().reshape(-1), dtype)
-        self._pack_layers, self._sweep, self._pack_ghosts, self._collect = make_sweep(nz, ny, nx)
-        self._residual = make_residual(nz, ny, nx, level.mesh.axis_aligned)
+        self._pack_layers, self._sweep, self._pack_ghosts, self._collect = make_sweep(nz, ny, nx, products)
+        self._residual = make_residual(nz, ny, nx, level.mesh.axis_aligned, products)
         self._operator_arrays()
         in_turn_per_node(comm, self._compile)
         self.weight = np.ones(size, dtype)
@@ -111,7 +120,7 @@ class SchwarzLevel:
             called += [self._pack_layers, self._pack_ghosts]
         compile_kernels(specialise(called, self.dtype))
 
-    def _find_neighbours(self, comm: MPI.Comm) -> None:
+    def _find_neighbours(self, comm: MPI.Comm, overlap: bool) -> None:
         """Find which element lies across each face, and plan the exchange of faces with other ranks."""
         level = self.level
         sizes, (nz, ny, nx) = level.mesh.elements, level.n
@@ -139,7 +148,7 @@ class SchwarzLevel:
             number = axis * int(np.prod(shape)) + int(np.ravel_multi_index(tuple(place), shape))
             count = counts[int(face) // 2]
             ids[slot, :count] = number * largest + np.arange(count)
-        self._across = GatherScatter(comm, ids) if comm.size > 1 else None
+        self._across = GatherScatter(comm, ids, overlap=overlap) if comm.size > 1 else None
         if self._across is not None:
             self._across.compile(dtypes=(self.dtype,))
 

@@ -4,7 +4,8 @@ All arrays but `neighbours`, `index` and `faces` are of one dtype, float32 or fl
 n: points (z, y, x) of an element; m = n + 2 with one layer of each face neighbour; f = points of the largest face.
 Faces in the order x_min, x_max, y_min, y_max, z_min, z_max; a face's points are (z, y), (z, x) or (y, x).
 neighbours: int64 [E, 6], the local element across a face, -1: none, -2 - s: on another rank, slot s of `mine` and
-`total` [s, f]: what this rank, and both together, put into the shared face.
+`total` [s, f]: what this rank, and both together, put into the shared face. products: GENERATED or PLAIN, the code of
+the small matrix products (`tensor`).
 
 Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elements/schwarz_reference.py.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 from numba import int64, types
 
-from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
 
 
@@ -55,7 +56,7 @@ def _six(T: Any) -> Any:
 
 
 @cache
-def make_sweep(nz: int, ny: int, nx: int) -> tuple[Any, Any, Any, Any]:
+def make_sweep(nz: int, ny: int, nx: int, products: int = GENERATED) -> tuple[Any, Any, Any, Any]:
     """Return (pack_layers, sweep, pack_ghosts, collect): the parts of one additive Schwarz sweep.
 
     pack_layers(r, faces, mine, total): the layers of r that other ranks' elements extend into.
@@ -133,9 +134,9 @@ def make_sweep(nz: int, ny: int, nx: int) -> tuple[Any, Any, Any, Any]:
                             t = p * inner[f] + q
                             a[shell[f] + p * wide_slow[f] + q * wide_fast[f]] = total[s, t] - mine[s, t]
             x, y, t = index[e, 0], index[e, 1], index[e, 2]
-            along_x(mx, mx, rows, False, b, 0, vectors[x:], a, 0)
-            along_y(my, my, mz, mx, False, a, 0, transposed[y:], b, 0)
-            along_z(mz, mz, plane, False, b, 0, transposed[t:], a, 0)
+            along_x(products, mx, mx, rows, False, b, 0, vectors[x:], a, 0)
+            along_y(products, my, my, mz, mx, False, a, 0, transposed[y:], b, 0)
+            along_z(products, mz, mz, plane, False, b, 0, transposed[t:], a, 0)
             l_x, l_y, l_z = values[index[e, 3] :], values[index[e, 4] :], values[index[e, 5] :]
             for k in range(mz):
                 for j in range(my):
@@ -147,9 +148,9 @@ def make_sweep(nz: int, ny: int, nx: int) -> tuple[Any, Any, Any, Any]:
                     else:
                         for i in range(mx):
                             b[row + i] = b[row + i] / l_x[i] if l_x[i] > zero else zero
-            along_z(mz, mz, plane, False, a, 0, vectors[t:], b, 0)
-            along_y(my, my, mz, mx, False, b, 0, vectors[y:], a, 0)
-            along_x(mx, mx, rows, False, a, 0, transposed[x:], b, 0)
+            along_z(products, mz, mz, plane, False, a, 0, vectors[t:], b, 0)
+            along_y(products, my, my, mz, mx, False, b, 0, vectors[y:], a, 0)
+            along_x(products, mx, mx, rows, False, a, 0, transposed[x:], b, 0)
             for k in range(nz):
                 for j in range(ny):
                     source = (k + 1) * plane + (j + 1) * mx + 1
@@ -184,7 +185,7 @@ def make_sweep(nz: int, ny: int, nx: int) -> tuple[Any, Any, Any, Any]:
 
 
 @cache
-def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool) -> Any:
+def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool, products: int = GENERATED) -> Any:
     """Return residual(r, weight, share, factors, cube, lines, z, work, left): z *= weight, left = share r - K_e z.
 
     An empty weight leaves z as it is. `left` [E, n^3] is unassembled: share = inverse multiplicity gives each copy
@@ -192,10 +193,10 @@ def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool) -> Any:
     [E, 3] of `PolynomialLevel.diagonal_factors`, cube [3, n^3] the weights of the other two directions for r, s, t;
     6 n^4 + 11 n^3 flops an element. Else M = D and factors [E, 6, n^3]; 12 n^4 + 17 n^3.
     """
-    return (_residual_of_boxes if axis_aligned else _residual_of_any)(nz, ny, nx)
+    return (_residual_of_boxes if axis_aligned else _residual_of_any)(nz, ny, nx, products)
 
 
-def _residual_of_boxes(nz: int, ny: int, nx: int) -> Any:
+def _residual_of_boxes(nz: int, ny: int, nx: int, products: int) -> Any:
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
 
     @kernel(lambda T: (*[T[::1]] * 3, *[T[:, ::1]] * 2, _six(T), T[::1], T[:, ::1], T[::1]))
@@ -208,9 +209,9 @@ def _residual_of_boxes(nz: int, ny: int, nx: int) -> Any:
                     z[start + p] *= weight[start + p]
             for p in range(points):
                 u[p] = z[start + p]
-            along_x(nx, nx, rows, False, a, 0, lines[2], u, 0)
-            along_y(ny, ny, nz, nx, False, b, 0, lines[1], u, 0)
-            along_z(nz, nz, plane, False, c, 0, lines[0], u, 0)
+            along_x(products, nx, nx, rows, False, a, 0, lines[2], u, 0)
+            along_y(products, ny, ny, nz, nx, False, b, 0, lines[1], u, 0)
+            along_z(products, nz, nz, plane, False, c, 0, lines[0], u, 0)
             f, g, h = factors[e, 0], factors[e, 1], factors[e, 2]
             for p in range(points):
                 force = f * cube[0, p] * a[p] + g * cube[1, p] * b[p] + h * cube[2, p] * c[p]
@@ -219,7 +220,7 @@ def _residual_of_boxes(nz: int, ny: int, nx: int) -> Any:
     return aligned
 
 
-def _residual_of_any(nz: int, ny: int, nx: int) -> Any:
+def _residual_of_any(nz: int, ny: int, nx: int, products: int) -> Any:
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
 
     @kernel(
@@ -242,18 +243,18 @@ def _residual_of_any(nz: int, ny: int, nx: int) -> Any:
                     z[start + p] *= weight[start + p]
             for p in range(points):
                 u[p] = z[start + p]
-            along_x(nx, nx, rows, False, a, 0, lines[5], u, 0)
-            along_y(ny, ny, nz, nx, False, b, 0, lines[1], u, 0)
-            along_z(nz, nz, plane, False, c, 0, lines[0], u, 0)
+            along_x(products, nx, nx, rows, False, a, 0, lines[5], u, 0)
+            along_y(products, ny, ny, nz, nx, False, b, 0, lines[1], u, 0)
+            along_z(products, nz, nz, plane, False, c, 0, lines[0], u, 0)
             g = factors[e]
             for p in range(points):
                 r_, s_, t_ = a[p], b[p], c[p]
                 a[p] = g[0, p] * r_ + g[1, p] * s_ + g[2, p] * t_
                 b[p] = g[1, p] * r_ + g[3, p] * s_ + g[4, p] * t_
                 c[p] = g[2, p] * r_ + g[4, p] * s_ + g[5, p] * t_
-            along_x(nx, nx, rows, False, u, 0, lines[2], a, 0)
-            along_y(ny, ny, nz, nx, True, u, 0, lines[4], b, 0)
-            along_z(nz, nz, plane, True, u, 0, lines[3], c, 0)
+            along_x(products, nx, nx, rows, False, u, 0, lines[2], a, 0)
+            along_y(products, ny, ny, nz, nx, True, u, 0, lines[4], b, 0)
+            along_z(products, nz, nz, plane, True, u, 0, lines[3], c, 0)
             for p in range(points):
                 left[start + p] = share[start + p] * r[start + p] - u[p]
 
@@ -261,7 +262,9 @@ def _residual_of_any(nz: int, ny: int, nx: int) -> Any:
 
 
 @cache
-def make_transfer(nz: int, ny: int, nx: int, cz: int, cy: int, cx: int) -> tuple[Any, Any]:
+def make_transfer(
+    nz: int, ny: int, nx: int, cz: int, cy: int, cx: int, products: int = GENERATED
+) -> tuple[Any, Any]:
     """Return (restrict, prolong) between n = (nz, ny, nx) and c = (cz, cy, cx) points an element.
 
     restrict(left, lines, work, below): below = J^T left, unassembled. prolong(below, lines, work, z): z += J below.
@@ -274,16 +277,16 @@ def make_transfer(nz: int, ny: int, nx: int, cz: int, cy: int, cx: int) -> tuple
     def restrict(left, lines, work, below):
         a, b = work[0], work[1]
         for e in range(left.size // points):
-            along_z(cz, nz, fine_plane, False, a, 0, lines[3], left[e * points :], 0)
-            along_y(cy, ny, cz, nx, False, b, 0, lines[4], a, 0)
-            along_x(cx, nx, few_rows, False, below, e * few, lines[2], b, 0)
+            along_z(products, cz, nz, fine_plane, False, a, 0, lines[3], left[e * points :], 0)
+            along_y(products, cy, ny, cz, nx, False, b, 0, lines[4], a, 0)
+            along_x(products, cx, nx, few_rows, False, below, e * few, lines[2], b, 0)
 
     @kernel(lambda T: (T[::1], _six(T), T[:, ::1], T[::1]))
     def prolong(below, lines, work, z):
         a, b = work[0], work[1]
         for e in range(z.size // points):
-            along_x(nx, cx, few_rows, False, a, 0, lines[5], below, e * few)
-            along_y(ny, cy, cz, nx, False, b, 0, lines[1], a, 0)
-            along_z(nz, cz, fine_plane, True, z, e * points, lines[0], b, 0)
+            along_x(products, nx, cx, few_rows, False, a, 0, lines[5], below, e * few)
+            along_y(products, ny, cy, cz, nx, False, b, 0, lines[1], a, 0)
+            along_z(products, nz, cz, fine_plane, True, z, e * points, lines[0], b, 0)
 
     return restrict, prolong

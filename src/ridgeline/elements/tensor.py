@@ -3,17 +3,17 @@
 C[m x n] (+)= A[m x k] B[k x n] for sizes that are known when the kernel is compiled (2 ... 33, and n**2 and the
 like as the long side), float64 and float32, any alignment. They are called from kernels. All arguments but the arrays
 and their starts are literals: plain integers of a factory's closure. So one factory call gives one specialised
-kernel.
+kernel. The first argument says which code: GENERATED (`tensor_llvm`), or PLAIN, loops for Numba (`tensor_plain`).
 
     @cache
-    def make_gradient(n):
+    def make_gradient(n, products=GENERATED):
         rows = n * n
 
         @kernel((*[float64[::1]] * 6,))
         def gradient(u, d, d_transposed, ur, us, ut):                   # all flat; u: one element, n**3
-            along_x(n, n, rows, False, ur, 0, d_transposed, u, 0)
-            along_y(n, n, n, n, False, us, 0, d, u, 0)
-            along_z(n, n, rows, False, ut, 0, d, u, 0)
+            along_x(products, n, n, rows, False, ur, 0, d_transposed, u, 0)
+            along_y(products, n, n, n, n, False, us, 0, d, u, 0)
+            along_z(products, n, n, rows, False, ut, 0, d, u, 0)
 
         return gradient
 
@@ -23,8 +23,7 @@ A matrix that begins in the middle of an array is passed as a view of it: `matri
 
 Source: Hutchinson, Heinecke, Pabst, Henry, Parsani, Keyes, "Efficiency of high order spectral element methods on
 petascale architectures", ISC 2016, Sec. 2 (tensor products as small matrix products) and Sec. 3.1; after Heinecke
-et al., "LIBXSMM", SC 2016 (code for each size, generated at run time). Code: `tensor_llvm`; oracle:
-`tensor_reference`.
+et al., "LIBXSMM", SC 2016 (code for each size, generated at run time). Oracle: `tensor_reference`.
 """
 
 from typing import Any
@@ -34,7 +33,11 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from ridgeline.elements.tensor_llvm import ProductShape, emit_product
+from ridgeline.elements.tensor_plain import make_loops
 from ridgeline.jit.llvm import data_pointer, element_type
+
+GENERATED, PLAIN = range(2)
+PRODUCTS = {"generated": GENERATED, "plain": PLAIN}
 
 
 def _sizes(name: str, **arguments: Any) -> dict[str, int]:
@@ -55,8 +58,8 @@ def _check_arrays(name: str, **arrays: Any) -> None:
         raise TypingError(f"{name}: {kinds}; use C-contiguous arrays, all float64 or all float32")
 
 
-def _code(shape: ProductShape, c: int, a: int, b: int) -> Any:
-    """Return the code generator of a product, given the places of its arrays among the arguments.
+def _code(products: int, shape: ProductShape, c: int, a: int, b: int) -> Any:
+    """Return the code generator of a product, GENERATED or PLAIN, given its arrays' places among the arguments.
 
     An array is followed by its start, but for a matrix whose start is not an argument.
     """
@@ -70,70 +73,87 @@ def _code(shape: ProductShape, c: int, a: int, b: int) -> Any:
                 start = context.cast(builder, args[n + 1], kinds[n + 1], types.intp)
                 pointer = builder.gep(pointer, [start])
             pointers.append(pointer)
-        function = emit_product(builder.module, element_type(kinds[c].dtype), shape)
-        builder.call(function, pointers)
+        number = kinds[c].dtype
+        if products == GENERATED:
+            builder.call(emit_product(builder.module, element_type(number), shape), pointers)
+        else:
+            loops = types.void(*[types.CPointer(number)] * 3)
+            context.compile_internal(builder, make_loops(shape), loops, pointers)
         return context.get_dummy_value()
 
     return codegen
 
 
 @intrinsic(prefer_literal=True)
-def product(typing, m, n, k, lda, ldb, ldc, accumulate, c, c_start, a, a_start, b, b_start):
+def product(typing, products, m, n, k, lda, ldb, ldc, accumulate, c, c_start, a, a_start, b, b_start):
     """C[m x n] = A[m x k] B[k x n], or C += A B with `accumulate`; in a Numba function.
 
     lda, ldb, ldc: distance of the rows in elements; all sizes and `accumulate` literal. Reads m k + k n elements
     (and m n with `accumulate`), writes m n; 2 m n k floating-point operations.
     """
-    sizes = _sizes("product", m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, accumulate=accumulate)
+    sizes = _sizes(
+        "product", products=products, m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, accumulate=accumulate
+    )
     _check_arrays("product", c=c, a=a, b=b)
     start = types.intp
-    signature = types.void(m, n, k, lda, ldb, ldc, accumulate, c, start, a, start, b, start)
-    return signature, _code(ProductShape(**sizes), 7, 9, 11)
+    signature = types.void(products, m, n, k, lda, ldb, ldc, accumulate, c, start, a, start, b, start)
+    chosen = sizes.pop("products")
+    return signature, _code(chosen, ProductShape(**sizes), 8, 10, 12)
 
 
 @intrinsic(prefer_literal=True)
-def along_x(typing, n_to, n_from, rows, accumulate, out, out_start, matrix_transposed, u, u_start):
+def along_x(typing, products, n_to, n_from, rows, accumulate, out, out_start, matrix_transposed, u, u_start):
     """out[row, i] (+)= sum_l matrix_transposed[l, i] u[row, l]; in a Numba function.
 
     out: [rows, n_to], u: [rows, n_from], rows = all slower directions together; matrix_transposed:
     [n_from, n_to]. Sizes and `accumulate` literal.
     """
-    sizes = _sizes("along_x", n_to=n_to, n_from=n_from, rows=rows, accumulate=accumulate)
+    sizes = _sizes("along_x", products=products, n_to=n_to, n_from=n_from, rows=rows, accumulate=accumulate)
     _check_arrays("along_x", out=out, matrix_transposed=matrix_transposed, u=u)
-    to, source, count, add = sizes.values()
+    chosen, to, source, count, add = sizes.values()
     shape = ProductShape(count, to, source, lda=source, ldb=to, ldc=to, accumulate=add)
     start = types.intp
-    signature = types.void(n_to, n_from, rows, accumulate, out, start, matrix_transposed, u, start)
-    return signature, _code(shape, 4, 7, 6)
+    signature = types.void(products, n_to, n_from, rows, accumulate, out, start, matrix_transposed, u, start)
+    return signature, _code(chosen, shape, 5, 8, 7)
 
 
 @intrinsic(prefer_literal=True)
-def along_y(typing, n_to, n_from, planes, n_fast, accumulate, out, out_start, matrix, u, u_start):
+def along_y(typing, products, n_to, n_from, planes, n_fast, accumulate, out, out_start, matrix, u, u_start):
     """out[plane, j, i] (+)= sum_l matrix[j, l] u[plane, l, i]; in a Numba function.
 
     out: [planes, n_to, n_fast], u: [planes, n_from, n_fast], matrix: [n_to, n_from]. Sizes and `accumulate`
     literal.
     """
-    sizes = _sizes("along_y", n_to=n_to, n_from=n_from, planes=planes, n_fast=n_fast, accumulate=accumulate)
+    sizes = _sizes(
+        "along_y",
+        products=products,
+        n_to=n_to,
+        n_from=n_from,
+        planes=planes,
+        n_fast=n_fast,
+        accumulate=accumulate,
+    )
     _check_arrays("along_y", out=out, matrix=matrix, u=u)
-    to, source, count, fast, add = sizes.values()
+    chosen, to, source, count, fast, add = sizes.values()
     shape = ProductShape(to, fast, source, source, fast, fast, add, count, 0, source * fast, to * fast)
     start = types.intp
-    signature = types.void(n_to, n_from, planes, n_fast, accumulate, out, start, matrix, u, start)
-    return signature, _code(shape, 5, 7, 8)
+    signature = types.void(products, n_to, n_from, planes, n_fast, accumulate, out, start, matrix, u, start)
+    return signature, _code(chosen, shape, 6, 8, 9)
 
 
 @intrinsic(prefer_literal=True)
-def along_z(typing, n_to, n_from, n_fast2, accumulate, out, out_start, matrix, u, u_start):
+def along_z(typing, products, n_to, n_from, n_fast2, accumulate, out, out_start, matrix, u, u_start):
     """out[k, i] (+)= sum_l matrix[k, l] u[l, i]; in a Numba function.
 
     out: [n_to, n_fast2], u: [n_from, n_fast2], n_fast2 = both faster directions together; matrix:
     [n_to, n_from]. Sizes and `accumulate` literal.
     """
-    sizes = _sizes("along_z", n_to=n_to, n_from=n_from, n_fast2=n_fast2, accumulate=accumulate)
+    sizes = _sizes(
+        "along_z", products=products, n_to=n_to, n_from=n_from, n_fast2=n_fast2, accumulate=accumulate
+    )
     _check_arrays("along_z", out=out, matrix=matrix, u=u)
-    to, source, fast, add = sizes.values()
+    chosen, to, source, fast, add = sizes.values()
     shape = ProductShape(to, fast, source, lda=source, ldb=fast, ldc=fast, accumulate=add)
     start = types.intp
-    signature = types.void(n_to, n_from, n_fast2, accumulate, out, start, matrix, u, start)
-    return signature, _code(shape, 4, 6, 7)
+    signature = types.void(products, n_to, n_from, n_fast2, accumulate, out, start, matrix, u, start)
+    return signature, _code(chosen, shape, 5, 7, 8)

@@ -1,4 +1,4 @@
-"""The products of `elements.tensor` in NumPy, written to be read: same names, same arguments.
+"""The products of `elements.tensor` in NumPy, written to be read: same names, and the same arguments but `products`.
 
 `product` is the exception: its matrices are views, made by `matrix_at`, in place of sizes, pitches and starts.
 """

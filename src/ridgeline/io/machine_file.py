@@ -12,14 +12,26 @@ from ridgeline.runtime.files import output_errors
 from ridgeline.runtime.private_folder import cache_root
 
 
+def machine_name(host: str) -> str:
+    """Return the name of the machine of a host: the host's name up to its first dot, without the digits at its end.
+
+    So the nodes of a cluster, node001 to node512, share one.
+    """
+    first = host.partition(".")[0]
+    return first.rstrip("0123456789").rstrip("-_") or first
+
+
+def machine_name_here() -> str:
+    """Return the name of the machine at hand."""
+    return machine_name(socket.gethostname())
+
+
 def machine_file_here() -> Path:
     """Return where the file of the machine at hand lies: MACHINE.toml in `machines` of the user's cache directory.
 
-    MACHINE is the host's name up to its first dot, without the digits at its end, so that the nodes of a cluster,
-    node001 to node512, share one. Nothing is made.
+    Nothing is made.
     """
-    host = socket.gethostname().partition(".")[0]
-    return cache_root() / "machines" / f"{host.rstrip('0123456789').rstrip('-_') or host}.toml"
+    return cache_root() / "machines" / f"{machine_name_here()}.toml"
 
 
 def write_machine_file(

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from ridgeline.elements.gather_scatter_kernels import ADD, combine_local
 from ridgeline.elements.points import LINE, PointLoop, add_mass, apply_factors, literal, scratch
-from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
 from ridgeline.jit.llvm import I64, Vector, data_pointer, prefetch
 
@@ -136,19 +136,19 @@ def make_passes(n: int, block: int) -> Any:
                 following = (order[place + 1] if place + 1 < end else last) * points
                 ahead = 6 * following
                 advance(points, constants, x, here, r, here, p, here)
-                along_x(n, n, rows, False, u_r, 0, transposed, p, here)
+                along_x(GENERATED, n, n, rows, False, u_r, 0, transposed, p, here)
                 _ask_for(share, factors, ahead)
-                along_y(n, n, n, n, False, u_s, 0, derivative, p, here)
+                along_y(GENERATED, n, n, n, n, False, u_s, 0, derivative, p, here)
                 _ask_for(share, factors, ahead + share)
-                along_z(n, n, rows, False, u_t, 0, derivative, p, here)
+                along_z(GENERATED, n, n, rows, False, u_t, 0, derivative, p, here)
                 _ask_for(share, factors, ahead + 2 * share)
                 apply_factors(points, points, factors, 6 * here, u_r, u_s, u_t, 0)
-                along_x(n, n, rows, False, w, here, derivative, u_r, 0)
+                along_x(GENERATED, n, n, rows, False, w, here, derivative, u_r, 0)
                 _ask_for(share, factors, ahead + 3 * share)
                 _ask_for(points, x, following)
-                along_y(n, n, n, n, True, w, here, transposed, u_s, 0)
+                along_y(GENERATED, n, n, n, n, True, w, here, transposed, u_s, 0)
                 _ask_for(share, factors, ahead + 4 * share)
-                along_z(n, n, rows, True, w, here, transposed, u_t, 0)
+                along_z(GENERATED, n, n, rows, True, w, here, transposed, u_t, 0)
                 _ask_for(points, r, following)
                 _ask_for(points, p, following)
                 total += add_mass(

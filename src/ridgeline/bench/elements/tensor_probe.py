@@ -5,7 +5,7 @@ from typing import Any
 
 from numba import float64, int64, types
 
-from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
 
 
@@ -25,8 +25,8 @@ def make_gradient_probe(n: int) -> Any:
         for _ in range(repeats):
             for e in range(u.size // points):
                 here, there = e * points, 3 * e * points
-                along_x(n, n, rows, False, out, there, transposed, u, here)
-                along_y(n, n, n, n, False, out, there + points, derivative, u, here)
-                along_z(n, n, rows, False, out, there + 2 * points, derivative, u, here)
+                along_x(GENERATED, n, n, rows, False, out, there, transposed, u, here)
+                along_y(GENERATED, n, n, n, n, False, out, there + points, derivative, u, here)
+                along_z(GENERATED, n, n, rows, False, out, there + 2 * points, derivative, u, here)
 
     return probe

@@ -78,7 +78,13 @@ class PressureSideTerms:
     """
 
     def __init__(
-        self, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, name: str, levels: int
+        self,
+        comm: MPI.Comm,
+        grid: ElementGrid,
+        geometry: ElementGeometry,
+        name: str,
+        levels: int,
+        overlap: bool,
     ) -> None:
         self.side: BoxSide = geometry.sides[name]
         self.elements = self.side.elements
@@ -95,7 +101,7 @@ class PressureSideTerms:
         self.rows = (2 - axis, 2 - first, 2 - second)
         self.metrics = self._metrics(geometry, name)
         self.mass = geometry.mass[side_index(name)][self.elements]
-        self.sum = GatherScatter(comm, grid.ids[side_index(name)][self.elements], max_fields=3)
+        self.sum = GatherScatter(comm, grid.ids[side_index(name)][self.elements], 3, overlap)
         total = self.mass.copy()
         self.sum.sum(total)
         self.share = self.mass / total
@@ -167,7 +173,7 @@ class Boundaries:
             self.scalars.append(DirichletValues(grid, [points_on(grid, fixed)]))
             self.scalars[-1].nonzero = any(scalar.sides[name].value is not None for name in fixed)
         self.sides = [
-            PressureSideTerms(comm, grid, geometry, name, problem.time_order)
+            PressureSideTerms(comm, grid, geometry, name, problem.time_order, problem.overlap)
             for name in problem.sides_of(*DIRICHLET)
         ]
         self.velocity.steady = all(problem.sides[s].steady for s in problem.sides_of(*DIRICHLET))

@@ -240,6 +240,13 @@ class ModelSection(Checked):
         unit="points",
         rule='0, an integer >= grid.order + 1 and <= 128, or "none"',
     )
+    products: Literal["generated", "plain"] = setting(
+        "generated", "Small matrix products: code generated for their sizes, or plain loops to compare with."
+    )
+    overlap: Truth = setting(
+        True,
+        "Whether messages to neighbours travel while elements are computed; false waits, to compare with.",
+    )
     filter: FilterSection = Field(default_factory=FilterSection)
     pressure: PressureSection = Field(default_factory=PressureSection)
     velocity: VelocitySection = Field(default_factory=VelocitySection)

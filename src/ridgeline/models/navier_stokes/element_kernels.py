@@ -12,6 +12,7 @@ from ridgeline.elements.courant import inverse_spacing, make_courant
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation, gauss_lobatto
+from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.models.navier_stokes.kernels import make_force_divergence, make_momentum
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem, bubble_filter
 
@@ -27,9 +28,10 @@ class ElementKernels:
         dealias_points = problem.dealias_points
         self.grid, self.geometry, self.m, self.n_fields = grid, geometry, dealias_points, n_fields
         n, aligned = grid.n, geometry.axis_aligned
+        products = PRODUCTS[problem.products]
         self.elements = np.arange(grid.n_elements, dtype=np.int64)
-        self._force_divergence = make_force_divergence(n, aligned)
-        self._momentum = make_momentum(n, aligned)
+        self._force_divergence = make_force_divergence(n, aligned, products)
+        self._momentum = make_momentum(n, aligned, products)
         g = geometry
         self._metric = (g.scale, g.volume, g.metrics, g.mass, g.derivative, g.weights)
         points = gauss_lobatto(n)[0]
@@ -44,10 +46,10 @@ class ElementKernels:
             fine = np.empty((0, 9, 1, 1, 1))
             if not aligned:
                 fine = fine_metrics(g.metrics, g.mass, g.weights, to_fine, fine_weights)
-            self._advection = make_advection(n, dealias_points, "float64", aligned)
+            self._advection = make_advection(n, dealias_points, "float64", aligned, products)
             self._fine = (g.scale, g.volume, fine, to_fine, derivative_matrix(fine_points), fine_weights)
         else:
-            self._advection = make_advection_collocated(n, "float64", aligned)
+            self._advection = make_advection_collocated(n, "float64", aligned, products)
             self._fine = self._metric
 
     def advection(self, velocity: Array, fields: Array, out: Array) -> None:

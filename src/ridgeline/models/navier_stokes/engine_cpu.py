@@ -17,6 +17,7 @@ import numpy as np
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
@@ -56,7 +57,7 @@ class CpuEngine:
         self.geometry = ElementGeometry(grid) if geometry is None else geometry
         n_fields = 3 + len(problem.scalars)
         self.kernels = in_turn_per_node(comm, self._compile)
-        self.gather = GatherScatter(comm, grid.ids, max_fields=max(4, n_fields))
+        self.gather = GatherScatter(comm, grid.ids, max(4, n_fields), problem.overlap)
         assembled = self.geometry.mass.copy()
         self.gather.sum(assembled)
         self.inverse_mass = 1.0 / assembled
@@ -74,11 +75,12 @@ class CpuEngine:
         work = self._workspace = Workspace()
         shared = (self.geometry, self.gather, self.inner, work, self.regions)
         self.pressure = PressureSolve(comm, *shared, self.boundaries.pressure_points, problem)
+        products = PRODUCTS[problem.products]
         self.velocity = HelmholtzSolve(
-            "velocity", *shared, self.boundaries.velocity, problem.viscosity, problem.velocity
+            "velocity", *shared, self.boundaries.velocity, problem.viscosity, problem.velocity, products
         )
         self.scalars = [
-            HelmholtzSolve(f"scalar {i}", *shared, dirichlet, scalar.diffusivity, problem.velocity)
+            HelmholtzSolve(f"scalar {i}", *shared, dirichlet, scalar.diffusivity, problem.velocity, products)
             for i, (scalar, dirichlet) in enumerate(zip(problem.scalars, self.boundaries.scalars))
         ]
         self.flow_rate = None

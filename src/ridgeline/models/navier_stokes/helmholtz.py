@@ -36,10 +36,11 @@ class HelmholtzSolve:
         dirichlet: DirichletValues,
         diffusivity: float,
         settings: HelmholtzSolver,
+        products: int,
     ) -> None:
         self.name, self.dirichlet, self.diffusivity, self.settings = name, dirichlet, diffusivity, settings
         self._geometry, self._gather, self._inner = geometry, gather, inner
-        self._work, self._regions = work, regions
+        self._work, self._regions, self._products = work, regions, products
         self.components = len(dirichlet.points)
         self.shift = 0.0
         self._operator = self._make_operator(1.0)
@@ -58,6 +59,7 @@ class HelmholtzSolve:
             inner=self._inner,
             nullspace=False,
             regions=self._regions,
+            products=self._products,
         )
 
     def prepare(self, shift: float) -> None:
@@ -85,7 +87,7 @@ class HelmholtzSolve:
         if not self._lift.size:
             self._lift = np.zeros((self.components, *grid.shape))
         self.dirichlet.write(self._lift)
-        kernel = make_helmholtz(grid.n, "float64", g.axis_aligned)
+        kernel = make_helmholtz(grid.n, "float64", g.axis_aligned, self._products)
         out = self._work("helmholtz lifted", grid.shape)
         result = np.empty((self.components, len(elements), grid.n, grid.n, grid.n))
         with self._regions("helmholtz"):

@@ -1,7 +1,8 @@
 """Compiled passes of the Navier-Stokes step: each reads what it combines once and writes its result once.
 
 Fields are float64 [c, E, N] with N = n^3 points of an element. Elements whose mass is volume[e] cube[N]
-(axis-aligned) pass both; curved ones pass mass [E, N]; what is not used has no elements.
+(axis-aligned) pass both; curved ones pass mass [E, N]; what is not used has no elements. products: GENERATED or
+PLAIN, the code of the small matrix products (`elements.tensor`).
 """
 
 from functools import cache
@@ -81,7 +82,7 @@ def make_face_derivatives() -> Any:
 
 
 @cache
-def make_force_divergence(n: int, axis_aligned: bool) -> Any:
+def make_force_divergence(n: int, axis_aligned: bool, products: int) -> Any:
     """Return kernel(elements, f, inverse_mass, scale, volume, metrics, mass, derivative, weights, out).
 
     out = (grad q, f inverse_mass), unassembled: f [3, E, n, n, n] is an assembled weak force, inverse_mass the
@@ -122,15 +123,15 @@ def make_force_divergence(n: int, axis_aligned: bool) -> Any:
             else:
                 to_reference(points, metrics, 9 * here, x, 0, y, 0, z, 0, x, y, z)
                 multiply_three(points, mass, here, x, y, z)
-            along_x(n, n, rows, False, out, here, matrices[0], x, 0)
-            along_y(n, n, n, n, True, out, here, matrices[1], y, 0)
-            along_z(n, n, rows, True, out, here, matrices[2], z, 0)
+            along_x(products, n, n, rows, False, out, here, matrices[0], x, 0)
+            along_y(products, n, n, n, n, True, out, here, matrices[1], y, 0)
+            along_z(products, n, n, rows, True, out, here, matrices[2], z, 0)
 
     return force_divergence
 
 
 @cache
-def make_momentum(n: int, axis_aligned: bool) -> Any:
+def make_momentum(n: int, axis_aligned: bool, products: int) -> Any:
     """Return kernel(elements, p, f, share, scale, volume, metrics, mass, derivative, weights, out).
 
     out = share f - mass grad p [3, E, n, n, n], unassembled. f is an assembled weak force. Every copy of a point adds
@@ -150,9 +151,9 @@ def make_momentum(n: int, axis_aligned: bool) -> Any:
         fill_cube(weights, cube)
         for e in elements:
             here = e * points
-            along_x(n, n, rows, False, x, 0, transposed, p, here)
-            along_y(n, n, n, n, False, y, 0, derivative, p, here)
-            along_z(n, n, rows, False, z, 0, derivative, p, here)
+            along_x(products, n, n, rows, False, x, 0, transposed, p, here)
+            along_y(products, n, n, n, n, False, y, 0, derivative, p, here)
+            along_z(products, n, n, rows, False, z, 0, derivative, p, here)
             if axis_aligned:
                 for i in range(points):
                     weight = volume[e] * cube[i]

@@ -261,7 +261,8 @@ class NavierStokes(Model):
             "block": [max(grid.counts()), grid.n, grid.n, grid.n],
             "method": f"BDF{problem.time_order}/EXT{problem.time_order}, advection on {points}; pressure by "
             f"{pressure.solver} with {pressure.preconditioner} in {pressure.precision}; "
-            f"{'axis-aligned' if self._geometry.axis_aligned else 'curved'} elements",
+            f"{'axis-aligned' if self._geometry.axis_aligned else 'curved'} elements, {problem.products} products; "
+            f"messages {'overlap' if problem.overlap else 'do not overlap'} computing",
             "field_bytes_per_rank": sum(memory.values()),
             "memory": memory,
         }

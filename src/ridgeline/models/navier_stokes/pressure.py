@@ -14,6 +14,7 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.multigrid import SchwarzMultigrid
 from ridgeline.elements.operator import ElementOperator
+from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import Specialisation
 from ridgeline.krylov.flexible_cg import flexible_cg, kernels_of_flexible_cg
 from ridgeline.krylov.gmres import gmres, kernels_of_gmres
@@ -45,7 +46,7 @@ class PressureSolve:
         self.free_level = problem.level_is_free
         self.operator = ElementOperator(
             geometry.grid, geometry, gather, 1.0, 0.0, constrained,
-            inner=inner, nullspace=self.free_level, regions=regions,
+            inner=inner, nullspace=self.free_level, regions=regions, products=PRODUCTS[problem.products],
         )  # fmt: skip
         self.projection = Projection(self.operator, self.settings.projection, 1, regions)
         self._preconditioner: Preconditioner | None = None
@@ -58,6 +59,8 @@ class PressureSolve:
                 dtype=self.settings.precision,
                 coarse=self.settings.coarse,
                 regions=regions,
+                products=PRODUCTS[problem.products],
+                overlap=problem.overlap,
             )
         elif self.settings.preconditioner == "jacobi":
             self._preconditioner = Jacobi(self.operator.inverse_diagonal())

@@ -107,6 +107,8 @@ class FlowProblem:
     dealias_points: Gauss points per direction of the advection term; 0 evaluates it at the Gauss-Lobatto points.
     filter_weight: share of the highest `filter_modes` modes that each step takes away, quadratically growing
     with the mode; 0 is none.
+    products: the code of the small matrix products, see `elements.tensor`.
+    overlap: whether messages between neighbours travel while elements are computed.
     """
 
     viscosity: float
@@ -121,6 +123,8 @@ class FlowProblem:
     filter_modes: int = 1
     pressure: PressureSolver = field(default_factory=PressureSolver)
     velocity: HelmholtzSolver = field(default_factory=HelmholtzSolver)
+    products: Literal["generated", "plain"] = "generated"
+    overlap: bool = True
 
     def sides_of(self, *kinds: VelocityKind) -> list[str]:
         """Return the names of the sides of some kinds, those of one kind together, in the order of the kinds."""

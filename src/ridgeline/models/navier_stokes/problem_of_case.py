@@ -199,4 +199,6 @@ def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
         filter_modes=model.filter.modes,
         pressure=PressureSolver(**pressure.model_dump(), projection=model.projection.pressure),
         velocity=HelmholtzSolver(**velocity.model_dump(), projection=model.projection.velocity),
+        products=model.products,
+        overlap=model.overlap,
     )
