@@ -14,11 +14,11 @@ import numpy as np
 from mpi4py import MPI
 
 from harness.ranks import wait_asleep
-from hpcg_twin import Twin, TwinUnavailable
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.implementation import Implementation
 from ridgeline.bench.hpcg.measure import compile_hpcg
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
+from ridgeline.bench.hpcg.plain_c import PlainC, PlainCUnavailable
 from ridgeline.bench.hpcg.problem import generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
@@ -164,8 +164,8 @@ def add_sets(job: Job, settings: dict[str, Any]) -> tuple[OptimisedImplementatio
         job.add_set(name, solve(path, right_side, iterations, histories[name]), flops)
     try:
         grid = geometry.npx, geometry.npy, geometry.npz
-        twin = timed("C", lambda: Twin(comm, box, grid))
-    except TwinUnavailable as reason:
+        twin = timed("C", lambda: PlainC(comm, box, grid))
+    except PlainCUnavailable as reason:
         job.result["missing"]["C"] = str(reason)
         return optimised, histories
     job.result["how"] = twin.how

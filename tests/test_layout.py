@@ -20,7 +20,7 @@ MAX_LINES = 420
 # Arrows point from a tier to those below it. Packages of one tier do not import each other.
 TIERS = (
     {"cli"},
-    {"simulation", "validate"},
+    {"simulation", "study", "validate"},
     {"bench"},
     {"analysis"},
     {"models"},

@@ -5,9 +5,10 @@ from itertools import groupby
 from pathlib import Path
 
 from ridgeline.config.explain import explain_rows
-from ridgeline.config.fields import rule_of, toml
+from ridgeline.config.fields import extra_of, rule_of, toml
 from ridgeline.config.julia import MEANINGLESS, JuliaSettings
-from ridgeline.config.schema import sections_of
+from ridgeline.config.machine_file import MachineFile
+from ridgeline.config.schema import sections_of, settings_of
 from ridgeline.models import available, case_class
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
@@ -91,11 +92,31 @@ def julia_table() -> list[str]:
     ]
 
 
+MACHINES = """\
+## Machine files
+
+What [`ridgeline predict`](prediction.md) reads. A figure is `{ value = 25, unit = "GB/s", source = "a paper" }`, with
+a prefix before its unit; pure numbers have no unit. A figure that nobody stated or measured is left out.
+"""
+
+
+def machine_tables() -> list[str]:
+    """Return the lines on the keys of machine files."""
+    lines = [MACHINES, "| key | unit | needed | meaning |", "|---|---|---|---|"]
+    for section in sections_of(MachineFile):
+        for name, field in settings_of(section.table).items():
+            needed = "yes" if field.is_required() else ""
+            cells = (f"`{section.header}` `{name}`", extra_of(field, "unit"), needed, field.description or "")
+            lines.append("| " + " | ".join(map(cell, cells)) + " |")
+    return [*lines, ""]
+
+
 def render() -> str:
     """Return the whole page."""
     lines = [INTRODUCTION]
     for name in available():
         lines += model_tables(name)
+    lines += machine_tables()
     lines += julia_table()
     return "\n".join(lines) + "\n"
 

@@ -33,7 +33,7 @@ FLAGS = {
     ),
     "congestion": "--fraction --seconds --congestor --ranks-per-node --rings --iterations --seed --device",
     "hpcg": "--nx --ny --nz --rt --npx --npy --npz --threads --dat --stream --output",
-    "hpcg-scaling": "--local --sweep --mode --path --iterations --repeats",
+    "hpcg-iteration": "--nx --ny --nz --npx --npy --npz --implementation --path --iterations --repeats",
     "latency": (
         "--sizes --iterations --warm-up --pairing --pairs --method --window --all-pairs --between "
         "--size --seconds --serial --ranks-per-node --device"

@@ -17,9 +17,12 @@ from ridgeline.cli.main import app
 from ridgeline.config.load import load_case
 from ridgeline.io.series import read_series
 from ridgeline.models import case_class
+from ridgeline.study.asked import read_asked
+from ridgeline.study.plan import make_plan
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-CASES = sorted([*EXAMPLES.glob("*/*.toml"), *EXAMPLES.glob("*/*.json")])
+STUDIES = sorted(EXAMPLES.glob("studies/*.toml"))
+CASES = sorted({*EXAMPLES.glob("*/*.toml"), *EXAMPLES.glob("*/*.json")} - {*STUDIES})
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/README.md"))
 REGIMES = {(0.025, 0.053), (0.03, 0.0545), (0.01, 0.05), (0.02, 0.048)}
 
@@ -38,6 +41,17 @@ def test_the_promised_cases_are_there() -> None:
     assert elements == {"rest", "perturbed-duct", "taylor_green", "walsh", "kovasznay"}
     flows = [(case.initial.kind, case.forcing.kind) for case in cases if case.run.model == "turbulence"]
     assert sorted(flows) == [("spectrum", "eswaran-pope"), ("spectrum", "none"), ("taylor_green", "none")]
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_studies_can_be_planned_on_two_cores(path: Path) -> None:
+    header = path.read_text().split("\n\n")[0]
+    for word in ("# Cost      ", f"# Run       ridgeline study run examples/studies/{path.name}"):
+        assert word in header
+    plan = make_plan(read_asked(str(path), {}))
+    assert f"{len(plan.points)} points" in header
+    assert max(point.cores for point in plan.points) == plan.points[-1].ranks <= 2
+    assert f"({path.name})" in (path.parent / "README.md").read_text()
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
     from ridgeline.bench.result import Result
+    from ridgeline.bench.scaling import Scaling
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Benchmark:
     declaration, called as function(comm, options), with memory= and progress= if it has such parameters, collective
     over comm; it returns a Result. details: what else a user must know; fixed: options that this benchmark does not
     offer, and their values; finish: "module.function" called on rank 0 as finish(result, options) after all else is
-    written, which writes further files and returns lines to print; family: the folder, set by the registry.
+    written, which writes further files and returns lines to print; scaling: how studies scale it, or the name of the
+    benchmark that a study runs in its place; family: the folder, set by the registry.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Benchmark:
     details: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     finish: str | None = None
+    scaling: Scaling | str | None = None
     family: str = ""
 
     @cached_property

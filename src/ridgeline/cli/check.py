@@ -22,6 +22,14 @@ def check(
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="MPI ranks to plan for.")] = 1,
     threads: Threads = None,
     device: Device = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            "--machine",
+            metavar="NAME|FILE",
+            help="Also predict the time of a step there; by default on this machine, if it has a machine file.",
+        ),
+    ] = None,
     settings: Settings = None,
     no_python: NoPython = False,
 ) -> None:
@@ -30,9 +38,9 @@ def check(
     Or compare a data set, metadata and every value, with the checksums that its run wrote; exit code 6 if it differs.
     """
     if Path(case).is_dir() or case.endswith(".bp"):
-        if threads is not None or device is not None or settings:
+        if threads is not None or device is not None or machine is not None or settings:
             raise ConfigError(
-                f"--threads, --device and --set are for a settings file, and {case} is a data set"
+                f"--threads, --device, --machine and --set are for a settings file, and {case} is a data set"
             )
         from ridgeline.io.bp_check import check_data_set
 
@@ -45,6 +53,10 @@ def check(
 
     from ridgeline.cli.options import load
     from ridgeline.simulation.check import predict, print_prediction
+    from ridgeline.study.prediction.predict import line_for_check
 
     loaded = load(case, settings, threads, device, no_python)
+    predicted = line_for_check(loaded.case, ranks, machine)
     print_prediction(predict(loaded, ranks), Console())
+    if predicted is not None:
+        typer.echo(predicted)

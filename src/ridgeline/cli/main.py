@@ -12,8 +12,10 @@ from ridgeline.cli.compile import compile_kernels
 from ridgeline.cli.doctor import doctor
 from ridgeline.cli.explain import explain
 from ridgeline.cli.plot import plot
+from ridgeline.cli.predict import predict
 from ridgeline.cli.report import report
 from ridgeline.cli.run import run
+from ridgeline.cli.study import study
 from ridgeline.cli.validate import validate
 from ridgeline.runtime.environment import prepare_process
 from ridgeline.runtime.errors import OutputError, RidgelineError
@@ -33,10 +35,12 @@ app.command()(explain)
 app.command("compile")(compile_kernels)
 app.command()(doctor)
 app.command()(plot)
+app.command()(predict)
 app.command()(report)
 app.command()(validate)
 app.command()(bind)
 app.add_typer(bench, name="bench")
+app.add_typer(study, name="study")
 
 
 @app.callback(invoke_without_command=True)

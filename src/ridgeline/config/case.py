@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
+from ridgeline.config.size_law import GlobalGrid, SizeLaw
 
 Plain = str | int | float | bool | list[Any]
 
@@ -25,6 +26,8 @@ class Case(Checked):
     )
     # ...except these, which only decide how fast.
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ()
+    # How the grid follows from the number of ranks in a scaling study.
+    SIZE_LAW: ClassVar[SizeLaw] = GlobalGrid("grid.shape")
 
     run: RunSection
     grid: AnyGridSection

@@ -97,7 +97,7 @@ _POLL = 0.1  # seconds between two looks at a job that may have to be killed
 _LAUNCHED = "RIDGELINE_LAUNCHED"
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Let the kernel kill this process when its parent dies: a job killed outright leaves nothing behind."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
@@ -107,7 +107,7 @@ def _die_with_parent() -> None:
 def end_with_launcher() -> None:
     """Make this rank end when its launcher is killed, if it was `ridgeline -n` that started it."""
     if _LAUNCHED in os.environ:
-        _die_with_parent()
+        die_with_parent()
 
 
 def launch_ranks(
@@ -138,7 +138,7 @@ def launch_ranks(
             start_new_session=True,
             stdout=None if heard is None else subprocess.PIPE,
             stderr=None if heard is None else subprocess.PIPE,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
         raise LauncherError(f"cannot start {command[0]}: {error.strerror}; check RIDGELINE_MPIEXEC") from None

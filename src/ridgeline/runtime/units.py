@@ -1,4 +1,4 @@
-"""Figures with their units, as people read them."""
+"""Figures with their units, as people read and write them."""
 
 from __future__ import annotations
 
@@ -38,3 +38,21 @@ def number(value: float, unit: str) -> str:
     """Write a figure with its unit and a prefix: 2.31e10 "B/s" as 23.1 GB/s, 3.2e-6 "s" as 3.2 us."""
     scale, name = scale_of(value, unit)
     return f"{value / scale:.4g} {name}".rstrip()
+
+
+_BINARY = ((2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"), (2.0**50, "Pi"))
+
+
+def units_of(unit: str) -> dict[str, float]:
+    """Return every way to write a unit, with what a figure is multiplied by to be of `unit` itself.
+
+    "s" is also written in ns to ms; bytes and FLOP with a decimal prefix, bytes with a binary one too; others, such
+    as "" for pure numbers, as they are.
+    """
+    if unit == "s":
+        return {name: scale for scale, name in _TIMES}
+    symbol = unit.partition("/")[0]
+    if symbol not in _SYMBOLS:
+        return {unit: 1.0}
+    prefixes = _PREFIXES + (_BINARY if symbol == "B" else ())
+    return {prefix + unit: scale for scale, prefix in prefixes}

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ridgeline.models import estimate
+from ridgeline.models.memory import Room, shortage
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.threads import cores_available, oversubscription
 from ridgeline.runtime.units import number
-from ridgeline.simulation.memory import Room, shortage
 
 if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.models.contract import Model
+from ridgeline.models.memory import refuse_what_does_not_fit
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.machine import describe_machine
@@ -24,7 +25,6 @@ from ridgeline.runtime.signals import SignalCatcher, StopRequest
 from ridgeline.runtime.threads import oversubscription
 from ridgeline.simulation.claim import Claim
 from ridgeline.simulation.loop import TimeLoop
-from ridgeline.simulation.memory import refuse_what_does_not_fit
 from ridgeline.simulation.outputs import Outputs, make_schedule
 from ridgeline.simulation.report import (
     Measured,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.scaling import Scaling
+from ridgeline.config.size_law import CountPerRank
 from ridgeline.runtime.options import OptionSpec
 
 LEAST_POINTS, MOST_POINTS = 2, 32
@@ -45,6 +47,7 @@ BENCHMARKS = (
         details="Nekbone's own counts; t is that of the slowest rank, in one run after one to warm up.",
         options=NekboneOptions,
         function="nekbone_result.measure_nekbone",
+        scaling=Scaling(CountPerRank("elements"), "scaling.figures"),
     ),
     Benchmark(
         name="acceptance",

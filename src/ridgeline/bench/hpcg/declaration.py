@@ -1,4 +1,4 @@
-"""Benchmarks of HPCG 3.1: the official rating, and how an iteration scales over ranks."""
+"""Benchmarks of HPCG 3.1: the official rating, and the time of an iteration."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.hpcg.scaling import BoxPerRank
+from ridgeline.bench.scaling import Scaling
 from ridgeline.runtime.options import OptionSpec
 
-IMPLEMENTATIONS = ("reference", "optimised")
+IMPLEMENTATIONS: tuple[Literal["reference", "optimised", "c"], ...] = ("reference", "optimised", "c")
 DEFAULT_POINTS = 104
 DEFAULT_SECONDS = 60.0
 
@@ -23,12 +25,21 @@ Division = Annotated[int, OptionSpec("Ranks in this direction; 0: the best proce
 
 
 @dataclass(frozen=True)
-class HpcgOptions(BenchmarkOptions):
-    """Options of hpcg."""
+class BoxOptions(BenchmarkOptions):
+    """The box of each rank, and how ranks share the global box."""
 
     nx: Size = None
     ny: Size = None
     nz: Size = None
+    npx: Division = 0
+    npy: Division = 0
+    npz: Division = 0
+
+
+@dataclass(frozen=True)
+class HpcgOptions(BoxOptions):
+    """Options of hpcg."""
+
     seconds: Annotated[
         float | None,
         OptionSpec(
@@ -39,9 +50,6 @@ class HpcgOptions(BenchmarkOptions):
             otherwise=f"{DEFAULT_SECONDS:g}",
         ),
     ] = None
-    npx: Division = 0
-    npy: Division = 0
-    npz: Division = 0
     threads: Annotated[int, OptionSpec("Threads of each rank.", minimum=1)] = 1
     dat: Annotated[str | None, OptionSpec("Sizes and seconds from a file as hpcg.dat.", metavar="FILE")] = (
         None
@@ -51,26 +59,12 @@ class HpcgOptions(BenchmarkOptions):
 
 
 @dataclass(frozen=True)
-class HpcgScalingOptions(BenchmarkOptions):
-    """Options of hpcg-scaling."""
+class HpcgIterationOptions(BoxOptions):
+    """Options of hpcg-iteration."""
 
-    local: Annotated[tuple[int, ...], OptionSpec("Edge of a rank's cube of points.")] = (16, 32, 64)
-    sweep: Annotated[
-        tuple[int, ...],
-        OptionSpec(
-            "Numbers of ranks.",
-            unit="ranks",
-            metavar="R,R,...",
-            otherwise="powers of two, and all",
-            commas=True,
-        ),
-    ] = ()
-    mode: Annotated[Literal["weak", "strong"], OptionSpec("Keep the box of a rank, or the global box.")] = (
-        "weak"
-    )
     implementations: Annotated[
-        tuple[str, ...],
-        OptionSpec(f"{' or '.join(IMPLEMENTATIONS)}.", flags=("--implementation", "--path")),
+        tuple[Literal["reference", "optimised", "c"], ...],
+        OptionSpec("Implementations.", flags=("--implementation", "--path")),
     ] = IMPLEMENTATIONS
     iterations: Annotated[int, OptionSpec("Iterations of a solve.", minimum=1)] = 50
     repeats: Annotated[int, OptionSpec("Timed solves of each implementation.", minimum=1)] = 3
@@ -90,28 +84,19 @@ BENCHMARKS = (
         options=HpcgOptions,
         function="measure.measure_hpcg",
         finish="settings.write_report",
+        scaling="hpcg-iteration",
     ),
     Benchmark(
-        name="hpcg-scaling",
-        summary="Time an iteration of HPCG on 1, 2, 4, ... ranks of one job, with local boxes of 16^3, 32^3 and "
-        "64^3.",
-        pattern="the reference implementation (plain CSR in natural order) and the optimised one take turns, on the "
-        "first ranks of the job while the others sleep.",
-        formula="t = seconds of a solve / its iterations, those of the slowest rank, the best of the solves; "
-        "efficiency = t(fewest) / t, in strong scaling t(fewest) ranks(fewest) / (t ranks).",
-        details="""Weak scaling keeps the box of a rank; strong scaling keeps the global box, which is that of the
-most ranks, and divides it. The implementations' residuals must agree to rounding (exit code 9). As Fig. 10 of Rizvi
-and Hale.
-
-\b
-Here:
-ridgeline bench hpcg-scaling -n 16 --sweep 1,2,4,8,16 --csv hpcg.csv --plot hpcg.svg
-
-\b
-On a cluster, a core a rank, under Slurm or PBS (docs/hpcg.md has the scripts):
-srun -N 8 --ntasks-per-node 16 ridgeline bench hpcg-scaling --csv hpcg.csv
-mpiexec -n 128 --ppn 16 ridgeline bench hpcg-scaling --csv hpcg.csv""",
-        options=HpcgScalingOptions,
-        function="study.measure_scaling",
+        name="hpcg-iteration",
+        summary="Time an iteration of HPCG's conjugate gradients in three implementations: ours and plain C.",
+        pattern="the reference implementation (plain CSR in natural order), the optimised one and plain C laid out "
+        "as the official code take turns on all ranks.",
+        formula="t = seconds of a solve / its iterations, those of the slowest rank, the best of the solves.",
+        details="The implementations' residuals must agree to rounding (exit code 9). Plain C needs the MPI's "
+        "compiler, and is left out without it. `ridgeline study run --bench hpcg` scales it over ranks and boxes, as "
+        "Fig. 10 of Rizvi and Hale (docs/hpcg.md).",
+        options=HpcgIterationOptions,
+        function="iteration.measure_iteration",
+        scaling=Scaling(BoxPerRank(DEFAULT_POINTS), "scaling.figures"),
     ),
 )

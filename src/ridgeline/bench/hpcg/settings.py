@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from ridgeline.bench.hpcg.declaration import DEFAULT_POINTS, DEFAULT_SECONDS, HpcgOptions
+from ridgeline.bench.hpcg.declaration import DEFAULT_POINTS, DEFAULT_SECONDS, BoxOptions, HpcgOptions
 from ridgeline.bench.hpcg.hpcg_dat import NAME, read_hpcg_dat
 from ridgeline.bench.hpcg.report import report_name
+from ridgeline.bench.hpcg.scaling import BoxPerRank
 from ridgeline.bench.result import Result
 from ridgeline.io.previous import write_text
 from ridgeline.runtime.files import check_folder
@@ -30,18 +31,20 @@ def choose_settings(options: HpcgOptions) -> HpcgSettings:
     largest given. Raises OutputError or ConfigError for a file that cannot be read.
     """
     sizes = options.nx, options.ny, options.nz
-    given = [size for size in sizes if size is not None]
     dat = options.dat
-    if dat is None and not given and Path(NAME).is_file():
+    if dat is None and sizes == (None, None, None) and Path(NAME).is_file():
         dat = NAME
-    box, seconds = (DEFAULT_POINTS,) * 3, DEFAULT_SECONDS
+    box, seconds = box_of(options), DEFAULT_SECONDS
     if dat is not None:
         content = read_hpcg_dat(dat)
-        box, seconds = (content.nx, content.ny, content.nz), float(content.seconds)
-    elif given:
-        box = (max(given),) * 3
-    nx, ny, nz = (default if size is None else size for size, default in zip(sizes, box))
-    return HpcgSettings((nx, ny, nz), seconds if options.seconds is None else options.seconds, dat)
+        x, y, z = (a if b is None else b for a, b in zip((content.nx, content.ny, content.nz), sizes))
+        box, seconds = (x, y, z), float(content.seconds)
+    return HpcgSettings(box, seconds if options.seconds is None else options.seconds, dat)
+
+
+def box_of(options: BoxOptions) -> tuple[int, int, int]:
+    """Return the points [x, y, z] of a rank's box: sizes left out are the largest of the others."""
+    return BoxPerRank(DEFAULT_POINTS).box(vars(options))
 
 
 def check_output(options: HpcgOptions) -> Path:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.scaling import Scaling
+from ridgeline.config.size_law import GlobalGrid
 from ridgeline.runtime.options import OptionSpec
 
 
@@ -53,5 +55,6 @@ BENCHMARKS = (
         "mean of the cycles.",
         options=TransposeOptions,
         function="transpose_result.measure_transposes",
+        scaling=Scaling(GlobalGrid("shape", multiple=2), "scaling.figures"),
     ),
 )

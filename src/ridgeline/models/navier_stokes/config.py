@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ridgeline.config.fields import Problem
+from ridgeline.config.size_law import ALL, GlobalGrid, Settings
 from ridgeline.elements.mesh import SIDES
 from ridgeline.models.navier_stokes.config_fluxes import flux_problems
 from ridgeline.models.navier_stokes.config_formulas import formula_problems
@@ -93,8 +94,20 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
         yield Problem("output.homogeneous", "directions that are periodic (grid.periodic)")
 
 
+def growing_directions(settings: Settings) -> tuple[int, ...]:
+    """Return the directions in which a box grows with the ranks of a study: along a duct, not across it.
+
+    They are periodic and have elements of one length, so that a longer box holds the same flow; all three where no
+    direction is so.
+    """
+    free = zip(settings["grid.periodic"], settings["grid.distribution"])
+    return tuple(d for d, (periodic, kind) in enumerate(free) if periodic and kind == "uniform") or ALL
+
+
 class NavierStokesCase(NavierStokesSettings):
     """Settings of one run of the Navier-Stokes model."""
+
+    SIZE_LAW = GlobalGrid("grid.elements", "grid.lengths", directions=growing_directions)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""

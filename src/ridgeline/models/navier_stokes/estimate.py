@@ -8,7 +8,7 @@ holds an element but no field (NekBox paper, Sec. 3.1).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -214,15 +214,26 @@ def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float])
     return tuple(words)
 
 
+def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
+    """Return the bytes of a rank with so many stored points, by what they are for."""
+    return {name: DOUBLE * words * points for name, words in words_per_point(case).items()}
+
+
 def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks.
 
     Raises DecompositionError for more ranks than elements, ConfigError for a map that cannot be had or that folds an
     element.
     """
+    plan = estimate_sizes(case, n_ranks)
+    most, n, *_ = plan.block
+    return replace(plan, remarks=remarks(case, mesh_of(case), memory(case, most * n**3)))
+
+
+def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
+    """Return the estimate without its remarks, which look at all points. Raises DecompositionError, ConfigError."""
     grid, most = part_sizes(case, n_ranks)
     n, mesh, output = grid.n, grid.mesh, case.output
-    needed = {name: DOUBLE * words * most * n**3 for name, words in words_per_point(case).items()}
     outputs = case.run.steps // output.every if output.every else 0
     outputs += 1 if output.every and output.initial else 0
     stored = mesh.n_elements * n**3
@@ -238,11 +249,10 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     return Estimate(
         process_grid=(n_ranks,),
         block=(most, n, n, n),
-        memory_per_rank=float(sum(needed.values())),
+        memory_per_rank=float(sum(memory(case, most * n**3).values())),
         output_bytes=size,
         outputs=outputs,
         checkpoint_bytes=DOUBLE * checkpoint_words(case) * stored,
         work=least_work(case, n_ranks),
         memory_between_steps=between,
-        remarks=remarks(case, mesh, needed),
     )

@@ -14,6 +14,7 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.case import Case
 from ridgeline.config.fields import Checked, Count, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.size_law import GlobalGrid
 
 Positive = Annotated[Number, Field(gt=0)]
 # A direction: every rank keeps a table of all lines of modes; the largest run known.
@@ -296,6 +297,7 @@ class TurbulenceCase(Case):
         "scalar",
     )
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("initial.path",)
+    SIZE_LAW = GlobalGrid("grid.shape", "grid.lengths", GridSection.MULTIPLE, logarithmic=True)
 
     run: RunSection
     grid: GridSection

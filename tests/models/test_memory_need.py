@@ -6,12 +6,12 @@ import tracemalloc
 import pytest
 from mpi4py import MPI
 
-from ridgeline.models import case_class, create, estimate
+from ridgeline.models import case_class, create, estimate, memory
+from ridgeline.models.memory import Room, memory_needed, refuse_what_does_not_fit, shortage
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
-from ridgeline.simulation import limits, memory
-from ridgeline.simulation.memory import Room, memory_needed, refuse_what_does_not_fit, shortage
+from ridgeline.simulation import limits
 
 GIB = 2**30
 GIANTS = {

@@ -1,7 +1,11 @@
-"""The plain C twin of HPCG (c/hpcg_reference.c) in this process, with mpi4py's communicator."""
+"""HPCG in plain C (bench/c/hpcg_reference.c) in this process, with mpi4py's communicator.
+
+Its data are laid out as the official code's, and its residuals have the bits of our reference implementation's.
+"""
+
+from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
@@ -23,15 +27,15 @@ _FUNCTIONS = {
 }
 
 
-class TwinUnavailable(Exception):
-    """The twin cannot be built here; the message says why."""
+class PlainCUnavailable(Exception):
+    """The C code cannot be built here; the message says why."""
 
 
-class Twin:
+class PlainC:
     """The problem of a box of `box` = (nx, ny, nz) rows on each rank of a `process_grid` = (npx, npy, npz), in C.
 
     Collective over comm, which must live as long. Vectors are float64[n], this rank's rows, x fastest.
-    Raises TwinUnavailable on all ranks where there is no compiler.
+    Raises PlainCUnavailable on all ranks where there is no compiler.
     """
 
     def __init__(
@@ -41,11 +45,9 @@ class Twin:
         process_grid: tuple[int, int, int],
         levels: int = 4,
     ) -> None:
-        library, self.how = load_c(
-            comm, "hpcg_reference", _FUNCTIONS, folder=Path(__file__).parent / "c", optional=FLAGS
-        )
+        library, self.how = load_c(comm, "hpcg_reference", _FUNCTIONS, optional=FLAGS)
         if library is None:
-            raise TwinUnavailable(self.how)
+            raise PlainCUnavailable(self.how)
         self._c = library
         self.n_rows = int(np.prod(box))
         self._problem = library["hpcg_make"](address_of(comm), *box, *process_grid, levels)

@@ -1,0 +1,156 @@
+"""Predicted against measured on this machine: the three models and HPCG, always on all cores.
+
+Each code runs once, smaller, for the share of the bandwidth that it reaches: as one rank on all cores, Navier-Stokes
+as a rank a core. With that share, and this machine's file, its time on a larger grid is predicted, as one rank and as
+a rank a core; then it runs so. No other constant is fitted. Sizes are beyond the caches. Times are those of the best
+step of three runs.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.table import Row
+from predict_rows import with_figures
+from ridgeline.bench.memory.stream import measure_stream
+from ridgeline.config.load import load_case
+from ridgeline.config.machine_file import MachineFile, MachineSection
+from ridgeline.models import case_class
+from ridgeline.runtime.threads import cores_available
+from ridgeline.study.prediction.allocation import Allocation
+from ridgeline.study.prediction.machines import machine_here
+from ridgeline.study.prediction.navier_stokes import Iterations
+from ridgeline.study.prediction.predict import predict_benchmark, predict_case
+from ridgeline.study.prediction.prediction import Prediction
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+RUNS = 3
+QUIET = ("output.every=0", "output.series_every=0", "checkpoint.every=0")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code with a small and a large size, as settings. share: its key among codes of the machine file."""
+
+    name: str
+    share: str
+    small: tuple[str, ...]
+    large: tuple[str, ...]
+    case: str = ""  # of the examples; none for HPCG
+    threaded: bool = True  # whether a rank may have several threads
+
+
+def cube(n: int) -> tuple[str, ...]:
+    return (f"grid.shape=[{n},{n},{n}]",)
+
+
+def elements(n: int) -> tuple[str, ...]:
+    return (f"grid.elements=[{n},{n},{n}]",)
+
+
+def box(n: int) -> tuple[str, ...]:
+    return tuple(f"{name}={n}" for name in ("nx", "ny", "nz"))
+
+
+CODES = (
+    Code("Gray-Scott", "gray_scott", cube(192), cube(256), "gray_scott"),
+    Code("turbulence", "turbulence", cube(96), cube(128), "turbulence_decay"),
+    Code("Navier-Stokes", "navier_stokes", elements(6), elements(8), "taylor_green_elements", False),
+    Code("HPCG", "hpcg", box(48), box(64)),
+)
+
+
+def ridgeline(*words: str, folder: str) -> None:
+    """Run the command line; its output is shown only if it fails."""
+    command = [sys.executable, "-m", "ridgeline", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    if done.returncode not in (0, 9):  # 9: HPCG says that a run so short is not valid
+        raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr}")
+
+
+def best_of(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
+    """Return what `measured` does, of the run with the shortest time."""
+    return min((measured(code, size, ranks) for _ in range(RUNS)), key=lambda found: found[0])
+
+
+def measured(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
+    """Return the seconds of a step or an iteration, and the iterations of its solves."""
+    threads = str(cores_available() // ranks)
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = [word for one in size for word in ("--set", one)]
+        if not code.case:
+            options = [word for one in size for word in ("--" + one.split("=")[0], one.split("=")[1])]
+            words = [
+                "bench",
+                "hpcg",
+                "-n",
+                str(ranks),
+                "--threads",
+                threads,
+                *options,
+                "--rt",
+                "0",
+                "--no-stream",
+            ]
+            ridgeline(*words, "--json", "hpcg.json", folder=folder)
+            result = json.loads(Path(folder, "hpcg.json").read_text())
+            return float(result["extra"]["seconds_per_iteration"]), None
+        quiet = [word for one in (*QUIET, "run.steps=20", 'output.path="r.bp"') for word in ("--set", one)]
+        case = str(EXAMPLES / code.case / "settings.toml")
+        ridgeline("run", case, "-n", str(ranks), "--threads", threads, *sizes, *quiet, folder=folder)
+        report = json.loads(Path(folder, "r.bp.run.json").read_text())
+    solves = report.get("solves", {})
+    if not solves:
+        return report["step"]["best"]["total"], None
+    mean = {name: one["iterations"] / one["solves"] for name, one in solves.items()}
+    counts = Iterations(max(1.0, mean.get("pressure", 1.0)), max(1.0, mean.get("velocity", 1.0)))
+    return float(report["step"]["best"]["total"]), counts
+
+
+def predicted(
+    code: Code, size: tuple[str, ...], machine: MachineFile, ranks: int, iterations: Iterations | None
+) -> Prediction:
+    place = Allocation.of(machine, 1, ranks)
+    if not code.case:
+        return predict_benchmark("hpcg", size, place)
+    loaded = load_case(EXAMPLES / code.case / "settings.toml", case_class, [*size, *QUIET])
+    return predict_case(loaded.case, place, iterations)
+
+
+def this_machine(say: Callable[[str], None]) -> MachineFile:
+    """Return this machine's file, or what STREAM says if it has none."""
+    found = machine_here()
+    if found is not None:
+        return found
+    say(
+        "no machine file here (`ridgeline bench machine-file` writes it): STREAM alone, exchanges are not predicted"
+    )
+    best = measure_stream(None, cores_available()).best
+    bare = MachineFile(machine=MachineSection(name="here"))
+    return with_figures(bare, {"node.memory_bandwidth": best})
+
+
+def compare() -> Iterator[Row]:
+    """Yield the error of each code's prediction."""
+    notes: list[str] = []
+    machine = this_machine(notes.append)
+    for note in notes:
+        print(note)
+    for code in CODES:
+        most = cores_available()
+        fewest = 1 if code.threaded else most
+        seconds, iterations = best_of(code, code.small, fewest)
+        one = with_figures(machine, {f"codes.{code.share}": 1.0})
+        share = predicted(code, code.small, one, fewest, iterations).seconds / seconds
+        calibrated = with_figures(machine, {f"codes.{code.share}": share})
+        for ranks in sorted({fewest, most}):
+            seconds, iterations = best_of(code, code.large, ranks)
+            found = predicted(code, code.large, calibrated, ranks, iterations)
+            note = f"predicted {found.seconds:.4g} s, measured {seconds:.4g} s; share of the bandwidth {share:.3g}"
+            note += f"; without {', '.join(found.lacks)}" if found.lacks else ""
+            name = f"{code.name}, {' '.join(code.large)}, {ranks} rank{'s' * (ranks > 1)}: error"
+            yield Row(name, abs(found.seconds / seconds - 1), "<= 0.25", note=note)

@@ -1,0 +1,279 @@
+"""What a machine file holds: the figures of one machine, each with its unit and its source.
+
+A figure is written as { value = 25, unit = "GB/s", source = "where it stands" }. What nobody stated or measured is
+not in the file: it is never guessed, and a prediction that needs it says so. Rates are of one direction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field
+
+from ridgeline.config.check import Origin, check_case, refuse_form
+from ridgeline.config.fields import MOST, Checked, choices, extra_of, setting
+from ridgeline.config.load import parse_toml, read_text
+from ridgeline.config.schema import settings_of, table_of
+from ridgeline.config.toml_lines import key_lines, line_of
+from ridgeline.runtime.units import units_of
+
+Text = Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class Quantity(NamedTuple):
+    """A figure in SI units (B, B/s, FLOP/s, s, or a pure number), and where it comes from."""
+
+    value: float
+    source: str
+
+
+Table = Mapping[str, Quantity | str | Sequence[str]]
+MachineDocument = Mapping[
+    str, Table | Sequence[Table]
+]  # a machine file's tables by name, repeated ones as a list
+
+
+def _quantity(unit: str) -> BeforeValidator:
+    """Return the validator of a figure of a unit: from its table in the file to a Quantity in SI units."""
+    scales = units_of(unit)
+
+    def read(given: Any) -> Any:
+        if isinstance(given, Quantity) or given is None:
+            return given
+        if not isinstance(given, dict) or not {"value", "source"} <= set(given) <= {
+            "value",
+            "unit",
+            "source",
+        }:
+            raise ValueError("no figure")
+        value, source = given["value"], given["source"]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+            raise ValueError("no number")
+        if given.get("unit", "") not in list(scales) or not isinstance(source, str) or not source.strip():
+            raise ValueError("no unit, or no source")
+        return Quantity(value * scales[given.get("unit", "")], source)
+
+    return BeforeValidator(read)
+
+
+def _rule(unit: str) -> str:
+    units = f", unit = {choices(units_of(unit))}" if unit else ""
+    return f'a figure: {{ value = NUMBER >= 0{units}, source = "where it stands" }}'
+
+
+Bytes = Annotated[Quantity | None, _quantity("B")]
+Rate = Annotated[Quantity | None, _quantity("B/s")]
+Flops = Annotated[Quantity | None, _quantity("FLOP/s")]
+Seconds = Annotated[Quantity | None, _quantity("s")]
+Ratio = Annotated[Quantity | None, _quantity("")]
+GivenBytes = Annotated[Quantity, _quantity("B")]  # of tables that mean nothing without it
+GivenRate = Annotated[Quantity, _quantity("B/s")]
+GivenRatio = Annotated[Quantity, _quantity("")]
+
+
+def figure(description: str, unit: str, *, required: bool = False) -> Any:
+    """Return the field of a figure. unit: "B", "B/s", "FLOP/s", "s", or "" for a pure number."""
+    return setting(... if required else None, description, unit=unit, rule=_rule(unit))
+
+
+def text(description: str, default: Any = "") -> Any:
+    """Return the field of a text of at most 2000 characters; `...` as default makes it required."""
+    return setting(default, description, rule="text of 1 to 2000 characters")
+
+
+class MachineSection(Checked):
+    """Which machine this is."""
+
+    name: Text = text("Name of the machine.", ...)
+    absent: tuple[Text, ...] = setting(
+        (), "What no source states, in sentences, for people.", rule="a list of texts", max_length=100
+    )
+    nodes: Ratio = figure("Nodes of the machine.", "")
+
+
+class NodeSection(Checked):
+    """One node, its processors and their memory."""
+
+    ranks: Ratio = figure("Ranks of a node, if nobody asks for others: one a device, or one a core.", "")
+    memory: Bytes = figure("Main memory of a node.", "B")
+    memory_bandwidth: Rate = figure("Bandwidth of a node's main memory; where measured, STREAM's.", "B/s")
+    peak: Flops = figure("Floating-point rate of all cores of a node, in float64.", "FLOP/s")
+
+
+class CacheSection(Checked):
+    """One level of the caches of a node's processors."""
+
+    capacity: GivenBytes = figure("Bytes of all caches of the level in a node.", "B", required=True)
+    bandwidth: GivenRate = figure("Bandwidth of all caches of the level in a node.", "B/s", required=True)
+
+
+class AcceleratorSection(Checked):
+    """The accelerators of a node; a device is what one rank computes on. Without figures, the cores compute."""
+
+    count: Ratio = figure("Devices of a node.", "")
+    per_package: Ratio = figure("Devices that share a package.", "")
+    memory: Bytes = figure("Memory of a device.", "B")
+    memory_bandwidth: Rate = figure("Bandwidth of a device's memory.", "B/s")
+    peak: Flops = figure("Floating-point rate of a device, in float64.", "FLOP/s")
+
+
+class LinksSection(Checked):
+    """What connects the ranks of one node."""
+
+    host_device: Rate = figure(
+        "From a device to its host's memory, or back, as copies of messages reach it.", "B/s"
+    )
+    between_devices: Rate = figure("From a device to another one, as MPI uses the link.", "B/s")
+    between_packages: Rate = figure("From a device to those of other packages, all its links.", "B/s")
+    between_ranks: Rate = figure(
+        "From one rank to another one of the node, in host memory, large messages.", "B/s"
+    )
+    latency: Seconds = figure("A small message between two ranks of the node.", "s")
+    device_messages: Ratio = figure(
+        "1 where MPI takes messages from devices, 0 where the host copies them.", ""
+    )
+    efficiency: Ratio = figure(
+        "Share of the links' rates that an all-to-all exchange in the node reaches.", ""
+    )
+
+
+class NetworkSection(Checked):
+    """What connects the nodes."""
+
+    topology: Text = text('"dragonfly", "fat tree", "torus", "none" or what else it is.', "not stated")
+    injection: Rate = figure("From a node into the network, all its interfaces together.", "B/s")
+    latency: Seconds = figure("A small message between two nodes.", "s")
+    group_nodes: Ratio = figure("Nodes of a group of a dragonfly.", "")
+    global_bandwidth: Rate = figure(
+        "Out of all groups of a dragonfly together, over its global links.", "B/s"
+    )
+    global_hops: Ratio = figure(
+        "Global links that a message crosses under load: 1 minimal, 2 non-minimal.", ""
+    )
+    message_overhead: Seconds = figure(
+        "What each message of an all-to-all exchange costs beside its bytes.", "s"
+    )
+    allreduce: Seconds = figure("An Allreduce of one number over many nodes.", "s")
+
+
+class AllToAllSection(Checked):
+    """How much of the injection rate an all-to-all exchange reaches, at one number of nodes and message size."""
+
+    nodes: GivenRatio = figure("Nodes that exchange.", "", required=True)
+    message: Bytes = figure("Bytes from a rank to another one; any, if not given.", "B")
+    efficiency: GivenRatio = figure(
+        "Share of the injection rate that what leaves the nodes reaches.", "", required=True
+    )
+
+
+class TransformSection(Checked):
+    """One-dimensional Fourier transforms of one length on one device, or on all cores of a node without devices."""
+
+    length: GivenRatio = figure("Points of a transform.", "", required=True)
+    strided: GivenRate = figure(
+        "Bytes read and written per second by transforms of strided lines.", "B/s", required=True
+    )
+    contiguous: Rate = figure("The same of contiguous lines.", "B/s")
+
+
+class CodesSection(Checked):
+    """Share of the memory bandwidth that codes reach: least traffic over time, over bandwidth."""
+
+    gray_scott: Ratio = figure("Gray-Scott's sweep.", "")
+    navier_stokes: Ratio = figure("A step of the spectral-element method.", "")
+    turbulence: Ratio = figure("A step of turbulence without its exchanges, as one figure.", "")
+    hpcg: Ratio = figure("An iteration of HPCG.", "")
+    copies: Ratio = figure("Packing and unpacking of exchanges.", "")
+    other_passes: Ratio = figure("Variables read or written in a turbulent step beside these.", "")
+
+
+class VariabilitySection(Checked):
+    """Spread of equal work over nodes, and of measurements around the predictions: half-widths that hold 80 %."""
+
+    node: Ratio = figure("Of the times of computation.", "")
+    model: Ratio = figure(
+        "Of measured over predicted times, on the rows that the constants were fitted to.", ""
+    )
+
+
+class NetworkVariabilitySection(Checked):
+    """Spread of equal exchanges, at one number of nodes."""
+
+    nodes: GivenRatio = figure("Nodes that exchange.", "", required=True)
+    spread: GivenRatio = figure("Half-width of the interval that holds 80 % of the times.", "", required=True)
+
+
+class StorageSection(Checked):
+    """The parallel file system."""
+
+    write: Rate = figure("What all nodes together write.", "B/s")
+    write_node: Rate = figure("What one node writes at most, as a code reached it.", "B/s")
+    read: Rate = figure("What all nodes together read.", "B/s")
+
+
+class MachineFile(Checked):
+    """The figures of one machine."""
+
+    machine: MachineSection
+    node: NodeSection = Field(default_factory=NodeSection)
+    cache: tuple[CacheSection, ...] = ()
+    device: AcceleratorSection = Field(default_factory=AcceleratorSection)
+    links: LinksSection = Field(default_factory=LinksSection)
+    network: NetworkSection = Field(default_factory=NetworkSection)
+    all_to_all: tuple[AllToAllSection, ...] = ()
+    transform: tuple[TransformSection, ...] = ()
+    codes: CodesSection = Field(default_factory=CodesSection)
+    variability: VariabilitySection = Field(default_factory=VariabilitySection)
+    network_variability: tuple[NetworkVariabilitySection, ...] = ()
+    storage: StorageSection = Field(default_factory=StorageSection)
+
+
+def read_machine_file(path: Path) -> MachineFile:
+    """Return the figures of a machine file. Raises ConfigError with a sentence for each of its faults."""
+    return check_machine(path, read_text(path))
+
+
+def check_machine(path: Path, content: str) -> MachineFile:
+    """Return the figures of a machine file's text; path is what errors name. Raises ConfigError."""
+    document = parse_toml(path, content)
+    refuse_form(path, document)
+    lines = key_lines(content)
+
+    def locate(key: str) -> Origin:
+        line = line_of(lines, key)
+        return Origin(key, f"{path}:{line}" if line else str(path))
+
+    return check_case(MachineFile, document, locate)
+
+
+def machine_text(document: MachineDocument) -> str:
+    """Return the text of a machine file, in SI units. document: its tables by name, repeated ones as a list.
+
+    Raises ConfigError as a file with that text does.
+    """
+    parts = []
+    for name, content in document.items():
+        header = f"[{name}]" if isinstance(content, Mapping) else f"[[{name}]]"
+        tables: Sequence[Table] = [content] if isinstance(content, Mapping) else content
+        for table in tables:
+            lines = [header]
+            section = MachineFile.model_fields[name].annotation if name in MachineFile.model_fields else None
+            fields = settings_of(found[0]) if (found := table_of(section)) else {}
+            for key, value in table.items():
+                unit = extra_of(fields[key], "unit") if key in fields else ""
+                lines.append(f"{key} = {_value_text(value, unit)}")
+            parts.append("\n".join(lines) + "\n")
+    content_text = "\n".join(parts)
+    check_machine(Path("machine file"), content_text)
+    return content_text
+
+
+def _value_text(value: Quantity | str | Sequence[str], unit: str) -> str:
+    if isinstance(value, Quantity):
+        of_unit = f"unit = {json.dumps(unit)}, " if unit else ""
+        source = json.dumps(value.source, ensure_ascii=False)
+        return f"{{ value = {value.value!r}, {of_unit}source = {source} }}"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,142 @@
+"""Size laws: how the size of a problem follows from the number of ranks in a scaling study.
+
+A model declares its law beside its case (`Case.SIZE_LAW`), a benchmark in its declaration (`Scaling.law`). The size
+that a user gives is that of the fewest ranks of the study. Weak scaling keeps the points of a rank, strong scaling
+keeps the points of all ranks. A law works on plain settings (of a case, by key) or options (of a benchmark, by name).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ridgeline.runtime.errors import ConfigError
+
+Settings = Mapping[str, Any]
+ALL = (0, 1, 2)
+
+
+class SizeLaw(ABC):
+    """How a size follows from a number of ranks. No communication."""
+
+    # Whether the work of a point grows as log2 N, N^3 being all points: Fourier transforms (GESTS paper, Sec. 4.2).
+    logarithmic: bool = False
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """Settings or options that are the size."""
+
+    @abstractmethod
+    def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return the settings that change so that the points of a rank stay, from `first` ranks to `ranks`.
+
+        Raises ConfigError if no size does it, with what would fit.
+        """
+
+    @abstractmethod
+    def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return the settings that change so that the points of all ranks stay. Raises ConfigError likewise."""
+
+
+@dataclass(frozen=True)
+class GlobalGrid(SizeLaw):
+    """A grid of all ranks: weak scaling multiplies its directions, strong scaling keeps it.
+
+    extent: key of its sizes [z, y, x]; lengths: key of the edges of its box, which grow in proportion, so that the
+    resolution and the time step stay (None: a box without edges); multiple: what sizes must be multiples of;
+    directions: those that grow, of settings. One prime factor of the growth after the other goes to the direction
+    that is shortest then, z before y before x: doubling the ranks three times doubles all three.
+    """
+
+    extent: str
+    lengths: str | None = None
+    multiple: int = 1
+    directions: Callable[[Settings], Sequence[int]] = lambda settings: ALL
+    logarithmic: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The extent."""
+        return (self.extent,)
+
+    def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return the grid with ranks/first times the points, and the box that it fills."""
+        before = list(settings[self.extent])
+        growth = Fraction(ranks, first)
+        after = multiplied(before, growth, self.multiple, self.directions(settings))
+        if after is None:
+            raise ConfigError(
+                f"weak scaling from {first} to {ranks} ranks multiplies the points by {growth}, and no direction of "
+                f"{self.extent} = {before} can be divided by {growth.denominator}"
+                f"{f' into a multiple of {self.multiple}' if self.multiple > 1 else ''}; take multiples of {first} "
+                f"ranks, or sizes that are multiples of {growth.denominator * self.multiple}"
+            )
+        if after == before:
+            return {}
+        changes: dict[str, Any] = {self.extent: after}
+        if self.lengths is not None:
+            edges = settings[self.lengths]
+            changes[self.lengths] = [edge * new / old for edge, new, old in zip(edges, after, before)]
+        return changes
+
+    def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return nothing: the grid is that of all ranks."""
+        return {}
+
+
+def multiplied(
+    sizes: Sequence[int], growth: Fraction, multiple: int = 1, directions: Sequence[int] = ALL
+) -> list[int] | None:
+    """Return sizes whose product is `growth` times as large, None if there are none (`GlobalGrid`)."""
+    grown = list(sizes)
+    for prime in prime_factors(growth.numerator):
+        grown[min(directions, key=lambda d: grown[d])] *= prime
+    for prime in prime_factors(growth.denominator):
+        able = [d for d in directions if grown[d] % (prime * multiple) == 0]
+        if not able:
+            return None
+        grown[max(able, key=lambda d: grown[d])] //= prime
+    return grown
+
+
+def prime_factors(number: int) -> list[int]:
+    """Return the prime factors, the largest first, repeated ones as often as they divide."""
+    found = []
+    prime = 2
+    while number > 1:
+        while number % prime == 0:
+            found.append(prime)
+            number //= prime
+        prime += 1
+    return found[::-1]
+
+
+@dataclass(frozen=True)
+class CountPerRank(SizeLaw):
+    """A number that each rank has: weak scaling keeps it, strong scaling divides it. option: its name."""
+
+    option: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The option."""
+        return (self.option,)
+
+    def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return nothing: the number is that of a rank."""
+        return {}
+
+    def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return what each of `ranks` has of the numbers of `first` ranks."""
+        each = settings[self.option]
+        share, rest = divmod(each * first, ranks)
+        if rest or not share:
+            raise ConfigError(
+                f"strong scaling from {first} to {ranks} ranks divides {self.option} = {each} a rank, together "
+                f"{each * first}, by {ranks}; take a multiple of {ranks} together, or ranks that divide it"
+            )
+        return {} if share == each else {self.option: share}

@@ -1,0 +1,141 @@
+"""From the command line or a study file to what is asked for, and back to a file.
+
+A study file has one table, [study], with the names of `StudyOptions` as keys, `case` for the settings file, and
+`directory` for the folder in which runs start. Its paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ridgeline.config.load import parse_toml, read_text
+from ridgeline.io.previous import GENERATOR
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.options import Option, options_of
+from ridgeline.study.options import StudyOptions
+
+FILE = "study.toml"  # of a study's folder
+TABLE = "study"
+PATHS = {"case": "the settings file of a run", "directory": "the folder in which runs start"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a study asks for. case: the settings file, None for a benchmark; directory: where runs start.
+
+    name: of the study, for its folder; folder: of the study, if it is there already.
+    """
+
+    options: StudyOptions
+    case: Path | None
+    directory: Path
+    name: str
+    folder: Path | None = None
+
+
+def read_asked(subject: str | None, given: Mapping[str, Any]) -> Asked:
+    """Return what is asked for. subject: a case, a study file, or the folder of a study; None for --bench alone.
+
+    given: values of flags by the names of `StudyOptions`; they come before those of a study file.
+    Raises ConfigError for files and values that cannot be.
+    """
+    # A flag that is not there is False, and says nothing against a study file.
+    given = {name: value for name, value in given.items() if value is not False}
+    if subject is None:
+        if given.get("bench") is None:
+            raise ConfigError("name a case or a study file (TOML), or a benchmark by --bench")
+        options = StudyOptions(**given)
+        return Asked(options, None, Path.cwd(), f"{options.bench}_{options.scaling}")
+    path = Path(subject)
+    folder = path if path.is_dir() else None
+    if folder is not None:
+        path = folder / FILE
+    document = parse_toml(path, read_text(path)) if path.suffix == ".toml" else {}
+    if TABLE in document:
+        return _from_study_file(path, folder, document, given)
+    if folder is not None:
+        raise ConfigError(f"{path}: has no table [study]; name the folder of a study, or a study file")
+    options = StudyOptions(**given)
+    if options.bench is not None:
+        raise ConfigError(f"{path} and --bench {options.bench}: a study is of one of them; leave one out")
+    name = document.get("run", {}).get("model") or path.stem
+    return Asked(options, path, Path.cwd(), f"{name}_{options.scaling}")
+
+
+def _from_study_file(
+    path: Path, folder: Path | None, document: Mapping[str, Any], given: Mapping[str, Any]
+) -> Asked:
+    table = document[TABLE]
+    others = [name for name in document if name != TABLE]
+    if not isinstance(table, dict) or others:
+        raise ConfigError(
+            f"{path}: a study file has the table [study] and nothing else; {others} is too much"
+        )
+    known = {_key(option): option for option in options_of(StudyOptions)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in known:
+            values[known[key].name] = _value(path, known[key], key, value)
+        elif key not in PATHS:
+            near = get_close_matches(key, [*known, *PATHS], n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise ConfigError(
+                f"{path}: study.{key} is unknown; need one of {', '.join([*PATHS, *known])}.{hint}"
+            )
+    if ("weak" in given) != ("strong" in given):  # a flag takes the place of the file's
+        values = {name: value for name, value in values.items() if name not in ("weak", "strong")}
+    options = StudyOptions(**{**values, **given})
+    case, directory = (_path(path, table, key) for key in PATHS)
+    if (case is None) == (options.bench is None):
+        raise ConfigError(f"{path}: need one of study.case and study.bench")
+    name = folder.name if folder is not None else path.stem
+    return Asked(options, case, directory or Path.cwd(), name, folder)
+
+
+def _key(option: Option) -> str:
+    """Return the key of an option in a study file: its flag."""
+    return option.flags[0].removeprefix("--").replace("-", "_")
+
+
+def _value(path: Path, option: Option, key: str, value: Any) -> Any:
+    """Return a value of a study file in the option's type."""
+    kind = option.items[0] if not option.choices else str
+    items = value if option.repeated else [value]
+    if isinstance(items, list) and all(type(one) is kind for one in items):
+        return tuple(items) if option.repeated else value
+    noun = {int: "integer", str: "text", bool: "true or false"}[kind]
+    need = f"a list, of {noun}" if option.repeated else noun
+    raise ConfigError(f"{path}: study.{key} = {value!r}; need {need}")
+
+
+def _path(path: Path, table: Mapping[str, Any], key: str) -> Path | None:
+    value = table.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"{path}: study.{key} = {value!r}; need {PATHS[key]}")
+    return None if value is None else path.parent / value
+
+
+def to_toml(asked: Asked, case: str | None) -> str:
+    """Return the study file that asks for the same. case: name of the settings file beside it, None if none."""
+    return "\n".join([f"# {GENERATOR}", f"[{TABLE}]", *_lines(asked, case), ""])
+
+
+def _lines(asked: Asked, case: str | None) -> Iterator[str]:
+    if case is not None:
+        yield f"case = {json.dumps(case)}"
+        yield f"directory = {json.dumps(str(asked.directory.resolve()), ensure_ascii=False)}"
+    for option in options_of(StudyOptions):
+        value = getattr(asked.options, option.name)
+        if value != option.default or option.name == "ranks":
+            plain = list(value) if isinstance(value, tuple) else value
+            yield f"{_key(option)} = {json.dumps(plain, ensure_ascii=False)}"
+
+
+def with_case(asked: Asked, case: Path | None) -> Asked:
+    """Return the same with another path of its case: that of the copy in the study's folder."""
+    return replace(asked, case=case)

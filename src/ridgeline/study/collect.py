@@ -1,0 +1,167 @@
+"""What a study says: its rows as a `Result` (CSV, JSON, tables), jobs that are missing, the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ridgeline.bench.result import Column, Result
+from ridgeline.runtime.errors import OutputError
+from ridgeline.study.folder import Found, StudyFolder
+from ridgeline.study.predicted import Predictor
+from ridgeline.study.rows import Row, rows_of
+
+# What every study shows if it is known; the columns of labels come before, those of solves behind.
+COLUMNS = (
+    Column("ranks", "ranks"),
+    Column("threads", "threads"),
+    Column("size", "size"),
+    Column("seconds", "ms/step", 1e-3, ".4g"),
+    Column("jobs", "jobs"),
+    Column("median", "median ms", 1e-3, ".4g"),
+    Column("jitter", "jitter", form=".3f"),
+    Column("predicted", "predicted ms", 1e-3, ".4g"),
+    Column("points_per_second", "M points/s", 1e6, ".4g"),
+    Column("flops", "GFLOP/s", 1e9, ".4g"),
+    Column("speedup", "over first", form=".3f"),
+    Column("efficiency", "efficiency", form=".3f"),
+    Column("efficiency_before", "to fewer", form=".3f"),
+    Column("ws1", "N^3 log N", form=".3f"),
+    Column("ws2", "to fewer", form=".3f"),
+    Column("parallel_efficiency", "parallel", form=".3f"),
+    Column("overall_efficiency", "overall", form=".3f"),
+    Column("fraction", "of limit", form=".3f"),
+    Column("joules", "J/step", form=".4g"),
+    Column("simulated", "time/s", form=".4g"),
+    Column("output_seconds", "output in s", form=".3f"),
+    Column("output_rate", "output MB/s", 1e6, ".4g"),
+    Column("checkpoint_rate", "checkpoints MB/s", 1e6, ".4g"),
+)
+MARKS = "crowded"  # key of rows whose threads share cores; drawn hollow
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A study as it stands. jobs: all that are known; result: the rows; machines: hosts, CPUs and commits."""
+
+    name: str
+    jobs: tuple[Found, ...]
+    rows: tuple[Row, ...]
+    result: Result
+    machines: tuple[str, ...]
+
+    def named(self, *states: str) -> list[Found]:
+        """Return the jobs in these states."""
+        return [job for job in self.jobs if job.state in states]
+
+
+def collect(folder: StudyFolder, machine: str | None = None) -> Collected:
+    """Return what has finished in the folder of a study.
+
+    machine: for which all points are predicted; by default the machine at hand, if it has a machine file.
+    Raises OutputError for a report that cannot be read, ConfigError for a machine that is none.
+    """
+    jobs = tuple(folder.look())
+    predictor = Predictor(folder.path, machine)
+    try:
+        rows = rows_of(jobs, predictor.of)
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise OutputError(
+            f"a report in {folder.path} is damaged, or of another version: {problem!r}; delete its folder, and "
+            "run the study again"
+        ) from None
+    _add_speedups(rows)
+    result = to_result(folder.path.name, jobs, rows)
+    result.notes += predictor.reasons
+    return Collected(folder.path.name, jobs, tuple(rows), result, tuple(_machines(jobs)))
+
+
+def _add_speedups(rows: Sequence[Row]) -> None:
+    """Add how many times as fast a row is as the first one of the same points on the same cores."""
+    for row in rows:
+        alike = [one for one in rows if (one["cores"], one["points"]) == (row["cores"], row["points"])]
+        if len(alike) > 1:
+            row["speedup"] = alike[0]["seconds"] / row["seconds"]
+
+
+def to_result(name: str, jobs: Sequence[Found], rows: Sequence[Row]) -> Result:
+    """Return the rows as a result: columns that hold anything, labels first."""
+    labels = list(dict.fromkeys(key for row in rows for key in row["labels"]))
+    solves = list(dict.fromkeys(key for row in rows for key in row if key.startswith("iterations ")))
+    flat = [{**row["labels"], **{k: v for k, v in row.items() if k != "labels"}} for row in rows]
+    columns = [Column(key, key.replace("_", " ")) for key in labels]
+    columns += [one for one in COLUMNS if any(row.get(one.key) is not None for row in flat)]
+    if all(row["threads"] == 1 for row in rows):
+        columns = [one for one in columns if one.key != "threads"]
+    if len({row["cores"] for row in rows}) == 1:
+        columns = [one for one in columns if one.key not in ("efficiency", "ws1", "parallel_efficiency")]
+    columns += [Column(key, f"{key.split(' ', 1)[1]} iterations", form=".2f") for key in solves]
+    record = jobs[0].record if jobs else {}
+    scaling = str(record.get("scaling", "strong"))
+    return Result(
+        benchmark=f"study {name}",
+        pattern=f"{record.get('subject', 'nothing')}, {_kind(jobs, rows, labels, scaling)}",
+        formula="\n".join(definitions(scaling, {column.key for column in columns})),
+        statistic="each point is the best of its jobs",
+        ranks=max((row["ranks"] for row in rows), default=0),
+        columns=columns,
+        rows=flat,
+        settings={"subject": record.get("subject"), "scaling": scaling},
+        notes=list(notes(jobs, rows)),
+    )
+
+
+def _kind(jobs: Sequence[Found], rows: Sequence[Row], labels: Sequence[str], scaling: str) -> str:
+    """Return what a study asks, in words: how it scales, or what it varies on one number of ranks."""
+    varied = [key.replace("_", " ") for key in labels if len({row["labels"].get(key) for row in rows}) > 1]
+    if varied and len({job.record.get("ranks") for job in jobs}) == 1:
+        return f"by {' and '.join(varied)}"
+    return f"{scaling} scaling"
+
+
+def definitions(scaling: str, keys: set[str]) -> Iterator[str]:
+    """Yield how the columns that are there follow from what was measured."""
+    kept = "t0 / t for equal points a core" if scaling == "weak" else "t0 n0 / (t n)"
+    known = {
+        "jitter": "jitter: (most - least) / least of the jobs' times",
+        "speedup": "over first: time of the first row of the same points and cores over that of the row",
+        "predicted": "predicted: of the machine file (`ridgeline predict`), with the iterations that solves took",
+        "efficiency": f"efficiency: points a second and core over those of the fewest cores, {kept}",
+        "efficiency_before": "to fewer: over those of the next fewer cores",
+        "ws1": "N^3 log N: the same with the work N^3 log2 N, as Yeung et al. (GESTS)",
+        "parallel_efficiency": "parallel: overall efficiency over that of the fewest cores, as Hadri et al. (NekBox)",
+        "overall_efficiency": "overall: counted bytes over time over STREAM, as Hadri et al.",
+        "fraction": "of limit: share of the limit that the same job measured, of memory traffic or of arithmetic",
+        "simulated": "time/s: model time in a second of wall time",
+    }
+    yield from (text for key, text in known.items() if key in keys)
+
+
+def notes(jobs: Sequence[Found], rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what a reader must know: crowded points, and jobs that are not done."""
+    crowded = sorted({row["ranks"] for row in rows if row[MARKS]})
+    if crowded:
+        numbers = ", ".join(map(str, crowded))
+        yield f"more threads than cores on {numbers} ranks: they wait for cores, so these points are drawn hollow"
+    for state in ("failed", "damaged", "missing"):
+        names = [job for job in jobs if job.state == state]
+        if names:
+            yield f"{state}: " + "; ".join(f"{job.name} ({job.why})" for job in names)
+
+
+def _machines(jobs: Sequence[Found]) -> Iterator[str]:
+    """Yield one line for each machine and commit that the reports tell."""
+    seen: dict[str, None] = {}
+    for job in jobs:
+        if job.state == "done":
+            seen[machine_of(job.report)] = None
+    yield from seen
+
+
+def machine_of(report: Mapping[str, Any]) -> str:
+    """Return host, CPU, cores and commit of a report, in a line."""
+    machine = report.get("machine", {})
+    commit = str(report.get("provenance", {}).get("git_commit") or "")
+    text = f"{machine.get('host', 'unknown')}: {machine.get('cpu', 'unknown')}, {machine.get('cores', '?')} cores"
+    return f"{text}, commit {commit}" if commit else text

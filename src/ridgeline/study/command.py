@@ -1,0 +1,136 @@
+"""What `ridgeline study` does: plan and run, collect, compare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from ridgeline.bench.result import make_table
+from ridgeline.runtime.errors import LauncherError
+from ridgeline.runtime.files import check_folder
+from ridgeline.runtime.launcher import detect_launch
+from ridgeline.runtime.locks import PathLock
+from ridgeline.runtime.options import options_of
+from ridgeline.study.asked import FILE, read_asked
+from ridgeline.study.collect import Collected, collect
+from ridgeline.study.compare import compare, joined, names_of
+from ridgeline.study.folder import StudyFolder
+from ridgeline.study.options import SubmitOptions
+from ridgeline.study.plan import make_plan, show_plan
+from ridgeline.study.run import Runner, run_jobs
+from ridgeline.study.submit import SUBMITTERS, submit, write_scripts
+
+Tell = Callable[[str], None]
+FAILED = 1  # exit code of a study with jobs that failed
+PREFIX = "study_"  # of folders that nobody named
+STEM = "compare"
+
+
+def run_study(
+    subject: str | None,
+    given: Mapping[str, Any],
+    output: str | None,
+    tell: Tell,
+    runner: Runner | None = None,
+) -> int:
+    """Plan a study and run what is missing of it, or write scripts; return the exit code.
+
+    given: flags by the names of `StudyOptions` and `SubmitOptions`. output: the study's folder. runner: what runs a
+    job (default: the command line in a process). Raises RidgelineError before anything starts.
+    """
+    of_submit = {option.name for option in options_of(SubmitOptions)}
+    submission = SubmitOptions(**{name: value for name, value in given.items() if name in of_submit})
+    refuse_ranks()
+    asked = read_asked(subject, {name: value for name, value in given.items() if name not in of_submit})
+    path = Path(output) if output is not None else asked.folder or Path(f"{PREFIX}{asked.name}")
+    here = submission.submit == "none"
+    make_plan(asked, here)  # what cannot be leaves no folder behind
+    folder, asked = StudyFolder.prepare(path, asked)
+    plan = make_plan(asked, here)  # of the case that was kept
+    with PathLock.inside(folder.path, f"the study {folder.path}"):
+        jobs = folder.jobs(plan, asked.directory.resolve())
+        folder.keep_asked(asked)
+        show(show_plan(plan))
+        if here:
+            run_jobs(plan, jobs, tell, runner)
+            return collect_study(str(folder.path), tell)
+        scripts = write_scripts(plan, jobs, submission, folder.path)
+        for line in hand_over(scripts, submission, folder.path):
+            tell(line)
+    return 0
+
+
+def hand_over(scripts: Sequence[Path], submission: SubmitOptions, folder: Path) -> Iterator[str]:
+    """Submit scripts, or say how to; yield lines for people. Raises LauncherError if the batch system refuses."""
+    if not scripts:
+        yield "all jobs are done already"
+        return
+    if submission.now:
+        yield from submit(scripts, submission.submit)
+    else:
+        yield "nothing was submitted; to do so:"
+        yield from (f"  {SUBMITTERS[submission.submit]} {script}" for script in scripts)
+    yield f"then, at any time: ridgeline study collect {folder}"
+
+
+def refuse_ranks() -> None:
+    """Raise LauncherError if a launcher started this process: a study starts the ranks of its jobs itself."""
+    launch = detect_launch()
+    if launch is not None:
+        raise LauncherError(
+            f"{launch.launcher} started this command as one of {launch.size} ranks, and a study starts its jobs "
+            "itself; start it without the launcher, or write scripts by --submit"
+        )
+
+
+def collect_study(path: str, tell: Tell, machine: str | None = None) -> int:
+    """Write tables and figures of what has finished; return the exit code: FAILED if a job failed.
+
+    machine: for which points are predicted (`collect`).
+    """
+    # Matplotlib is for those who draw: a plan that is refused need not wait for it.
+    from ridgeline.study.figures import save_figures
+    from ridgeline.study.page import make_page, write_files
+
+    folder = StudyFolder.open(path)
+    study = collect(folder, machine)
+    if study.rows:
+        asked = (folder.path / FILE).read_text(encoding="utf-8")
+        figures = save_figures(study.rows, folder.path, study.result.pattern)
+        written = write_files(folder.path, study.result, make_page(study, asked, figures))
+        show(make_table(study.result))
+        tell(f"wrote {', '.join(map(str, written))} and {len(figures)} figures beside them")
+    else:
+        tell("no job has finished yet")
+        for note in study.result.notes:
+            tell(note)
+    return FAILED if study.named("failed", "damaged") else 0
+
+
+def compare_studies(first: str, second: str, output: str | None, tell: Tell) -> None:
+    """Write the table and the figures of two studies into a folder. Raises ConfigError, OutputError."""
+    from ridgeline.study.figures import save_figures
+    from ridgeline.study.page import figure_lines, table, write_files
+
+    studies: list[Collected] = [collect(StudyFolder.open(path)) for path in (first, second)]
+    result = compare(*studies)
+    names = names_of(*studies)
+    path = check_folder(output or f"{PREFIX}{STEM}", "the comparison", "-o")
+    groups = {name: n for n, name in enumerate(names)}
+    rows = joined(*studies)
+    figures = save_figures(rows, path, f"{result.pattern}: {' and '.join(names)}", groups)
+    page = [f"# {result.benchmark}", "", *(f"- {note}" for note in result.notes), ""]
+    page += [*figure_lines(figures), "## Points", "", *table(result), "", f"{result.formula}.", ""]
+    written = write_files(path, result, "\n".join(page), STEM)
+    show(make_table(result))
+    tell(f"wrote {', '.join(map(str, written))} and {len(figures)} figures beside them")
+
+
+def show(what: RenderableType) -> None:
+    """Print on standard output; no table is cut where there is no terminal."""
+    console = Console(width=None if sys.stdout.isatty() else 240, soft_wrap=True)
+    console.print(what, highlight=False, markup=False)

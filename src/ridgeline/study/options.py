@@ -1,0 +1,117 @@
+"""What a study asks for, declared once: flags of the command line, and keys of [study] in a study file.
+
+Imports nothing heavy: `ridgeline --help` reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.options import DeclaredOptions, OptionSpec
+
+System = Literal["none", "slurm", "pbs"]
+
+
+@dataclass(frozen=True)
+class StudyOptions(DeclaredOptions):
+    """Which jobs make up a study. The same names are keys of [study] in a study file."""
+
+    bench: Annotated[str | None, OptionSpec("Study this benchmark in place of a case.", metavar="NAME")] = (
+        None
+    )
+    weak: Annotated[bool, OptionSpec("Keep the points of a rank: the grid grows with the ranks.")] = False
+    strong: Annotated[bool, OptionSpec("Keep the points of all ranks.")] = False
+    ranks: Annotated[
+        tuple[int, ...],
+        OptionSpec(
+            "Numbers of ranks; the size given is that of the fewest.",
+            unit="ranks",
+            minimum=1,
+            metavar="R,R,...",
+            commas=True,
+        ),
+    ] = (1,)
+    threads: Annotated[
+        tuple[int, ...],
+        OptionSpec(
+            "Numbers of threads of a rank.",
+            unit="threads",
+            minimum=1,
+            metavar="T,T,...",
+            otherwise="as the case says",
+            commas=True,
+        ),
+    ] = ()
+    process_grids: Annotated[
+        Literal["auto", "all"], OptionSpec("The process grid that a run would choose, or all that fit.")
+    ] = "auto"
+    vary: Annotated[
+        tuple[str, ...],
+        OptionSpec(
+            "An axis: a setting or option, and its values; several that change together: 'A=1,2 & B=3,4'.",
+            metavar="KEY=V,V,...",
+        ),
+    ] = ()
+    settings: Annotated[
+        tuple[str, ...],
+        OptionSpec("One setting or option of all points.", flags=("--set",), metavar="KEY=VALUE"),
+    ] = ()
+    repeat: Annotated[int, OptionSpec("Jobs of each point.", minimum=1)] = 3
+    seed: Annotated[int, OptionSpec("Of the random order of the jobs.", minimum=0)] = 1
+    outputs: Annotated[
+        bool, OptionSpec("Let runs write the outputs and checkpoints of the case; else they write none.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and that the size is kept in one way."""
+        super().__post_init__()
+        if self.weak and self.strong:
+            raise ConfigError("--weak and --strong: a study keeps one of the two; give one of them")
+        if not self.ranks:
+            raise ConfigError("--ranks: a study needs one number of ranks at least, as --ranks 1,2,4")
+        if len(self.ranks) > 1 and not (self.weak or self.strong):
+            numbers = ",".join(map(str, self.ranks))
+            raise ConfigError(f"--ranks {numbers}: say --weak or --strong, so that the sizes are known")
+
+    @property
+    def scaling(self) -> Literal["weak", "strong"]:
+        """What is kept; with one number of ranks both are the same."""
+        return "weak" if self.weak else "strong"
+
+
+@dataclass(frozen=True)
+class SubmitOptions(DeclaredOptions):
+    """How the jobs of a study get to a batch system."""
+
+    submit: Annotated[System, OptionSpec("Write scripts for this batch system, and run nothing here.")] = (
+        "none"
+    )
+    now: Annotated[bool, OptionSpec("Submit the scripts too, by sbatch or qsub.")] = False
+    ranks_per_node: Annotated[
+        int | None,
+        OptionSpec(
+            "Ranks of a node, at most.", minimum=1, otherwise="as many as fill the cores of this node"
+        ),
+    ] = None
+    time: Annotated[str, OptionSpec("Limit of a job of the batch system.", metavar="HH:MM:SS")] = "00:30:00"
+    directive: Annotated[
+        tuple[str, ...],
+        OptionSpec("A line more for #SBATCH or #PBS, as --directive=--account=abc.", metavar="TEXT"),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and that scripts are asked for where options are theirs."""
+        super().__post_init__()
+        if self.submit == "none":
+            given = [name for name, value in vars(self).items() if value != getattr(type(self), name)]
+            if given:
+                flag = given[0].replace("_", "-")
+                raise ConfigError(f"--{flag} goes with --submit slurm or --submit pbs; give one of them too")
+        if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
+            raise ConfigError(f"--time {self.time}: need HH:MM:SS, such as 00:30:00")
+        for line in self.directive:
+            if not line.strip() or "\n" in line:
+                raise ConfigError(f"--directive {line!r}: need one line of text, such as --account=abc")

@@ -1,0 +1,63 @@
+"""What `ridgeline predict` does, once its case is loaded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from ridgeline.bench.result import make_table
+from ridgeline.config.case import Case
+from ridgeline.io.previous import check_file, to_json, write_text
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.study.prediction.machines import find_machine
+from ridgeline.study.prediction.navier_stokes import Iterations
+from ridgeline.study.prediction.predict import Predict, predict_benchmark, predict_case, sweep
+from ridgeline.study.prediction.tables import breakdown, scaling
+
+
+def of_case(case: Case, iterations: Sequence[str]) -> Predict:
+    """Return what predicts a case on an allocation. Raises ConfigError for iterations that are none."""
+    counts = Iterations.of(list(iterations)) if iterations else None
+    return lambda place: predict_case(case, place, counts)
+
+
+def of_benchmark(name: str, settings: Sequence[str]) -> Predict:
+    """Return what predicts a benchmark on an allocation."""
+    return lambda place: predict_benchmark(name, settings, place)
+
+
+def numbers(words: str) -> tuple[int, ...]:
+    """Return the numbers of nodes of "1,2,4". Raises ConfigError."""
+    try:
+        return tuple(int(word) for word in words.split(","))
+    except ValueError:
+        raise ConfigError(f"--sweep {words}: need numbers of nodes, as 1,2,4,8") from None
+
+
+def answer(
+    predict: Predict,
+    machine: str,
+    nodes: int,
+    ranks_per_node: int | None,
+    sweep_nodes: str | None,
+    json: str | None,
+    plot: str | None,
+) -> None:
+    """Print the prediction, and write JSON and picture. Raises ConfigError, DecompositionError, OutputError."""
+    check_file(json, "--json")
+    check_file(plot, "--plot")
+    counts = numbers(sweep_nodes) if sweep_nodes is not None else (nodes,)
+    found = sweep(predict, find_machine(machine), counts, ranks_per_node)
+    result = breakdown(found[0]) if sweep_nodes is None else scaling(found)
+    if json is not None:
+        write_text(json, to_json({"predictions": [each.to_dict() for each in found]}), "--json")
+    if json != "-":
+        Console(width=None if sys.stdout.isatty() else 200).print(
+            make_table(result), highlight=False, markup=False, soft_wrap=False
+        )
+    if plot is not None:
+        from ridgeline.analysis.bench_plots import save_plot
+
+        save_plot(result.to_dict(), plot)

@@ -1,0 +1,79 @@
+"""An iteration of HPCG: the bytes and operations that its specification counts, halos of all levels, global sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
+from ridgeline.bench.hpcg.rating import LevelSize, count_flops, count_reads, count_writes
+from ridgeline.study.prediction.allocation import Allocation
+from ridgeline.study.prediction.exchange import neighbours, sum_over_ranks, without_latency
+from ridgeline.study.prediction.prediction import Part, Prediction, exchange_kind, optimistic, traffic
+
+LEVELS, VALUE = 4, 8
+SUMS = 3  # of an iteration: r z, p A p, and the norm
+SHARE = "codes.hpcg"
+
+
+@dataclass(frozen=True)
+class HpcgBox:
+    """The box of a rank: nx x ny x nz points."""
+
+    nx: int = 104
+    ny: int = 104
+    nz: int = 104
+
+
+def level_size(geometry: HpcgGeometry, level: int) -> LevelSize:
+    """Return rows and non-zeros of a level on all ranks, in closed form: 27 a row but at the faces of the box."""
+    sizes = [n >> level for n in geometry.whole]
+    return LevelSize(math.prod(sizes), math.prod(3 * n - 2 for n in sizes))
+
+
+def predict_hpcg(box: HpcgBox, place: Allocation) -> Prediction:
+    """Return the prediction of an iteration of HPCG. Raises ConfigError for a box against HPCG's rules.
+
+    The bytes are the specification's, whatever an implementation moves, so that codes.hpcg may exceed 1.
+    """
+    geometry = make_geometry(place.ranks, 0, box.nx, box.ny, box.nz)
+    levels = [level_size(geometry, level) for level in range(LEVELS)]
+    # The first iteration has more; the difference of two is one of the others.
+    one, two = (count_flops(levels, 1, n).total for n in (1, 2))
+    flops = two - one
+    moved = sum(
+        count(levels, 1, 2).total - count(levels, 1, 1).total for count in (count_reads, count_writes)
+    )
+    sent = messages = 0.0
+    for level in range(LEVELS):
+        exchanges = 1 if level == LEVELS - 1 else 3  # a sweep; else two and the residual's product
+        exchanges += level == 0  # the product of the iteration
+        faces, neighbour_ranks = halo(geometry, level)
+        sent += exchanges * faces * VALUE
+        messages += exchanges * neighbour_ranks
+    ranks = place.ranks
+    kind = exchange_kind(place)
+    return Prediction(
+        case=f"hpcg, {box.nx} x {box.ny} x {box.nz} points a rank",
+        place=place,
+        parts=(
+            Part.of(
+                "sweeps and products", "node", lambda: traffic(place, moved / ranks, SHARE, flops / ranks)
+            ),
+            Part.of("halo exchange", kind, lambda: neighbours(place, sent, messages)),
+            Part.of("global sums", kind, lambda: SUMS * sum_over_ranks(place)),
+        ),
+        flops=flops,
+        process_grid=(geometry.npx, geometry.npy, geometry.npz),
+        bounds=optimistic(place, SHARE),
+        notes=without_latency(place),
+    )
+
+
+def halo(geometry: HpcgGeometry, level: int) -> tuple[float, float]:
+    """Return (points, neighbours) of the halo of a rank inside the process grid, with edges and corners."""
+    sizes = [n >> level for n in geometry.local]
+    grid = (geometry.npx, geometry.npy, geometry.npz)
+    sides = [min(2, p - 1) for p in grid]
+    wide = math.prod(n + side for n, side in zip(sizes, sides))
+    return float(wide - math.prod(sizes)), float(math.prod(1 + side for side in sides) - 1)

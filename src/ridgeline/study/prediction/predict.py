@@ -1,0 +1,86 @@
+"""Predictions by what is predicted: a case of any model, or a benchmark with a size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ridgeline.config.case import Case
+from ridgeline.config.check import nearest
+from ridgeline.config.machine_file import MachineFile
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.study.prediction.allocation import Allocation
+from ridgeline.study.prediction.blocks import predict_blocks
+from ridgeline.study.prediction.hpcg import HpcgBox, predict_hpcg
+from ridgeline.study.prediction.machines import find_machine, machine_here
+from ridgeline.study.prediction.navier_stokes import Iterations, predict_navier_stokes
+from ridgeline.study.prediction.prediction import Prediction
+from ridgeline.study.prediction.turbulence import predict_turbulence
+
+BENCHMARKS = ("hpcg",)
+Predict = Callable[[Allocation], Prediction]
+
+
+def predict_case(case: Case, place: Allocation, iterations: Iterations | None = None) -> Prediction:
+    """Return what a case needs and takes on an allocation. No MPI, no fields, no communication.
+
+    iterations: of the solves of Navier-Stokes. Raises DecompositionError for ranks that do not fit, ConfigError for
+    iterations of a model that solves nothing.
+    """
+    model: Any = case
+    if case.run.model == "navier_stokes":
+        return predict_navier_stokes(model, place, iterations)
+    if iterations is not None:
+        raise ConfigError(f"--iterations is for navier_stokes, and the case's model is {case.run.model}")
+    return predict_turbulence(model, place) if case.run.model == "turbulence" else predict_blocks(case, place)
+
+
+def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> Prediction:
+    """Return what an iteration of a benchmark takes. settings: its sizes, as "nx=104". Raises ConfigError."""
+    if name not in BENCHMARKS:
+        raise ConfigError(f"{name}: no benchmark that can be predicted; need one of {', '.join(BENCHMARKS)}")
+    known = list(HpcgBox.__dataclass_fields__)
+    found = {}
+    for word in settings:
+        key, _, value = word.partition("=")
+        if key not in known or not value.isascii() or not value.isdigit():
+            near = nearest(key, known)
+            hint = f" Did you mean '{near}'?" if near and near != key else ""
+            raise ConfigError(
+                f"--set {word}: {name} needs {', '.join(f'{one}=INTEGER' for one in known)}.{hint}"
+            )
+        found[key] = int(value)
+    return predict_hpcg(HpcgBox(**found), place)
+
+
+def line_for_check(case: Case, ranks: int, machine: str | None) -> str | None:
+    """Return what `ridgeline check` says of a case on a machine; None if none is named and this one has no file.
+
+    On the machine at hand all ranks are on one node. Raises ConfigError for a machine that is named and is none.
+    """
+    if machine is not None:
+        found = find_machine(machine)
+        per_node = min(ranks, Allocation.of(found, 1).ranks_per_node)
+        return _in_a_line(predict_case(case, Allocation.of(found, -(-ranks // per_node), per_node)))
+    try:
+        here = machine_here()
+        return None if here is None else _in_a_line(predict_case(case, Allocation.of(here, 1, ranks)))
+    except ConfigError as why:
+        return f"no prediction for this machine: {why}"
+
+
+def _in_a_line(found: Prediction) -> str:
+    least = "at least " if found.is_bound else ""
+    within = "80 % between {:.4g} and {:.4g} s, ".format(*found.interval) if found.interval else ""
+    place = found.place
+    return (
+        f"predicted for {place.nodes} node{'s' * (place.nodes > 1)} of {place.machine.machine.name}: "
+        f"{least}{found.seconds:.4g} s a step, {within}{least}{found.node_hours:.4g} node hours"
+    )
+
+
+def sweep(
+    predict: Predict, machine: MachineFile, nodes: Sequence[int], ranks_per_node: int | None
+) -> list[Prediction]:
+    """Return the predictions on several numbers of nodes."""
+    return [predict(Allocation.of(machine, number, ranks_per_node)) for number in nodes]

@@ -1,0 +1,110 @@
+"""Predictions as tables, JSON and pictures, in the form that benchmarks have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.runtime.units import number
+from ridgeline.study.prediction.prediction import Prediction
+
+
+def breakdown(prediction: Prediction) -> Result:
+    """Return one prediction: a row a part, and the whole below."""
+    rows: list[dict[str, Any]] = [
+        {
+            "part": part.name,
+            "seconds": part.seconds,
+            "share": None if not part.seconds else part.seconds / prediction.seconds,
+        }
+        for part in prediction.parts
+    ]
+    rows.append({"part": "step", "seconds": prediction.seconds, "share": None})
+    columns = (Column("part", "part"), Column("seconds", "s", form=".4g"), Column("share", "%", 0.01, ".1f"))
+    result = _result([prediction], columns, rows, Plot("part", ("seconds",), kind="bars", y_label="s a step"))
+    result.notes[:0] = facts(prediction)
+    return result
+
+
+def scaling(predictions: Sequence[Prediction]) -> Result:
+    """Return the predictions of a sweep over nodes: a row each, with a column a part."""
+    names = list(dict.fromkeys(part.name for each in predictions for part in each.parts))
+    rows = []
+    for each in predictions:
+        low, high = each.interval or (None, None)
+        rows.append(
+            {
+                "nodes": each.place.nodes,
+                "ranks": each.place.ranks,
+                "seconds": each.seconds,
+                "low": low,
+                "high": high,
+                "node_hours": each.node_hours,
+                "memory": each.memory_per_rank,
+            }
+            | {part.name: part.seconds for part in each.parts}
+        )
+    columns = (
+        Column("nodes", "nodes"),
+        Column("ranks", "ranks"),
+        Column("seconds", "s a step", form=".4g"),
+        Column("low", "from", form=".4g"),
+        Column("high", "to", form=".4g"),
+        *(Column(name, name, form=".3g") for name in names),
+        Column("memory", "GiB a rank", 2.0**30, ".3g"),
+        Column("node_hours", "node hours", form=".4g"),
+    )
+    shown = ("seconds", "low", "high", *names)
+    return _result(predictions, columns, rows, Plot("nodes", shown, x_label="nodes", y_label="s a step"))
+
+
+def _result(
+    predictions: Sequence[Prediction], columns: Sequence[Column], rows: list[dict[str, Any]], plot: Plot
+) -> Result:
+    first, last = predictions[0], predictions[-1]
+    machine = first.place.machine.machine.name
+    notes = [f"a lower bound: {why}" for why in last.bounds] + list(last.notes)
+    lacks = dict.fromkeys(lack for each in predictions for lack in each.lacks.items())
+    notes += [f"{name} is not predicted: {machine}'s file has no {key}" for name, key in lacks]
+    return Result(
+        benchmark=f"prediction for {machine}",
+        pattern=f"{first.case}: nothing was run",
+        formula="s = sum of the parts of one step of the slowest rank (docs/prediction.md)",
+        statistic="intervals hold 80 % of steps, where the machine file states how nodes and network vary",
+        ranks=last.place.ranks,
+        nodes=last.place.nodes,
+        columns=columns,
+        rows=rows,
+        verified=False,
+        notes=notes,
+        plot=plot,
+    )
+
+
+def facts(prediction: Prediction) -> list[str]:
+    """Return what a prediction says beside its parts, in sentences."""
+    words = []
+    if prediction.process_grid:
+        words.append(f"process grid {' x '.join(map(str, prediction.process_grid))}")
+    if prediction.interval is not None:
+        low, high = prediction.interval
+        words.append(f"80 % of steps take {low:.4g} to {high:.4g} s")
+    elif not prediction.is_bound:
+        words.append("no interval: the machine file does not say how nodes or network vary")
+    if prediction.memory_per_rank is not None:
+        there = prediction.memory_of_rank
+        of = f" of {number(there, 'B')}" if there else ", of what the machine file does not say"
+        words.append(f"memory: {number(prediction.memory_per_rank, 'B')} a rank{of}")
+        if there and prediction.memory_per_rank > there:
+            words.append("this does not fit: use more nodes")
+    if prediction.output_bytes:
+        seconds = prediction.output_seconds
+        takes = "does not say how long they take" if seconds is None else f"takes {seconds:.4g} s for them"
+        words.append(f"outputs: {number(prediction.output_bytes, 'B')}; the machine {takes}")
+    if prediction.flops and prediction.seconds:
+        words.append(f"{number(prediction.flops / prediction.seconds, 'FLOP/s')} on all nodes")
+    least = "at least " if prediction.is_bound else ""
+    steps = f"{prediction.steps} steps" if prediction.steps > 1 else "one iteration"
+    words.append(f"{least}{prediction.node_hours:.4g} node hours for {steps}")
+    return words

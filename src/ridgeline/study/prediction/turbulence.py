@@ -1,0 +1,95 @@
+"""A case of turbulence on a machine."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeline.fourier.pencil import ProcessGrid, Truncation
+from ridgeline.models.turbulence.estimate import (
+    SUBSTEPS,
+    Variables,
+    estimate,
+    least_memory_traffic,
+    paper_bound,
+)
+from ridgeline.runtime.errors import DecompositionError
+from ridgeline.study.prediction.allocation import Allocation
+from ridgeline.study.prediction.prediction import Prediction, optimistic
+from ridgeline.study.prediction.turbulence_step import SpectralStep, spectral_parts
+
+if TYPE_CHECKING:
+    from ridgeline.models.turbulence.config import TurbulenceCase
+
+MOST_COUNTED = 512  # points in a direction, and ranks, up to which modes are counted one by one
+
+
+def large_process_grid(case: TurbulenceCase, place: Allocation) -> ProcessGrid:
+    """Return (P_r, P_c) of a case whose modes are too many to count: the smallest P_r that fits and divides a node's
+
+    ranks, 1 for slabs. Raises DecompositionError if none fits.
+    """
+    nz, ny, _ = case.grid.shape
+    chosen = case.grid.process_grid
+    slabs = case.grid.decomposition == "slabs"
+    rows = [1] if slabs else [r for r in range(1, nz + 1) if place.ranks % r == 0]
+    grids = [(r, place.ranks // r) for r in sorted(rows, key=lambda r: (place.ranks_per_node % r != 0, r))]
+    if chosen != "auto":
+        grids = [grid for grid in [chosen] if grid[0] * grid[1] == place.ranks and grid[0] <= nz]
+    for grid in grids:
+        if grid[1] <= ny:
+            return grid
+    raise DecompositionError(
+        f"grid.shape = {list(case.grid.shape)} with grid.process_grid = {chosen} does not fit {place.ranks} ranks; "
+        f"use fewer --nodes or --ranks-per-node"
+    )
+
+
+def predict_turbulence(case: TurbulenceCase, place: Allocation) -> Prediction:
+    """Return the prediction of a case. Raises DecompositionError for ranks that do not fit it.
+
+    Beyond 512 points in a direction, or ranks, shares of retained modes are those of a smaller grid of the same
+    proportions, and the memory is that of Eq. 9.
+    """
+    shape, itemsize = case.grid.shape, np.dtype(case.run.precision).itemsize
+    variables, substeps = Variables(len(case.scalar)), SUBSTEPS[case.model.scheme]
+    batch = case.model.transpose_variables
+    factor = -(-max(shape) // MOST_COUNTED)
+    nz, ny, nx = (max(4, n // factor // 2 * 2) for n in shape)
+    truncation = Truncation((nz, ny, nx), case.model.dealias)
+    notes: tuple[str, ...] = ()
+    if factor == 1 and place.ranks <= MOST_COUNTED:
+        needed = estimate(case, place.ranks)
+        grid: ProcessGrid = (needed.process_grid[0], needed.process_grid[1])
+        memory, output = needed.memory_per_rank, needed.output_bytes
+    else:
+        grid = large_process_grid(case, place)
+        memory = paper_bound(shape, place.ranks, batch, 2 * itemsize)
+        outputs = case.run.steps // case.output.every + case.output.initial if case.output.every else 0
+        output = float(outputs * len(case.output.variables) * math.prod(shape) * itemsize)
+        notes = ("the memory is that of the GESTS paper's Eq. 9",)
+    step = SpectralStep(
+        shape,
+        grid,
+        itemsize,
+        variables,
+        substeps,
+        batch,
+        columns=truncation.n_columns / (nx // 2),
+        lines=truncation.n_lines / (nz * (nx // 2)),
+    )
+    share = math.prod(shape) / (nz * ny * nx) / place.ranks
+    moved = least_memory_traffic(truncation, grid[0] > 1, variables, case.model.scheme)
+    return Prediction(
+        case=f"turbulence, {' x '.join(map(str, shape))} points",
+        place=place,
+        parts=spectral_parts(step, place, 2 * itemsize * share * moved),
+        steps=case.run.steps,
+        memory_per_rank=memory,
+        output_bytes=output,
+        process_grid=grid,
+        bounds=() if place.machine.transform else optimistic(place, "codes.turbulence"),
+        notes=notes,
+    )

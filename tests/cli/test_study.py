@@ -1,0 +1,67 @@
+"""`ridgeline study`: a small real study from its plan to its page, a job that fails, help, and refusals."""
+
+import csv
+import json
+
+import pytest
+
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.mark.full
+def test_a_study_of_two_points_one_of_which_fails(ridgeline):
+    """On a machine without a GPU the second point fails; run again, the study does that one only."""
+    ridgeline.write(steps=4, shape="8, 8, 8")
+    asked = ("case.toml", "--vary", "run.device=cpu,cuda", "--repeat", 1, "-o", "devices")
+    done = ridgeline("study", "run", *asked, env=NO_GPU)
+    assert done.returncode == 1, done.stderr
+    assert "2 points, 1 of each, 2 jobs in random order (seed 1)" in done.stdout
+    assert "n1_device-cuda/1 failed: exit code 8 error: " in done.stdout
+    folder = ridgeline.path / "devices"
+    (row,) = csv.DictReader((folder / "study.csv").read_text().splitlines())
+    assert (row["device"], row["ranks"], row["efficiency"]) == ("cpu", "1", "1.0")
+    assert float(row["points"]) / float(row["seconds"]) == pytest.approx(float(row["points_per_second"]))
+    report = json.loads((folder / "points" / "n1_device-cpu" / "1" / "report.json").read_text())
+    assert report["settings"]["output.every"] == 0
+    assert {path.name for path in ridgeline.path.iterdir()} == {"case.toml", "devices"}
+    page = (folder / "study.md").read_text()
+    assert "failed: n1_device-cuda/1 (exit code 8 error: " in page
+    again = ridgeline("study", "run", "devices", env=NO_GPU)
+    assert again.returncode == 1
+    assert "1 of 2 jobs are done already" in again.stdout
+    assert "1 of 1: n1_device-cuda/1" in again.stdout
+    shown = ridgeline("report", "devices/study.json")
+    assert shown.returncode == 0, shown.stderr
+    assert "gray_scott, strong scaling" in shown.stdout
+
+
+def test_scripts_are_written_and_nothing_is_run(ridgeline):
+    ridgeline.write()
+    done = ridgeline(
+        "study", "run", "case.toml", "--weak", "--ranks", "8,64", "--submit", "slurm", "--ranks-per-node", 8
+    )
+    assert done.returncode == 0, done.stderr
+    folder = ridgeline.path / "study_gray_scott_weak"
+    assert f"sbatch {folder}/submit/ranks_64.slurm" in done.stdout
+    assert "--nodes=8" in (folder / "submit" / "ranks_64.slurm").read_text()
+    assert not list(folder.glob("points/*/*/log.txt"))
+    done = ridgeline("study", "collect", folder)
+    assert done.returncode == 0
+    assert "no job has finished yet" in done.stdout
+    assert "missing: n8/1 (has no report yet)" in done.stdout
+
+
+def test_refusals_leave_nothing_behind(ridgeline):
+    ridgeline.write()
+    before = sorted(ridgeline.path.iterdir())
+    for arguments, code, words in (
+        (("run", "case.toml", "--ranks", "1;2"), 2, "--ranks 1;2 is no list of numbers of ranks"),
+        (("run", "case.toml", "--strong", "--ranks", "100000"), 3, "point n100000"),
+        (("compare", ".", "."), 6, "is no folder of a study"),
+    ):
+        done = ridgeline("study", *arguments)
+        assert done.returncode == code, (arguments, done.stderr)
+        assert done.stderr.count("error:") == 1
+        assert words in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr
+    assert sorted(ridgeline.path.iterdir()) == before

@@ -1,0 +1,288 @@
+"""Predictions: parts that add up, intervals, what is lacking, machines by name, all models and HPCG, sweeps."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from predict_rows import with_figures
+from ridgeline.bench.hpcg.geometry import make_geometry
+from ridgeline.bench.result import Result, make_table
+from ridgeline.config.load import load_case
+from ridgeline.config.machine_file import (
+    CacheSection,
+    MachineFile,
+    MachineSection,
+    NetworkVariabilitySection,
+    Quantity,
+)
+from ridgeline.models import case_class, estimate
+from ridgeline.runtime.errors import ConfigError, DecompositionError
+from ridgeline.study.prediction.allocation import Allocation
+from ridgeline.study.prediction.hpcg import halo, level_size
+from ridgeline.study.prediction.machines import find_machine, shipped
+from ridgeline.study.prediction.navier_stokes import Iterations
+from ridgeline.study.prediction.predict import line_for_check, predict_benchmark, predict_case, sweep
+from ridgeline.study.prediction.prediction import Part, Prediction
+from ridgeline.study.prediction.tables import breakdown, scaling
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+LARGE = ["grid.shape=[32768,32768,32768]", 'run.precision="float32"', "model.transpose_variables=1"]
+BARE = MachineFile(machine=MachineSection(name="toy"))
+NODE = with_figures(BARE, {"node.memory_bandwidth": 4e10, "links.between_ranks": 5e9, "links.latency": 1e-6})
+
+
+def case_of(example: str, *settings: str):
+    return load_case(EXAMPLES / example / "settings.toml", case_class, settings).case
+
+
+def toy(*parts: Part, machine: MachineFile = BARE, nodes: int = 4) -> Prediction:
+    return Prediction("toy", Allocation(machine, nodes, 2), parts, steps=10, output_bytes=100.0)
+
+
+def varying(node: float, *network: tuple[float, float], model: float = 0.0) -> MachineFile:
+    rows = tuple(
+        NetworkVariabilitySection(nodes=Quantity(n, "s"), spread=Quantity(spread, "s"))
+        for n, spread in network
+    )
+    return with_figures(BARE, {"variability.node": node, "variability.model": model}).model_copy(
+        update={"network_variability": rows}
+    )
+
+
+def test_a_step_is_the_sum_of_its_parts_and_costs_node_hours() -> None:
+    machine = with_figures(BARE, {"storage.write": 20.0, "storage.write_node": 2.0})
+    found = toy(Part("a", "node", 3.0), Part("b", "network", 4.0), machine=machine)
+    assert found.seconds == 7.0
+    assert found.output_seconds == pytest.approx(100 / 8)
+    assert found.node_hours == pytest.approx(4 * (70 + 12.5) / 3600)
+
+
+def test_the_interval_adds_spreads_in_squares() -> None:
+    machine = varying(0.1, (1, 0.1), (16, 0.5), model=0.05)
+    low, high = toy(Part("a", "node", 3.0), Part("b", "network", 4.0), machine=machine).interval or (0, 0)
+    width = math.hypot(0.3, 4 * 0.3, 7 * 0.05)
+    assert (low, high) == pytest.approx((7 - width, 7 + width))
+
+
+def test_no_interval_without_the_spread_of_a_part_that_takes_time() -> None:
+    assert toy(Part("a", "network", 1.0), machine=varying(0.1)).interval is None
+    assert toy(Part("a", "node", 1.0), machine=varying(0.1)).interval == pytest.approx((0.9, 1.1))
+    assert (
+        toy(Part("a", "node", 1.0), Part("b", "node", None, "node.peak"), machine=varying(0.1)).interval
+        is None
+    )
+
+
+def test_a_part_that_lacks_a_figure_is_left_out_and_named() -> None:
+    found = predict_case(
+        case_of("gray_scott"), Allocation(with_figures(BARE, {"node.memory_bandwidth": 1e10}), 2, 2)
+    )
+    assert found.lacks == {"halo exchange": "network.injection"}
+    assert found.seconds > 0
+    assert found.interval is None
+    assert any(
+        "halo exchange is not predicted: toy's file has no network.injection" in n
+        for n in breakdown(found).notes
+    )
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_shipped_machines_are_sound(name: str) -> None:
+    machine = find_machine(name)
+    assert machine.machine.name
+    assert machine.machine.absent, "every paper leaves something out"
+    found = predict_case(case_of("gray_scott"), Allocation.of(machine, 2))
+    assert found.seconds > 0 or found.lacks["sweep"]
+
+
+def test_the_papers_machines_are_shipped() -> None:
+    assert {"frontier", "summit", "aurora", "shaheen"} <= set(shipped())
+
+
+def test_an_unknown_machine_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'frontier'"):
+        find_machine("frontir")
+    with pytest.raises(ConfigError, match="no such file"):
+        find_machine("./toy.toml")
+
+
+def test_here_without_a_file_says_how_to_write_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path))
+    with pytest.raises(ConfigError, match="ridgeline bench machine-file"):
+        find_machine("here")
+    assert line_for_check(case_of("gray_scott"), 2, None) is None
+
+
+@pytest.mark.parametrize(("nodes", "ranks"), [(0, 1), (9409, 8), (1, 0), (-1, 8)])
+def test_nodes_and_ranks_are_within_the_machine(nodes: int, ranks: int) -> None:
+    with pytest.raises(ConfigError, match="need"):
+        Allocation.of(find_machine("frontier"), nodes, ranks)
+
+
+def test_turbulence_on_frontier_is_the_papers_but_for_modes_that_are_left_out() -> None:
+    """Row 18 of Table 3 moves all modes. The sphere that is kept here has 0.698 of the lines (pi 2/9)."""
+    found = predict_case(case_of("turbulence_decay", *LARGE), Allocation.of(find_machine("frontier"), 4096))
+    assert found.process_grid == (1, 32768)
+    seconds = {part.name: part.seconds for part in found.parts}
+    assert list(seconds) == [
+        "transforms",
+        "packing",
+        "other computation",
+        "host-device copies",
+        "row exchange",
+        "column exchange",
+    ]
+    assert found.memory_per_rank is not None
+    assert found.memory_per_rank / 2**30 == pytest.approx(42, abs=0.01)
+    whole = 14 * 32768 * 3.198e-6  # messages cost the same
+    assert seconds["column exchange"] - whole == pytest.approx((9.51 - whole) * math.pi * 2 / 9, rel=0.02)
+    assert sum(seconds.values()) == pytest.approx(found.seconds)
+
+
+def test_a_large_grid_that_does_not_fit_its_ranks_is_refused() -> None:
+    with pytest.raises(DecompositionError, match="--nodes"):
+        predict_case(
+            case_of("turbulence_decay", "grid.shape=[1024,1024,1024]", 'grid.decomposition="slabs"'),
+            Allocation(NODE, 2, 600),
+        )
+
+
+def test_turbulence_without_rates_of_transforms_takes_its_traffic() -> None:
+    case = case_of("turbulence_decay")
+    found = predict_case(case, Allocation(NODE, 1, 2))
+    work = estimate(case, 2).work
+    assert found.parts[0].seconds == pytest.approx(work.bytes_memory / 4e10, rel=0.03)
+    assert found.parts[2].seconds == pytest.approx(work.bytes_exchanged / 2 / 5e9, rel=0.03)
+    assert any("codes.turbulence" in why for why in found.bounds)
+    half = predict_case(case, Allocation(with_figures(NODE, {"codes.turbulence": 0.5}), 1, 2))
+    assert half.parts[0].seconds == pytest.approx(2 * (found.parts[0].seconds or 0))
+    assert not half.bounds
+
+
+def test_gray_scott_takes_its_least_traffic() -> None:
+    case = case_of("gray_scott")
+    found = predict_case(case, Allocation(NODE, 1, 2))
+    work = estimate(case, 2).work
+    assert found.parts[0].seconds == pytest.approx(work.bytes_memory / 4e10)
+    assert found.parts[1].seconds == pytest.approx(work.bytes_exchanged / 2 / 5e9 + work.messages / 2 * 1e-6)
+
+
+def test_a_case_in_cache_is_bound_by_the_cache() -> None:
+    level = CacheSection(capacity=Quantity(1e12, "s"), bandwidth=Quantity(4e11, "s"))
+    slow, fast = (
+        predict_case(case_of("gray_scott"), Allocation(machine, 1, 1)).seconds
+        for machine in (NODE, NODE.model_copy(update={"cache": (level,)}))
+    )
+    assert slow == pytest.approx(10 * fast)
+
+
+def test_the_slower_of_memory_and_operations_counts() -> None:
+    slow = with_figures(NODE, {"node.peak": 1e6})
+    case = case_of("gray_scott")
+    assert predict_case(case, Allocation(slow, 1, 1)).parts[0].seconds == pytest.approx(
+        estimate(case, 1).work.flops / 1e6
+    )
+
+
+def test_one_iteration_of_each_solve_is_the_models_least_work() -> None:
+    case = case_of("taylor_green_elements", "grid.elements=[4,4,4]")
+    found = predict_case(case, Allocation(NODE, 1, 2))
+    work = estimate(case, 2).work
+    whole = math.fsum(part.seconds or 0 for part in found.parts[:4])
+    assert whole == pytest.approx(work.bytes_memory / 4e10, rel=0.02)
+    exchanged = work.bytes_exchanged / 2 / 5e9 + work.messages / 2 * 1e-6
+    assert found.parts[4].seconds == pytest.approx(exchanged)
+    assert any("--iterations" in why for why in found.bounds)
+
+
+def test_iterations_multiply_their_part_alone() -> None:
+    case = case_of("taylor_green_elements", "grid.elements=[4,4,4]")
+    one = predict_case(case, Allocation(NODE, 1, 2), Iterations())
+    ten = predict_case(case, Allocation(NODE, 1, 2), Iterations(pressure=10))
+    assert ten.parts[1].seconds == pytest.approx(10 * (one.parts[1].seconds or 0))
+    assert ten.parts[2] == one.parts[2]
+    assert (ten.parts[5].seconds or 0) > (one.parts[5].seconds or 0)
+
+
+@pytest.mark.parametrize("word", ["pressure=0", "pressure", "temperature=3", "velocity=x", "pressure=inf"])
+def test_iterations_that_are_none(word: str) -> None:
+    with pytest.raises(ConfigError, match=f"--iterations {word}"):
+        Iterations.of([word])
+
+
+def test_iterations_of_a_model_that_solves_nothing() -> None:
+    with pytest.raises(ConfigError, match="navier_stokes"):
+        predict_case(case_of("gray_scott"), Allocation(NODE, 1, 1), Iterations())
+
+
+def test_hpcg_counts_its_non_zeros_and_halo() -> None:
+    geometry = make_geometry(8, 0, 16, 16, 24)
+    size = level_size(geometry, 0)
+    assert size.rows == 32 * 32 * 48
+    along = {n: sum(min(i + 1, n - 1) - max(i - 1, 0) + 1 for i in range(n)) for n in (32, 48)}
+    brute = along[32] * along[32] * along[48]
+    assert size.nonzeros == brute
+    assert halo(geometry, 0) == (17 * 17 * 25 - 16 * 16 * 24, 7)
+    assert halo(make_geometry(1, 0, 16, 16, 16), 0) == (0, 0)
+
+
+def test_hpcg_on_aurora_is_the_papers_rating() -> None:
+    place = Allocation.of(find_machine("aurora"), 4096)
+    found = predict_benchmark("hpcg", ["nx=192", "ny=192", "nz=192"], place)
+    assert found.flops / (found.parts[0].seconds or 0) == pytest.approx(5.613e15, rel=1e-3)
+
+
+@pytest.mark.parametrize("word", ["nx=", "nx=-16", "n=16", "nx=16.0"])
+def test_sizes_of_a_benchmark_that_are_none(word: str) -> None:
+    with pytest.raises(ConfigError, match=f"--set {word}"):
+        predict_benchmark("hpcg", [word], Allocation(NODE, 1, 1))
+
+
+def test_a_benchmark_that_cannot_be_predicted() -> None:
+    with pytest.raises(ConfigError, match="need one of hpcg"):
+        predict_benchmark("stream", [], Allocation(NODE, 1, 1))
+
+
+def test_a_sweep_has_a_row_for_each_number_of_nodes() -> None:
+    case = case_of("turbulence_decay", *LARGE)
+    found = sweep(lambda place: predict_case(case, place), find_machine("frontier"), (4096, 2048), None)
+    result = scaling(found)
+    assert [row["nodes"] for row in result.rows] == [4096, 2048]
+    for row, each in zip(result.rows, found):
+        parts = [row[part.name] for part in each.parts]
+        assert math.fsum(parts) == pytest.approx(row["seconds"])
+        assert row["low"] < row["seconds"] < row["high"]
+    assert result.rows[0]["seconds"] < result.rows[1]["seconds"]
+
+
+def test_tables_are_results_that_read_back() -> None:
+    found = predict_case(case_of("turbulence_decay", *LARGE), Allocation.of(find_machine("frontier"), 4096))
+    result = breakdown(found)
+    assert math.fsum(row["share"] or 0 for row in result.rows) == pytest.approx(1)
+    assert make_table(Result.from_dict(json.loads(json.dumps(result.to_dict()))))
+    assert json.loads(json.dumps(found.to_dict()))["parts"]["transforms"] == found.parts[0].seconds
+
+
+def test_check_says_a_line_of_a_machine_that_is_named() -> None:
+    line = line_for_check(case_of("gray_scott"), 20, "frontier")
+    assert line is not None
+    assert line.startswith("predicted for 3 nodes of Frontier: ")
+
+
+def test_check_says_that_the_file_of_this_machine_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "here.toml"
+    path.write_text("[machine]\nnam = 1\n")
+    monkeypatch.setattr("ridgeline.study.prediction.machines.machine_file_here", lambda: path)
+    line = line_for_check(case_of("gray_scott"), 2, None)
+    assert line is not None
+    assert line.startswith("no prediction for this machine: machine.nam")
+    path.write_text(
+        '[machine]\nname = "toy"\n[node]\nmemory_bandwidth = { value = 40, unit = "GB/s", source = "s" }\n'
+    )
+    line = line_for_check(case_of("gray_scott"), 1, None)
+    assert line is not None
+    assert line.startswith("predicted for 1 node of toy: at least ")

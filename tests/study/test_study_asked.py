@@ -1,0 +1,128 @@
+"""What a study asks for: flags, study files, folders, and the words for what cannot be."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from study_tools import case_file
+
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.study.asked import read_asked, to_toml
+from ridgeline.study.options import StudyOptions, SubmitOptions
+
+FILE = """\
+[study]
+case = "case.toml"
+weak = true
+ranks = [1, 2]
+vary = ["run.precision=float32,float64"]
+set = ["run.steps=10"]
+repeat = 2
+"""
+
+
+def study_file(folder: Path, text: str = FILE) -> str:
+    case_file(folder)
+    path = folder / "weak_gs.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_study_file_says_what_flags_say(tmp_path):
+    asked = read_asked(study_file(tmp_path), {})
+    assert asked.options == StudyOptions(
+        weak=True,
+        ranks=(1, 2),
+        vary=("run.precision=float32,float64",),
+        settings=("run.steps=10",),
+        repeat=2,
+    )
+    assert (asked.case, asked.name, asked.folder) == (tmp_path / "case.toml", "weak_gs", None)
+
+
+def test_flags_come_before_a_study_file(tmp_path):
+    asked = read_asked(
+        study_file(tmp_path), {"ranks": (4, 8), "strong": True, "weak": False, "outputs": False}
+    )
+    assert (asked.options.ranks, asked.options.scaling, asked.options.repeat) == ((4, 8), "strong", 2)
+
+
+def test_what_is_written_is_what_is_read(tmp_path):
+    asked = read_asked(study_file(tmp_path), {"seed": 7, "threads": (1, 2), "outputs": True})
+    (tmp_path / "study.toml").write_text(to_toml(asked, "case.toml"))
+    assert tomllib.loads((tmp_path / "study.toml").read_text())["study"]["seed"] == 7
+    again = read_asked(str(tmp_path), {})
+    assert again.options == asked.options
+    assert (again.folder, again.case) == (tmp_path, tmp_path / "case.toml")
+    assert again.directory == Path.cwd()
+
+
+def test_a_case_or_a_benchmark(tmp_path):
+    assert read_asked(case_file(tmp_path), {"weak": True}).name == "gray_scott_weak"
+    assert read_asked(None, {"bench": "nekbone", "strong": True}).name == "nekbone_strong"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            FILE.replace("repeat", "repeats"),
+            "study.repeats is unknown; need one of case, .* Did you mean 'repeat'?",
+        ),
+        (FILE.replace("[1, 2]", "2"), "study.ranks = 2; need a list, of integer"),
+        (FILE.replace("[1, 2]", '["2"]'), "need a list, of integer"),
+        (FILE.replace("[1, 2]", "[true]"), "need a list, of integer"),
+        (FILE.replace("repeat = 2", 'repeat = "2"'), "study.repeat = '2'; need integer"),
+        (FILE.replace("repeat = 2", "repeat = 0"), "--repeat = 0: 1 or more is needed"),
+        (FILE.replace("weak = true", "weak = 1"), "need true or false"),
+        (FILE + "strong = true\n", "--weak and --strong"),
+        (FILE.replace("weak = true\n", ""), "say --weak or --strong"),
+        (FILE.replace('case = "case.toml"\n', ""), "need one of study.case and study.bench"),
+        (FILE + 'bench = "hpcg"\n', "need one of study.case and study.bench"),
+        (FILE.replace('"case.toml"', "3"), "study.case = 3; need the settings file"),
+        (FILE + "[grid]\nshape = [4, 4, 4]\n", "has the table [study] and nothing else"),
+        ("study = 3\n", "has the table [study] and nothing else"),
+        ("[study\n", "not valid TOML"),
+    ],
+)
+def test_study_files_that_are_wrong(tmp_path, text, words):
+    with pytest.raises(ConfigError, match=words.replace("[", r"\[").replace("?", r"\?")):
+        read_asked(study_file(tmp_path, text), {})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "name a case or a study file"),
+        ({"bench": "hpcg", "ranks": (1, 2)}, "say --weak or --strong"),
+        ({"bench": "hpcg", "weak": True, "ranks": (0,)}, "--ranks = 0: 1 or more is needed"),
+        ({"bench": "hpcg", "weak": True, "ranks": ()}, "a study needs one number of ranks"),
+    ],
+)
+def test_flags_that_are_wrong(given, words):
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        read_asked(None, given)
+
+
+def test_a_case_and_a_benchmark_are_two(tmp_path):
+    with pytest.raises(ConfigError, match="a study is of one of them"):
+        read_asked(case_file(tmp_path), {"bench": "hpcg"})
+    (tmp_path / "study.toml").write_text("[run]\n")
+    with pytest.raises(ConfigError, match=r"has no table \[study\]"):
+        read_asked(str(tmp_path), {})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"now": True}, "--now goes with --submit"),
+        ({"ranks_per_node": 4}, "--ranks-per-node goes with --submit"),
+        ({"submit": "slurm", "time": "1h"}, "--time 1h: need HH:MM:SS"),
+        ({"submit": "pbs", "directive": ("-q a\n-q b",)}, "need one line of text"),
+        ({"submit": "lsf"}, "--submit = lsf: none, slurm, pbs are possible"),
+    ],
+)
+def test_submissions_that_are_wrong(given, words):
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        SubmitOptions(**given)

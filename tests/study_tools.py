@@ -1,0 +1,121 @@
+"""Stand-ins for the jobs of studies: reports with the keys that a study reads, written at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ridgeline.study.asked import read_asked
+from ridgeline.study.folder import StudyFolder, StudyJob
+from ridgeline.study.plan import Plan, make_plan
+
+CASE = """\
+[run]
+model = "gray_scott"
+steps = 10
+
+[grid]
+shape = [16, 16, 16]
+"""
+TURBULENCE = """\
+[run]
+model = "turbulence"
+steps = 4
+
+[grid]
+shape = [32, 32, 32]
+decomposition = "pencils"
+
+[model]
+viscosity = 0.01
+dt = 0.01
+"""
+
+Seconds = Callable[[StudyJob], float]
+
+
+def run_report(job: StudyJob, seconds: float, points: float, **more: Any) -> dict[str, Any]:
+    """Return what a run of ten steps reports, as far as a study reads it."""
+    return {
+        "model": "gray_scott",
+        "seconds_per_step": seconds,
+        "points_per_second": points / seconds,
+        "flops_per_second": 30 * points / seconds,
+        "least_bytes_per_second": 32 * points / seconds,
+        "fraction_of_stream": 0.5,
+        "run": {
+            "time": 20.0,
+            "steps": 10,
+            "last_step": 10,
+            "ranks_on_node": job.point.ranks,
+            "cores": 2,
+            "ended": "all steps done",
+        },
+        "step": {"mean": {"compute": 0.75 * seconds, "exchange": 0.25 * seconds, "total": seconds}},
+        "phases": {"output": {"max": 0.0}, "checkpoint": {"max": 0.0}},
+        "work": {"points": points},
+        "machine": {"host": "stand-in", "cpu": "none", "cores": 2},
+        "provenance": {"git_commit": "0123abcd"},
+        **more,
+    }
+
+
+def points_of(job: StudyJob) -> float:
+    """Return the points of the job's grid."""
+    product = 1.0
+    for part in job.point.need.size.split(" x "):
+        product *= float(part)
+    return product
+
+
+class Runner:
+    """Runs jobs by writing their reports. seconds: of a step; names: of the jobs that were run, in order.
+
+    wrong: by name of a job, what it does in place of its report: an exit code, text in the report's place, or an
+    exception to raise.
+    """
+
+    def __init__(self, seconds: Seconds = lambda job: 1e-3, wrong: Mapping[str, Any] | None = None) -> None:
+        self.seconds, self.wrong = seconds, dict(wrong or {})
+        self.names: list[str] = []
+
+    def __call__(self, job: StudyJob) -> int:
+        """Run a job."""
+        self.names.append(job.name)
+        wrong = self.wrong.get(job.name)
+        log, report = job.folder / "log.txt", job.folder / "report.json"
+        if isinstance(wrong, BaseException):
+            raise wrong
+        if isinstance(wrong, int):
+            log.write_text("ridgeline: starts\nerror: the disk is full; free some space\n")
+            return wrong
+        text = wrong or json.dumps(run_report(job, self.seconds(job), points_of(job)))
+        report.write_text(text)
+        log.write_text("ridgeline: all is well\n")
+        return 0
+
+
+def case_file(folder: Path, text: str = CASE) -> str:
+    """Write a case and return its path."""
+    path = folder / "case.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def planned(folder: Path, given: Mapping[str, Any], text: str = CASE) -> Plan:
+    """Return the plan of a study of a case."""
+    return make_plan(read_asked(case_file(folder, text), given))
+
+
+def prepared(
+    folder: Path, given: Mapping[str, Any], text: str = CASE, name: str = "study"
+) -> tuple[StudyFolder, Plan, list[StudyJob]]:
+    """Return a study's folder, its plan and its jobs."""
+    asked = read_asked(case_file(folder, text), given)
+    study, asked = StudyFolder.prepare(folder / name, asked)
+    plan = make_plan(asked)
+    jobs = study.jobs(plan, folder)
+    study.keep_asked(asked)
+    return study, plan, jobs
