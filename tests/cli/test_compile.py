@@ -77,6 +77,12 @@ def calls(folder: Path, arguments, ranks: int) -> list[dict[str, list[str]]]:
             (1, 2),
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            "square_duct",
+            [*FLOW, "model.products=plain", "model.overlap=false"],
+            (1, 2),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_run_calls_what_was_compiled_and_nothing_else(tmp_path, case, settings, ranks):

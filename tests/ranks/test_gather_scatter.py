@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.elements import gather_scatter as module
 from ridgeline.elements.gather_scatter import GatherScatter
 
 RANKS = (1, 2, 3, 4)
@@ -91,6 +92,32 @@ def test_interior_is_computed_while_messages_travel(comm):
         u[ours.interior_elements] = values[ours.interior_elements]
         ours.finish(u)
         np.testing.assert_allclose(u, expected[mine], rtol=0, atol=1e-14)
+    ours.free()
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_who_waits_for_the_messages(comm, monkeypatch, overlap):
+    ids, mine = cut(comm, "box", "blocks")
+    u = np.random.default_rng(1).uniform(-1, 1, ids.shape)[mine]
+    expected = u.copy()
+    GatherScatter(comm, ids[mine]).sum(expected)
+    ours = GatherScatter(comm, ids[mine], overlap=overlap)
+    waits = []
+
+    class WatchedMPI:
+        Prequest = MPI.Prequest
+
+        class Request:
+            @staticmethod
+            def Waitall(requests):
+                waits.append(len(requests))
+                MPI.Request.Waitall(requests)
+
+    monkeypatch.setattr(module, "MPI", WatchedMPI)
+    ours.start(u)
+    assert sum(waits) == (0 if overlap else 2 * ours.messages)
+    ours.finish(u)
+    np.testing.assert_array_equal(u, expected)
     ours.free()
 
 

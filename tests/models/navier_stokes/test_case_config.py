@@ -116,6 +116,8 @@ def test_numbers_of_points_for_advection() -> None:
         (["model.dealias_order=5"],
          'model.dealias_order: got 5; need 0, an integer >= grid.order + 1 = 6, or "none".'),
         (["model.dt=0"], "model.dt: got 0; need a number > 0."),
+        (["model.products=fast"], 'model.products: got "fast"; need "generated" or "plain".'),
+        (["model.overlap=off"], 'model.overlap: got "off"; need true or false.'),
         (["model.forcing.kind=flow-rate"],
          'model.forcing.bulk_velocity: not set; need a number with model.forcing.kind = "flow-rate".'),
         (["model.forcing.kind=flow-rate", "model.forcing.bulk_velocity=1"],
@@ -166,7 +168,7 @@ def test_numbers_of_points_for_advection() -> None:
         (["grid.mapping=here.py:bend"],
          'grid.mapping = "here.py:bend": no file here.py here; need a Python file and a function of it'),
     ],
-    ids=range(32),
+    ids=range(34),
 )  # fmt: skip
 def test_inconsistent_settings_are_refused(overrides: list[str], expected: str | None) -> None:
     told = faults(*[quoted(o) for o in overrides])
