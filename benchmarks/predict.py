@@ -2,7 +2,7 @@
 
     python benchmarks/predict.py             # the papers' rows: seconds; which were fitted, error of each, intervals
     python benchmarks/predict.py --fit       # the constants of Frontier's machine file, fitted anew
-    python benchmarks/predict.py --here      # predicted and measured on this machine's cores, some minutes
+    python benchmarks/predict.py --here      # predicted and measured here, a quarter of an hour on quiet cores
 
 The rows of the fit, and those that it must not see, are named in predict_rows.py; docs/prediction.md tells the rest.
 """
@@ -194,6 +194,7 @@ def main() -> None:
     )
     parser.add_argument("--fit", action="store_true", help="print the constants, fitted anew")
     parser.add_argument("--here", action="store_true", help="predict and measure on this machine")
+    parser.add_argument("--quick", action="store_true", help="with --here: does it run? small sizes, once")
     parser.add_argument(
         "--rows", action="store_true", help="print the rows that are judged for docs/prediction.md"
     )
@@ -208,7 +209,7 @@ def main() -> None:
     if arguments.here:
         from predict_here import compare
 
-        found = list(compare())
+        found = list(compare(arguments.quick))
         show("Predicted and measured here", found, describe())
         print(markdown(found, describe(), "python benchmarks/predict.py --here"))
         return

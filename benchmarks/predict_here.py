@@ -56,12 +56,22 @@ def box(n: int) -> tuple[str, ...]:
     return tuple(f"{name}={n}" for name in ("nx", "ny", "nz"))
 
 
-CODES = (
-    Code("Gray-Scott", "gray_scott", cube(192), cube(256), "gray_scott"),
-    Code("turbulence", "turbulence", cube(96), cube(128), "turbulence_decay"),
-    Code("Navier-Stokes", "navier_stokes", elements(6), elements(8), "taylor_green_elements", False),
-    Code("HPCG", "hpcg", box(48), box(64)),
-)
+def codes(quick: bool) -> tuple[Code, ...]:
+    """Return the codes with their sizes; quick: so small that they lie in caches."""
+    share = 2 if quick else 1
+    return (
+        Code("Gray-Scott", "gray_scott", cube(192 // share), cube(256 // share), "gray_scott"),
+        Code("turbulence", "turbulence", cube(96 // share), cube(128 // share), "turbulence_decay"),
+        Code(
+            "Navier-Stokes",
+            "navier_stokes",
+            elements(6 // share),
+            elements(8 // share),
+            "taylor_green_elements",
+            False,
+        ),
+        Code("HPCG", "hpcg", box(48 // share), box(64 // share)),
+    )
 
 
 def ridgeline(*words: str, folder: str) -> None:
@@ -72,9 +82,9 @@ def ridgeline(*words: str, folder: str) -> None:
         raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr}")
 
 
-def best_of(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
+def best_of(runs: int, code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
     """Return what `measured` does, of the run with the shortest time."""
-    return min((measured(code, size, ranks) for _ in range(RUNS)), key=lambda found: found[0])
+    return min((measured(code, size, ranks) for _ in range(runs)), key=lambda found: found[0])
 
 
 def measured(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
@@ -134,21 +144,22 @@ def this_machine(say: Callable[[str], None]) -> MachineFile:
     return with_figures(bare, {"node.memory_bandwidth": best})
 
 
-def compare() -> Iterator[Row]:
-    """Yield the error of each code's prediction."""
+def compare(quick: bool) -> Iterator[Row]:
+    """Yield the error of each code's prediction. quick: one run of each, small: does it work?"""
+    runs = 1 if quick else RUNS
     notes: list[str] = []
     machine = this_machine(notes.append)
     for note in notes:
         print(note)
-    for code in CODES:
+    for code in codes(quick):
         most = cores_available()
         fewest = 1 if code.threaded else most
-        seconds, iterations = best_of(code, code.small, fewest)
+        seconds, iterations = best_of(runs, code, code.small, fewest)
         one = with_figures(machine, {f"codes.{code.share}": 1.0})
         share = predicted(code, code.small, one, fewest, iterations).seconds / seconds
         calibrated = with_figures(machine, {f"codes.{code.share}": share})
         for ranks in sorted({fewest, most}):
-            seconds, iterations = best_of(code, code.large, ranks)
+            seconds, iterations = best_of(runs, code, code.large, ranks)
             found = predicted(code, code.large, calibrated, ranks, iterations)
             note = f"predicted {found.seconds:.4g} s, measured {seconds:.4g} s; share of the bandwidth {share:.3g}"
             note += f"; without {', '.join(found.lacks)}" if found.lacks else ""

@@ -53,10 +53,14 @@ def check(
 
     from ridgeline.cli.options import load
     from ridgeline.simulation.check import predict, print_prediction
-    from ridgeline.study.prediction.predict import line_for_check
 
     loaded = load(case, settings, threads, device, no_python)
+    plan = predict(
+        loaded, ranks
+    )  # first: it tells Numba how many threads there will be, before that is imported
+    from ridgeline.study.prediction.predict import line_for_check
+
     predicted = line_for_check(loaded.case, ranks, machine)
-    print_prediction(predict(loaded, ranks), Console())
+    print_prediction(plan, Console())
     if predicted is not None:
         typer.echo(predicted)
