@@ -140,7 +140,9 @@ def attack(folder: Path, environment: str, command: str) -> tuple[int, str, str]
         ("700 MB of addresses", "run", 1, "ulimit -v"),
         ("700 MB of addresses", "two ranks", 1, "ulimit -v"),
         ("no mpiexec", "two ranks", 7, "RIDGELINE_MPIEXEC"),
-        ("no cache and no temporary folder", "run", 0, "ridgeline plot out.bp"),
+        pytest.param(
+            "no cache and no temporary folder", "run", 0, "ridgeline plot out.bp", marks=pytest.mark.full
+        ),
     ],
 )
 def test_what_is_missing_is_had_or_named(environment, command, code, word, tmp_path) -> None:

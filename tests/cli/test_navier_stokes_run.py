@@ -103,7 +103,8 @@ def overrides(*settings):
     return [word for setting in settings for word in ("--set", setting)]
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.full), 3])
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_resume_gives_the_same_bits(ridgeline, case, ranks):
     succeeds(ridgeline("run", case, "-n", ranks))
     rows, fields = results(ridgeline)

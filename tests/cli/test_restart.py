@@ -67,6 +67,7 @@ def test_signal_ends_the_run_with_a_checkpoint_and_exit_code_0(ridgeline, number
     assert f"at step {reached}" in resumed.stderr
 
 
+@pytest.mark.full
 def test_wall_clock_limit_ends_the_run_with_a_checkpoint(ridgeline):
     case = ridgeline.write(steps=10_000_000, every=0)
     done = ridgeline("run", case, "-n", 2, "--set", "run.walltime=4")

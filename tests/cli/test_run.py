@@ -90,7 +90,8 @@ def test_settings_of_grayscott_jl_run_as_they_are(ridgeline):
         assert data.U.shape == (2, 16, 16, 16)
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.full), 3])
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_bits_do_not_depend_on_ranks_grid_or_threads(ridgeline, ranks):
     case = ridgeline.write(steps=7, every=7)
     assert ridgeline("run", case, "--set", "output.path=a.bp").returncode == 0

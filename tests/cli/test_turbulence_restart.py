@@ -142,6 +142,7 @@ def test_resume_on_the_same_layout_gives_the_same_bits(ridgeline, forcing, preci
     assert [file.read_bytes() for file in sorted(newest.glob("data_*.bin"))] == last
 
 
+@pytest.mark.full
 def test_resume_on_other_layouts_agrees_to_rounding(ridgeline):
     """The process grid changes from a word to numbers and back, and the data set stays readable."""
     case = write(ridgeline, forcing="eswaran-pope")

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from ridgeline.elements.helmholtz import make_helmholtz
 
 PROGRAM = """
@@ -16,6 +18,7 @@ print(sum(sum(kernel.stats.cache_hits.values()) for kernel in made), len(made))
 """
 
 
+@pytest.mark.full
 def test_second_process_loads_what_the_first_compiled(tmp_path):
     environment = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path))
     found = [

@@ -27,7 +27,12 @@ def centred(z, dirichlet):
     return z if dirichlet else z - z.mean()
 
 
-@pytest.mark.parametrize("name", MESHES)
+LONGER = ("neumann", "outflow", "long", "annulus")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full) if name in LONGER else name for name in MESHES]
+)
 def test_compiled_multigrid_is_what_its_matrices_say(name):
     mesh, dirichlet = MESHES[name]
     grid = ElementGrid(mesh, 5)
@@ -72,6 +77,7 @@ def test_iterations_are_bounded_and_float32_is_as_good():
         assert abs(counts[e, p, "float32"] - counts[e, p, "float64"]) <= 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("mesh", "most"),
     [
@@ -97,6 +103,7 @@ def test_algebraic_coarse_solve_is_as_good_as_the_direct_one(dirichlet, coarsest
     assert "->" in problem.multigrid(coarse="amg").coarse.describe()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("order", [3, 5, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("length", [0.785, 2.0])
 def test_a_single_element_that_closes_on_itself_has_constants_alone(order, length):
@@ -106,6 +113,7 @@ def test_a_single_element_that_closes_on_itself_has_constants_alone(order, lengt
 
 
 # Each order costs seconds of compiling.
+@pytest.mark.full
 @pytest.mark.parametrize("order", [1, 2, 3, *(pytest.param(p, marks=pytest.mark.slow) for p in (6, 10))])
 def test_every_order_has_levels_that_work(order):
     assert Problem(COMM, box((3, 3, 3)), order).iterations() <= 14

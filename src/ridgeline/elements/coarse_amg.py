@@ -141,7 +141,6 @@ class AlgebraicCoarse:
         fine: PolynomialLevel,
         coarse: PolynomialLevel,
         dtype: DTypeLike,
-        whole: int = WHOLE,
         overlap: bool = True,
     ) -> None:
         self._comm, self.dtype = comm, np.dtype(dtype)
@@ -150,7 +149,7 @@ class AlgebraicCoarse:
         self._offsets = [rows.offsets for rows in hierarchy.levels]
         # The first level that every rank holds whole; the coarsest always is.
         self._first_whole = next(
-            (place for place, n in enumerate(self._rows) if n <= whole), len(self._rows) - 1
+            (place for place, n in enumerate(self._rows) if n <= WHOLE), len(self._rows) - 1
         )
         if comm.size == 1:
             self._first_whole = 0

@@ -158,6 +158,7 @@ def test_faces_get_a_turn_while_the_rest_is_swept() -> None:
     assert blocks >= 4 * 132
 
 
+@pytest.mark.full
 def test_in_the_simulator() -> None:
     assert " passed" in run_simulated(Path(__file__).with_name("simulated_cuda.py"))
 

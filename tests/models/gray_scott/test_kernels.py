@@ -145,6 +145,7 @@ def test_boxes_of_any_alignment_change_no_bit(boundary, fused):
     assert_same_bits(run(shape, boundary=boundary, **NOISY, fused=fused, boxes=boxes, streaming=True), base)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("vector_bytes", [16, 32])
 def test_vector_width_changes_no_bit(vector_bytes):
     base = run((5, 9, 37), **NOISY)
@@ -261,6 +262,7 @@ print(sum(sweep.stats.cache_hits.values()), sum(sweep.stats.cache_misses.values(
 """
 
 
+@pytest.mark.full
 def test_a_second_process_compiles_nothing(tmp_path):
     def hits_and_misses():
         environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

@@ -55,6 +55,7 @@ def test_walsh_eddies_after_the_thousand_steps_of_nek5000():
     ).all()
 
 
+@pytest.mark.full
 def test_ethier_steinman_stays_below_what_nek5000_asks():
     case = ethier_case(3, 7, 1e-4, dealias=12, **TOLERANCES)
     engine = run(case, 20)

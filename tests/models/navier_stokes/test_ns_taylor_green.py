@@ -82,6 +82,7 @@ def test_the_vortex_follows_its_series():
     assert found[1] == pytest.approx(series("Z", "0.1", 100), rel=0, abs=3e-8)
 
 
+@pytest.mark.full
 def test_the_fourier_solver_finds_the_same_vortex():
     """Re = 100 to t = 1, where both solvers are converged. Found: 4e-8 in energy, 2e-7 in enstrophy."""
     vortex, other, data = Vortex(4, 7, 100, 0.02), fourier(48, 100), table("tgv_re100.csv")

@@ -93,7 +93,7 @@ BENCHMARKS = (
         "as the official code take turns on all ranks.",
         formula="t = seconds of a solve / its iterations, those of the slowest rank, the best of the solves.",
         details="The implementations' residuals must agree to rounding (exit code 9). Plain C needs the MPI's "
-        "compiler, and is left out without it. `ridgeline study run --bench hpcg` scales it over ranks and boxes, as "
+        "compiler, and is left out without it. A study of the benchmark hpcg scales it over ranks and boxes, as "
         "Fig. 10 of Rizvi and Hale (docs/hpcg.md).",
         options=HpcgIterationOptions,
         function="iteration.measure_iteration",
