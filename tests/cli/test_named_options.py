@@ -27,6 +27,11 @@ FOREIGN = {
     "cli/bind.py": {"--of"},
     "cli/options.py": {"--no-"},  # how the flag of an option begins that turns it off
     "bench/hpcg/declaration.py": {"--ntasks-per-node", "--ppn"},  # launchers
+    "bench/hpcg/scaling.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
+    "study/bench_subject.py": {"--no-"},
+    "study/options.py": {"--account"},  # sbatch
+    "study/submit.py": {"--job-name", "--array", "--nodes", "--ntasks", "--time", "--output", "--exclusive"}
+    | {"--ntasks-per-node", "--cpus-per-task", "--account", "--partition"},  # sbatch
     "validate/binding.py": {"--ppn", "--cpu-bind", "--ntasks-per-node"},  # launchers
     "validate/report/page.py": {"--ink", "--soft", "--line", "--pale", "--state"},  # names in a style sheet
 }
@@ -61,7 +66,11 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
 def options_of(module: str) -> set[str]:
     """Return the options that a module may name: of its own benchmarks if it is called like some, else of all."""
     parts = Path(module).with_suffix("").parts
-    own = [found for words, found in commands().items() if len(words) == 2 and words[1].startswith(parts[1])]
+    own = [
+        found
+        for words, found in commands().items()
+        if words[:1] == ("bench",) and words[-1].startswith(parts[1])
+    ]
     return set().union(*(own if parts[0] == "bench" and own else commands().values()))
 
 
