@@ -32,8 +32,8 @@ def draw(
 ) -> list[Path]:
     """Write pictures of `data` and return their paths.
 
-    data : a data set of fields (planes are drawn), of spectra or of statistics; a time series, which ends in .csv; or
-        the report of a run, which ends in .json (see `plot_run`).
+    data : a data set of fields (planes are drawn), of spectra or of statistics. It may also be a time series,
+        which ends in .csv, or the report of a run, which ends in .json (see `plot_run`).
     variables : names of fields or of columns; none means all for a picture and the first for a movie.
     slice_spec, step : as for `take_slice` and `select_step`; of fields, and step of spectra.
     pdf : draw the probability density: of the plane and the field, or beside the spectra those recorded.

@@ -1,8 +1,8 @@
 """Pictures of slices, probability densities and time series.
 
 Figures are made without pyplot. So nothing here needs a display, picks a backend or keeps global state. A notebook
-shows a returned figure by itself. Sources of the choice of plots: slices of U and V side by side as in Godoy et al.,
-SC-W 2023, Fig. 9, and the densities per slice of ADIOS2-Examples' `pdf_calc`.
+shows a returned figure by itself. The choice of plots has two sources. Slices of U and V stand side by side as in
+Godoy et al., SC-W 2023, Fig. 9. The densities per slice are those of ADIOS2-Examples' `pdf_calc`.
 """
 
 from collections.abc import Sequence

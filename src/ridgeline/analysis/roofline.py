@@ -1,8 +1,8 @@
 """The roofline of a run's report: how fast its regions computed, beside what the machine allows at their intensity.
 
 Both axes are logarithmic: floating-point operations per byte of least memory traffic, and per second. A slanted line
-is a bandwidth, a level one a peak rate; no dot can lie above the limit of its own, to which a thin line leads. The
-area of a dot is the region's share of time. Source: Williams, Waterman, Patterson, CACM 52 (4), 2009.
+is a bandwidth, a level one is a peak rate. No dot can lie above the limit of its own, to which a thin line leads.
+The area of a dot is the region's share of time. Source: Williams, Waterman, Patterson, CACM 52 (4), 2009.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Pictures of a run report: how step times spread, what each rank spends a step on, how fast outputs were.
 
-Sources of the choice of plots: times of each process and distributions of bandwidths, Godoy et al., SC-W 2023,
-Figs. 6 and 7; distributions of timings and of I/O, Hadri et al. (NekBox), Figs. 9 and 12; steps of varying time,
-Yeung et al. (GESTS), Sec. 4.4.
+Sources of the choice of plots:
+
+- times of each process and distributions of bandwidths: Godoy et al., SC-W 2023, Figs. 6 and 7;
+- distributions of timings and of I/O: Hadri et al. (NekBox), Figs. 9 and 12;
+- steps of varying time: Yeung et al. (GESTS), Sec. 4.4.
 """
 
 from __future__ import annotations

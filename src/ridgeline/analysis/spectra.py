@@ -1,9 +1,9 @@
 """Pictures of turbulence statistics: spectra and probability densities as a run writes them (output.spectra).
 
-The data set holds, at each step, E(k) as `energy_spectrum`, D(k) as `dissipation_spectrum`, spectra of scalars,
-and densities of dissipation and enstrophy over their means and of the pressure over its root mean square. Sources:
-Kolmogorov's E(k) = C eps^(2/3) k^(-5/3) with C = 1.62 (Yeung and Zhou, Phys. Rev. E 56 (1997) 1746); compensated
-spectra over k eta as there.
+At each step the data set holds E(k) as `energy_spectrum`, D(k) as `dissipation_spectrum`, and spectra of scalars.
+It also holds the densities of dissipation and enstrophy over their means, and of the pressure over its root mean
+square. Sources: Kolmogorov's E(k) = C eps^(2/3) k^(-5/3) with C = 1.62 (Yeung and Zhou, Phys. Rev. E 56 (1997)
+1746); compensated spectra over k eta as there.
 """
 
 from collections.abc import Iterator

@@ -74,7 +74,7 @@ class HaloExchange:
         wrap : per axis, whether to fill ghosts of a periodic direction that one rank holds. A sweep that wraps in x
             by itself passes (True, True, False) and saves a cache line per row
         method : "pack" (compiled kernels and contiguous buffers), "datatypes" (MPI derived datatypes), or
-            "auto", which times both and takes the one whose slowest rank is faster; all ranks agree. Timing
+            "auto". This times both and takes the one whose slowest rank is faster; all ranks agree. Timing
             runs exchanges of set 0: its ghosts then hold its neighbours' present cells.
         n_threads : threads that pack large faces; Numba must have been given as many
 

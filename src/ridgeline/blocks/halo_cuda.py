@@ -37,7 +37,7 @@ class CudaPacker:
     host memory before, and one takes them back after.
 
     A caller may have the faces packed early by `enqueue_pack`, put other work on other streams, and only then
-    start the exchange, whose `pack` then merely waits.
+    start the exchange. Its `pack` then merely waits.
     """
 
     shared = True

@@ -28,12 +28,12 @@ class Packer(Protocol):
 
     For another device, say a GPU, write one of these and hand it to `HaloExchange`:
     - Buffers are anything that mpi4py takes: host arrays (pinned, so that the device copies at full speed), or
-      device arrays with `__cuda_array_interface__` where the MPI library is GPU-aware. They are asked for once
-      per message and set, and stay where they are: the requests are persistent.
+      device arrays with `__cuda_array_interface__`. Device arrays need an MPI library that is GPU-aware. Buffers are
+      asked for once per message and set, and stay where they are: the requests are persistent.
     - `pack` returns when MPI may read the send buffers: kernels done, copies to pinned memory done, stream
       synchronised. It may pack all messages by one kernel into one device buffer and stage it by one copy;
       `Message.offset` and `HaloPlan.buffer_items` lay that buffer out.
-    - `unpack` is called when the receive buffers are full; it may return before the ghosts are, as long as
+    - `unpack` is called when the receive buffers are full. It may return before the ghosts are full, as long as
       whatever is put on the same stream later sees them.
     - `copy_wraps` fills ghosts from the block itself; called in `finish`, when all owned cells are computed. The
       same rule as `unpack`.

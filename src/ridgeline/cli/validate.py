@@ -16,7 +16,7 @@ def validate(ranks: Ranks = None, *, options: ValidationOptions, debug: Debug = 
     Nodes: memory patterns, exact arithmetic and the share of the processor that ranks get, multiply-adds, STREAM
     triad, messages on the node. Pairs of nodes, in rounds of disjoint ones: 8 B latency t / (2 iterations), bandwidth
     bytes x window / t of the slower direction. System: all-to-all, multi-pair bandwidth and latency, congestion.
-    Every figure is compared with the other parts' (median and MAD), limits and a baseline; a link is blamed only when
+    Every figure is compared with the other parts' (median and MAD), limits and a baseline. A link is blamed only when
     the other links of both ends are healthy. Suspects are measured again.
 
     Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed, a node was busy with

@@ -46,10 +46,10 @@ class SizeLaw(ABC):
 class GlobalGrid(SizeLaw):
     """A grid of all ranks: weak scaling multiplies its directions, strong scaling keeps it.
 
-    extent: key of its sizes [z, y, x]; lengths: key of the edges of its box, which grow in proportion, so that the
-    resolution and the time step stay (None: a box without edges); multiple: what sizes must be multiples of;
+    extent: key of its sizes [z, y, x]; lengths: key of the edges of its box, which grow in proportion, so that
+    resolution and time step stay (None: a box without edges); multiple: what sizes must be multiples of;
     directions: those that grow, of settings. One prime factor of the growth after the other goes to the direction
-    that is shortest then, z before y before x: doubling the ranks three times doubles all three.
+    that is shortest then, z before y before x. So doubling the ranks three times doubles all three.
     """
 
     extent: str

@@ -2,7 +2,8 @@
 
 Calls are measured as the OSU micro-benchmarks do: every call is timed by itself, with a barrier between calls. A
 rank's latency is the mean over its calls; min, mean and max are over ranks. The aggregate bandwidth of all-to-all is
-the bytes that all ranks send to others over the time of the slowest rank (MPI on Aurora, Sec. 3.8.1, Fig. 4).
+the bytes that all ranks send to others over the time of the slowest rank. The definition is that of MPI on Aurora,
+Sec. 3.8.1, Fig. 4.
 """
 
 from __future__ import annotations

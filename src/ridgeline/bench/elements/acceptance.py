@@ -6,7 +6,7 @@ memory or network is judged as it will work:
 - tensor kernels, s = 1: GFLOP/s of the reference gradient of one element again and again, in cache (6 n operations a
   point, generated matrix products, elements/tensor.py); float64
 - tensor kernels, s large: GB/s of the same on s elements that do not fit into cache, 32 bytes a point (read u, write
-  three derivatives); s = 768 as in the paper, or more where the last-level cache asks for it
+  three derivatives). The number s is 768 as in the paper, or more where the last-level cache asks for it
 - STREAM triad in GB/s, ordinary stores, 24 bytes an element as STREAM counts
 - MPI Allreduce of one double in us, mean of many calls in a row
 - gather-scatter (sum) of one field in us, elements of this order in a brick over all ranks, mean of many calls

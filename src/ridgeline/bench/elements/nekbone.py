@@ -1,10 +1,11 @@
 """Nekbone: 100 iterations of conjugate gradients on a brick of spectral elements, the core of Nek5000.
 
-The problem of the public Fortran benchmark: (A + 0.1) u = f on a brick of reference elements, A the stiffness matrix
-with six geometric factors per point loaded from memory, u = 0 on the boundary, no preconditioner, a fixed number of
-iterations. Its operations are counted as it counts them: 12 n + 34 per point and iteration (operator 12 n + 19 with
-the shift, vectors and dot products 15), copies of shared points counted like all others, n = nx1 per direction. The
-right side is white noise made from the points' numbers, so that it does not depend on the ranks.
+The problem is that of the public Fortran benchmark: (A + 0.1) u = f on a brick of reference elements, u = 0 on the
+boundary. A is the stiffness matrix, whose six geometric factors per point are loaded from memory. There is no
+preconditioner, and the number of iterations is fixed. Operations are counted as that benchmark counts them:
+12 n + 34 per point and iteration, with n = nx1 per direction. The operator with the shift has 12 n + 19 of them,
+vectors and dot products have 15. Copies of shared points are counted like all other points. The right side is white
+noise made from the points' numbers, so that it does not depend on the ranks.
 
 Two passes over memory per iteration (bench/elements/nekbone_kernels.py), element by element in curve order:
 

@@ -92,8 +92,8 @@ def make_passes(n: int, block: int) -> Any:
     """Return the compiled (direction, residual) for n points per direction, elements in blocks of `block`.
 
     direction(order, first, end, patterns, weights, constants, factors, derivative, lists..., x, r, p, w) -> p.w of
-        the elements order[first:end]: x += alpha p (of the last iteration), p = r + beta p, w = A p, with the copies
-        of points that are complete within these elements summed block by block, while they are in cache.
+        the elements order[first:end]: x += alpha p (of the last iteration), p = r + beta p, w = A p. Copies of
+        points that are complete within these elements are summed block by block, while they are in cache.
         Reads x, r, p and 6 factors, writes x, p and w (which is read as well where a store needs its cache line).
     residual(patterns, weights, alpha, w, r) -> r.c.r: r -= alpha w, 0 on the boundary. Reads r and w, writes r.
 

@@ -90,9 +90,9 @@ def _grids(size: int, fixed: Triple) -> Iterator[Triple]:
 def process_grid(size: int, npx: int = 0, npy: int = 0, npz: int = 0) -> Triple:
     """Return the grid (npx, npy, npz) of `size` ranks with the least surface.
 
-    Among grids of one surface it takes that of the official code, so that both cut a box alike: 2 x 1 x 1, 2 x 2 x 1,
-    2 x 3 x 1, 2 x 2 x 2, 2 x 3 x 2, 4 x 2 x 2. Numbers that are not 0 are kept. Raises ConfigError if no such grid
-    has `size` ranks.
+    Among grids of one surface it takes that of the official code, so that both cut a box alike. Such grids are
+    2 x 1 x 1, 2 x 2 x 1, 2 x 3 x 1, 2 x 2 x 2, 2 x 3 x 2, 4 x 2 x 2. Numbers that are not 0 are kept. Raises
+    ConfigError if no such grid has `size` ranks.
     """
     fixed = npx, npy, npz
     grids = list(_grids(size, fixed)) if min(fixed) >= 0 else []

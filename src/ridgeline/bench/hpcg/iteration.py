@@ -1,8 +1,8 @@
 """The time of an iteration of preconditioned CG on HPCG's problem, in three implementations that take turns.
 
 The reference (plain CSR in natural order), the optimised one, and plain C laid out as the official code. A study
-over ranks and boxes is Fig. 10 of Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV.A
-(local boxes of 16^3, 32^3 and 64^3, 1 to 16 ranks a node).
+over ranks and boxes is Fig. 10 of Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec.
+IV.A. Its local boxes have 16^3, 32^3 and 64^3 points, with 1 to 16 ranks a node.
 """
 
 from __future__ import annotations

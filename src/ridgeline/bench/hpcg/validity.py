@@ -1,10 +1,10 @@
 """The tests that make a result of HPCG valid, on the optimised version.
 
-Of the rules: CG on a problem with so dominant a diagonal that its spectrum fixes the number of iterations; symmetry
-of the sparse product and of the preconditioner. (The third, equal norms of all sets, is rating.norms.) They see
-errors that break symmetry or convergence; a wrong entry, index or level that keeps both passes them. So there is one
-more test. Product and V-cycle must equal the reference's to rounding, and the exact solution must solve the system.
-An exchange of the halo must bring the columns that the matrix names.
+Two tests are those of the rules. CG solves a problem with so dominant a diagonal that its spectrum fixes the number
+of iterations. The sparse product and the preconditioner must be symmetric. (The third test of the rules, equal norms
+of all sets, is rating.norms.) Both see errors that break symmetry or convergence; a wrong entry, index or level that
+keeps both passes them. So there is one more test. Product and V-cycle must equal the reference's to rounding, and the
+exact solution must solve the system. An exchange of the halo must bring the columns that the matrix names.
 
 Source: rules of HPCG 3.1.
 """

@@ -1,7 +1,7 @@
 """The same communication in three languages: C, Python through mpi4py, compiled Python through numba-mpi.
 
-All three call the same MPI library in the same process, on the same communicator's ranks, with the same buffers
-and the same order of calls; `Loops` says what each of them can do.
+All three call the same MPI library in the same process, on the same communicator's ranks. Their buffers
+and the order of their calls are the same. `Loops` says what each of them can do.
 
 Source of the comparison: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV.
 """

@@ -90,8 +90,8 @@ class _Figures:
 def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phases) -> Result:
     """Measure the first node alone, then all nodes together. Collective over comm; rows are complete on rank 0.
 
-    Raises on all ranks OutputError for a file that cannot be written, ConfigError if ranks x threads are not the
-    cores of every node, and what the benchmarks raise.
+    Raises on all ranks OutputError for a file that cannot be written, and ConfigError if ranks x threads are not the
+    cores of every node. It also raises what the benchmarks raise.
     """
     with together(comm):
         if comm.rank == 0:

@@ -22,7 +22,7 @@ class ComputeResult:
     """What was found.
 
     rate: operations per second of wall time (FLOPs of multiply_chains and integer operations of congruential_chains
-    together), a number to compare with other cores of the same kind; correct: all bits of all chains as Python's
+    together), to compare with other cores of the same kind; correct: all bits of all chains as Python's
     integers give them; cpu_share: processor time of this thread over wall time, 1 on a core of its own;
     involuntary_switches: times that the system took the core away from this thread; detail: what was wrong, or "".
     """

@@ -4,8 +4,8 @@ Word i of a pattern is a pure function of (kind, key, i), so nothing but the arr
 
 - FIXED: the key, in all words
 - WALKING: the one bit (i + key) mod 64
-- ADDRESS: i mixed with the key (a multiplication by an odd number, so that no two words are alike): a word that
-  lands in another's place is found
+- ADDRESS: i mixed with the key (a multiplication by an odd number, so that no two words are alike). So a word
+  that lands in another's place is found
 
 A pattern is written by `fill`; `verify_and_invert` reads a page and at once writes its complement, upwards or
 downwards. In such a march every page changes while its neighbours hold either value. Cache lines reach memory whole,

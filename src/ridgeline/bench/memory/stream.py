@@ -9,7 +9,7 @@ All ranks run a kernel at the same time, between barriers. A rate is the bytes o
 slowest one. The best of all repeats counts, since a disturbance can only slow a kernel down.
 
 Source: McCalpin, "Memory bandwidth and machine balance in current high performance computers", IEEE TCCA
-Newsletter, 1995, and the run rules of STREAM (arrays of at least four times the caches).
+Newsletter, 1995. The run rules are those of STREAM (arrays of at least four times the caches).
 """
 
 from __future__ import annotations
@@ -232,9 +232,9 @@ def measure_stream(
     """Measure the bandwidth that all ranks of `comm` reach together, n_threads threads each.
 
     Collective over comm (None: this process alone): barriers around every kernel, one reduction. By default
-    each array holds four times the last-level caches of a node, divided over its ranks (less if a third of
-    the node's free memory, or of what the process may take, is not enough), and repeats are chosen to take about a
-    second.
+    each array holds four times the last-level caches of a node, divided over its ranks. It holds less if a third of
+    the node's free memory, or of what the process may take, is not enough. By default repeats are chosen to take
+    about a second.
 
     bytes_per_rank: of the three arrays together, on each rank. dtype: float64 or float32.
     Raises ConfigError if an argument is out of range, RuntimeError if the results are wrong, MemoryError; all ranks

@@ -68,8 +68,9 @@ class Pieces:
 class AccessPlan:
     """The pieces of one rank as an origin and as a target. Lengths, starts and places are in words.
 
-    target, length, start, place: of every piece that this rank accesses, sorted by target: where it begins in this
-    rank's own buffer (local_words long, without gaps), and in the target's window; order: in which it does so.
+    target, length, start, place: of every piece that this rank accesses, sorted by target. The start is where it
+    begins in this rank's own buffer (local_words long, without gaps). The place is where it begins in the target's
+    window. order: in which this rank accesses them.
     arrival_origin, arrival_length, arrival_place: of every piece that others access here, sorted by origin and in the
     origin's order; window_words: length of the window here.
     """

@@ -8,8 +8,8 @@ messages/s = pieces of all ranks / t, MB/s = their bytes / t / 1e6, t from a bar
 rank. All data are verified. A get verifies every piece that it brought. Puts (to disjoint places) and accumulates
 (sums of 64-bit integers where places overlap) verify every word of every window, also those that nobody writes.
 
-Source: the one-sided tests of the FMM code on Aurora, Sec. 5.3.5, Tables 4 to 6 (completion every 2000 or 100
-operations; 1.6 to 19 million messages; one communicator or nine).
+Source: the one-sided tests of the FMM code on Aurora, Sec. 5.3.5, Tables 4 to 6. They have a completion every 2000
+or 100 operations, 1.6 to 19 million messages, and one communicator or nine.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def parts_of(ranks: int, communicators: int) -> list[range]:
 def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory = "host") -> Result:
     """Measure the pattern for each operation and number of sub-communicators. Collective, the same result everywhere.
 
-    sync: what completes every `every` operations of a rank: flush or flush_local of all targets, unlock and lock of
-    all targets, or a fence of all ranks. messages: of every rank, in all; pieces: their least and largest bytes,
-    multiples of 8. One repeat more warms up. Raises ConfigError if an argument is out of range or memory is too
-    small. Raises VerificationError if wrong data arrived, and DeviceError for GPU memory that MPI does not take.
+    sync: what completes every `every` operations of a rank. It is flush or flush_local of all targets, unlock and
+    lock of all targets, or a fence of all ranks. messages: of every rank, in all; pieces: their least and largest
+    bytes, multiples of 8. One repeat more warms up. Raises ConfigError if an argument is out of range or memory is
+    too small. Raises VerificationError if wrong data arrived, and DeviceError for GPU memory that MPI does not take.
     """
     sync, every, messages, repeats = options.sync, options.every, options.messages, options.repeats
     sizes = Pieces(*options.pieces, options.distribution)

@@ -3,8 +3,8 @@
 The origin (first rank of the pair) reads or writes the window of the target, which is made by MPI_Win_allocate. As in
 the OSU micro-benchmarks 7.4 (osu_get_latency, osu_put_latency, osu_acc_latency, osu_get_bw, osu_put_bw):
 
-- latency, n times one operation and its completion: with flush (default), flush_local or lock, t / n; with fence and
-  pscw (post, start, complete, wait) origin and target operate in turn, t / (2 n)
+- latency: n times one operation and its completion. With flush (default), flush_local or lock it is t / n. With fence
+  and pscw (post, start, complete, wait) origin and target operate in turn, and it is t / (2 n)
 - bandwidth: n times a window of operations at different places, then one completion: bytes x window x n / t
 
 Every size is verified: what a get brought, and what puts and accumulates (sums of bytes modulo 256) left.

@@ -1,8 +1,8 @@
 """Latency, bandwidth and message rate between pairs of ranks.
 
 The patterns are those of the OSU micro-benchmarks 7.4 (osu_latency, osu_bw, osu_bibw, osu_multi_lat, osu_mbw_mr),
-and ALCF's: "synchronous send-recv pairs, and the reported latency is an average over 16 outstanding messages in a
-communication window", with several ranks sharing a NIC ("MPI on Aurora", Sec. 5.1, Figs. 10 and 11).
+and ALCF's. ALCF's are "synchronous send-recv pairs, and the reported latency is an average over 16 outstanding
+messages in a communication window". There several ranks share a NIC ("MPI on Aurora", Sec. 5.1, Figs. 10 and 11).
 """
 
 from __future__ import annotations

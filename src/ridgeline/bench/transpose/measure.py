@@ -65,8 +65,8 @@ class TransposeFigures:
 def counts_of(options: TransposeOptions, process_grid: ProcessGrid, rank: int) -> tuple[list[int], ...]:
     """Return (row exchange: rows, columns; column exchange: rows, columns) of the ranks that exchange with rank.
 
-    Row exchange: rows are the (y, z) of a rank's planes, columns the wavenumbers j_x; column exchange: rows are
-    planes y, columns the lines (j_x, j_z) of one row index.
+    In the row exchange rows are the (y, z) of a rank's planes, and columns are the wavenumbers j_x. In the column
+    exchange rows are planes y, and columns are the lines (j_x, j_z) of one row index.
     """
     p_r, p_c = process_grid
     r, c = rank % p_r, rank // p_r
