@@ -1,7 +1,7 @@
 """The largest convective speed in units of the spacing of points: what limits the time step.
 
-Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Sec. 3.3; the spacing at a
-point as in Nek5000: half the distance between its neighbours, at an end the distance to the neighbour.
+Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Sec. 3.3. The spacing at a
+point is that of Nek5000: half the distance between its neighbours, at an end the distance to the neighbour.
 """
 
 from functools import cache

@@ -68,13 +68,13 @@ def combine_local(operation, pairs, fours, eights, starts, others, bounds, first
 def make_kernels(operation: int) -> Any:
     """Return the compiled (local, gather, scatter) for ADD, MIN or MAX.
 
-    local(pairs, fours, eights, starts, others, bounds, first, end, u): combine the groups, all of whose copies are
-        on this rank, that are complete with the elements processed at first ... end.
+    local(pairs, fours, eights, starts, others, bounds, first, end, u): combine the groups that are complete with the
+        elements processed at first ... end. All copies of such a group are on this rank.
     gather(starts, places, send_index, u, partial, message): partial[f, k] = the combined copies of shared point k
         on this rank; message[slot, f] = partial[f, send_index[slot]].
     scatter(starts, places, source_starts, sources, message, partial, u): combine what the ranks have of shared
-        point k in the order of ranks (source -1: this rank's partial, else a slot of the message), put it into
-        all copies.
+        point k in the order of ranks, and put it into all copies. Source -1 is this rank's partial, any other one is
+        a slot of the message.
     u : (m, n) fields of one dtype, changed in place (not by gather)
 
     Cost: reads and writes each copy once; 4 bytes of list per copy and field.

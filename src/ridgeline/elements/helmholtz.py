@@ -3,10 +3,11 @@
 w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). Two forms:
 
 - curved elements: gradient in the reference directions, six factors at each point, transposed gradient
-  (Deville, Fischer, Mund 2002, Eq. 4.4.7): 12 n + 15 operations per point and 8 words to and from memory;
-- axis-aligned elements: (Hx (x) I (x) I) + (I (x) Hy (x) I) + (I (x) I (x) Hz) (Hutchinson et al. 2016, Eq. 6) with
-  the quadrature weights of the other directions taken out: w = W (A_x + A_y + A_z) u, A = 1 / w D^T w D scaled for
-  the element: 6 n + 1 operations per point, 2 words to and from memory, no array of the geometry is read.
+  (Deville, Fischer, Mund 2002, Eq. 4.4.7). This takes 12 n + 15 operations per point and 8 words to and from memory;
+- axis-aligned elements: (Hx (x) I (x) I) + (I (x) Hy (x) I) + (I (x) I (x) Hz) (Hutchinson et al. 2016, Eq. 6). The
+  quadrature weights of the other directions are taken out: w = W (A_x + A_y + A_z) u, with A = 1 / w D^T w D scaled
+  for the element. This takes 6 n + 1 operations per point and 2 words to and from memory. No array of the geometry
+  is read.
 
 An element's data passes from and to memory once; while one element is worked on, the next is prefetched.
 
@@ -200,8 +201,8 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
     """Return the kernel of one iteration's search direction and operator of preconditioned conjugate gradients.
 
     kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w)
-    p = inverse_diagonal r + beta p; w = h1 K p + h2 B p, unassembled; returns p.w summed over these
-    elements in float64, which for a continuous p is that of p with the assembled w. One pass: reads r,
+    sets p = inverse_diagonal r + beta p and w = h1 K p + h2 B p, unassembled. It returns p.w summed over these
+    elements in float64. For a continuous p that is the product of p with the assembled w. One pass: reads r,
     inverse_diagonal, p (and 6 factors, mass), writes p and w.
     """
     rows, points = n * n, n**3

@@ -2,8 +2,9 @@
 
 Multigrid levels are polynomial orders on the same elements: p, intermediate ones, and about 1 on the coarse level.
 Long thin elements keep higher orders along their long directions, where points are as dense as across
-(semi-coarsening). Without that stretched boxes stall. Additive over the overlapping elements of a level (`schwarz`),
-multiplicative between levels on the way down: with S the Schwarz sweep of a level, J the interpolation from the next,
+(semi-coarsening). Without that stretched boxes stall. The cycle is additive over the overlapping elements of a level
+(`schwarz`), and multiplicative between levels on the way down. With S the Schwarz sweep of a level and J the
+interpolation from the next level, it computes
 
     z = S r;    z += J V(J^T (r - K z));    on the coarse level V is a direct solve or a cycle of algebraic multigrid.
 

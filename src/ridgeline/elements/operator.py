@@ -2,8 +2,8 @@
 
     A = M Q Q^T (h1 K_L + h2 B_L) M,   M u = 0 at constrained points,
 
-K_L and B_L element by element (elements/helmholtz.py), Q Q^T the gather-scatter: elements that share points
-with other ranks are done first, their points travel while the others are done.
+K_L and B_L work element by element (elements/helmholtz.py), Q Q^T is the gather-scatter. Elements that share points
+with other ranks are done first. Their points travel while the others are done.
 Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Sec. 4.4-4.5.
 """
 
@@ -45,8 +45,8 @@ class ElementOperator:
 
     Parameters
     ----------
-    constrained : int64, flat places in a field of this rank whose values are given (all copies of a point), the
-        same for all components; or a sequence of such arrays, one per component
+    constrained : int64, flat places in a field of this rank whose values are given (all copies of a point). One array
+        is for all components, a sequence of such arrays has one per component
     inner : shared by operators on the same points; made here if None (with the assembled mass matrix)
     nullspace : whether constants are free; None: if h2 = 0 and no point of any rank is constrained
     regions : "helmholtz" and "gather-scatter" are charged

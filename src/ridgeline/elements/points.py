@@ -258,8 +258,8 @@ def dot_points(typing, count, x, x_start, y, y_start):
 def compiled(dtype_name: str, arguments: str) -> Callable[..., Any]:
     """Return a decorator that compiles a kernel at once for one signature, or loads it from the disk cache.
 
-    arguments: one word each: `elements` (int64 list), `h` (a float64 scalar), `r4` or `w4` (an array of the dtype in
-    4 dimensions, read or written), `i2` (an int64 array read). Reading arguments take arrays that may not be written,
+    arguments: one word each: `elements` (int64 list), `h` (float64 scalar), `r4` or `w4` (array of the dtype in
+    4 dimensions, read or written), `i2` (int64 array read). Reading arguments take arrays that may not be written,
     too. One signature: no second compile for arrays that differ in such details.
     """
     number = from_dtype(np.dtype(dtype_name))

@@ -1,8 +1,8 @@
 """Operators on spectral elements in plain NumPy, written to be read: what the compiled kernels must equal.
 
 u: a field [E, n, n, n] = (element, z, y, x); D: derivative matrix [n, n] of the points in one direction; metrics
-[E, 9, n, n, n] = r_x, r_y, r_z, s_x, s_y, s_z, t_x, t_y, t_z; factors [E, 6, n, n, n] = G_rr, G_rs, G_rt, G_ss,
-G_st, G_tt with weight and Jacobian; mass [E, n, n, n] = weight times Jacobian. Results are those of each element
+[E, 9, n, n, n]: r_x, r_y, r_z, s_x, s_y, s_z, t_x, t_y, t_z; factors [E, 6, n, n, n]: G_rr, G_rs, G_rt, G_ss,
+G_st, G_tt with weight and Jacobian; mass [E, n, n, n]: weight times Jacobian. Results are those of each element
 alone ("unassembled"): nothing is summed over elements. One pass per operation, for tests only.
 
 Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Secs. 4.3-4.5, 6.3.

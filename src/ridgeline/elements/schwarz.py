@@ -253,7 +253,7 @@ class SchwarzLevel:
     def work(self) -> tuple[float, float]:
         """Return the least (flops, bytes) of one sweep and one residual.
 
-        A sweep reads r and writes z, and adds shared points (faces: 6 of n layers, both ways); a residual reads r, z,
+        A sweep reads r and writes z, and adds shared points (faces: 6 of n layers, both ways). A residual reads r, z,
         share and weight, and factors of mapped elements, and writes z and what is left.
         """
         elements, (nz, ny, nx) = self.level.shape[0], self.level.n

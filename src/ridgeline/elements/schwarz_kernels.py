@@ -3,9 +3,9 @@
 All arrays but `neighbours`, `index` and `faces` are of one dtype, float32 or float64, and flat unless said otherwise.
 n: points (z, y, x) of an element; m = n + 2 with one layer of each face neighbour; f = points of the largest face.
 Faces in the order x_min, x_max, y_min, y_max, z_min, z_max; a face's points are (z, y), (z, x) or (y, x).
-neighbours: int64 [E, 6], the local element across a face, -1: none, -2 - s: on another rank, slot s of `mine` and
-`total` [s, f]: what this rank, and both together, put into the shared face. products: GENERATED or PLAIN, the code of
-the small matrix products (`tensor`).
+neighbours: int64 [E, 6], the local element across a face; -1 for none; -2 - s for one on another rank, with slot s.
+mine [s, f]: what this rank puts into the shared face of a slot; total [s, f]: what both ranks put into it together.
+products: GENERATED or PLAIN, the code of the small matrix products (`tensor`).
 
 Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elements/schwarz_reference.py.
 """
@@ -61,9 +61,9 @@ def make_sweep(nz: int, ny: int, nx: int, products: int = GENERATED) -> tuple[An
 
     pack_layers(r, faces, mine, total): the layers of r that other ranks' elements extend into.
     sweep(r, neighbours, mine, total, index, vectors, transposed, values, work, z, ghosts): for every element, take
-    r on it and its neighbours' layers, z_ext = S (1/(l_z + l_y + l_x)) S^T r_ext; its own points to z, the shell to
-    ghosts [E, 6, f]. vectors: [d, k, k] of any of the directions, k = m of the direction, flat; index [E, 6]:
-    where an element's matrices begin along x, y, z, and then its eigenvalues. 12 m^4 flops an element.
+    r on it and its neighbours' layers. Then z_ext = S (1/(l_z + l_y + l_x)) S^T r_ext; its own points go to z, its
+    shell goes to ghosts [E, 6, f]. vectors: [d, k, k] of any of the directions, k = m of the direction, flat; index
+    [E, 6]: where an element's matrices begin along x, y, z, and then its eigenvalues. 12 m^4 flops an element.
     pack_ghosts(ghosts, faces, mine, total); collect(neighbours, ghosts, mine, total, z): add to z what the
     neighbours' extended solves found in this element's layers.
     """

@@ -1,8 +1,8 @@
 """Hybrid Schwarz multigrid in plain NumPy, serial, on vectors of distinct points: the oracle of the fast one.
 
-Written to be read. Every level is what its matrices say: R_e takes the points of element e and one layer of each face
-neighbour out of the global vector, K_e^-1 is the fast diagonalisation there, W is damping over the
-number of overlaps, and
+Written to be read. Every level is what its matrices say. R_e takes the points of element e and one layer of each face
+neighbour out of the global vector. K_e^-1 is the fast diagonalisation there, W is damping over the number of
+overlaps, and
 
     S_l r = W sum_e R_e^T K_e^-1 R_e r;    z = S r;   z += J V(J^T (r - K z)),   V on the coarsest level: pinv.
 

@@ -22,8 +22,8 @@ in the flat array. The output must not overlap an input. Nothing outside of the 
 A matrix that begins in the middle of an array is passed as a view of it: `matrices[start:]`.
 
 Source: Hutchinson, Heinecke, Pabst, Henry, Parsani, Keyes, "Efficiency of high order spectral element methods on
-petascale architectures", ISC 2016, Sec. 2 (tensor products as small matrix products) and Sec. 3.1; after Heinecke
-et al., "LIBXSMM", SC 2016 (code for each size, generated at run time). Oracle: `tensor_reference`.
+petascale architectures", ISC 2016, Secs. 2 and 3.1. Its Sec. 2 writes tensor products as small matrix products.
+Code for each size is generated at run time after Heinecke et al., "LIBXSMM", SC 2016. Oracle: `tensor_reference`.
 """
 
 from typing import Any

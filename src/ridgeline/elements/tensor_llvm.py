@@ -90,8 +90,8 @@ def column_pieces(n: int, lanes: int) -> list[Piece]:
 def shares(total: int, largest: int) -> list[int]:
     """Split `total` into parts of at most `largest`, not much smaller, and of two sizes at most.
 
-    Equal parts share their code, so equal ones come first. Next come those with the least code in both sizes, the
-    last part not too small to hide the latency; else sizes that differ by one.
+    Equal parts share their code, so equal ones come first. Next come those with the least code in both sizes,
+    whose last part is not too small to hide the latency. Else the sizes differ by one.
     """
     sizes = range(min(largest, total), largest // 2, -1)
     for size in sizes:

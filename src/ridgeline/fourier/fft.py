@@ -6,10 +6,10 @@ is not installed, or on demand by RIDGELINE_FFT=scipy. It is slower, and it allo
 
 The speed of layouts was measured on one core of Zen 4 for n = 32...512, with data in the L2 cache and FFTW 3.3.5.
 Contiguous lines out of place reach 45-60 GFLOP/s in single and 27-38 in double precision; in place 35-50 and 23-40.
-The strided layout, with unit stride across the batch, is as fast up to n = 128 if the pitch is no power of two (else
-down to half). From n = 192 on it is half as fast (out of place with such a pitch, an eighth). Real transforms reach
-14-30 by 2.5 n log2 n, as FFTW's real codelets are scalar: two real rows as one complex row are faster. `execute`
-costs 0.1 us.
+The strided layout, with unit stride across the batch, is as fast up to n = 128 if the pitch is no power of two.
+With a pitch that is a power of two it falls to as little as half. From n = 192 on it is half as fast (out of place
+with such a pitch, an eighth). Real transforms reach 14-30 by 2.5 n log2 n, as FFTW's real codelets are scalar: two
+real rows as one complex row are faster. `execute` costs 0.1 us.
 
 Transforms are unnormalised both ways: forward sum_x f(x) exp(-i k x), inverse sum_k F(k) exp(+i k x). Source:
 Frigo and Johnson, "The Design and Implementation of FFTW3", Proc. IEEE 93 (2005), its guru interface.

@@ -1,10 +1,10 @@
 """What was measured about transforms, kept between runs: FFTW's wisdom, and choices between ways to compute.
 
 A folder per FFTW version and CPU in the user's cache (RIDGELINE_CACHE_DIR) holds double.wisdom, single.wisdom and
-choices.json: which way is taken, and the seconds of each that was timed. With it, planning takes milliseconds, and a
-resumed run makes the plans of the first one, hence the same rounding. Files are replaced whole, so that a run that
-reads while another writes sees the old or the new one. A damaged file, or a folder that cannot be written, costs a
-remark and the time to measure anew.
+choices.json. The last says which way is taken, and the seconds of each that was timed. With this folder, planning
+takes milliseconds, and a resumed run makes the plans of the first one, hence the same rounding. Files are replaced
+whole, so that a run that reads while another writes sees the old or the new one. A damaged file, or a folder that
+cannot be written, costs a remark and the time to measure anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Fourier modes of one rank with their wavenumbers: what every operation on spectral fields needs.
 
-A *spectral field* is a complex array [n_modes] over a rank's retained modes in the order of `Lines`: line by
-line, in a line j_y = 0, 1, ..., -2, -1. Only j_x >= 0 is stored; in sums over all modes a mode counts twice
+A *spectral field* is a complex array [n_modes] over a rank's retained modes in the order of `Lines`. That is line
+by line, and in a line j_y = 0, 1, ..., -2, -1. Only j_x >= 0 is stored; in sums over all modes a mode counts twice
 unless j_x = 0. Plain data, no communication.
 """
 

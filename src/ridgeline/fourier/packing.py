@@ -57,8 +57,8 @@ def gather_lines(arena, start, offset, n_lines, n_variables, n_next, out_tile):
     """Set out_tile[v, l, y] = arena[start[v, y] + offset + l]: pieces of lines become lines along y.
 
     arena : (n,) complex; start : (>= n_variables, n_y) int64; out_tile : (>= n_variables, >= n_lines, >= n_y)
-    n_next : lines that will be gathered next, behind these: they are asked for, since pieces of a few hundred bytes
-        are too short for the hardware to follow (2.5 times faster on Zen 4 at 128^3)
+    n_next : lines that will be gathered next, behind these. They are asked for, since the hardware cannot follow
+        pieces as short as a few hundred bytes (2.5 times faster on Zen 4 at 128^3).
     Cost: reads and writes n_variables x n_lines x n_y numbers once.
     """
     n_y = start.shape[1]

@@ -42,8 +42,8 @@ def planes_per_piece(nz: int, n_columns: int, n_variables: int, itemsize: int, n
 def planes_per_exchange(grid: PencilGrid, n_variables: int, itemsize: int) -> int:
     """Return how many planes the row exchange of pencils moves at a time, the same on all ranks of a row.
 
-    The number is small enough that rows and planes meet in the caches, and at most a quarter of a rank's planes, for
-    a smaller buffer. It is as large as that allows, for long messages.
+    The number is small enough that rows and planes meet in the caches. It is at most a quarter of a rank's planes,
+    for a smaller buffer. It is as large as that allows, for long messages.
     """
     rows = -(-grid.shape[0] // grid.process_grid[0])
     fitting = EXCHANGE_BYTES // (n_variables * rows * grid.truncation.n_columns * itemsize)

@@ -96,10 +96,10 @@ def _stored_wisdom() -> dict[str, bytes]:
 def choose(candidates: Mapping[str, Candidate], key: str, comm: MPI.Comm) -> Trial:
     """Return which candidate is fastest, or was so in an earlier run, and the seconds of all. Collective.
 
-    candidates: two or more ways to do one thing, called repeatedly on all ranks in the same order, so they may
-    communicate; they return the seconds of their parts, under the same names on all ranks. The time of a call is that
-    of the slowest rank, and the shortest of several calls counts; of each part too. A candidate replaces an earlier
-    one only if it is clearly faster. key: names what is chosen with all that the answer depends on (shape,
+    candidates: two or more ways to do one thing. They are called repeatedly on all ranks in the same order, so they
+    may communicate. They return the seconds of their parts, under the same names on all ranks. The time of a call is
+    that of the slowest rank, and the shortest of several calls counts; of each part too. A candidate replaces an
+    earlier one only if it is clearly faster. key: names what is chosen with all that the answer depends on (shape,
     dtype, ranks, process grid); the answer is remembered under it.
     """
     known = decide(comm, lambda: remembered_trial(key))

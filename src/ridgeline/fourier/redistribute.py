@@ -41,8 +41,8 @@ class Redistribution:
 
     Attributes
     ----------
-    run, offset, length : int64 [n_pieces], what takes part of this rank's runs, in their order: the number of
-        the run, the place in it where the piece begins, and its length
+    run, offset, length : int64 [n_pieces], what takes part of this rank's runs, in their order. They are the number
+        of the run, the place in it where the piece begins, and its length
     n_values : sum of `length`, the numbers on the side of the runs
     n_range : numbers in this rank's range
     n_buffer : numbers in the buffer that the moves need, 0 if none

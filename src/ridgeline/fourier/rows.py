@@ -25,9 +25,9 @@ BLOCK_BYTES = (
 class RowBlock:
     """Pairs of rows in physical space of one worker, what operations read and write.
 
-    inverse: real [variable, pair, 2 N_x + pitch]: results of inverse transforms; rows 2 q and 2 q + 1 alternate
-    forward: the same, from which forward transforms start; as many variables as `n_forward`
-    index: of the worker
+    inverse: real [variable, pair, 2 N_x + pitch]: results of inverse transforms; rows 2 q and 2 q + 1 alternate.
+    forward: the same, from which forward transforms start; as many variables as `n_forward`.
+    index: of the worker.
     """
 
     def __init__(self, index: int, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:

@@ -2,8 +2,8 @@
 
 A spectral field's modes lie along y on lines, a physical field's points along x in rows (fourier/pencil.py). Between
 them are three stages: `fourier_lines` (y), `fourier_planes` (z) and `fourier_rows` (x), each working in pieces that
-fit a cache, with the column exchange between lines and planes and, where P_r > 1, the row exchange between planes
-and rows. Lines without retained modes are neither moved nor transformed. No whole physical field is stored:
+fit a cache. The column exchange is between lines and planes. Where P_r > 1, the row exchange is between planes and
+rows. Lines without retained modes are neither moved nor transformed. No whole physical field is stored:
 operations are called with pieces while they are in the cache.
 
     transform.lines(load, 0, 3)                     # operation fills tiles of lines, which go to planes
@@ -59,7 +59,7 @@ class FourierTransform:
     grid, lengths : this rank's points and modes; the box (L_z, L_y, L_x)
     comm : all ranks, numbered as grid.rank is
     dtype : of physical fields, float32 or float64
-    n_in, n_mid, n_out : most variables of the passes `lines` and `planes`: from lines to physical space,
+    n_in, n_mid, n_out : most variables of the passes `lines` and `planes`. They go from lines to physical space,
         from there to planes, and, combined, from planes to lines
     tuning : how it is computed
 

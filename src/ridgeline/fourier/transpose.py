@@ -41,7 +41,7 @@ class Direction:
     """One direction of a transpose. Attributes that the sender and the receiver loop over:
 
     row_start: int64 [n_variables, my rows, n_segments], arena index of the first number of row i's piece in
-        segment s; the numbers of a piece lie side by side.
+        segment s. The numbers of a piece lie side by side.
     segment_columns: int64 [n_segments + 1], first column of each segment; columns numbered over all ranks.
     column_start: int64 [n_variables, all rows, n_groups], the same for my columns of group g.
     group_columns: int64 [n_groups + 1], first of my columns of each group.
@@ -153,8 +153,8 @@ class Transpose:
     dtype : complex64 or complex128
     tuning : how they travel
     tile : columns that the column side works on together; groups are multiples of it
-    agreement : ranks that take the same method in "auto", such as all rows of a process grid, each of which is
-        a `comm` of the same size; None: those of comm
+    agreement : ranks that take the same method in "auto", such as all rows of a process grid. Each such row is a
+        `comm` of the same size. None: those of comm
     allocate : makes the arena of n numbers of a dtype; None: host memory. MPI must know the memory (a device's too)
 
     Raises ValueError if counts or dtype do not fit, DecompositionError for "node" with unequal nodes or for more

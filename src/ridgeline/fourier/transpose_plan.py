@@ -7,8 +7,8 @@ owners (all rows, some columns). The arena of a rank has three regions:
 - rows:    its rows x the columns of others, written and read by the row side;
 - columns: the rows of others x its columns, written and read by the column side.
 
-An exchange forward takes the rows regions to the columns regions, an inverse one the other way. As the two
-regions are apart and each entry has one place per side, whatever the direction, a side may read an entry and
+An exchange forward takes the rows regions to the columns regions, an inverse one the other way. The two
+regions are apart, and each entry has one place per side, whatever the direction. So a side may read an entry and
 overwrite it while entries of the other side's region arrive.
 
 A region is ordered [batch][rank][row chunk][column group][variable of batch][row][column], so that what goes to one

@@ -1,8 +1,8 @@
 """Data sets of a run, written through ADIOS2 BP5.
 
 For each output step a data set holds global arrays ([z, y, x] or of any rank) and the scalars `step` (int32) and
-`time` (float64), and once the attributes. Where ADIOS2 has MPI, all ranks write together. With the plain wheel rank 0
-writes and places every rank's block into the same global arrays: both read back alike.
+`time` (float64). It holds the attributes once. Where ADIOS2 has MPI, all ranks write together. With the plain wheel
+rank 0 writes and places every rank's block into the same global arrays: both read back alike.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class BPWriter:
         """Append one output step and return the bytes of its arrays, of all ranks and before compression.
 
         step: number of the time step; time: model time; arrays: this rank's blocks by name, shape and dtype
-        as declared, rows may be strided (ghosts left out); those declared `once` too, which only the first step
-        holds. Nothing of the arrays is kept after the return.
+        as declared. Rows may be strided (ghosts left out). Arrays declared `once` are given too, and only the first
+        step holds them. Nothing of the arrays is kept after the return.
         """
         arrays = self._checked(arrays)
         if not self._open:

@@ -7,8 +7,8 @@ writers and readers ask here first.
 
 `md.idx` is a header of 64 bytes and then records of a type (1 byte), a body length (uint64) and a body of uint64.
 Each new set of writers has a record "w" (writers, aggregators, subfiles, subfile of each writer). Each step has a
-record "s" (position and size in `md.0`, flushes, and for each writer position and size of each flush and the position
-of the rest in its subfile).
+record "s": position and size in `md.0`, and flushes. For each writer it also has position and size of each flush, and
+the position of the rest in its subfile.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The file is the line `ridgeline sums 1` and a line for each output step, written
 
     {"metadata": {"md.idx": [162, "9f..."], "md.0": ..., "mmd.0": ...}, "blocks": {"U": ["77...", ...], ...}} e1...
 
-For each file of metadata it holds the end and the checksum of the part that the step added; the part begins where the
+For each file of metadata it holds the end and the checksum of the part that the step added. The part begins where the
 step before ended. For each array it holds the checksum of each block, in the order of ADIOS2's `BlocksInfo`, over the
 values as they were handed to ADIOS2. So it says nothing of where they lie, nor how they are compressed. The last word
 is the checksum of the line and of the last word before it. Every checksum is a 64-bit XXH3 hash in hexadecimal

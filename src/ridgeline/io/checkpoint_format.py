@@ -4,7 +4,7 @@
                                          /data_0000.bin   magic, chunks back to back, table of chunks
                                          /data_0001.bin   the next group of ranks
 
-A *chunk* is a box of one field, at most CHUNK_BYTES large, whose bytes are shuffled (all first bytes of the
+A *chunk* is a box of one field, at most CHUNK_BYTES large. Its bytes are shuffled (all first bytes of the
 numbers, then all second bytes, ...) and compressed by LZ4. Shuffling gathers the slowly varying exponents,
 which compress, apart from the noisy mantissas, which do not. The *table* of a data file is JSON, one row per
 chunk. One 64-bit XXH3 hash covers every byte of a checkpoint: the table has those of chunks, the manifest those of

@@ -5,8 +5,8 @@ VTX gets cells that have them as centres. So its image begins half a cell before
 value at the same place. ParaView's readers: Fides ("ADIOS2 Fides") and VTX ("ADIOS2VTXReader").
 
 Order of axes: Fides and VTK take origin and spacing as x, y, z. VTX takes extents in the order of the ADIOS2
-variable's shape, here z, y, x, and turns them round itself (VTK, IO/ADIOS2/VTX/schema/vtk/VTXvtkVTI.cxx,
-where the selection of a variable is the extents' differences, in their order).
+variable's shape, here z, y, x, and turns them round itself. Source: VTK, IO/ADIOS2/VTX/schema/vtk/VTXvtkVTI.cxx,
+where the selection of a variable is the extents' differences, in their order.
 """
 
 from __future__ import annotations

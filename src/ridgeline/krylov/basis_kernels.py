@@ -1,7 +1,7 @@
 """Passes over the bases of GMRES and of projections onto earlier solutions: many vectors, each read once.
 
 Conventions as in krylov/kernels.py. Rows of a basis are streamed four at a time, in runs long enough for the
-prefetching of hardware; what is combined with them stays in cache.
+prefetching of hardware. What is combined with them stays in cache.
 """
 
 import numpy as np

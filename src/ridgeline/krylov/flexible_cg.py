@@ -1,12 +1,16 @@
 """Flexible conjugate gradients: any symmetric positive preconditioner, which may vary a little.
 
-Source: Notay, SIAM J. Sci. Comput. 22 (2000) 1444: beta = z.(r - r_old) / (z.r)_old keeps the next direction
+Source: Notay, SIAM J. Sci. Comput. 22 (2000) 1444. There beta = z.(r - r_old) / (z.r)_old keeps the next direction
 conjugate to the last where the preconditioner is not the same operator each time (single precision, inner
 iterations).
 
 Passes over memory in one iteration, in words per point, beside operator and preconditioner (z of 4 or 8 bytes):
-p.w: 3; x, r, r.r with r kept: 8; the two products with z: 3.5 or 4; the next direction: 2.5 or 3. Three Allreduces,
-of 1, 1 and 2 numbers. Memory: 4 vectors and z, where GMRES has m + 1 and m.
+- p.w: 3;
+- x, r, r.r with r kept: 8;
+- the two products with z: 3.5 or 4;
+- the next direction: 2.5 or 3.
+
+There are three Allreduces, of 1, 1 and 2 numbers. Memory: 4 vectors and z, where GMRES has m + 1 and m.
 """
 
 from __future__ import annotations

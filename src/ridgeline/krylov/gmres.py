@@ -8,7 +8,7 @@ e2343 (classical Gram-Schmidt with the second sweep delayed by one iteration). T
 Passes over memory in iteration j = 1 ... m of a cycle, in words per point:
 - z_j = M v_j: the preconditioner's; its z (float32: half words) is widened for the operator: 1.5 words;
 - w = A z_j: the operator's;
-- Gram-Schmidt: one pass for the products of all j vectors with w and with v_j itself, j + 2 words; one pass that
+- Gram-Schmidt: one pass for the products of all j vectors with w and with v_j itself, j + 2 words. Another pass
   subtracts and scales, j + 3 words: v_j is orthogonalised a second time, w = v_{j+1} the first time. Column j - 1 of
   the least-squares problem is corrected then: A Z = V H holds for any Z, so that nothing else depends on it. The
   norm follows from Pythagoras, so that there is one Allreduce per iteration, of 2 j + 2 numbers, and no pass for

@@ -5,7 +5,7 @@ blocks that stay in the first-level cache while the vectors of a pass are taken 
 loops, which compile to vector code, cost one pass over memory. Sums have a fixed order: lanes within a block, then
 blocks. Scratch is one or two blocks of numbers.
 
-The compiler may reorder a sum ("reassoc"), but numbers that are not finite stay so: a NaN in any input that counts is
+The compiler may reorder a sum ("reassoc"), but numbers that are not finite stay so. A NaN in any input that counts is
 a NaN in the result.
 """
 

@@ -81,9 +81,9 @@ class InnerProduct:
 
     inverse_multiplicity: float64 of the shape of one component (1 / number of copies of each point).
     mass: assembled diagonal mass matrix B of that shape, or None for ones. It gives
-    - the norm of a residual r (a weak form): sqrt(sum_points r^2 / B / V), V = sum_points B: the mean square over
-      the volume of the residual of the equation itself, B^-1 r (Nek5000's tolerances are of this norm). Without
-      mass: the root mean square of r over points;
+    - the norm of a residual r (a weak form): sqrt(sum_points r^2 / B / V), V = sum_points B. It is the root mean
+      square over the volume of the residual of the equation itself, B^-1 r (Nek5000's tolerances are of this norm).
+      Without mass it is the root mean square of r over points;
     - the mean of a solution: sum_points B u / V;
     - what makes a right-hand side consistent with constants in the null space: b - B (sum_points b) / V.
 
@@ -149,8 +149,8 @@ class InnerProduct:
 class SolveResult:
     """How a solve ended. Residuals are norms of `InnerProduct.norm`, the largest of all components.
 
-    converged is False if max_iterations passed, if numbers became NaN or infinite, or if the method broke down;
-    nothing is raised: the caller knows the name of the solve.
+    converged is False if max_iterations passed, if numbers became NaN or infinite, or if the method broke down.
+    Nothing is raised: the caller knows the name of the solve.
     """
 
     iterations: int

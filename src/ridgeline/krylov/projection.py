@@ -10,9 +10,10 @@ the one before it; a new start would lose the bulk of the solution.
 Only X is stored, with dx and A dx of the last solve. These two join at the next guess, so that a step costs two
 passes over X, in words per point with k vectors:
 - all products with b and with A dx: k + 4, one Allreduce;
-- dx is made orthonormal, the oldest solution leaves, x0 is combined: k + 2, and k more when one leaves;
-dx and A dx are stored past the caches where the space is larger than they are: the next step reads them first;
-and one application of A (to x0), or two if the solver cannot say what A dx is.
+- dx is made orthonormal, the oldest solution leaves, x0 is combined: k + 2, and k more when one leaves.
+
+dx and A dx are stored past the caches where the space is larger than the caches: the next step reads them first.
+There is also one application of A (to x0), or two if the solver cannot say what A dx is.
 """
 
 from __future__ import annotations

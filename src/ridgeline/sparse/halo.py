@@ -27,9 +27,10 @@ Numbers = NDArray[np.int64]
 class SparseHaloPlan:
     """Lists of one rank. Local columns: owned 0 ... n_owned - 1, external n_owned ... n_owned + n_external - 1.
 
-    neighbours: other ranks, ascending; send_starts [k + 1] into send_index (int32, owned local numbers, what each
-    neighbour wants in the order it wants it); receive_starts [k + 1] into the external columns, which stand by
-    neighbour, by ascending global number within each.
+    neighbours: other ranks, ascending; send_starts [k + 1]: where each neighbour's part of send_index begins;
+    send_index: int32, owned local numbers, what each neighbour wants in the order it wants it;
+    receive_starts [k + 1]: where each neighbour's external columns begin. They stand by neighbour, by ascending
+    global number within each.
     """
 
     n_owned: int

@@ -29,9 +29,9 @@ SAMPLES = 4096  # rows that `block_rows` looks at
 def block_rows(indptr, columns):
     """Return how many successive rows one thread should order by level at a time.
 
-    It is a multiple of the distance at which most rows have the middle of their farthest columns, those more than
-    half as far as the farthest. It is the first of LEAST_BLOCK or more: on a grid, whole planes. Looks at SAMPLES
-    rows.
+    It is a multiple of the distance at which most rows have the middle of their farthest columns. These are the
+    columns more than half as far as the farthest. It is the first of LEAST_BLOCK or more: on a grid, whole planes.
+    Looks at SAMPLES rows.
     """
     n = indptr.size - 1
     votes = np.zeros(n + 1, np.int64)

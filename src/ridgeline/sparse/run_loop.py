@@ -16,8 +16,8 @@ AHEAD = 4096  # values from the one in use to the one that is fetched into L2: b
 class RunLoop:
     """Emits a loop over the chunks of one run, the last by masks: nothing beyond the run is touched.
 
-    Used inside the codegen of an intrinsic. names: of its arguments in order, among them `run` (its number) and `x`;
-    an argument of type Runs (`lower`, `upper`), or an array, is known by its name. backward: the runs are taken last
+    Used inside the codegen of an intrinsic. names: of its arguments in order, among them `run` (its number) and `x`.
+    An argument of type Runs (`lower`, `upper`), or an array, is known by its name. backward: the runs are taken last
     first, the order in which an upper triangle lies in memory.
     """
 

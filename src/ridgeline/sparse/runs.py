@@ -3,16 +3,16 @@
 Rows are in an order by dependency level (`sparse.levels`). Where a discretisation on a grid is behind the matrix, the
 neighbours of successive rows of a level are mostly successive too. Such rows form a run: one column list serves all
 of them, and a product loads vectors of x where compressed rows gather. Nothing is assumed: runs are found by
-comparing column lists, and a matrix without any has runs of one row, slower, and correct. A row that lacks a few of
-the run's columns, as at the sides of a box, stays in the run with zeros in their place. So the entries of x there
-must be finite. It always lies inside the rank's own rows.
+comparing column lists, and a matrix without any has runs of one row, slower, and correct. A row that lacks a few
+columns of the run, as at the sides of a box, stays in it with zeros in their place. So the entries of x there must
+be finite. It always lies inside the rank's own rows.
 
-Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower), and within a chunk slot by
-slot. Value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a
+Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower). Within a chunk they lie slot
+by slot. Value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a
 non-zero costs the 8 bytes of its value; its column is shared. The runs of an upper triangle lie last run first. So a
 backward sweep reads on in memory as a forward sweep does in a lower triangle.
 
-Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 2010), with columns implied as in
+Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 2010). Columns are implied as in
 storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 3.4).
 """
 
