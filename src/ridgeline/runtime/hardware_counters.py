@@ -127,8 +127,8 @@ class HardwareCounters:
     def read(self) -> dict[str, float]:
         """Return the counts by name. Raises OSError if one cannot be read, or if it never ran.
 
-        Where the processor has fewer counters than are asked for, each runs a part of the time, and its count is
-        scaled to all of it, as perf does.
+        Where the processor has fewer counters than are asked for, each runs a part of the time. Its count is
+        scaled to all of the time, as perf does.
         """
         found: dict[str, float] = {}
         for counter in self._counters:

@@ -123,8 +123,8 @@ def launch_ranks(
     SIGTERM, SIGUSR1 and SIGINT are forwarded to the ranks, which end at the next step with a checkpoint.
     The job gets a session of its own, so that Ctrl-C reaches it only through us.
 
-    over: called several times a second. Once it returns true, the job has `grace` seconds to end before it is killed,
-    for a launcher that waits for a host that is gone.
+    over: called several times a second. Once it returns true, the job has `grace` seconds to end before it is killed.
+    This is for a launcher that waits for a host that is gone.
 
     heard: called in threads with every piece that the launcher and the ranks print, which is still printed. Launchers
     name the rank that was killed.

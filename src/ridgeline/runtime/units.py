@@ -46,8 +46,8 @@ _BINARY = ((2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"), (
 def units_of(unit: str) -> dict[str, float]:
     """Return every way to write a unit, with what a figure is multiplied by to be of `unit` itself.
 
-    "s" is also written in ns to ms; bytes and FLOP with a decimal prefix, bytes with a binary one too; others, such
-    as "" for pure numbers, as they are.
+    "s" is also written in ns to ms. Bytes and FLOP are also written with a decimal prefix, bytes with a binary one
+    too. Others, such as "" for pure numbers, are written as they are.
     """
     if unit == "s":
         return {name: scale for scale, name in _TIMES}

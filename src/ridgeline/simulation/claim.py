@@ -27,8 +27,8 @@ class Claim:
 
     report_copy: the path of `--json`, if there is one.
 
-    Raises OutputError or CheckpointError on all ranks if another run holds a path, if Ridgeline did not write what is
-    there, or if nothing can be written there.
+    Raises OutputError or CheckpointError on all ranks if another run holds a path, or if Ridgeline did not write what
+    is there. It also raises them if nothing can be written there.
     """
 
     def __init__(self, case: Case, comm: MPI.Comm, report_copy: str | None = None) -> None:

@@ -1,9 +1,9 @@
 """The distribution of step times in bounded memory: counts of bins of equal ratio, merged over ranks by addition.
 
 A sample is a call of `model.step`: its seconds over its steps, counted as many times as it did steps. Bins grow by
-RATIO, so a percentile is off by half a bin at most, 0.5 % of it; count, least, most and the worst step are exact.
-Source of what is worth knowing: the spread of runs on a loaded network, Hadri et al. (NekBox), Fig. 9, and Yeung et
-al. (GESTS), Sec. 4.1.
+RATIO, so a percentile is off by half a bin at most, 0.5 % of it. Count, least, most and the worst step are exact.
+Sources of what is worth knowing: Hadri et al. (NekBox), Fig. 9, and Yeung et al. (GESTS), Sec. 4.1. Both show the
+spread of runs on a loaded network.
 """
 
 from __future__ import annotations

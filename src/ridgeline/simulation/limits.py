@@ -1,5 +1,7 @@
-"""The machine's limits: the bandwidth of memory measured in the same run, with the same ranks and threads; and the
-peak rate, the bandwidth of the caches and that of messages, measured now or by an earlier job of the same day.
+"""The machine's limits: the bandwidth of memory, the peak rate, the bandwidth of the caches and that of messages.
+
+The first is measured in the same run, with the same ranks and threads. The other three are measured now, or were
+measured by an earlier job of the same day.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Measured rates of this machine that jobs keep for each other: a file for each, with the time it was measured.
 
 What is measured in seconds at every run costs more than many runs take. So the rates that change little are taken
-from an earlier job of the same host, processors, ranks and threads, if it is younger than KEPT_SECONDS. What was
-measured while others used the node is not kept, since it may be far too low. Rank 0 reads and writes, into the user's
-private folder.
+from an earlier job, if it is younger than KEPT_SECONDS. That job had the same host, processors, ranks and threads.
+What was measured while others used the node is not kept, since it may be far too low. Rank 0 reads and writes, into
+the user's private folder.
 """
 
 from __future__ import annotations

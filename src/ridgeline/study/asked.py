@@ -1,7 +1,7 @@
 """From the command line or a study file to what is asked for, and back to a file.
 
-A study file has one table, [study], with the names of `StudyOptions` as keys, `case` for the settings file, and
-`directory` for the folder in which runs start. Its paths are relative to the file.
+A study file has one table, [study]. Its keys are the names of `StudyOptions`, `case` for the settings file, and
+`directory` for the folder in which runs start. Paths in it are relative to the file.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
 
 - u, v, out_u, out_v: `BlockArray.flat` of one layout, float64 or float32. u and v hold valid ghosts `steps`
   wide around the box, edges and corners included if steps > 1 (beyond a fixed boundary: u=1, v=0).
-  Ghosts in x are the exception where rows are whole rings (x periodic, the box as long as the grid): the sweep
-  sets them itself, one on each side, just before it reads them; no exchange then has to visit every row.
+  Ghosts in x are the exception where rows are whole rings (x periodic, the box as long as the grid). The sweep
+  sets them itself, one on each side, just before it reads them. So no exchange has to visit every row.
   Nothing outside the box is written, so that boxes may be swept while others' ghosts are still on the way.
 - layout = (origin, row_pitch, plane_pitch) of the four arrays; origin a cache line's first element.
-- box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do; the best have
+- box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do. The best have
   global y0 and y1 that are multiples of 4, and x0 and x1 that are multiples of a vector.
 - offset_global: global index (z, y, x) of local cell 0; shape_global; periodic: three bools.
 - keys: `random.round_keys(seed)`, or None for no noise (they are two compilations).
@@ -22,14 +22,14 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
 - n_threads: threads that share the box, at most `numba.get_num_threads()`.
 
 A cell's new value is the same bit for bit in any box, alignment, thread count, vector width, tile and number
-of fused steps: each evaluates the same expressions in the same order, with fused multiply-adds only where
-`physics.point_update` has them, and numbers from `random` by global index.
+of fused steps. Each evaluates the same expressions in the same order. Fused multiply-adds are only where
+`physics.point_update` has them, and numbers come from `random` by global index.
 
-Loops: a thread takes a range of planes (rows, if there are few planes), cuts it into tiles of rows and
-runs through the tile's planes, so that three planes of a tile stay in the second-level cache. With
-steps = S > 1 the front is followed by S - 1 more planes, each one step further and one plane behind,
-whose intermediate values live in rings of three planes in `scratch`; the S - s cells around the tile that
-step s needs are computed again by each tile (Wellein et al., COMPSAC 2009; overlapped wavefront blocking).
+Loops: a thread takes a range of planes (rows, if there are few planes) and cuts it into tiles of rows. It runs
+through the planes of each tile, so that three planes of a tile stay in the second-level cache. With steps = S > 1
+the front is followed by S - 1 more planes, each one step further and one plane behind. Their intermediate values
+live in rings of three planes in `scratch`. Each tile computes again the S - s cells around it that step s needs
+(Wellein et al., COMPSAC 2009; overlapped wavefront blocking).
 """
 
 from functools import cache

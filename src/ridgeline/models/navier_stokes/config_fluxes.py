@@ -128,8 +128,10 @@ def times_of(case: NavierStokesSettings, steady: bool) -> list[float]:
 
 
 def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:
-    """Yield what is wrong with the flow through the sides: values that are no numbers, walls that let it through,
-    an imbalance that no outflow takes up, a symmetry side that is not flat.
+    """Yield what is wrong with the flow through the sides.
+
+    Its values must be numbers, and walls must not let it through. An outflow must take up an imbalance, and a
+    symmetry side must be flat.
 
     Raises ConfigError for a mapping that cannot be had.
     """

@@ -28,7 +28,7 @@ class CourantWatch:
     """Follows the Courant number of steps of length dt, and knows the last step whose flow was sane.
 
     Sane is a flow whose Courant number has at most doubled in a step. The first step of a run may change the flow
-    that it finds by any amount: a wall, an inflow or a force may start at once.
+    that it finds by any amount. A wall, an inflow or a force may start at once.
     """
 
     def __init__(self, dt: float) -> None:

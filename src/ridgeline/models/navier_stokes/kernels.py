@@ -52,9 +52,9 @@ def make_face_derivatives() -> Any:
     """Return kernel(elements, places, end_row, derivative, fields, out): derivatives in the reference directions.
 
     elements: int64 [f], whose faces on one side are meant; places: int64 [4], the face's first point in an element,
-    and the steps from a point to the next: across, along the slow and along the fast direction of the face. end_row:
-    [n], the row of the derivative matrix at the face. fields: [c, E, n^3]. out: [c, 3, f, n, n], derivatives across,
-    along the slow, along the fast direction. Reads the elements' points once.
+    and three steps from a point to the next. They go across, along the slow and along the fast direction of the face.
+    end_row: [n], the row of the derivative matrix at the face. fields: [c, E, n^3]. out: [c, 3, f, n, n], derivatives
+    across, along the slow, along the fast direction. Reads the elements' points once.
     """
 
     @compiled("float64", "elements i1 r1 r2 r3 w5")

@@ -8,7 +8,7 @@
     statistics.averages(homogeneous) -> {name: Average}                # collective
 
 A sample stands for the time since the one before it, so that steps of any length count by their length. Averages over
-homogeneous directions are integrals along the lines of points in them, by the mesh's own quadrature; second
+homogeneous directions are integrals along the lines of points in them, by the mesh's own quadrature. Second
 moments are central: <a'b'> = <ab> - <a><b>, with <.> over time and these directions.
 """
 

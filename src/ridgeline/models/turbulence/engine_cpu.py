@@ -1,8 +1,9 @@
 """Turbulence on CPU cores: the modes of one rank, advanced by passes over lines and planes that fit caches.
 
-A Runge-Kutta substep is a pass over planes (to physical space, products, back) and a pass over lines (nonlinear
-term, advance, and the next stage velocity on its way). Stage velocities are never stored, nor is anything in physical
-space. Source: Yeung et al. (GESTS), Sec. 3; Rogallo, NASA TM-81315 (1981).
+A Runge-Kutta substep is a pass over planes and a pass over lines. The first goes to physical space, forms products
+and goes back. The second has the nonlinear term, advances, and sends the next stage velocity on its way. Stage
+velocities are never stored, nor is anything in physical space. Source: Yeung et al. (GESTS), Sec. 3; Rogallo, NASA
+TM-81315 (1981).
 """
 
 from __future__ import annotations

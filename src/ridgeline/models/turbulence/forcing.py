@@ -3,8 +3,8 @@
 Every kind answers the same questions, so that an engine need not know which it has:
 
 - `factor_rate`: A of a force A u, which the integrating factor takes as exp((A - nu k^2) dt); else 0;
-- `indices`, `values`: modes of this rank that get a force f_hat, constant over a step, added to the nonlinear term
-  in every substep; set by `begin_step`;
+- `indices`, `values`: modes of this rank that get a force f_hat, and the force. It is constant over a step, and it is
+  added to the nonlinear term in every substep. `begin_step` sets it;
 - `end_step`: what is done to the stored velocity after a step;
 - `injection`: power, energy per time; `state`, `restored`: what a checkpoint must hold.
 """

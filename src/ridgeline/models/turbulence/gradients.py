@@ -70,7 +70,7 @@ class GradientStatistics:
     """Statistics of the velocity gradients.
 
     skewness, flatness: <g^3> / <g^2>^(3/2) and <g^4> / <g^2>^2 of the longitudinal gradients g = du_i/dx_i (no
-    sum), averages over the three directions and the box together; 0 where the gradient is 0 everywhere.
+    sum). Averages are over the three directions and the box together. Both are 0 where the gradient is 0 everywhere.
     dissipation, enstrophy: of s_ij s_ij and w_i w_i, which eps / <eps> and Omega / <Omega> are alike.
     """
 

@@ -43,7 +43,7 @@ def fill_from_file(
 
     Parameters
     ----------
-    fields : complex [3 + S, n_modes], overwritten: u_x, u_y, u_z and the scalars that the file has; a scalar that
+    fields : complex [3 + S, n_modes], overwritten: u_x, u_y, u_z and the scalars that the file has. A scalar that
         it does not have is left as it is
     path : a checkpoint, a directory of checkpoints (the newest usable one is taken), or a BP data set
     step : of which step; None takes the last one

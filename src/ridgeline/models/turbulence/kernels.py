@@ -130,7 +130,7 @@ def _combine_run(typing, planes, at, step, stride, kx, column, kz, arena, x, xy,
     """Write A_x, T_xy, A_z and T_yz of a run of modes to arena[x ...], [xy ...], [z ...], [yz ...]; real indices.
 
     planes[at ...] is T_xx, the others follow at `step`; stride: 1 where the run's modes lie side by side, so that the
-    code takes a register at a time; else it takes one mode at a time, `stride` modes from the next. kx[column ...] is
+    code takes a register at a time. Else it takes one mode at a time, `stride` modes from the next. kx[column ...] is
     the first wavenumber.
     """
     arguments = planes, at, step, stride, kx, column, kz, arena, x, xy, z, yz, count

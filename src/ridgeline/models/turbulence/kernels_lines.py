@@ -3,7 +3,7 @@
 Complex numbers are passed as real arrays, real and imaginary parts alternating; factors along y are tables that have
 each number twice. A tile is real [variable, line, 2 N_y + pitch]; a line's modes j_y = 0 ... most lie at its begin,
 those of -most ... -1 at its end, as in an FFT's output. The integrating factor exp(r(k) dt) is a factor of the line
-times one of j_y, and so is the phase exp(i k.d) of a grid displaced by d: no exponential is computed per mode.
+times one of j_y. So is the phase exp(i k.d) of a grid displaced by d. Hence no exponential is computed per mode.
 
 Rows of the table along y, all [2 N_y]: see ALONG; entries of the table of lines: see OF_LINE. With e the integrating
 factor and N the rate of a substep,
@@ -309,8 +309,8 @@ def advance_lines(
 
     Parameters
     ----------
-    tile : (>= 4 + 2 S, >= n_lines, >= 2 n_y) real view, transformed in y: see `kernels`; replaced by 3 + S fields of
-        the next stage, displaced for it, zeros where no mode is retained; undefined if `last`
+    tile : (>= 4 + 2 S, >= n_lines, >= 2 n_y) real view, transformed in y: see `kernels`. It is replaced by 3 + S
+        fields of the next stage, displaced for it, zeros where no mode is retained; it is undefined if `last`
     start : (lines of the rank + 1,) int64
     of_line : (lines of the rank, 8 + S), along : (6 + S, 2 n_y): tables, see OF_LINE and ALONG
     shifted : whether grids are displaced; last : whether no stage follows

@@ -3,9 +3,9 @@
     p/rho = -k_i k_j / k^2 of the modes of u_i u_j                                  (paper, Eq. 11),
     T(k) = sum of Re(u_j* (-i k_i u_i u_j)) over a shell,   dE(k)/dt = T(k) - 2 nu k^2 E(k) + forcing.
 
-With the truncation of phase shifting the products are averages of two evaluations: on the grid, and on the grid
-displaced by half a cell in all directions. Products that alias in one or three directions cancel, and those that
-alias in two lie outside the truncation. So the result is free of aliasing (Patterson and Orszag, Phys. Fluids 14
+With the truncation of phase shifting the products are averages of two evaluations. One is on the grid, the other on
+the grid displaced by half a cell in all directions. Products that alias in one or three directions cancel, and those
+that alias in two lie outside the truncation. So the result is free of aliasing (Patterson and Orszag, Phys. Fluids 14
 (1971) 2538). With the 2/3 rule one evaluation is free of it, and `none` asks for none of it.
 """
 

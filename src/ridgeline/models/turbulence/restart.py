@@ -72,7 +72,7 @@ class SpectralState:
     dtype : complex64 or complex128, of the engine's fields
     n_scalars : passive scalars S
     workspace : contiguous array of dtype, free to be overwritten between `pack` or `arrays` and `release` (the
-        engine's exchange buffer between two steps); what does not fit into it is allocated
+        engine's exchange buffer between two steps). What does not fit into it is allocated
 
     Memory, only between `pack` or `arrays` and `release`, is `n_numbers` complex numbers: 2 + S per mode and one per
     line for the arrays. With P_r > 1 there is one more per mode, reused by all fields, to order what comes from other

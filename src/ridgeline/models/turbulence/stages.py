@@ -86,9 +86,9 @@ SCHEMES = {"rk2": RK2, "rk4": RK4}
 class StepTables:
     """Tables of the lines and along y that `kernels_lines` works with, for odd and for even substeps.
 
-    of_line: real [n_lines, 8 + S]; along: real [6 + S, 2 N_y], each number twice; two of each: entry 0 goes from the
-    first to the second of a step's two displaced grids, entry 1 back. Everything is a product of factors of k_x, k_z
-    and k_y, so that exponentials are computed for each of these alone.
+    of_line: real [n_lines, 8 + S]; along: real [6 + S, 2 N_y], each number twice. There are two of each: entry 0 goes
+    from the first to the second of a step's two displaced grids, entry 1 back. Everything is a product of factors of
+    k_x, k_z and k_y, so that exponentials are computed for each of these alone.
     """
 
     def __init__(

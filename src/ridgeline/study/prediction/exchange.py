@@ -2,7 +2,7 @@
 
 An all-to-all exchange in one node crosses links between devices, and those between packages where peers lie in
 another one. One over several nodes is bound by what each node injects. On a dragonfly it is also bound by the global
-links: adaptive routing under load takes non-minimal paths, which cross two of them (Kim et al., ISCA 2008; Aurora
+links. Adaptive routing under load takes non-minimal paths, which cross two of them (Kim et al., ISCA 2008; Aurora
 paper, Sec. 3.1). Each message costs an overhead beside its bytes (LogGP: Alexandrov et al., SPAA 1995).
 """
 

@@ -50,8 +50,8 @@ def large_process_grid(case: TurbulenceCase, place: Allocation) -> ProcessGrid:
 def predict_turbulence(case: TurbulenceCase, place: Allocation) -> Prediction:
     """Return the prediction of a case. Raises DecompositionError for ranks that do not fit it.
 
-    Beyond 512 points in a direction, or ranks, shares of retained modes are those of a smaller grid of the same
-    proportions, and the memory is that of Eq. 9.
+    Beyond 512 points in a direction, shares of retained modes are those of a smaller grid of the same proportions.
+    Beyond 512 points or 512 ranks, the memory is that of Eq. 9.
     """
     shape, itemsize = case.grid.shape, np.dtype(case.run.precision).itemsize
     variables, substeps = Variables(len(case.scalar)), SUBSTEPS[case.model.scheme]

@@ -1,9 +1,9 @@
 """A step of Fourier pseudo-spectral turbulence: transforms, packing, row and column exchange.
 
 A rank holds N^3 / P points of each variable. In a substep V variables go to physical space and D products come back,
-of which L leave the planes (GESTS paper, Secs. 2.1, 3.1 and 4.3: 3, 5 and 4 of a velocity). So V + D variables are
-transformed in x and z and go through the row exchange, V + L in y and through the column exchange. Each exchange
-packs and unpacks what it moves.
+of which L leave the planes. For a velocity these are 3, 5 and 4 (GESTS paper, Secs. 2.1, 3.1 and 4.3). So V + D
+variables are transformed in x and z and go through the row exchange, V + L in y and through the column exchange. Each
+exchange packs and unpacks what it moves.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def rate(place: Allocation, length: int, kind: str) -> float:
 def spectral_parts(step: SpectralStep, place: Allocation, whole: float | None = None) -> tuple[Part, ...]:
     """Return the parts of a step, on one rank.
 
-    whole: bytes of memory traffic of its computation, for machines without rates of transforms: their file has one
+    whole: bytes of memory traffic of its computation, for machines without rates of transforms. Their file has one
     share of the bandwidth for all of it, codes.turbulence.
     """
     if whole is not None and not place.machine.transform:

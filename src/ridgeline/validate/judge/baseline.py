@@ -42,10 +42,10 @@ def compare_with_baseline(
 ) -> list[Drift]:
     """Return the changes of every quantity: overall (medians), and of the nodes that drifted.
 
-    Nodes are matched by host name. Those that are slower by more than `tolerance` (0.1 for 10 % more time), and by
-    more than the noise of both validations, are listed as slow. Those that are faster by as much are listed too, not
-    as slow. A node's figure of a quantity of pairs is the median over its links. Raises ConfigError if the baseline
-    is of another machine.
+    Nodes are matched by host name. Those that are slower by more than `tolerance` (0.1 for 10 % more time) are listed
+    as slow. The difference must be more than the noise of both validations, too. Those that are faster by as much are
+    listed too, not as slow. A node's figure of a quantity of pairs is the median over its links. Raises ConfigError
+    if the baseline is of another machine.
     """
     check_baseline(measurements, baseline)
     before = {name: index for index, name in enumerate(baseline.nodes)}

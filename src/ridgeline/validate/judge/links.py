@@ -72,7 +72,7 @@ def find_suspects(
 
     A node whose links are mostly slow (more than half at or above node_cut) is a suspect, the worst first. It
     explains its links, which no longer count for their other ends; these are judged again. A link that is still slow
-    after that is a suspect itself: the other links of both its ends are mostly healthy, or there are none.
+    after that is a suspect itself. The other links of both its ends are mostly healthy, or there are none.
     """
     links = _Links(n_nodes, first, second, distance)
     scores = {node: links.score(node) for node in np.unique(links.ends)}

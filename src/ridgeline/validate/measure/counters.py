@@ -2,9 +2,11 @@
 
 What is read, if it is there (none of it needs rights that a user lacks):
 
-- Slingshot: /sys/class/cxi/*/device/telemetry (Cassini's counters, "value@seconds.nanoseconds"; those of errors, and
-  those named in the file MPICH_OFI_CXI_COUNTER_FILE), /run/cxi/* (the retry handler's), and the summary that Cray
-  MPICH prints or leaves in files MPICH_OFI_CXI_COUNTER_REPORT_FILE (Secs. 3.8.6 and 3.8.8 of the Aurora paper);
+- Slingshot: Cassini's counters in /sys/class/cxi/*/device/telemetry ("value@seconds.nanoseconds"): those of errors,
+  and those named in the file MPICH_OFI_CXI_COUNTER_FILE;
+- Slingshot: the retry handler's counters in /run/cxi/*;
+- Slingshot: the summary that Cray MPICH prints or leaves in files MPICH_OFI_CXI_COUNTER_REPORT_FILE (Secs. 3.8.6 and
+  3.8.8 of the Aurora paper);
 - InfiniBand: /sys/class/infiniband/*/ports/*/counters;
 - any interface: /sys/class/net/*/statistics, and PCI Express errors of its device;
 - TCP: segments sent again, bad segments, time-outs (/proc/net/snmp, /proc/net/netstat);

@@ -67,9 +67,9 @@ class Measurements:
     system as `bench.result.Result.to_dict` gives them; errors: node -> what was found wrong there (memory, computed
     or received data), which no statistics excuse; counters: name -> {"before", "after"} by node; machine: what a
     baseline must have in common with a later run. others: quantity, or benchmark of the whole system -> node -> share
-    of its processors that others used in the stage, the least of all times that it was measured; no_room: node ->
-    why it could not be measured with what others left it; counted: node -> the period that its counters are compared
-    over, if it is not this validation; remarks: on the comparison of counters.
+    of its processors that others used in the stage. It is the least of all times that it was measured. no_room: node
+    -> why it could not be measured with what others left it; counted: node -> the period that its counters are
+    compared over, if it is not this validation; remarks: on the comparison of counters.
     """
 
     nodes: list[str]
