@@ -1,6 +1,8 @@
-"""What the documents point to exists: files, headings, commands and make targets."""
+"""What the documents point to exists: files, headings, commands and make targets. Their sentences are short."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,9 @@ MAX_WORDS = 25
 ABBREVIATION = re.compile(r"\b(et al|Eqs?|Secs?|Figs?|Comput)\. ")
 WORD = re.compile(r"[aAI]|\d[\d.,]*|[^\W\d_][\w'’/^-]+")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+# Where an item of a list in a docstring begins: `name : what`, a ruled heading, `; name, other [shape]: what`.
+NAME = r"[\w`]+(?:\s+\[[^]]*\])?"
+ITEM = re.compile(rf"\n(?=[\w*, ]+ : )|\n-{{4,}}\n|;\s+(?={NAME}(?:,\s+{NAME})*:\s)")
 
 
 def name(path: Path) -> str:
@@ -128,6 +133,64 @@ def test_words_of_sentences_are_counted() -> None:
 @pytest.mark.parametrize("page", PROSE, ids=name)
 def test_sentences_are_short(page: Path) -> None:
     long = [f"{n} words: {s}" for s in sentences(page.read_text()) if (n := count_words(s)) > MAX_WORDS]
+    assert not long, "\n".join(long)
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each docstring of a file."""
+    for node in ast.walk(ast.parse(source)):
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if documented and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, text
+
+
+def docstring_sentences(text: str) -> list[str]:
+    """Return the sentences of a docstring without its indented paragraphs, such as formulas and tables.
+
+    An item of a list of names, such as `x: shape, unit; y: shape, unit`, ends at the semicolon before the next name
+    and its colon. No other semicolon ends a sentence, but before a capital as in the pages.
+    """
+    prose = [paragraph for paragraph in re.split(r"\n\s*\n", text) if not paragraph.startswith("    ")]
+    return sentences(ITEM.sub("\n\n", "\n\n".join(prose)))
+
+
+def test_items_of_a_docstring_are_counted_each() -> None:
+    source = '''
+def f():
+    """Do it.
+
+    sizes: int64 [n]; low, high [n, 2]: bounds; no item here: one.
+
+        table; a: b
+
+    Parameters
+    ----------
+    x, y : of points,
+        in m
+    z : of cells
+    """
+'''
+    ((line, text),) = docstrings(source)
+    assert line == 3
+    assert docstring_sentences(text) == [
+        "Do it.",
+        "sizes: int64 [n]",
+        "low, high [n, 2]: bounds; no item here: one.",
+        "Parameters",
+        "x, y : of points, in m",
+        "z : of cells",
+    ]
+
+
+def test_sentences_of_docstrings_are_short() -> None:
+    """The limit is that of the pages, for each sentence and each item of a list of names."""
+    long = [
+        f"{name(path)}:{line}: {n} words: {sentence}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for line, text in docstrings(path.read_text())
+        for sentence in docstring_sentences(text)
+        if (n := count_words(sentence)) > MAX_WORDS
+    ]
     assert not long, "\n".join(long)
 
 
