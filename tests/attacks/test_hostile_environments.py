@@ -128,7 +128,7 @@ def attack(folder: Path, environment: str, command: str) -> tuple[int, str, str]
 @pytest.mark.parametrize(
     ("environment", "command", "code", "word"),
     [
-        ("no HOME", "run", 0, "ridgeline plot out.bp"),
+        pytest.param("no HOME", "run", 0, "ridgeline plot out.bp", marks=pytest.mark.full),
         ("env -i", "run", 0, "ridgeline plot out.bp"),
         ("ASCII", "nothing there", 2, "nöthing.toml: no such file"),
         ("stdout closed", "two ranks", 0, "ridgeline plot out.bp"),

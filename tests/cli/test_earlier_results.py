@@ -228,7 +228,8 @@ def test_pictures_have_names_of_their_own_and_are_set_aside(ridgeline, case):
     assert (ridgeline.path / "mine.png").read_bytes() == b"\x89PNG"
 
 
-@pytest.mark.parametrize("output", ["data set", pytest.param("series", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("output", ["data set", "series"])
 def test_a_run_does_not_go_on_in_what_another_run_wrote(ridgeline, output):
     case = ridgeline.write(steps=8, every=2, checkpoint=4)
     series = ["--set=output.series_every=1", "--set=output.series=first.csv"]

@@ -217,6 +217,7 @@ def test_checkpoints_of_something_else(ridgeline):
     assert "another path than initial.path" in error
 
 
+@pytest.mark.full
 def test_damage_is_an_error_on_all_ranks(ridgeline):
     case = write(ridgeline, steps=2)
     succeeds(ridgeline("run", case, "-n", 2))

@@ -1,13 +1,11 @@
 """The Navier-Stokes engine on any number of ranks: the same flow, and a resume that nobody notices."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from mpi4py import MPI
 
-from navier_stokes_tools import EVERYTHING, ethier_case, make_start
-from ridgeline.elements.mesh import ElementGrid
+from navier_stokes_flows import TIGHT, advance, begin, shared
+from navier_stokes_tools import EVERYTHING, ethier_case
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
 from ridgeline.models.navier_stokes.restart import EngineState
@@ -15,28 +13,6 @@ from ridgeline.models.navier_stokes.restart import EngineState
 RANKS = (1, 2, 3, 4)
 QUICK_RANKS = (3,)  # takes more than 5 s
 TIMEOUT = 300
-
-TIGHT = {
-    "pressure": PressureSolver(tolerance=1e-13, projection=3),
-    "velocity": HelmholtzSolver(tolerance=1e-13, projection=2),
-}
-
-
-def shared(comm, whole):
-    """Return the grid of this rank's elements."""
-    return ElementGrid(whole.mesh, whole.order, comm.size, comm.rank)
-
-
-def begin(comm, whole, problem):
-    grid = shared(comm, whole)
-    engine = CpuEngine(comm, grid, problem)
-    engine.start(make_start(grid, problem))
-    return engine
-
-
-def advance(engine, steps):
-    for _ in range(steps):
-        engine.advance()
 
 
 @pytest.mark.parametrize("name", ["channel", "duct"])
@@ -74,22 +50,6 @@ def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name):
     assert other.time == engine.time
     np.testing.assert_array_equal(other.fields, engine.fields)
     np.testing.assert_array_equal(other.p, engine.p)
-
-
-@pytest.mark.parametrize("name", ["channel", "duct"])  # curved elements and boxes
-def test_switches_of_the_papers_studies_change_rounding_at_most(comm, name):
-    whole, problem = EVERYTHING[name](**TIGHT)
-    usual, waiting, plain = (
-        begin(comm, whole, replace(problem, **switch))
-        for switch in ({}, {"overlap": False}, {"products": "plain"})
-    )
-    for engine in (usual, waiting, plain):
-        advance(engine, 3)
-    np.testing.assert_array_equal(waiting.fields, usual.fields)
-    np.testing.assert_array_equal(waiting.p, usual.p)
-    np.testing.assert_allclose(plain.fields, usual.fields, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(plain.p, usual.p, rtol=0, atol=1e-9)
-    assert (plain.fields != usual.fields).any()  # no fused multiply-add
 
 
 def test_values_of_shared_points_stay_equal(comm):

@@ -215,6 +215,7 @@ def test_slurm_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real
     assert "not judged: compute" in verdict["busy"][0]["reasons"][-1]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("busy_node")
 def test_pbs_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real, pbs):
     real(TOO_MUCH, own="")
@@ -224,6 +225,7 @@ def test_pbs_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real, 
     assert "is busy" in pbs.log[0]
 
 
+@pytest.mark.full
 def test_pbs_with_the_real_check_of_a_node_that_is_too_slow(real, pbs):
     centre = real(TOO_MUCH)
     pbs.event.type = 2

@@ -81,6 +81,7 @@ INLET = (*SIDES, "boundary.x_min.kind=inflow", 'boundary.x_min.value=["y*(3 - y)
 PUMP = ("initial.kind=rest", "model.forcing.kind=flow-rate", "model.forcing.bulk_velocity=-2")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mapping", ["none", "wavy"])
 @pytest.mark.parametrize("overrides", [LID, INLET, PUMP])
 def test_from_rest_it_is_that_of_what_moves_the_flow_as_the_engine_has_it(
