@@ -199,6 +199,9 @@ memory_bandwidth = { value = 16, unit = "GB/s", source = "this test" }
 
 [codes]
 gray_scott = { value = 0.5, source = "this test" }
+
+[variability]
+node = { value = 0.1, source = "this test" }
 """
 
 
@@ -210,7 +213,8 @@ def test_predictions_stand_beside_what_was_measured(tmp_path):
     assert float(row["predicted"]) == pytest.approx(
         4 * 8 * 16**3 / (16e9 * 0.5)
     )  # two fields in and out, in float64
-    assert "predicted ms" in (folder / "study.md").read_text()
+    assert float(row["predicted_most"]) == pytest.approx(1.1 * float(row["predicted"]))
+    assert "| predicted ms | 80 % from ms | 80 % to ms |" in (folder / "study.md").read_text()
     assert "predicted" in (folder / "figures" / "time.svg").read_text()
     with pytest.raises(ConfigError, match="no such machine"):
         collect(StudyFolder.open(folder), "frontir")
