@@ -59,7 +59,7 @@ def run(elements, order, dt, end):
             row = figures.series(engine.u, engine.fields[3:], dt, engine.courant() / dt)
             energy, rate = row["kinetic_energy"], 2 * nu * row["enstrophy"]
             rows.append((f"{step * dt:.6g}", f"{energy:.10g}", f"{rate:.8g}"))
-            counts = {name: solved[-1].iterations for name, solved in engine.solves.items()}
+            counts = engine.last_iterations
             seconds = time.perf_counter() - started
             print(*rows[-1], f"Courant {row['courant']:.2f} {counts} {seconds:.0f} s", flush=True)
     return rows

@@ -155,6 +155,18 @@ def test_a_file_is_never_half_written(tmp_path):
     assert json.loads(before)["generator"] == previous.GENERATOR
 
 
+def test_a_list_of_numbers_is_one_line_of_json():
+    content = {
+        "counts": [1, 2, 3], "rows": [[1.5, None], [float("nan"), -2e-9]], "texts": ["[\n1,\n2\n]", "a"], "none": [],
+        "mixed": [1, {"a": [1]}, "[", 2],
+    }  # fmt: skip
+    text = previous.to_json(content)
+    assert {'  "counts": [1, 2, 3],', "    [1.5, null],", "    [NaN, -2e-09]"} <= set(text.splitlines())
+    assert str(json.loads(text)) == str(
+        {"generator": previous.GENERATOR} | content
+    )  # nan is unequal to itself
+
+
 def test_devices_and_pipes_are_written_as_they_are(tmp_path, capsys):
     previous.write_text("/dev/null", "{}", "--json")
     previous.check_file("/dev/null", "--json")

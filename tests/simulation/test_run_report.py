@@ -137,7 +137,7 @@ def test_a_step_is_printed_by_phase_as_a_row_of_the_paper_s_tables():
         "turbulence 64x128x256 float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)",
         "figure of merit", "2.91e+12 points/s", "row message", "2.048 kB",
         "peak memory per rank", "5 GB", "of it before set-up", "200 MB",
-        "limit (triad)", "1.2 GB/s", "fraction of the limit", "0.500", "70 kB in 8 messages per step",
+        "limit (triad)", "1.2 GB/s", "fraction of the memory's bandwidth", "0.500", "70 kB in 8 messages per step",
     ],
 )  # fmt: skip
 def test_the_whole_report_says(text):

@@ -9,7 +9,7 @@ import pytest
 from ridgeline.bench.registry import find_benchmark
 from ridgeline.bench.result import Result
 from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.study.collect import collect
+from ridgeline.study.collect import collect, to_result
 from ridgeline.study.command import collect_study, compare_studies, run_study
 from ridgeline.study.compare import compare
 from ridgeline.study.figures import Over
@@ -76,6 +76,9 @@ def test_the_work_of_transforms_counts_for_turbulence(tmp_path):
     assert found[1]["ws1"] == found[1]["ws2"] == pytest.approx(0.8 * grown)
     assert found[1]["efficiency"] == pytest.approx(0.8)
     assert found[1]["jitter"] is None
+    heads = [column.head for column in to_result("study", (), found).columns]
+    assert {"efficiency", "to fewer", "N^3 log N", "N^3 log N to fewer"} <= set(heads)
+    assert len(set(heads)) == len(heads)
 
 
 def test_process_grids_are_curves_by_row_communicator(tmp_path):
@@ -106,6 +109,7 @@ def test_files_and_figures(tmp_path):
     folder, _, told = studied(tmp_path)
     table = list(csv.DictReader((folder / "study.csv").read_text().splitlines()))
     assert [float(row["efficiency"]) for row in table] == pytest.approx([1.0, 0.8, 0.5])
+    assert float(table[0]["bytes"]) == pytest.approx(32 * 16**3 / 1e-3)
     again = Result.from_dict(json.loads((folder / "study.json").read_text()))
     assert [row["seconds"] for row in again.rows] == [1e-3, 1.25e-3, 2e-3]
     page = (folder / "study.md").read_text()
@@ -122,10 +126,12 @@ def test_files_and_figures(tmp_path):
         assert words in page, words
     drawn = {path.name for path in (folder / "figures").iterdir()}
     assert drawn == {
-        f"{name}.{end}" for name in ("time", "speed", "efficiency", "phases") for end in ("png", "svg")
+        f"{name}.{end}"
+        for name in ("time", "speed", "efficiency", "limit", "phases")
+        for end in ("png", "svg")
     }
     assert "hollow: more threads than cores" in (folder / "figures" / "time.svg").read_text()
-    assert told[-1].endswith("and 4 figures beside them")
+    assert told[-1].endswith("and 5 figures beside them")
     assert collect_study(str(folder), told.append) == 0
     assert not list(folder.rglob("*previous*"))
 
@@ -177,7 +183,7 @@ def test_axes_alone(tmp_path):
     found = rows(folder)
     assert [row["speedup"] for row in found] == [1.0, 2.0]
     drawn = {path.stem for path in (folder / "figures").iterdir()}
-    assert drawn == {"time", "speed", "simulated", "phases"}
+    assert drawn == {"time", "speed", "limit", "simulated", "phases"}
     page = (folder / "study.md").read_text()
     assert "# gray_scott, by precision" in page
     assert "efficiency" not in page
@@ -193,6 +199,9 @@ memory_bandwidth = { value = 16, unit = "GB/s", source = "this test" }
 
 [codes]
 gray_scott = { value = 0.5, source = "this test" }
+
+[variability]
+node = { value = 0.1, source = "this test" }
 """
 
 
@@ -204,7 +213,8 @@ def test_predictions_stand_beside_what_was_measured(tmp_path):
     assert float(row["predicted"]) == pytest.approx(
         4 * 8 * 16**3 / (16e9 * 0.5)
     )  # two fields in and out, in float64
-    assert "predicted ms" in (folder / "study.md").read_text()
+    assert float(row["predicted_most"]) == pytest.approx(1.1 * float(row["predicted"]))
+    assert "| predicted ms | 80 % from ms | 80 % to ms |" in (folder / "study.md").read_text()
     assert "predicted" in (folder / "figures" / "time.svg").read_text()
     with pytest.raises(ConfigError, match="no such machine"):
         collect(StudyFolder.open(folder), "frontir")

@@ -14,6 +14,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,9 @@ MARK = "ridgeline-output/"
 GENERATOR = MARK + VERSION  # what files carry: the mark and the version that wrote them
 _CSV_STARTS = (b"step,time", b"benchmark,")  # time series, and rows of a benchmark
 _HOSTFILE = "nodes.good"  # one host a line: what reads it takes no mark
+_PLAIN_LIST = re.compile(
+    r'\[\n[^][{}"]*\]'
+)  # of no text; in JSON no string holds a line end, so it begins in none
 _LOOK = 4096  # bytes at both ends of a file in which the mark is looked for
 
 
@@ -161,8 +165,9 @@ def write_text(file: str | os.PathLike[str], text: str, option: str) -> None:
 
 
 def to_json(content: dict[str, Any], indent: int | None = 2) -> str:
-    """Return JSON that carries the mark, with a line end."""
-    return json.dumps({"generator": GENERATOR} | content, indent=indent, default=str) + "\n"
+    """Return JSON that carries the mark, with a line end. A list of numbers is one line, however long it is."""
+    text = json.dumps({"generator": GENERATOR} | content, indent=indent, default=str)
+    return _PLAIN_LIST.sub(lambda found: f"[{' '.join(found[0][1:-1].split())}]", text) + "\n"
 
 
 def _is_special(path: Path) -> bool:

@@ -8,7 +8,7 @@ time series, progress, timing and reports then work for it. docs/adding-a-model.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
@@ -98,9 +98,13 @@ class Figure:
 class SolveCount:
     """How the solves of one kind of linear system went in a run, the same on all ranks."""
 
-    solves: int
-    iterations: int  # of all solves together
-    most: int  # iterations of the solve that took most
+    solves: int = 0
+    iterations: int = 0  # of all solves together
+    most: int = 0  # iterations of the solve that took most
+
+    def after(self, iterations: int) -> Self:
+        """Return the count with one more solve, which took so many iterations."""
+        return type(self)(self.solves + 1, self.iterations + iterations, max(self.most, iterations))
 
 
 class Recorder(Protocol):

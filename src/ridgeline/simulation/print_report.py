@@ -239,7 +239,9 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     best = report["limits"].get("best")
     if best:
         figures.add_row(f"limit ({report['limits']['best_name']})", number(best, "B/s"))
-        figures.add_row("[bold]fraction of the limit[/]", f"[bold]{report['fraction_of_stream']:.3f}[/]")
+        figures.add_row(
+            "[bold]fraction of the memory's bandwidth[/]", f"[bold]{report['fraction_of_stream']:.3f}[/]"
+        )
     for name, text in limit_rows(report):
         figures.add_row(name, text)
     if report.get("overall_efficiency") is not None:

@@ -59,6 +59,8 @@ def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[
     yield "speed", drawn("points_per_second", "million points a second", True, 1e6, ideal=True)
     if over.ranks:
         yield "efficiency", _efficiencies(over, title, groups)
+    if _any(rows, "fraction"):
+        yield "limit", drawn("fraction", "share of the limit", False)
     if not over.ranks and _any(rows, "simulated"):
         yield "simulated", drawn("simulated", "model time in a second", False)
     for key in dict.fromkeys(key for row in rows for key in row if key.startswith("iterations ")):

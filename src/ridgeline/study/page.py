@@ -16,6 +16,7 @@ CAPTIONS = {
     "time": "Time of a step: best of the jobs, a line to the slowest; ideal scaling dotted.",
     "speed": "Grid points advanced in a second.",
     "efficiency": "Parallel efficiency, to the fewest cores.",
+    "limit": "Share of the limit that the same job measured, of memory traffic or of arithmetic.",
     "phases": "What a step spends its time on.",
     "simulated": "Model time in a second of wall time.",
     "output": "Bytes of data sets and series written in a second.",

@@ -41,9 +41,12 @@ def integral_norms(engine, found):
 @pytest.mark.full
 def test_walsh_eddies_stay_below_what_nek5000_asks():
     case = walsh_case(16, 7, 1e-4, dealias=12, **TOLERANCES)
-    engine = run(case, 20)
+    engine = run(case, 1)
+    engine.solves.clear()
+    for _ in range(19):
+        engine.advance()
     assert (largest(errors(engine, case)) < [6.0e-7, 6.5e-7, 1e-11, 1.45e-5]).all()
-    assert max(r.iterations for r in engine.solves["pressure"][1:]) <= 12
+    assert engine.solves["pressure"].most <= 12
 
 
 @pytest.mark.slow

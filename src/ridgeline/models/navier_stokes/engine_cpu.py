@@ -20,6 +20,7 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
+from ridgeline.models.contract import SolveCount
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
@@ -66,7 +67,8 @@ class CpuEngine:
         self.time_levels = TimeLevels(problem.time_order, n_fields, self.geometry)
         self.p = np.zeros(grid.shape)
         self.time, self.step_index = 0.0, 0
-        self.solves: dict[str, list[SolveResult]] = {}
+        self.solves: dict[str, SolveCount] = {}  # counts alone: memory must not grow with the steps
+        self.last_iterations: dict[str, int] = {}  # of each kind's last solve
         self._right = np.zeros((n_fields, *grid.shape))
         self._vector = np.zeros((3, *grid.shape))
         self._weak = np.zeros(grid.shape)
@@ -265,8 +267,9 @@ class CpuEngine:
             solve.dirichlet.write(self.fields[i : i + 1])
 
     def note(self, name: str, result: SolveResult) -> None:
-        """Keep how a solve of a step went; raise DivergedError if it did not converge."""
-        self.solves.setdefault(name, []).append(result)
+        """Count a solve of a step; raise DivergedError if it did not converge."""
+        self.solves[name] = self.solves.get(name, SolveCount()).after(result.iterations)
+        self.last_iterations[name] = result.iterations
         self.require(name, result)
 
     def require(self, name: str, result: SolveResult) -> None:

@@ -171,12 +171,7 @@ class NavierStokes(Model):
         if engine.flow_rate is not None:
             force[engine.flow_rate.wanted.axis] += engine.flow_rate.force
         names = ("pressure", engine.velocity.name, *(solve.name for solve in engine.scalars))
-        iterations = {
-            name.replace(" ", "_"): float(engine.solves[name][-1].iterations)
-            if engine.solves.get(name)
-            else 0.0
-            for name in names
-        }
+        iterations = {name.replace(" ", "_"): float(engine.last_iterations.get(name, 0)) for name in names}
         return self._figures.series(
             engine.u,
             engine.fields[3:],
@@ -242,11 +237,7 @@ class NavierStokes(Model):
 
     def solves(self) -> Mapping[str, SolveCount]:
         """Return how the solves of this run's steps went."""
-        found = {}
-        for name, results in self._engine.solves.items():
-            iterations = [result.iterations for result in results]
-            found[name] = SolveCount(len(iterations), sum(iterations), max(iterations))
-        return found
+        return dict(self._engine.solves)
 
     def describe(self) -> dict[str, Any]:
         """Return decomposition, memory and methods. Collective."""
