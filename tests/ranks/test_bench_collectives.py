@@ -197,13 +197,20 @@ def test_staged_messages_are_copied_around_the_call(comm):
         ({"operation": "alltoall", "sizes": (8, 2)}, "sizes from 8 to 2 B"),
         ({"operation": "alltoall", "among": (1,)}, "among 1 of"),
         ({"operation": "alltoall", "among": (99,)}, "among 99 of"),
-        ({"operation": "alltoall", "iterations": 0}, "iterations = 0"),
-        ({"operation": "alltoall", "seconds": 0.0}, "seconds = 0.0: more than 0 is needed"),
     ],
 )
 def test_refusals(comm, options, words):
     with pytest.raises(ConfigError, match=words if comm.size > 1 else "start them with -n 2"):
         measure_collective(comm, CollectiveOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"iterations": 0}, "iterations = 0"), ({"seconds": 0.0}, "seconds = 0.0: more than 0 is needed")],
+)
+def test_options_out_of_range_are_refused_before_ranks_are_counted(options, words):
+    with pytest.raises(ConfigError, match=words):
+        CollectiveOptions(operation="alltoall", **options)
 
 
 def test_values_of_allreduce_are_exact_for_a_million_ranks():
