@@ -82,6 +82,7 @@ def test_report_and_provenance_come_with_the_driver(finished):
         assert data.attrs["model.dt"] == 0.1
 
 
+@pytest.mark.full
 def test_two_ranks_then_three_give_the_bits_of_one(finished, tmp_path):
     run(tmp_path, "-n", 2, "--set", "run.steps=50", "--set", "checkpoint.every=50")
     run(tmp_path, "-n", 3, "--resume", "auto")

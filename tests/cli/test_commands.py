@@ -121,6 +121,7 @@ def test_doctor_finds_mpi_and_adios2(ridgeline):
         assert words in said
 
 
+@pytest.mark.full
 def test_plot_draws_planes_densities_and_movies(ridgeline):
     case = ridgeline.write(steps=8, every=2)
     assert ridgeline("run", case).returncode == 0

@@ -77,6 +77,7 @@ def test_wall_clock_limit_ends_the_run_with_a_checkpoint(ridgeline):
     assert report["run"]["ended"] == "wall-clock limit"
 
 
+@pytest.mark.full
 def test_damaged_checkpoint_falls_back_to_the_previous(ridgeline):
     case = ridgeline.write(steps=12, every=3, checkpoint=4)
     assert ridgeline("run", case, "--set", "output.path=whole.bp").returncode == 0

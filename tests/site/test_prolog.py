@@ -203,6 +203,7 @@ def busy_node():
         loop.wait()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("busy_node")
 def test_slurm_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real):
     centre = real(TOO_MUCH, own="")
