@@ -56,9 +56,8 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
     compile_hpcg(comm, threads)
     benchmark = HpcgRun(comm, geometry, chosen.seconds, threads, progress=progress)
     record = benchmark.run()
-    assert isinstance(
-        benchmark.implementation, optimised.OptimisedImplementation
-    )  # it was not told otherwise
+    # It was not told to make another.
+    assert isinstance(benchmark.implementation, optimised.OptimisedImplementation)
     moved = int(comm.allreduce(bytes_per_iteration(benchmark.implementation.level)))
     del benchmark
     limits = None
