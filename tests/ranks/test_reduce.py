@@ -17,6 +17,7 @@ from ridgeline.parallel.reduce import (
     global_max,
     global_min,
     global_sums,
+    of_all,
     raise_together,
     together,
 )
@@ -171,6 +172,19 @@ def test_block_of_code_fails_together(comm) -> None:
         open_missing_file()
     with together(comm):
         pass
+
+
+def test_rank_zero_combines_the_values_of_all_ranks(comm) -> None:
+    held = []  # by this rank
+
+    def combine(values: list[int]) -> int:
+        held.extend(values)
+        return sum(values)
+
+    assert of_all(comm, comm.rank + 1, combine) == comm.size * (comm.size + 1) // 2
+    assert held == (list(range(1, comm.size + 1)) if comm.rank == 0 else [])
+    with pytest.raises(ZeroDivisionError):
+        of_all(comm, 0, lambda values: 1 // sum(values))
 
 
 def test_decision_of_root_is_everybodys(comm) -> None:

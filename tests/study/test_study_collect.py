@@ -215,7 +215,9 @@ def test_predictions_stand_beside_what_was_measured(tmp_path):
     )  # two fields in and out, in float64
     assert float(row["predicted_most"]) == pytest.approx(1.1 * float(row["predicted"]))
     assert "| predicted ms | 80 % from ms | 80 % to ms |" in (folder / "study.md").read_text()
-    assert "predicted" in (folder / "figures" / "time.svg").read_text()
+    drawn = (folder / "figures" / "time.svg").read_text()
+    assert "predicted" in drawn
+    assert "80 % of steps, predicted" in drawn
     with pytest.raises(ConfigError, match="no such machine"):
         collect(StudyFolder.open(folder), "frontir")
 

@@ -25,12 +25,16 @@ MOST_INSIDE = 6  # entries of a legend; more stand beside the axes
 
 @dataclass(frozen=True)
 class Spot:
-    """One point of a curve. hollow: it says little, and is drawn so. until: the far end of its repeats, if known."""
+    """One point of a curve. hollow: it says little, and is drawn so. until: the far end of its repeats, if known.
+
+    within: the least and the most that a prediction expects.
+    """
 
     x: X
     y: float
     hollow: bool = False
     until: float | None = None
+    within: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,9 @@ def _draw_curve(axes: Axes, curve: Curve, look: Look, places: dict[X, float]) ->
         known = [spot for spot in more if spot.x in places]
         values = [spot.y for spot in known]
         axes.plot([places[s.x] for s in known], values, color=colour, dashes=dashes, linewidth=1.0, alpha=0.8)
+        for spot in known:
+            if spot.within is not None:
+                axes.vlines(places[spot.x], *spot.within, color=colour, linewidth=5.0, alpha=0.25)
 
 
 def _is_number(x: X) -> bool:
@@ -168,6 +175,10 @@ def _legend(axes: Axes, curves: Sequence[Curve], looks: Sequence[Look]) -> None:
         entries.append(Line2D([], [], color="0.4", dashes=(1, 2), label="ideal"))
     if any(curve.predicted for curve in curves):
         entries.append(Line2D([], [], color="0.4", dashes=(6, 2, 1, 2), label="predicted"))
+    if any(spot.within is not None for curve in curves for spot in curve.predicted):
+        entries.append(
+            Line2D([], [], color="0.4", linewidth=5.0, alpha=0.25, label="80 % of steps, predicted")
+        )
     if any(spot.until is not None for curve in curves for spot in curve.spots):
         entries.append(
             Line2D([], [], color="0.4", marker="|", linestyle="", markersize=10, label="all repeats")

@@ -20,6 +20,7 @@ from ridgeline.cli.validate import validate
 from ridgeline.runtime.environment import prepare_process
 from ridgeline.runtime.errors import OutputError, RidgelineError
 from ridgeline.runtime.launcher import speaks
+from ridgeline.runtime.threads import limit_pools
 
 app = typer.Typer(
     name="ridgeline",
@@ -60,6 +61,7 @@ def version(
 def main() -> None:
     """Run the command line; a user's error ends it with one sentence and the error's exit code."""
     prepare_process()
+    limit_pools()  # settings classes of models import NumPy, long before a rank knows its threads
     try:
         try:
             app()

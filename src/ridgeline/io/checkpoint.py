@@ -39,7 +39,7 @@ from ridgeline.io.checkpoint_load import Loaded, load
 from ridgeline.io.checkpoint_write import check_tiling, commit, sync_directory, write_group_file
 from ridgeline.io.file_errors import explain, explained
 from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.reduce import decide, together
+from ridgeline.parallel.reduce import decide, global_max, together
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class CheckpointStore:
         self._refused.clear()
         written = sum(file.size for file in entries) if entries else 0
         raw = sum(math.prod(a.shape_global) * a.local.itemsize for a in fields.values())
-        seconds = max(self._comm.allgather(perf_counter() - begin))
+        seconds = float(global_max(self._comm, perf_counter() - begin))
         saved: Saved = self._comm.bcast(Saved(final, step, raw, written, seconds))
         return saved
 

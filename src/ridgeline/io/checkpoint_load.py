@@ -32,7 +32,7 @@ from ridgeline.io.checkpoint_format import (
 )
 from ridgeline.io.file_errors import explained
 from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.reduce import decide, together
+from ridgeline.parallel.reduce import decide, global_max, together
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def load(
             refused=tuple(refused),
             remarks=tuple(remarks),
             bytes_read=total,
-            seconds=max(comm.allgather(time.perf_counter() - begin)),
+            seconds=float(global_max(comm, time.perf_counter() - begin)),
         )
     if not candidates:
         return None

@@ -18,6 +18,7 @@ from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.parallel.fixed_point import FOLDS, SIGN_BIT, fold_sums, largest_bits
 from ridgeline.runtime.errors import RidgelineError
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -167,3 +168,12 @@ def decide(comm: MPI.Comm, choose: Callable[[], T], root: int = 0) -> T:
             answer = choose()
     result: T = comm.bcast(answer, root)
     return result
+
+
+def of_all(comm: MPI.Comm, mine: S, combine: Callable[[list[S]], T]) -> T:
+    """Return on all ranks what `combine` makes of every rank's value, in the order of ranks. Collective.
+
+    Rank 0 alone holds all values. An exception of `combine` is raised on all ranks.
+    """
+    values = comm.gather(mine)
+    return decide(comm, lambda: combine(values or []))

@@ -12,14 +12,19 @@ def cores_available() -> int:
     return os.cpu_count() or 1
 
 
-def configure_threads(threads: int) -> None:
-    """Give Numba `threads` threads and every other pool one. Call before Numba or NumPy's BLAS starts.
+def limit_pools() -> None:
+    """Give every pool but Numba's one thread. Call before NumPy is imported: its BLAS starts its pool then.
 
-    Model code threads through Numba alone; a BLAS pool beside it would only oversubscribe the cores.
+    Model code threads through Numba alone. Workers of a BLAS beside it would spin on the cores of other ranks.
     """
-    os.environ["NUMBA_NUM_THREADS"] = str(threads)
     for pool in _POOLS:
         os.environ[pool] = "1"
+
+
+def configure_threads(threads: int) -> None:
+    """Give Numba `threads` threads and every other pool one. Call before Numba or NumPy's BLAS starts."""
+    limit_pools()
+    os.environ["NUMBA_NUM_THREADS"] = str(threads)
     # Idle workers of Numba's own pool sleep instead of spinning, so ranks that share cores do not fight.
     os.environ.setdefault("NUMBA_THREADING_LAYER", "workqueue")
 

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.layout import place_on_node
+from ridgeline.parallel.reduce import of_all
 from ridgeline.runtime.energy import EnergyMeter, EnergyUsed
 from ridgeline.runtime.hardware_counters import HardwareCounters, open_controllers, open_misses
 from ridgeline.runtime.machine import describe_machine
@@ -56,7 +57,8 @@ class Meters:
                 self._counters = open_controllers()
         except OSError as problem:
             why = str(problem)
-        self._why += (told := list(filter(None, self._comm.allgather(why))))[:1]
+        told = of_all(self._comm, why, lambda whys: list(filter(None, whys))[:1])
+        self._why += told
         self._kind = "" if told else kind
         if told and self._counters is not None:
             self._counters.close()
@@ -85,14 +87,18 @@ class Meters:
         points: of the grid; steps: of the run; least_bytes: to and from memory, of a step of all ranks.
         """
         host = describe_machine().host
-        nodes = [(name, used) for name, used in self._comm.allgather((host, self._used)) if used is not None]
-        counted = self._comm.allgather((self._counted, self._why))
-        traffic = sum_traffic([counts for counts, _ in counted], self._seconds, least_bytes * steps)
-        reasons = list(dict.fromkeys(why for _, whys in counted for why in whys))
-        return {
-            "energy": sum_energy(nodes, points, steps, self._comm.size),
-            "traffic": {"kind": self._kind if traffic else "", **traffic, "unreadable": reasons},
-        }
+
+        def combine(ranks: list[tuple[Any, ...]]) -> dict[str, Any]:
+            nodes = [(name, used) for name, used, _, _ in ranks if used is not None]
+            counts = [counted for _, _, counted, _ in ranks]
+            traffic = sum_traffic(counts, self._seconds, least_bytes * steps)
+            reasons = list(dict.fromkeys(why for *_, whys in ranks for why in whys))
+            return {
+                "energy": sum_energy(nodes, points, steps, len(ranks)),
+                "traffic": {"kind": self._kind if traffic else "", **traffic, "unreadable": reasons},
+            }
+
+        return of_all(self._comm, (host, self._used, self._counted, self._why), combine)
 
 
 def sum_energy(

@@ -15,7 +15,7 @@ from ridgeline.io.previous import to_json, write_text
 from ridgeline.models.contract import Model, Region, StepTimes
 from ridgeline.parallel.communicator import mpi_versions
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.parallel.reduce import together
+from ridgeline.parallel.reduce import global_max, of_all, together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.provenance import git_commit, package_versions
@@ -102,6 +102,7 @@ def make_report(
         case.run.precision, model.precisions(), comm.size * facts.get("field_bytes_per_rank", math.inf)
     )
     figures = model.figures(timing.mean_step) if timing.mean_step else {}
+    solves = model.solves()
     return {
         "model": model.name,
         **performance(work, timing, limits),
@@ -126,11 +127,11 @@ def make_report(
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
         "exchange": exchange_share(work, timing.mean_step, model.exchanges, limits),
-        **report_regions(comm.allgather(dict(measured.regions)), model.solves(), ceilings, memory),
+        **of_all(comm, dict(measured.regions), lambda ranks: report_regions(ranks, solves, ceilings, memory)),
         "diagnostics": model.diagnostics(),
         "summary": {name: asdict(figure) for name, figure in model.summary(step).items()},
-        "peak_memory_per_rank": max(comm.allgather(measured.memory_peak)),
-        "memory_before_setup_per_rank": max(comm.allgather(measured.memory_before)),
+        "peak_memory_per_rank": int(global_max(comm, measured.memory_peak)),
+        "memory_before_setup_per_rank": int(global_max(comm, measured.memory_before)),
         "settings": case.flatten(),
         "machine": describe_machine().to_dict(),
         "versions": provenance["versions"],
@@ -155,19 +156,17 @@ def gather_timing(comm: MPI.Comm, measured: Measured, regions: Regions, phases: 
     names = (*phases, "output", "checkpoint")
     seconds = {name: regions.seconds(name) for name in names}
     seconds["other"] = measured.loop - sum(seconds.values())
-    everyone = comm.allgather(
-        (
-            (measured.setup, measured.compile, clock.first[-1], clock.steady[-1], measured.loop),
-            list(seconds.values()),
-            (clock.mean(), clock.best),
-        )
-    )
-    spent = {}
-    for i, name in enumerate(seconds):
-        values = [rank[1][i] for rank in everyone]
-        spent[name] = PhaseTimes(min(values), sum(values) / len(values), max(values))
-    setup, compiled, first, steady, loop = (max(rank[0][i] for rank in everyone) for i in range(5))
-    mean, best = (_slowest([rank[2][i] for rank in everyone]) for i in range(2))
+    whole = (measured.setup, measured.compile, clock.first[-1], clock.steady[-1], measured.loop)
+    setup, compiled, first, steady, loop = (float(most) for most in global_max(comm, whole))
+
+    def spread(ranks: list[list[float]]) -> dict[str, PhaseTimes]:
+        table = zip(seconds, zip(*ranks))
+        return {
+            name: PhaseTimes(min(values), sum(values) / len(values), max(values)) for name, values in table
+        }
+
+    spent = of_all(comm, list(seconds.values()), spread)
+    mean, best = (of_all(comm, step, _slowest) for step in (clock.mean(), clock.best))
     return Timing(
         setup=setup,
         compile=compiled,

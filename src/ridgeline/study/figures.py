@@ -141,9 +141,18 @@ class Over:
             self.name(curve),
             spots,
             at_best,
-            tuple(Spot(self.x(row), row["predicted"] / scale) for row in predicted),
+            tuple(
+                Spot(self.x(row), row["predicted"] / scale, within=_expected(row, scale)) for row in predicted
+            ),
             groups.get(str(curve[0]["labels"].get("study")), 0),
         )
+
+
+def _expected(row: Row, scale: float) -> tuple[float, float] | None:
+    """Return the interval of a row's prediction, if it has one."""
+    if row.get("predicted_least") is None:
+        return None
+    return row["predicted_least"] / scale, row["predicted_most"] / scale
 
 
 def _ideal(key: str, row: Row, first: Row) -> float:
