@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib
 
@@ -82,8 +82,9 @@ def _boxes(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> No
     samples = {name: values for name, values in result["extra"]["samples"].items() if values}
     data = [np.asarray(values, float) / plot["y_scale"] for values in samples.values()]
     upright = len(data) <= 12
-    axes.violinplot(data, showmedians=True, vert=upright)
-    axes.boxplot(data, widths=0.1, showfliers=False, vert=upright)
+    along: Literal["vertical", "horizontal"] = "vertical" if upright else "horizontal"
+    axes.violinplot(data, showmedians=True, orientation=along)
+    axes.boxplot(data, widths=0.1, showfliers=False, orientation=along)
     values, names = (axes.yaxis, axes.xaxis) if upright else (axes.xaxis, axes.yaxis)
     names.set_ticks(range(1, len(data) + 1), list(samples))
     if upright:
