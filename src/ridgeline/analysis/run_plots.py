@@ -142,7 +142,7 @@ def _draw_ranks(axes: Axes, ranks: Mapping[str, Any], colours: Mapping[str, str]
     axes.set(ylabel=f"mean step, {unit}", xlim=(edges[0], edges[-1]))
     axes.set_title(_heading(ranks), loc="left", fontsize="medium")
     _number_ranks(axes, ranks)
-    axes.legend(fontsize="small", loc="lower left")
+    axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.02))
 
 
 def _number_ranks(axes: Axes, ranks: Mapping[str, Any]) -> None:
