@@ -1,0 +1,163 @@
+"""The output of HPL 2.3: its table of results, its check of residuals and its last block, so that scripts read them.
+
+Source: the formats of HPL 2.3, testing/ptest (HPL_pdinfo, HPL_pdtest, HPL_pddriver).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ridgeline.bench.hpl.hpl_dat import HplTest
+from ridgeline.io.previous import GENERATOR
+
+_WIDTH = 80
+_DOUBLE, _SINGLE = "=" * _WIDTH, "-" * _WIDTH
+_BROADCASTS = ("1ring", "1ringM", "2ring", "2ringM", "Blong", "BlongM")
+_FACTORS = ("Left", "Crout", "Right")
+_CHECK = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)="
+
+
+@dataclass(frozen=True)
+class Norms:
+    """What a failed check prints: norms of the residual, of A, x and b."""
+
+    residual: float
+    matrix_inf: float
+    matrix_one: float
+    solution_inf: float
+    solution_one: float
+    right_inf: float
+
+
+@dataclass(frozen=True)
+class HplOutcome:
+    """What became of a test.
+
+    seconds: of the solve, the slowest rank's; scaled_residual: None if it was not checked, NaN for a system without
+    a solution; skipped: why the test did not run, nothing if it did.
+    """
+
+    test: HplTest
+    seconds: float = 0.0
+    flops_per_second: float = 0.0
+    started: datetime | None = None
+    ended: datetime | None = None
+    scaled_residual: float | None = None
+    threshold: float = 16.0
+    norms: Norms | None = None
+    skipped: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the residual is below the threshold; NaN is not."""
+        return self.scaled_residual is None or self.scaled_residual < self.threshold
+
+
+def head_lines(tests: Sequence[HplTest], notes: Iterable[str] = ()) -> list[str]:
+    """Return what stands above all results: the parameters as the official code lists them, and notes."""
+
+    def values(label: str, found: Iterable[object]) -> str:
+        words = [f"{value!s:>8}" for value in dict.fromkeys(found)]
+        lines = [" ".join(words[at : at + 8]) for at in range(0, len(words), 8)]
+        return f"{label:<7}:{f'{chr(10)}        '.join(lines)}"
+
+    return [
+        _DOUBLE,
+        f"HPLinpack 2.3  --  the lines of High-Performance Linpack, written by {GENERATOR}",
+        _DOUBLE,
+        "",
+        "The following parameter values will be used:",
+        "",
+        values("N", (one.n for one in tests)),
+        values("NB", (one.nb for one in tests)),
+        values("PMAP", ("Row-major" if one.row_major else "Column-major" for one in tests)),
+        values("P", (one.p for one in tests)),
+        values("Q", (one.q for one in tests)),
+        values("PFACT", (_FACTORS[one.panel_factor] for one in tests)),
+        values("NBMIN", (one.least_columns for one in tests)),
+        values("NDIV", (one.divisions for one in tests)),
+        values("RFACT", (_FACTORS[one.recursive_factor] for one in tests)),
+        values("BCAST", (_BROADCASTS[one.broadcast] for one in tests)),
+        values("DEPTH", (one.depth for one in tests)),
+        *(f"- {note}" for note in notes),
+        "",
+        _SINGLE,
+        "",
+    ]
+
+
+def test_lines(outcome: HplOutcome) -> list[str]:
+    """Return the lines of one test: result, times of day, check."""
+    test = outcome.test
+    lines = [
+        _DOUBLE,
+        "T/V                N    NB     P     Q               Time                 Gflops",
+        _SINGLE,
+    ]
+    if outcome.skipped:
+        return [*lines, f"HPL WARNING from process 0: {test.code} N = {test.n}: {outcome.skipped}. Skip."]
+    lines += [
+        f"{test.code}{test.n:12d} {test.nb:5d} {test.p:5d} {test.q:5d} {outcome.seconds:18.2f}    "
+        f"{outcome.flops_per_second / 1e9:19.4e}"
+    ]
+    for label, moment in (("start time", outcome.started), ("end time  ", outcome.ended)):
+        if moment is not None:
+            lines += [f"HPL_pdgesv() {label} {moment.ctime()}", ""]
+    if outcome.scaled_residual is not None:
+        verdict = "PASSED" if outcome.passed else "FAILED"
+        lines += [_SINGLE, f"{_CHECK} {outcome.scaled_residual:16.8e} ...... {verdict}"]
+        if not outcome.passed and outcome.norms is not None:
+            lines += _norm_lines(outcome.norms)
+    return lines
+
+
+def _norm_lines(norms: Norms) -> list[str]:
+    named = {
+        "||Ax-b||_oo": norms.residual,
+        "||A||_oo": norms.matrix_inf,
+        "||A||_1": norms.matrix_one,
+        "||x||_oo": norms.solution_inf,
+        "||x||_1": norms.solution_one,
+        "||b||_oo": norms.right_inf,
+    }
+    # Dots stand in every other column, whether a name has an odd or an even number of letters.
+    padded = [name + " " * (len(name) % 2) for name in named]
+    return [
+        f"{name}{' .' * ((46 - len(name)) // 2)} = {value:18.6f}"
+        for name, value in zip(padded, named.values())
+    ]
+
+
+def end_lines(outcomes: Sequence[HplOutcome], checked: bool = True) -> list[str]:
+    """Return the last block: how many tests ran, passed, failed and were skipped."""
+    skipped = sum(1 for one in outcomes if one.skipped)
+    failed = sum(1 for one in outcomes if not one.skipped and not one.passed)
+    passed = len(outcomes) - skipped - failed
+    counts = [
+        (passed, "tests completed and passed residual checks,"),
+        (failed, "tests completed and failed residual checks,"),
+        (skipped, "tests skipped because of illegal input values."),
+    ]
+    if not checked:
+        counts = [(passed, "tests completed without checking,"), counts[-1]]
+    return [
+        _DOUBLE,
+        "",
+        f"Finished {len(outcomes):6d} tests with the following results:",
+        *(f"         {count:6d} {words}" for count, words in counts),
+        _SINGLE,
+        "",
+        "End of Tests.",
+        _DOUBLE,
+    ]
+
+
+def output_lines(outcomes: Sequence[HplOutcome], notes: Iterable[str] = ()) -> list[str]:
+    """Return the whole output for tests that have run, as the official code prints it. No communication."""
+    lines = head_lines([one.test for one in outcomes], notes)
+    for outcome in outcomes:
+        lines += test_lines(outcome)
+    checked = any(one.scaled_residual is not None for one in outcomes)
+    return lines + end_lines(outcomes, checked or all(one.skipped for one in outcomes))
