@@ -79,7 +79,7 @@ def test_lines_of_later_versions_and_other_line_ends_are_read(tmp_path):
         (15, "0 1 3", "line 15: PFACT = 3; 0 to 2"),
         (19, "1", "line 19: NDIV = 1; 2 or more"),
         (23, "6", "line 23: BCAST = 6; 0 to 5"),
-        (31, "", "line 31: 0 values, where the memory alignment"),
+        (31, "   ", "line 31: 0 values, where the memory alignment"),
     ],
 )
 def test_a_damaged_file_names_the_line(tmp_path, line, text, words):

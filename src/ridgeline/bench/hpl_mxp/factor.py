@@ -5,8 +5,8 @@ Step k of the right-looking algorithm. Block (I, J) lies on process (I mod P, J 
 2. Its process column computes L = A U_kk^-1 of block column k, its process row U = L_kk^-1 A of block row k.
 3. L is broadcast along process rows, U along process columns.
 4. All subtract L U from what is left.
-Look-ahead: of 4, block column and block row k + 1 come first, then 1 to 3 of step k + 1 begin, then the rest of 4. So
-the messages travel while products are computed. One process alone has nothing to hide, and takes larger products.
+Look-ahead: of 4, block column and block row k + 1 come first, and 1 to 3 of step k + 1 follow at once. One thread
+does so, while the others begin with the rest of 4, cut into tiles of columns.
 
 What is stored narrowly (`storage`): both panels and the diagonal block are rounded once, when they are complete, and
 every product and solve reads the rounded numbers. The part that is still to be factorised stays float32, and products
@@ -23,19 +23,20 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpl.block_cyclic import Axis
-from ridgeline.bench.hpl_mxp import storage as formats
-from ridgeline.bench.hpl_mxp.factor_kernels import eliminate
-from ridgeline.bench.hpl_mxp.single_blas import (
-    Matrix,
+from ridgeline.bench.hpl.python_blas import (
     solve_lower,
     solve_upper_from_right,
     subtract_product,
 )
+from ridgeline.bench.hpl.team import Team, tiles
+from ridgeline.bench.hpl_mxp import storage as formats
+from ridgeline.bench.hpl_mxp.factor_kernels import eliminate
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.runtime.aligned import aligned_empty
 
+Matrix = NDArray[np.float32]
 _INNER = 32  # columns that the compiled loop eliminates at once; BLAS does the rest of a diagonal block
-_PIECE = 1024  # columns of a product after which messages are looked after
+_WIDEST, _NARROWEST = 1536, 192  # columns of a tile
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,16 @@ def allocate(rows: int, columns: int) -> NDArray[np.float32]:
     return aligned_empty((columns, rows + _padding(rows)), np.float32)
 
 
-class Factorisation:
+class MxpFactors:
     """The factors of a matrix in its own memory, made by `run`.
 
     memory: as of `allocate`, overwritten by L below the diagonal (its own diagonal is 1) and U.
     """
 
-    def __init__(self, grid: Grid, memory: NDArray[np.float32], storage: str = "float32") -> None:
-        self.grid, self.storage = grid, storage
+    def __init__(
+        self, grid: Grid, memory: NDArray[np.float32], team: Team, n_threads: int, storage: str = "float32"
+    ) -> None:
+        self.grid, self.storage, self.team, self.n_threads = grid, storage, team, n_threads
         self.rows, self.columns = grid.rows, grid.columns
         self.nb = grid.rows.nb
         self.blocks = -(-grid.rows.n // self.nb)
@@ -98,13 +101,7 @@ class Factorisation:
         panels = self._factor_panels(0)
         for k in range(self.blocks):
             MPI.Request.Waitall(panels.requests)
-            row, column = self._behind(k)
-            if self.grid.along_row.size * self.grid.along_column.size == 1:
-                self._update(panels, row, column)
-                following = self._factor_panels(k + 1)
-            else:
-                following = self._update_ahead(k, panels, row, column)
-            panels = following
+            panels = self._step(k, panels)
             on_step(k + 1)
 
     def _behind(self, k: int) -> tuple[int, int]:
@@ -112,26 +109,24 @@ class Factorisation:
         index = (k + 1) * self.nb
         return self.rows.count(index), self.columns.count(index)
 
-    def _update_ahead(self, k: int, panels: Panels, row: int, column: int) -> Panels:
-        """Subtract what step k contributes, next block column and row first; return the panels of step k + 1."""
+    def _step(self, k: int, panels: Panels) -> Panels:
+        """Subtract what step k contributes; return the panels of step k + 1, on their way."""
+        row, column = self._behind(k)
         next_row, next_column = self._behind(k + 1)
         left, right, out = panels.left, panels.right, self.matrix
         width, height = next_column - column, next_row - row
+
+        def update(start: int, stop: int) -> None:
+            subtract_product(
+                left[height:], right[:, start - column : stop - column], out[next_row:, start:stop]
+            )
+
+        self.team.start(update, tiles(next_column, self.columns.count(), self.n_threads, _WIDEST, _NARROWEST))
         subtract_product(left, right[:, :width], out[row:, column:next_column])
         subtract_product(left[:height], right[:, width:], out[row:next_row, next_column:])
         following = self._factor_panels(k + 1)
-        self._update(Panels(left[height:], right[:, width:]), next_row, next_column, following.requests)
+        self.team.finish(lambda: MPI.Request.Testall(following.requests))
         return following
-
-    def _update(
-        self, panels: Panels, row: int, column: int, requests: list[MPI.Request] | None = None
-    ) -> None:
-        """Subtract L U from local rows and columns; look after messages now and then, so that they go on."""
-        left, right, out = panels.left, panels.right, self.matrix[row:, column:]
-        piece = _PIECE if requests else max(right.shape[1], 1)
-        for first in range(0, right.shape[1], piece):
-            subtract_product(left, right[:, first : first + piece], out[:, first : first + piece])
-            MPI.Request.Testall(requests or [])
 
     def _factor_panels(self, k: int) -> Panels:
         """Factorise block column and row k, and begin to broadcast them."""
@@ -198,5 +193,5 @@ def factor_block(block: NDArray[np.float32], storage: str) -> None:
 
 
 def kernels() -> list[Specialisation]:
-    """Return the kernels that a `Factorisation` calls."""
+    """Return the kernels that a `MxpFactors` calls."""
     return [*specialise([eliminate]), *formats.kernels()]

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +28,12 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpl.block_cyclic import Axis
 from ridgeline.bench.hpl.generator import SEED, jump
+from ridgeline.bench.hpl.team import Team, tiles
 from ridgeline.bench.hpl_mxp.matrix_kernels import add_magnitudes, add_product, fill
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.parallel.partition import split
 
 Vector = NDArray[np.float64]
+TILE = 512  # rows or columns that a thread takes at least
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ class MxpMatrix:
         comm: MPI.Comm,
         rows: Axis,
         columns: Axis,
-        threads: ThreadPoolExecutor,
+        team: Team,
         n_threads: int,
         dominant: bool = False,
         diagonal: Vector | None = None,
     ) -> None:
         """Make tables and norms. Collective over comm: the ranks of the grid."""
         self.comm, self.rows, self.columns, self.n = comm, rows, columns, rows.n
-        self._threads, self._n_threads = threads, n_threads
+        self._team, self._n_threads = team, n_threads
         self._my_rows, self._my_columns = rows.globals(), columns.globals()
         self._tables = make_tables(self.n, self._my_rows, self._my_columns)
         on_diagonal, self._row_of, self._column_of = np.intersect1d(
@@ -131,16 +131,19 @@ class MxpMatrix:
         self.comm.Allreduce(mine, total)
         return total
 
+    def _share(self, work: Callable[[int, int], None], size: int) -> None:
+        """Let the threads do work(first, last) for parts of 0 ... size - 1."""
+        self._team.start(work, tiles(0, size, self._n_threads, max(size, 1), TILE))
+        self._team.finish()
+
     def _by_rows(self, kernel: Callable[..., None], *arguments: Any) -> Vector:
         """Return the sum over ranks of what a kernel adds to rows, shared by threads."""
         sums = np.zeros(self._my_rows.size)
 
-        def work(part: int) -> None:
-            first, size = split(sums.size, self._n_threads, part)
-            tables = self._tables.rows(first, first + size)
-            kernel(*tables.arrays, *arguments, sums[first : first + size])
+        def work(first: int, last: int) -> None:
+            kernel(*self._tables.rows(first, last).arrays, *arguments, sums[first:last])
 
-        list(self._threads.map(work, range(self._n_threads)))
+        self._share(work, sums.size)
         mine = np.zeros(self.n)
         mine[self._my_rows] = sums
         return self._sum(mine)
@@ -162,11 +165,10 @@ class MxpMatrix:
     def write(self, out: NDArray[np.float32]) -> None:
         """Write this process's part, rounded to float32, into out [columns, at least rows], a row for a column."""
 
-        def work(part: int) -> None:
-            first, size = split(self._my_columns.size, self._n_threads, part)
-            fill(*self._tables.columns(first, first + size).arrays, out[first : first + size])
+        def work(first: int, last: int) -> None:
+            fill(*self._tables.columns(first, last).arrays, out[first:last])
 
-        list(self._threads.map(work, range(self._n_threads)))
+        self._share(work, self._my_columns.size)
         shifted = self._random(self._row_of, self._column_of) + self.diagonal[self._my_rows[self._row_of]]
         out[self._column_of, self._row_of] = shifted
 

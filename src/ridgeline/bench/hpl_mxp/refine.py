@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpl_mxp.factor import Factorisation
+from ridgeline.bench.hpl_mxp.factor import MxpFactors
 from ridgeline.bench.hpl_mxp.matrix import MxpMatrix, Vector
 from ridgeline.bench.hpl_mxp.triangular import solve
 from ridgeline.krylov.gmres import gmres
@@ -47,7 +47,7 @@ class _Preconditioner:
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, factors: Factorisation, comm: MPI.Comm) -> None:
+    def __init__(self, factors: MxpFactors, comm: MPI.Comm) -> None:
         self.factors, self.comm = factors, comm
 
     def apply(self, r: Vector, z: NDArray[Any]) -> None:
@@ -73,14 +73,12 @@ class Refinement:
         )
 
 
-def first_guess(factors: Factorisation, comm: MPI.Comm, b: Vector) -> Vector:
+def first_guess(factors: MxpFactors, comm: MPI.Comm, b: Vector) -> Vector:
     """Return the solution with the factors alone. Collective."""
     return solve(factors, comm, b)
 
 
-def refine(
-    matrix: MxpMatrix, factors: Factorisation, comm: MPI.Comm, b: Vector, x: Vector
-) -> tuple[int, bool]:
+def refine(matrix: MxpMatrix, factors: MxpFactors, comm: MPI.Comm, b: Vector, x: Vector) -> tuple[int, bool]:
     """Improve x in place; return (iterations, whether the tolerance was met). Collective."""
     tolerance = UNIT_ROUNDOFF * (matrix.norm * float(np.abs(x).max()) + float(np.abs(b).max()))
     preconditioner = _Preconditioner(factors, comm)

@@ -13,13 +13,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpl_mxp.factor import Factorisation
-from ridgeline.bench.hpl_mxp.single_blas import solve_lower, solve_upper, subtract_product_of_vector
+from ridgeline.bench.hpl.python_blas import solve_lower, solve_upper, subtract_product_of_vector
+from ridgeline.bench.hpl_mxp.factor import MxpFactors
 
 Vector = NDArray[np.float32]
 
 
-def solve(factors: Factorisation, comm: MPI.Comm, right: NDArray[np.float64]) -> NDArray[np.float64]:
+def solve(factors: MxpFactors, comm: MPI.Comm, right: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return about A^-1 right. Collective over comm, all ranks of the grid: one Allreduce of n numbers at the end.
 
     right: float64 [n], the same on all ranks, of moderate magnitudes, as those of a unit vector.
@@ -38,7 +38,7 @@ def solve(factors: Factorisation, comm: MPI.Comm, right: NDArray[np.float64]) ->
 class _Sweep:
     """One triangular solve. given: the right-hand side of this process's columns, replaced by the solution."""
 
-    def __init__(self, factors: Factorisation, given: Vector) -> None:
+    def __init__(self, factors: MxpFactors, given: Vector) -> None:
         self.factors, self.mine = factors, given
         self.matrix, self.rows, self.columns = factors.matrix, factors.rows, factors.columns
         self.sums = np.zeros(self.rows.count(), np.float32)

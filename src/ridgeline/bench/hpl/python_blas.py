@@ -1,7 +1,7 @@
-"""BLAS in single precision for matrices of NumPy: few calls on large blocks, so that they come from Python.
+"""BLAS for matrices of NumPy: few calls on large blocks, so that they come from Python.
 
-Matrices are float32, column-major: their columns have unit stride and may lie apart, as those of a slice. ctypes
-releases the GIL. Sizes must fit into 32 bits (`runtime.blas.MOST_ELEMENTS`).
+Matrices are float32 or float64, all of a call alike, and column-major. Their columns have unit stride and may lie
+apart, as those of a slice. ctypes releases the GIL. Sizes must fit into 32 bits (`runtime.blas.MOST_ELEMENTS`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from ridgeline.runtime.blas import address
 
-Matrix = NDArray[np.float32]
+Matrix = NDArray[Any]
+_LETTERS = {"float32": "s", "float64": "d"}
+_REALS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
 @cache
@@ -25,19 +27,22 @@ def _function(name: str, n_arguments: int) -> Any:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """Call a subroutine with letters, whole numbers, real numbers and arrays."""
-    kept = [_reference(one) for one in arguments]
-    _function(name, len(kept))(*(one if isinstance(one, int) else ctypes.addressof(one) for one in kept))
+    """Call a subroutine with letters, whole numbers, real numbers and arrays, which give the precision."""
+    kind = next(str(one.dtype) for one in arguments if isinstance(one, np.ndarray))
+    kept = [_reference(one, kind) for one in arguments]
+    function = _function(_LETTERS[kind] + name, len(kept))
+    function(*(one if isinstance(one, int) else ctypes.addressof(one) for one in kept))
 
 
-def _reference(value: Any) -> Any:
+def _reference(value: Any, kind: str) -> Any:
+    """Return the address of an array, and anything else as C has it."""
     match value:
         case str():
             return ctypes.c_char(value.encode())
         case int():
             return ctypes.c_int32(value)
         case float():
-            return ctypes.c_float(value)
+            return _REALS[kind](value)
         case _:
             return value.ctypes.data
 
@@ -52,13 +57,13 @@ def subtract_product(left: Matrix, right: Matrix, out: Matrix) -> None:
     if out.size and left.shape[1]:
         sizes = *out.shape, left.shape[1]
         operands = left, _pitch(left), right, _pitch(right), 1.0, out, _pitch(out)
-        _call("sgemm", "N", "N", *sizes, -1.0, *operands)
+        _call("gemm", "N", "N", *sizes, -1.0, *operands)
 
 
 def subtract_product_of_vector(left: Matrix, x: Matrix, out: Matrix) -> None:
     """Compute out <- out - left x. left [m, k], x [k], out [m], both contiguous."""
     if left.size:
-        _call("sgemv", "N", *left.shape, -1.0, left, _pitch(left), x, 1, 1.0, out, 1)
+        _call("gemv", "N", *left.shape, -1.0, left, _pitch(left), x, 1, 1.0, out, 1)
 
 
 def solve_lower(triangle: Matrix, out: Matrix) -> None:
@@ -79,4 +84,4 @@ def solve_upper_from_right(triangle: Matrix, out: Matrix) -> None:
 def _solve(triangle: Matrix, out: Matrix, side: str, half: str, diagonal: str) -> None:
     if out.size:
         operands = triangle, _pitch(triangle), out, _pitch(out)
-        _call("strsm", side, half, "N", diagonal, *out.shape, 1.0, *operands)
+        _call("trsm", side, half, "N", diagonal, *out.shape, 1.0, *operands)

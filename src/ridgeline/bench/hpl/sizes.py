@@ -1,0 +1,163 @@
+"""Order, block and process grid of a dense system: chosen, and refused before anything is allocated.
+
+What is left to be chosen: the order N from a share of the free memory, the block NB, the grid P x Q with P <= Q, the
+nearest to a square. Every choice is said. The time is predicted from a short measurement of matrix products.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ridgeline.bench.hpl.block_cyclic import check_grid
+from ridgeline.bench.hpl.python_blas import subtract_product
+from ridgeline.bench.hpl.record import operations
+from ridgeline.bench.node_memory import memory_per_rank
+from ridgeline.parallel.reduce import global_min
+from ridgeline.runtime.blas import blas_threads
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import number
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+    from numpy.typing import DTypeLike
+
+BytesOf = Callable[[int, int, int, int], int]  # of n, nb, p, q: the most that a rank needs
+AUTO = "auto"
+FEWEST = 16  # unknowns that `--n auto` is content with
+_SECONDS = 0.25  # of products measured
+_ROWS = 1536  # of their factors: beyond the caches of a core, and done in a moment
+
+
+class Sizes(NamedTuple):
+    """Order, block and process grid, and what was chosen, in words."""
+
+    n: int
+    nb: int
+    p: int
+    q: int
+    notes: tuple[str, ...] = ()
+
+
+def parse_number(text: str, flag: str) -> int | None:
+    """Return the whole number of an option; None for "auto". Raises ConfigError for anything else."""
+    if text == AUTO:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ConfigError(f"{flag} = {text[:40]}: {AUTO}, or a whole number of 1 or more is needed")
+    return value
+
+
+def nearest_square(ranks: int) -> tuple[int, int]:
+    """Return (P, Q) with P Q = ranks, P <= Q, P as large as possible."""
+    p = next(p for p in range(math.isqrt(ranks), 0, -1) if ranks % p == 0)
+    return p, ranks // p
+
+
+def choose_grid(ranks: int, p: int | None, q: int | None) -> tuple[int, int]:
+    """Return the process grid: as given, one direction completed, or the nearest to a square.
+
+    Raises DecompositionError unless P x Q is the number of ranks.
+    """
+    if p is None and q is None:
+        return nearest_square(ranks)
+    rows = p if p is not None else max(ranks // (q or 1), 1)
+    columns = q if q is not None else max(ranks // rows, 1)
+    check_grid(ranks, rows, columns)
+    return rows, columns
+
+
+def largest_order(bytes_of: BytesOf, limit: float, nb: int, p: int, q: int) -> int:
+    """Return the largest N, a multiple of NB where it is more, of which a rank needs at most `limit` bytes; or 0."""
+    low, high = 0, 1
+    while bytes_of(high, nb, p, q) <= limit:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if bytes_of(middle, nb, p, q) <= limit else (low, middle)
+    return low if low < nb else low - low % nb
+
+
+def choose_sizes(
+    comm: MPI.Comm, given: tuple[int | None, int | None, int | None, int | None], share: float, bytes_of: BytesOf,
+    blocks: Callable[[int], int],
+) -> Sizes:  # fmt: skip
+    """Return sizes that fit. Collective over comm, the same on all ranks.
+
+    given: N, NB, P, Q, None for what is to be chosen; share: of the free memory for N; blocks: gives NB for N.
+    Raises ConfigError for an N that does not fit, with what would, DecompositionError for a grid unlike the ranks.
+    """
+    n, nb, p, q = given
+    grid = choose_grid(comm.size, p, q)
+    free = memory_per_rank(comm)
+    notes = []
+    if n is None:
+        # A block for a large system serves to estimate: it takes little of the memory.
+        n = largest_order(bytes_of, share * free, nb or blocks(2**31), *grid)
+        if n < FEWEST:
+            raise ConfigError(
+                f"{share:g} of the free memory, {number(free, 'B')} a rank, holds no system; free some, or use a "
+                f"larger --memory-share"
+            )
+        notes.append(f"N = {n} fills {share:g} of the free memory, {number(free, 'B')} a rank")
+    if nb is None:
+        nb = blocks(n)
+        notes.append(f"NB = {nb} chosen for N = {n}")
+    if p is None or q is None:
+        notes.append(f"grid {grid[0]} x {grid[1]}: the nearest to a square of {comm.size} ranks with P <= Q")
+    require_fit(n, nb, grid, free, bytes_of)
+    return Sizes(n, nb, *grid, tuple(notes))
+
+
+def require_fit(n: int, nb: int, grid: tuple[int, int], free: float, bytes_of: BytesOf) -> None:
+    """Raise ConfigError if a rank would need more than its share of free memory. free: bytes of a rank."""
+    needed = bytes_of(n, nb, *grid)
+    if needed > free:
+        fits = largest_order(bytes_of, 0.95 * free, nb, *grid)
+        advice = f"N = {fits} fits" if fits else "no size fits"
+        raise ConfigError(
+            f"N = {n} with NB = {nb} on {grid[0]} x {grid[1]} ranks needs {number(needed, 'B')} a rank, and "
+            f"{number(free, 'B')} a rank are free; {advice}, or use more nodes"
+        )
+
+
+def product_rate(comm: MPI.Comm, dtype: DTypeLike, threads: int, nb: int) -> float:
+    """Return the FLOP/s of matrix products of all ranks at once, each as fast as the slowest one's. Collective.
+
+    Products of [1536, NB] by [NB, 1536], as in an update, for a quarter of a second.
+    """
+    left, right, out = (np.ones(shape, dtype).T for shape in ((nb, _ROWS), (_ROWS, nb), (_ROWS, _ROWS)))
+    with blas_threads(threads):
+        subtract_product(left, right, out)
+        comm.Barrier()
+        calls, start = 0, time.perf_counter()
+        while (seconds := time.perf_counter() - start) < _SECONDS:
+            subtract_product(left, right, out)
+            calls += 1
+    return comm.size * float(global_min(comm, 2.0 * _ROWS * _ROWS * nb * calls / seconds))
+
+
+def require_time(n: int, rate: float, limit: float, notes: list[str]) -> float:
+    """Return the least seconds of a system, and say them. Raises ConfigError if they exceed the limit.
+
+    rate: FLOP/s of matrix products of all ranks; limit: seconds, 0 for none.
+    """
+    seconds = operations(n) / rate
+    notes.append(
+        f"at least {number(seconds, 's')}: matrix products run at {number(rate, 'FLOP/s')} on all ranks"
+    )
+    if limit and seconds > limit:
+        fits = int((limit * rate * 1.5) ** (1 / 3))
+        raise ConfigError(
+            f"N = {n} takes at least {seconds:.0f} s, as all ranks do products at {number(rate, 'FLOP/s')}, "
+            f"and --time-limit is {limit:g} s; use N = {fits} or less, or a longer limit"
+        )
+    return seconds
