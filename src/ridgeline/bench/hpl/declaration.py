@@ -16,7 +16,7 @@ class HplOptions(BenchmarkOptions):
     n: Annotated[int, OptionSpec("Unknowns.", minimum=1)] = 8000
     nb: Annotated[int, OptionSpec("Columns of a block.", minimum=1)] = 192
     p: Annotated[
-        int, OptionSpec("Rows of the process grid; 0: as near to a square as the ranks allow.", minimum=0)
+        int, OptionSpec("Rows of the process grid; 0: as near to a square as can be.", minimum=0)
     ] = 0
     q: Annotated[int, OptionSpec("Columns of the process grid; 0: ranks / rows.", minimum=0)] = 0
     threads: Annotated[int, OptionSpec("Threads of each rank.", minimum=1)] = 1

@@ -95,7 +95,7 @@ def make_result(run: HplRun, dgemm: float | None, n_ranks: int) -> Result:
     failures = []
     if not run.passed:
         failures.append(
-            f"HPL FAILED: the scaled residual is {run.residual:.6g}, and {settings.threshold:g} is allowed; the matrix "
+            f"HPL FAILED: the scaled residual is {run.residual:.6g}, allowed is {settings.threshold:g}; the matrix "
             f"is singular, or memory, processor or network is at fault"
         )
     return Result(
