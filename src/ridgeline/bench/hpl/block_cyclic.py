@@ -8,7 +8,7 @@ Source: Petitet, Whaley, Dongarra, Cleary, "HPL", overview, "Main algorithm".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ridgeline.runtime.errors import DecompositionError
 
 Order = Literal["row", "column"]
+IndexLike = TypeVar("IndexLike", int, NDArray[np.int64])
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,12 @@ class Axis:
         rounds, more = divmod(blocks, self.parts)
         return rounds * self.nb + (self.nb if part < more else rest if part == more else 0)
 
-    def owner(self, index: int) -> int:
-        """Return which part owns a global index."""
+    def owner(self, index: IndexLike) -> IndexLike:
+        """Return which part owns a global index, or each of an array of them."""
         return index // self.nb % self.parts
 
-    def local(self, index: int) -> int:
-        """Return the local index of a global one on its owner."""
+    def local(self, index: IndexLike) -> IndexLike:
+        """Return the local index of a global one on its owner, or of each of an array of them."""
         return index // (self.nb * self.parts) * self.nb + index % self.nb
 
     def globals(self) -> NDArray[np.int64]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpl.block_cyclic import BlockCyclic
 from ridgeline.bench.hpl.generator_kernels import fill_columns
+from ridgeline.bench.hpl.record import SEED
 from ridgeline.jit.kernel import Specialisation, specialise
 
-SEED = 100  # of HPL 2.3
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1
 _MASK = 2**64 - 1
 
