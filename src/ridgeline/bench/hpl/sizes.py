@@ -16,6 +16,7 @@ import numpy as np
 from ridgeline.bench.hpl.block_cyclic import check_grid
 from ridgeline.bench.hpl.python_blas import subtract_product
 from ridgeline.bench.hpl.record import operations
+from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.parallel.reduce import global_min
 from ridgeline.runtime.blas import blas_threads
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 BytesOf = Callable[[int, int, int, int], int]  # of n, nb, p, q: the most that a rank needs
-AUTO = "auto"
 FEWEST = 16  # unknowns that `--n auto` is content with
 _SECONDS = 0.25  # of products measured
 _ROWS = 1536  # of their factors: beyond the caches of a core, and done in a moment
@@ -43,34 +43,21 @@ class Sizes(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def parse_number(text: str, flag: str) -> int | None:
-    """Return the whole number of an option; None for "auto". Raises ConfigError for anything else."""
-    if text == AUTO:
-        return None
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise ConfigError(f"{flag} = {text[:40]}: {AUTO}, or a whole number of 1 or more is needed")
-    return value
-
-
 def nearest_square(ranks: int) -> tuple[int, int]:
     """Return (P, Q) with P Q = ranks, P <= Q, P as large as possible."""
     p = next(p for p in range(math.isqrt(ranks), 0, -1) if ranks % p == 0)
     return p, ranks // p
 
 
-def choose_grid(ranks: int, p: int | None, q: int | None) -> tuple[int, int]:
-    """Return the process grid: as given, one direction completed, or the nearest to a square.
+def choose_grid(ranks: int, p: int, q: int) -> tuple[int, int]:
+    """Return the process grid: as given, one direction completed where it is 0, or the nearest to a square.
 
     Raises DecompositionError unless P x Q is the number of ranks.
     """
-    if p is None and q is None:
+    if not p and not q:
         return nearest_square(ranks)
-    rows = p if p is not None else max(ranks // (q or 1), 1)
-    columns = q if q is not None else max(ranks // rows, 1)
+    rows = p or max(ranks // q, 1)
+    columns = q or max(ranks // rows, 1)
     check_grid(ranks, rows, columns)
     return rows, columns
 
@@ -87,15 +74,15 @@ def largest_order(bytes_of: BytesOf, limit: float, nb: int, p: int, q: int) -> i
 
 
 def choose_sizes(
-    comm: MPI.Comm, given: tuple[int | None, int | None, int | None, int | None], share: float, bytes_of: BytesOf,
-    blocks: Callable[[int], int],
-) -> Sizes:  # fmt: skip
+    comm: MPI.Comm, options: SystemOptions, bytes_of: BytesOf, blocks: Callable[[int], int]
+) -> Sizes:
     """Return sizes that fit. Collective over comm, the same on all ranks.
 
-    given: N, NB, P, Q, None for what is to be chosen; share: of the free memory for N; blocks: gives NB for N.
-    Raises ConfigError for an N that does not fit, with what would, DecompositionError for a grid unlike the ranks.
+    blocks: gives NB for N. Raises ConfigError for an N that does not fit, with what would, DecompositionError for a
+    grid unlike the ranks.
     """
-    n, nb, p, q = given
+    n, nb = parse_number(options.n, "--n"), parse_number(options.nb, "--nb")
+    p, q, share = options.p, options.q, options.memory_share
     grid = choose_grid(comm.size, p, q)
     free = memory_per_rank(comm)
     notes = []
@@ -111,7 +98,7 @@ def choose_sizes(
     if nb is None:
         nb = blocks(n)
         notes.append(f"NB = {nb} chosen for N = {n}")
-    if p is None or q is None:
+    if not p and not q:
         notes.append(f"grid {grid[0]} x {grid[1]}: the nearest to a square of {comm.size} ranks with P <= Q")
     require_fit(n, nb, grid, free, bytes_of)
     return Sizes(n, nb, *grid, tuple(notes))

@@ -38,7 +38,9 @@ _COLUMNS = 64  # that a thread generates at a time
 Fill = Callable[[Reals, BlockCyclic, int, int, int], None]
 
 
-class _Grid(NamedTuple):
+class GridPlace(NamedTuple):
+    """A process's part of the system, and the communicators of its row and its column of the grid."""
+
     place: BlockCyclic
     row_comm: MPI.Comm
     column_comm: MPI.Comm
@@ -64,12 +66,15 @@ def solve_system(
     """
     check_grid(comm.size, settings.p, settings.q)
     compile_hpl(comm)
-    with _grid(comm, settings) as grid, Team(settings.threads) as team, blas_threads(1):
+    with make_grid(comm, settings) as grid, Team(settings.threads) as team, blas_threads(1):
         tried = _try_broadcasts(comm, grid.row_comm, settings) if settings.broadcast is None else {}
         broadcast = settings.broadcast or min(BROADCASTS, key=lambda one: tried.get(one, np.inf))
         a = _allocate(grid.place)
         _generate(a, grid.place, settings.seed, fill, team)
-        log, regions = _Log(settings.n, settings.nb, on_progress if comm.rank == 0 else None), Regions()
+        log, regions = (
+            ProgressLog(settings.n, settings.nb, on_progress if comm.rank == 0 else None),
+            Regions(),
+        )
         lu = factor.Factorisation(
             settings, grid.place, a, grid.row_comm, grid.column_comm, broadcast, team, regions
         )
@@ -89,8 +94,11 @@ def solve_system(
     return HplRun(settings, float(slowest[0]), norms, broadcast, x, phases, samples, tried)
 
 
-class _Log:
-    """Takes the samples of performance over progress."""
+class ProgressLog:
+    """Takes the samples of performance over progress.
+
+    start: when the solve began, to be set; on_progress: told of each sample, at most MOST_SAMPLES times.
+    """
 
     def __init__(self, n: int, nb: int, on_progress: Callable[[HplSample], None] | None) -> None:
         self.samples: list[HplSample] = []
@@ -99,6 +107,7 @@ class _Log:
         self._apart = -(-n // nb // MOST_SAMPLES) * nb
 
     def told(self, columns: int) -> None:
+        """Take note that so many columns are factored."""
         last = self.samples[-1] if self.samples else HplSample(0, 0.0, 0.0, 0.0)
         if columns < min(last.columns + self._apart, self._n):
             return
@@ -114,13 +123,13 @@ class _Log:
 
 
 @contextmanager
-def _grid(comm: MPI.Comm, settings: HplSettings) -> Iterator[_Grid]:
+def make_grid(comm: MPI.Comm, settings: HplSettings) -> Iterator[GridPlace]:
     """Give this rank's place and the communicators of its row and its column. Collective over comm."""
     p, q = settings.p, settings.q
     row, column = grid_place(p, q, comm.rank, settings.order)
     row_comm, column_comm = comm.Split(row, column), comm.Split(column, row)
     try:
-        yield _Grid(distribute(settings.n, settings.nb, (p, q), (row, column)), row_comm, column_comm)
+        yield GridPlace(distribute(settings.n, settings.nb, (p, q), (row, column)), row_comm, column_comm)
     finally:
         row_comm.Free()
         column_comm.Free()

@@ -7,7 +7,6 @@ rules ask for less, N times as much times 16. They allow 50 iterations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,24 +54,6 @@ class _Preconditioner:
         z[:] = solve(self.factors, self.comm, r)
 
 
-@dataclass(frozen=True)
-class Refinement:
-    """The solution, its iterations, maximum norms of b - A x, x and b. converged: by the tolerance of GMRES."""
-
-    x: Vector
-    iterations: int
-    converged: bool
-    residual: float
-    solution_norm: float
-    right_norm: float
-
-    def scaled_residual(self, matrix_norm: float) -> float:
-        """Return ||b - A x|| / (||A|| ||x|| + ||b||) / (n 2^-53); NaN if anything is."""
-        return self.residual / (
-            (matrix_norm * self.solution_norm + self.right_norm) * self.x.size * UNIT_ROUNDOFF
-        )
-
-
 def first_guess(factors: MxpFactors, comm: MPI.Comm, b: Vector) -> Vector:
     """Return the solution with the factors alone. Collective."""
     return solve(factors, comm, b)
@@ -86,8 +67,10 @@ def refine(matrix: MxpMatrix, factors: MxpFactors, comm: MPI.Comm, b: Vector, x:
     return done.iterations, done.converged
 
 
-def judge(matrix: MxpMatrix, b: Vector, x: Vector, iterations: int, converged: bool) -> Refinement:
-    """Return the norms of a solution, with the residual computed anew. Collective."""
-    residual = np.abs(b - matrix.product(x))
-    norms = (float(vector.max()) for vector in (residual, np.abs(x), np.abs(b)))
-    return Refinement(x, iterations, converged, *norms)
+def judge(matrix: MxpMatrix, b: Vector, x: Vector) -> float:
+    """Return ||b - A x|| / (||A|| ||x|| + ||b||) / (n 2^-53), maximum norms, the residual computed anew. Collective.
+
+    NaN if anything is.
+    """
+    residual, solution, right = (float(np.abs(one).max()) for one in (b - matrix.product(x), x, b))
+    return residual / (matrix.norm * solution + right) / (x.size * UNIT_ROUNDOFF)
