@@ -4,6 +4,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpl import sizes
+from ridgeline.bench.hpl.record import operations
 from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
@@ -70,12 +71,12 @@ def test_no_memory_at_all(monkeypatch):
 
 def test_a_longer_time_than_the_limit_is_refused():
     notes = []
-    assert sizes.require_time(3000, 1e9, 0.0, notes) == pytest.approx(18.0135)
+    assert sizes.require_time(operations(3000), 1e9, 0.0, notes) == pytest.approx(18.0135)
     assert notes == ["at least 18.01 s: matrix products run at 1 GFLOP/s on all ranks"]
     with pytest.raises(
-        ConfigError, match=r"takes at least 18 s, .*--time-limit is 10 s; use N = 24\d\d or less"
+        ConfigError, match=r"takes at least 18 s, .*--time-limit is 10 s; N = 24\d\d would take that"
     ):
-        sizes.require_time(3000, 1e9, 10.0, notes)
+        sizes.require_time(operations(3000), 1e9, 10.0, notes)
 
 
 def test_the_rate_of_products_is_positive():

@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.benchmark import Benchmark
+from ridgeline.bench.hpl.scaling import SystemOrder
+from ridgeline.bench.hpl.system_options import AUTO, SystemOptions
+from ridgeline.bench.scaling import Scaling
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import OptionSpec
 
 
 @dataclass(frozen=True)
-class HplOptions(BenchmarkOptions):
+class HplOptions(SystemOptions):
     """Options of hpl."""
 
-    n: Annotated[int, OptionSpec("Unknowns.", minimum=1)] = 8000
-    nb: Annotated[int, OptionSpec("Columns of a block.", minimum=1)] = 192
-    p: Annotated[
-        int, OptionSpec("Rows of the process grid; 0: as near to a square as can be.", minimum=0)
-    ] = 0
-    q: Annotated[int, OptionSpec("Columns of the process grid; 0: ranks / rows.", minimum=0)] = 0
-    threads: Annotated[int, OptionSpec("Threads of each rank.", minimum=1)] = 1
     order: Annotated[Literal["row", "column"], OptionSpec("How ranks are numbered in the process grid.")] = (
         "row"
     )
@@ -32,6 +29,20 @@ class HplOptions(BenchmarkOptions):
     threshold: Annotated[float, OptionSpec("Of the official test.", above=0)] = 16.0
     seed: Annotated[int, OptionSpec("Of the matrix; HPL's is 100.", minimum=0)] = 100
     dgemm: Annotated[bool, OptionSpec("Measure DGEMM in the same run.")] = True
+    dat: Annotated[
+        str | None,
+        OptionSpec("Take all tests of a file as HPL.dat, in place of N, NB, P and Q.", metavar="FILE"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Check the range of every value, and that a file is not contradicted."""
+        super().__post_init__()
+        given = {"--n": self.n != "8000", "--nb": self.nb != AUTO, "--p": self.p != 0, "--q": self.q != 0}
+        if self.dat is not None and any(given.values()):
+            flag = next(name for name, there in given.items() if there)
+            raise ConfigError(
+                f"{flag} goes not with --dat, which names sizes and grids; leave one of them out"
+            )
 
 
 BENCHMARKS = (
@@ -42,8 +53,10 @@ BENCHMARKS = (
         "along rows, and rows change places within columns.",
         formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation and substitution).",
         details="The exit code is 0 only if the official test passes: the scaled residual is below the threshold. "
-        "The table is the performance over progress, some hundred lines at most.",
+        "The table is the performance over progress, and the lines of HPL 2.3 follow it. More in docs/hpl.md.",
         options=HplOptions,
         function="measure.measure_hpl",
+        finish="result_lines.write_lines",
+        scaling=Scaling(SystemOrder(), "scaling.figures"),
     ),
 )

@@ -35,8 +35,8 @@ class HplTest:
     broadcast: int = 1
     recursive_factor: int = 2
     divisions: int = 2
-    panel_factor: int = 2
-    least_columns: int = 32
+    panel_factor: int = 0
+    least_columns: int = 16
 
     @property
     def code(self) -> str:
@@ -97,7 +97,7 @@ def read_hpl_dat(path: str | Path) -> HplDat:
     """
     with output_errors(f"read {path}", f"--dat names a file as {NAME} of HPL"):
         lines = Path(path).read_text(errors="replace").splitlines()
-    file = _Lines(path, lines)
+    file = _DatLines(path, lines)
     output = file.words("the name of the output file", 1)[0]
     device = file.whole("the device: 6, 7 or another number")
     sizes = file.numbers("N", 0)
@@ -128,7 +128,7 @@ def read_hpl_dat(path: str | Path) -> HplDat:
     )
 
 
-class _Lines:
+class _DatLines:
     """The lines below the two of comment, read one after the other."""
 
     def __init__(self, path: str | Path, lines: list[str]) -> None:

@@ -5,12 +5,16 @@ Source: the formats of HPL 2.3, testing/ptest (HPL_pdinfo, HPL_pdtest, HPL_pddri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from ridgeline.bench.hpl.declaration import HplOptions
 from ridgeline.bench.hpl.hpl_dat import HplTest
-from ridgeline.io.previous import GENERATOR
+from ridgeline.bench.hpl.record import THRESHOLD, HplNorms
+from ridgeline.bench.result import Result
+from ridgeline.io.previous import GENERATOR, write_text
 
 _WIDTH = 80
 _DOUBLE, _SINGLE = "=" * _WIDTH, "-" * _WIDTH
@@ -20,39 +24,36 @@ _CHECK = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)="
 
 
 @dataclass(frozen=True)
-class Norms:
-    """What a failed check prints: norms of the residual, of A, x and b."""
-
-    residual: float
-    matrix_inf: float
-    matrix_one: float
-    solution_inf: float
-    solution_one: float
-    right_inf: float
-
-
-@dataclass(frozen=True)
 class HplOutcome:
     """What became of a test.
 
-    seconds: of the solve, the slowest rank's; scaled_residual: None if it was not checked, NaN for a system without
-    a solution; skipped: why the test did not run, nothing if it did.
+    test: as it ran; seconds, flops_per_second: of the solve; norms: of the official test; threshold: of the scaled
+    residual, 0 or less for no check; skipped: why the test did not run, nothing if it did.
     """
 
     test: HplTest
     seconds: float = 0.0
     flops_per_second: float = 0.0
+    norms: HplNorms | None = None
+    threshold: float = THRESHOLD
     started: datetime | None = None
     ended: datetime | None = None
-    scaled_residual: float | None = None
-    threshold: float = 16.0
-    norms: Norms | None = None
     skipped: str = ""
 
     @property
+    def residual(self) -> float:
+        """The scaled residual, NaN without norms."""
+        return math.nan if self.norms is None else self.norms.scaled_residual(self.test.n)
+
+    @property
+    def checked(self) -> bool:
+        """Whether the residual is looked at."""
+        return self.threshold > 0
+
+    @property
     def passed(self) -> bool:
-        """Whether the residual is below the threshold; NaN is not."""
-        return self.scaled_residual is None or self.scaled_residual < self.threshold
+        """Whether the residual is below the threshold, which NaN is not, or is not looked at."""
+        return not self.checked or self.residual < self.threshold
 
 
 def head_lines(tests: Sequence[HplTest], notes: Iterable[str] = ()) -> list[str]:
@@ -105,22 +106,22 @@ def test_lines(outcome: HplOutcome) -> list[str]:
     for label, moment in (("start time", outcome.started), ("end time  ", outcome.ended)):
         if moment is not None:
             lines += [f"HPL_pdgesv() {label} {moment.ctime()}", ""]
-    if outcome.scaled_residual is not None:
+    if outcome.checked:
         verdict = "PASSED" if outcome.passed else "FAILED"
-        lines += [_SINGLE, f"{_CHECK} {outcome.scaled_residual:16.8e} ...... {verdict}"]
+        lines += [_SINGLE, f"{_CHECK} {outcome.residual:16.8e} ...... {verdict}"]
         if not outcome.passed and outcome.norms is not None:
             lines += _norm_lines(outcome.norms)
     return lines
 
 
-def _norm_lines(norms: Norms) -> list[str]:
+def _norm_lines(norms: HplNorms) -> list[str]:
     named = {
         "||Ax-b||_oo": norms.residual,
-        "||A||_oo": norms.matrix_inf,
-        "||A||_1": norms.matrix_one,
-        "||x||_oo": norms.solution_inf,
-        "||x||_1": norms.solution_one,
-        "||b||_oo": norms.right_inf,
+        "||A||_oo": norms.a,
+        "||A||_1": norms.a_one,
+        "||x||_oo": norms.x,
+        "||x||_1": norms.x_one,
+        "||b||_oo": norms.b,
     }
     # Dots stand in every other column, whether a name has an odd or an even number of letters.
     padded = [name + " " * (len(name) % 2) for name in named]
@@ -130,18 +131,18 @@ def _norm_lines(norms: Norms) -> list[str]:
     ]
 
 
-def end_lines(outcomes: Sequence[HplOutcome], checked: bool = True) -> list[str]:
+def end_lines(outcomes: Sequence[HplOutcome]) -> list[str]:
     """Return the last block: how many tests ran, passed, failed and were skipped."""
     skipped = sum(1 for one in outcomes if one.skipped)
     failed = sum(1 for one in outcomes if not one.skipped and not one.passed)
     passed = len(outcomes) - skipped - failed
-    counts = [
-        (passed, "tests completed and passed residual checks,"),
-        (failed, "tests completed and failed residual checks,"),
-        (skipped, "tests skipped because of illegal input values."),
-    ]
-    if not checked:
-        counts = [(passed, "tests completed without checking,"), counts[-1]]
+    counts = [(passed, "tests completed without checking,")]
+    if any(one.checked for one in outcomes):
+        counts = [
+            (passed, "tests completed and passed residual checks,"),
+            (failed, "tests completed and failed residual checks,"),
+        ]
+    counts.append((skipped, "tests skipped because of illegal input values."))
     return [
         _DOUBLE,
         "",
@@ -159,5 +160,14 @@ def output_lines(outcomes: Sequence[HplOutcome], notes: Iterable[str] = ()) -> l
     lines = head_lines([one.test for one in outcomes], notes)
     for outcome in outcomes:
         lines += test_lines(outcome)
-    checked = any(one.scaled_residual is not None for one in outcomes)
-    return lines + end_lines(outcomes, checked or all(one.skipped for one in outcomes))
+    return lines + end_lines(outcomes)
+
+
+def write_lines(result: Result, options: HplOptions) -> list[str]:
+    """Return the lines to print; where HPL.dat names a file for them, write it and say so. On rank 0."""
+    lines: list[str] = result.extra["lines"]
+    path = result.extra["output"]
+    if path is None:
+        return lines
+    write_text(path, "\n".join([*lines, ""]), "output file of HPL.dat")
+    return [f"lines of HPL: {path}"]

@@ -15,7 +15,6 @@ import numpy as np
 
 from ridgeline.bench.hpl.block_cyclic import check_grid
 from ridgeline.bench.hpl.python_blas import subtract_product
-from ridgeline.bench.hpl.record import operations
 from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.parallel.reduce import global_min
@@ -132,19 +131,19 @@ def product_rate(comm: MPI.Comm, dtype: DTypeLike, threads: int, nb: int) -> flo
     return comm.size * float(global_min(comm, 2.0 * _ROWS * _ROWS * nb * calls / seconds))
 
 
-def require_time(n: int, rate: float, limit: float, notes: list[str]) -> float:
-    """Return the least seconds of a system, and say them. Raises ConfigError if they exceed the limit.
+def require_time(work: float, rate: float, limit: float, notes: list[str]) -> float:
+    """Return the least seconds of all systems, and say them. Raises ConfigError if they exceed the limit.
 
-    rate: FLOP/s of matrix products of all ranks; limit: seconds, 0 for none.
+    work: operations; rate: FLOP/s of matrix products of all ranks; limit: seconds, 0 for none.
     """
-    seconds = operations(n) / rate
+    seconds = work / rate
     notes.append(
         f"at least {number(seconds, 's')}: matrix products run at {number(rate, 'FLOP/s')} on all ranks"
     )
     if limit and seconds > limit:
         fits = int((limit * rate * 1.5) ** (1 / 3))
         raise ConfigError(
-            f"N = {n} takes at least {seconds:.0f} s, as all ranks do products at {number(rate, 'FLOP/s')}, "
-            f"and --time-limit is {limit:g} s; use N = {fits} or less, or a longer limit"
+            f"the run takes at least {seconds:.0f} s, as all ranks do products at {number(rate, 'FLOP/s')}, and "
+            f"--time-limit is {limit:g} s; N = {fits} would take that, or use a longer limit"
         )
     return seconds

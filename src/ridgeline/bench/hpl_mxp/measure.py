@@ -5,23 +5,17 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.record import HplSample, HplSettings
+from ridgeline.bench.hpl.progress_figures import COLUMNS, crowding, progress_plot
+from ridgeline.bench.hpl.record import HplSample, HplSettings, operations
 from ridgeline.bench.hpl.sizes import choose_sizes, product_rate, require_time
 from ridgeline.bench.hpl_mxp.declaration import HplMxpOptions
 from ridgeline.bench.hpl_mxp.refine import LIMIT, MOST_ITERATIONS
 from ridgeline.bench.hpl_mxp.solve import MxpRun, bytes_of, solve_mixed
-from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.parallel.layout import find_layout, place_on_node
+from ridgeline.bench.numba_threads import check_threads
+from ridgeline.bench.result import Result
+from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.blas import blas_libraries
 from ridgeline.runtime.progress import Phases
-from ridgeline.runtime.threads import cores_available, oversubscription
-
-_COLUMNS = (
-    Column("columns", "columns"),
-    Column("seconds", "s", form=".3f"),
-    Column("flops_per_second", "GFLOP/s so far", 1e9),
-    Column("flops_per_second_now", "GFLOP/s now", 1e9),
-)
 
 
 def block_for(n: int) -> int:
@@ -34,20 +28,20 @@ def measure_hpl_mxp(comm: MPI.Comm, options: HplMxpOptions, progress: Phases) ->
 
     Raises ConfigError for sizes beyond the memory or the time limit, DecompositionError for a grid of other ranks.
     """
+    check_threads(options.threads, f"HPL-MxP on {options.threads} threads")
     sizes = choose_sizes(comm, options, bytes_of, block_for)
     notes = list(sizes.notes)
     settings = HplSettings(sizes.n, sizes.nb, sizes.p, sizes.q, options.threads)
     progress.begin("matrix products")
     limit = product_rate(comm, np.float32, options.threads, sizes.nb)
-    require_time(sizes.n, limit, options.time_limit, notes)
+    require_time(operations(sizes.n), limit, options.time_limit, notes)
     progress.begin(f"N = {sizes.n}, {notes[-1]}")
 
     def on_progress(sample: HplSample) -> None:
         progress.update(sample.columns, settings.n)
 
     run = solve_mixed(comm, settings, options.storage, options.testing, on_progress)
-    crowded = oversubscription(place_on_node(comm).ranks, settings.threads, cores_available())
-    result = make_result(run, limit, comm.size, notes + ([crowded] if crowded else []))
+    result = make_result(run, limit, comm.size, notes + crowding(comm, settings.threads))
     result.nodes = find_layout(comm).n_nodes
     return result
 
@@ -100,20 +94,12 @@ def make_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -> Re
         formula="GFLOP/s = (2/3 N^3 + 3/2 N^2) / (factorisation + first solve + refinement)",
         statistic="one run, the time of the slowest rank",
         ranks=n_ranks,
-        columns=_COLUMNS,
+        columns=COLUMNS,
         rows=[vars(sample) for sample in run.samples],
         verified=run.passed,
         settings={**vars(settings), "storage": run.storage, "testing": run.testing},
         extra={"product_flops_per_second": limit, "solves": [solve]},
         notes=told + notes,
         failures=failures,
-        plot=Plot(
-            "columns",
-            ("flops_per_second", "flops_per_second_now"),
-            x_label="columns factored",
-            y_label="GFLOP/s",
-            y_scale=1e9,
-            log_x=False,
-            log_y=False,
-        ),
+        plot=progress_plot(),
     )
