@@ -46,8 +46,8 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases) -> Result
     runs: list[HplRun] = []
     outcomes = []
     for number, test in enumerate(plan.tests, 1):
-        which = f"test {number} of {len(plan.tests)}, " if len(plan.tests) > 1 else ""
-        progress.begin(f"{which}N = {test.n}, {notes[-1]}")
+        which = f"test {number} of {len(plan.tests)}, " if number > 1 else f"{notes[-1]}; "
+        progress.begin(f"{which}N = {test.n}")
         outcome, run = run_test(comm, test, plan, options, progress)
         outcomes.append(outcome)
         runs += [] if run is None else [run]
@@ -96,10 +96,7 @@ def make_result(
         for label, run in zip(labels, runs)
         for sample in run.samples
     ]
-    notes: list[str] = []
-    for label, run in zip(labels, runs):
-        notes += [f"test {label}"] if several else []
-        notes += _notes(run, dgemm)
+    notes = [] if several else [line for run in runs for line in _notes(run, dgemm)]
     notes.append(f"BLAS: {blas_libraries()[0]}, called by one thread each")
     failed = [one for one in outcomes if not one.skipped and not one.passed]
     first = plan.tests[0]

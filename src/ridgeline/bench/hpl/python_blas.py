@@ -49,7 +49,7 @@ def _reference(value: Any, kind: str) -> Any:
 
 def _pitch(matrix: Matrix) -> int:
     """Return the distance of two columns, in numbers."""
-    return max(matrix.strides[1] // matrix.itemsize, matrix.shape[0], 1)
+    return int(max(matrix.strides[1] // matrix.itemsize, matrix.shape[0], 1))
 
 
 def subtract_product(left: Matrix, right: Matrix, out: Matrix) -> None:

@@ -19,7 +19,7 @@ class Team:
 
     def __init__(self, n_threads: int) -> None:
         self._pool = ThreadPoolExecutor(n_threads - 1, "hpl") if n_threads > 1 else None
-        self._n_others = n_threads - 1
+        self.n_threads, self._n_others = n_threads, n_threads - 1
         self._others: list[Future[None]] = []
         self._left: Iterator[Tile] = iter(())
 

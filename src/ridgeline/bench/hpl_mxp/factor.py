@@ -85,10 +85,8 @@ class MxpFactors:
     memory: as of `allocate`, overwritten by L below the diagonal (its own diagonal is 1) and U.
     """
 
-    def __init__(
-        self, grid: Grid, memory: NDArray[np.float32], team: Team, n_threads: int, storage: str = "float32"
-    ) -> None:
-        self.grid, self.storage, self.team, self.n_threads = grid, storage, team, n_threads
+    def __init__(self, grid: Grid, memory: NDArray[np.float32], team: Team, storage: str = "float32") -> None:
+        self.grid, self.storage, self.team = grid, storage, team
         self.rows, self.columns = grid.rows, grid.columns
         self.nb = grid.rows.nb
         self.blocks = -(-grid.rows.n // self.nb)
@@ -121,7 +119,9 @@ class MxpFactors:
                 left[height:], right[:, start - column : stop - column], out[next_row:, start:stop]
             )
 
-        self.team.start(update, tiles(next_column, self.columns.count(), self.n_threads, _WIDEST, _NARROWEST))
+        self.team.start(
+            update, tiles(next_column, self.columns.count(), self.team.n_threads, _WIDEST, _NARROWEST)
+        )
         subtract_product(left, right[:, :width], out[row:, column:next_column])
         subtract_product(left[:height], right[:, width:], out[row:next_row, next_column:])
         following = self._factor_panels(k + 1)

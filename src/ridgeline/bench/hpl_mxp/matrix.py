@@ -27,7 +27,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpl.block_cyclic import Axis
-from ridgeline.bench.hpl.generator import SEED, jump
+from ridgeline.bench.hpl.generator import jump
+from ridgeline.bench.hpl.record import SEED
 from ridgeline.bench.hpl.team import Team, tiles
 from ridgeline.bench.hpl_mxp.matrix_kernels import add_magnitudes, add_product, fill
 from ridgeline.jit.kernel import Specialisation, specialise
@@ -95,13 +96,12 @@ class MxpMatrix:
         rows: Axis,
         columns: Axis,
         team: Team,
-        n_threads: int,
         dominant: bool = False,
         diagonal: Vector | None = None,
     ) -> None:
         """Make tables and norms. Collective over comm: the ranks of the grid."""
         self.comm, self.rows, self.columns, self.n = comm, rows, columns, rows.n
-        self._team, self._n_threads = team, n_threads
+        self._team = team
         self._my_rows, self._my_columns = rows.globals(), columns.globals()
         self._tables = make_tables(self.n, self._my_rows, self._my_columns)
         on_diagonal, self._row_of, self._column_of = np.intersect1d(
@@ -133,7 +133,7 @@ class MxpMatrix:
 
     def _share(self, work: Callable[[int, int], None], size: int) -> None:
         """Let the threads do work(first, last) for parts of 0 ... size - 1."""
-        self._team.start(work, tiles(0, size, self._n_threads, max(size, 1), TILE))
+        self._team.start(work, tiles(0, size, self._team.n_threads, max(size, 1), TILE))
         self._team.finish()
 
     def _by_rows(self, kernel: Callable[..., None], *arguments: Any) -> Vector:

@@ -35,7 +35,7 @@ def measure_hpl_mxp(comm: MPI.Comm, options: HplMxpOptions, progress: Phases) ->
     progress.begin("matrix products")
     limit = product_rate(comm, np.float32, options.threads, sizes.nb)
     require_time(operations(sizes.n), limit, options.time_limit, notes)
-    progress.begin(f"N = {sizes.n}, {notes[-1]}")
+    progress.begin(f"{notes[-1]}; N = {sizes.n}")
 
     def on_progress(sample: HplSample) -> None:
         progress.update(sample.columns, settings.n)

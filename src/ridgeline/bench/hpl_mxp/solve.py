@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.block_cyclic import Axis
+from ridgeline.bench.hpl.block_cyclic import Axis, check_grid
 from ridgeline.bench.hpl.record import HplSample, HplSettings, operations
 from ridgeline.bench.hpl.solve import ProgressLog, make_grid
 from ridgeline.bench.hpl.team import Team
@@ -90,7 +91,9 @@ def solve_mixed(
 
     on_progress: told on rank 0 while it factorises. diagonal: what is added to the random matrix's, float64 [n], in
     place of the one that makes it stable. A matrix that elimination fails for is no error: the test fails.
+    Raises DecompositionError if the grid is not one of comm's ranks.
     """
+    check_grid(comm.size, settings.p, settings.q)
     compile_mxp(comm)
     with (
         make_grid(comm, settings) as (place, along_row, along_column),
@@ -99,12 +102,12 @@ def solve_mixed(
     ):
         rows = place.rows
         columns = Axis(settings.n, settings.nb, settings.q, place.columns.part)
-        a = MxpMatrix(comm, rows, columns, team, settings.threads, testing, diagonal)
+        a = MxpMatrix(comm, rows, columns, team, testing, diagonal)
         memory = factor.allocate(rows.count(), columns.count())
         a.write(memory)
         b = a.right_hand_side()
         grid = Grid(along_row, along_column, rows, columns)
-        factors = MxpFactors(grid, memory, team, settings.threads, storage)
+        factors = MxpFactors(grid, memory, team, storage)
         log = ProgressLog(settings.n, settings.nb, on_progress if comm.rank == 0 else None)
         clock = _Clock(comm)
         log.start = perf_counter()
@@ -119,6 +122,13 @@ def solve_mixed(
         samples = comm.bcast(log.samples)
     seconds = factor_seconds, solve_seconds, refine_seconds
     return MxpRun(settings, storage, testing, *seconds, iterations, converged, found, x, samples)
+
+
+@contextmanager
+def solver_team(threads: int) -> Iterator[Team]:
+    """Give the threads of a rank, each of which calls a BLAS of one thread."""
+    with Team(threads) as team, blas_threads(1):
+        yield team
 
 
 class _Clock:
