@@ -30,8 +30,8 @@ from ridgeline.runtime.progress import Phases
 def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases) -> Result:
     """Run HPL and return its figures. Collective over comm, the same on all ranks.
 
-    Raises ConfigError for settings, a damaged file, too little memory or time, DecompositionError for a grid of other
-    ranks, OutputError for a file that cannot be read or written: all before a matrix is allocated.
+    All that is raised is raised before a matrix is allocated: ConfigError for settings, a damaged file, or too little
+    memory or time; DecompositionError for a grid of other ranks; OutputError for a file.
     """
     check_threads(options.threads, f"HPL on {options.threads} threads")
     plan = make_plan(comm, options)

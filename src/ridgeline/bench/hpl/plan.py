@@ -66,8 +66,8 @@ def bytes_of(n: int, nb: int, p: int, q: int) -> int:
 def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
     """Return the tests of a run. Collective over comm, the same on all ranks.
 
-    Raises ConfigError for a file that is damaged or sizes that do not fit, DecompositionError for a grid of other
-    ranks, OutputError for a file that cannot be read.
+    Raises ConfigError for a damaged file or sizes that do not fit, OutputError for a file that cannot be read.
+    Raises DecompositionError for a grid of other ranks.
     """
     if options.dat is not None:
         path = options.dat
@@ -91,8 +91,8 @@ def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
 def plan_of(comm: MPI.Comm, dat: HplDat, path: str) -> HplPlan:
     """Return the tests of a file as they run here. Collective over comm.
 
-    Raises DecompositionError if a grid has more processes than there are ranks, ConfigError for a test that does not
-    fit into memory: before the first of them runs.
+    Raises DecompositionError if a grid has more processes than there are ranks. Raises ConfigError for a test that
+    does not fit into memory, before the first of them runs.
     """
     for p, q in dat.grids:
         if p * q > comm.size:

@@ -1,7 +1,8 @@
 """Order, block and process grid of a dense system: chosen, and refused before anything is allocated.
 
-What is left to be chosen: the order N from a share of the free memory, the block NB, the grid P x Q with P <= Q, the
-nearest to a square. Every choice is said. The time is predicted from a short measurement of matrix products.
+What is not given is chosen. The order N follows from a share of the free memory, the block NB from N. The grid P x Q
+is the nearest to a square with P <= Q. Every choice is said. The time is predicted from a short measurement of matrix
+products.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Step k of the right-looking algorithm. Block (I, J) lies on process (I mod P, J 
 Look-ahead: of 4, block column and block row k + 1 come first, and 1 to 3 of step k + 1 follow at once. One thread
 does so, while the others begin with the rest of 4, cut into tiles of columns.
 
-What is stored narrowly (`storage`): both panels and the diagonal block are rounded once, when they are complete, and
-every product and solve reads the rounded numbers. The part that is still to be factorised stays float32, and products
+What is stored narrowly (`storage`): both panels and the diagonal block are rounded once, when they are complete.
+Every product and solve reads the rounded numbers. The part that is still to be factorised stays float32, and products
 are accumulated in float32, as units for float16 do. With storage "float32" nothing is rounded beyond the arithmetic.
 """
 

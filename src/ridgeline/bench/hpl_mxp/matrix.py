@@ -10,8 +10,8 @@ keeps that, so that no pivot vanishes and the factors stay moderate (Golub and V
 Sec. 4.3.2). The sum of |r| over a row is N / 4 on average. So the matrix is not diagonally dominant from N = 9 on.
 The condition number is about 6.5 for every N, and GMRES without the factors would need more than 50 iterations.
 
-Float64 elements are not stored. An element costs one multiplication and one addition of integers: the state (i, j) of
-HPL's sequence is an affine function of the state (0, j), whose factors depend on i alone.
+Float64 elements are not stored. An element costs one multiplication and one addition of integers. The state (i, j) of
+HPL's sequence is an affine function of the state (0, j), which depends on i alone.
 Source: hpl-mxp.org, rules since June 2025: HPL's generator with "mild scaling of the diagonal".
 """
 
