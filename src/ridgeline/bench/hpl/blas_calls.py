@@ -87,6 +87,21 @@ def subtract_product(gemm, left, right, out):
 
 
 @subroutine
+def assign_product(gemm, left, right, out):
+    """Compute out <- left right. left [m, k], right [k, n], out [m, n], of one dtype, k > 0."""
+    if out.shape[0] == 0 or out.shape[1] == 0:
+        return
+    call_by_reference(
+        gemm,
+        (
+            _NO, _NO, np.int32(out.shape[0]), np.int32(out.shape[1]), np.int32(left.shape[1]),
+            out.dtype.type(1), left.ctypes.data, leading_dimension(left), right.ctypes.data,
+            leading_dimension(right), out.dtype.type(0), out.ctypes.data, leading_dimension(out),
+        ),
+    )  # fmt: skip
+
+
+@subroutine
 def solve_unit_lower(trsm, triangle, out):
     """Compute out <- L^-1 out; L: the unit lower triangle of triangle [k, k]. out [k, n], of the same dtype."""
     if out.shape[0] == 0 or out.shape[1] == 0:

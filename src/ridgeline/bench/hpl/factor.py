@@ -67,15 +67,21 @@ class Factorisation:
         self.regions = regions
         self._blas = blas_addresses(np.float64)
         n_rows, n_columns = place.shape
-        self._u = np.empty((settings.nb, n_columns), order="F")
+        alone = column_comm.size == 1
+        self._raw = np.empty((settings.nb, 0 if alone else n_columns), order="F")
+        # Room for U of one tile, before and after the solve, for each thread.
+        self._rooms = [
+            [np.empty((settings.nb, min(max(WIDEST, settings.nb), n_columns)), order="F") for _ in range(2)]
+            for _ in range(settings.threads)
+        ]
         self._panels = [Panel(n_rows, settings.nb) for _ in range(2)]
         self._factoriser = PanelFactoriser(
             column_comm, self._blas, settings.nb, settings.nbmin, settings.ndiv
         )
         self._broadcast = PanelBroadcast(row_comm, broadcast)
-        self._exchange = SwapExchange(column_comm, place.rows, self._u)
+        self._exchange = SwapExchange(column_comm, place.rows, self._raw)
         self._global_rows = place.rows.globals()
-        self._split = n_columns if column_comm.size == 1 else n_columns - int(RIGHT_SHARE * n_columns)
+        self._split = n_columns if alone else n_columns - int(RIGHT_SHARE * n_columns)
 
     def run(self, told: Callable[[int], None]) -> None:
         """Factor. Collective over the grid."""
@@ -181,8 +187,11 @@ class Factorisation:
         self._broadcast.start(columns.owner(first), panel.message)
 
     def _swap_of(self, first: int) -> RowSwap:
+        """Prepare the update by the panel at global column `first`, which is here."""
         with self.regions("swap"):
-            return RowSwap(self._panel_at(first), self._place.rows)
+            panel = self._panel_at(first)
+            panel.invert(self._blas)
+            return RowSwap(panel, self._place.rows)
 
     def _tiles(self, start: int, stop: int) -> list[Tile]:
         return tiles(start, stop, self._settings.threads, WIDEST, NARROWEST)
@@ -191,10 +200,13 @@ class Factorisation:
         """Update local columns start ... stop - 1 by the panel at global column `first`. Any thread may."""
         panel, rows = self._panel_at(first), self._place.rows
         skip = panel.width if swap.root == rows.part else 0
+        room = self._rooms.pop()  # of a list: no two threads get the same
+        raw = room[0] if swap.alone else self._raw[:, start:stop]
         update_kernels.update_tile(
-            *self._blas, panel.below, panel.top, self._u, self._a,
-            swap.sources, swap.targets, swap.taken, rows.count(), skip, start, stop,
+            self._blas.gemm, panel.below, panel.top, panel.inverses, raw, room[1], self._a,
+            swap.sources, swap.places, swap.targets, swap.taken, rows.count(), skip, start, stop,
         )  # fmt: skip
+        self._rooms.append(room)
 
 
 def kernels() -> list[Specialisation]:

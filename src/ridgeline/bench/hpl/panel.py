@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpl import panel_kernels
 from ridgeline.bench.hpl.blas_calls import BlasAddresses
+from ridgeline.bench.hpl.update_kernels import BLOCK, invert_blocks
 
 _TAG = 7
 Reals = NDArray[np.float64]
@@ -26,11 +27,13 @@ class Panel:
 
     below: factored rows of this process, float64 [rows, width]; top: the block of pivot rows, float64 [width, width],
     unit lower and upper triangle in one; pivots: global row that was exchanged with each row of the top block, as
-    float64 [width], which holds whole numbers exactly.
+    float64 [width], which holds whole numbers exactly; inverses: of L's diagonal blocks, [width, BLOCK], which every
+    process computes for itself (`invert`).
     """
 
     def __init__(self, most_rows: int, nb: int) -> None:
         self._memory = np.zeros((most_rows + nb + 1) * nb)
+        self._inverses = np.zeros(nb * BLOCK)
         self.shape(0, most_rows, nb)
 
     def shape(self, first: int, rows: int, width: int) -> None:
@@ -41,6 +44,11 @@ class Panel:
         top_end = (rows + width) * width
         self.top = self.message[rows * width : top_end].reshape((width, width), order="F")
         self.pivots = self.message[top_end:]
+        self.inverses = self._inverses[: width * BLOCK].reshape((width, BLOCK), order="F")
+
+    def invert(self, blas: BlasAddresses) -> None:
+        """Compute the inverses of L's diagonal blocks from `top`."""
+        invert_blocks(blas.trsm, self.top, self.inverses)
 
 
 class PanelFactoriser:

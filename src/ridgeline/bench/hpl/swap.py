@@ -23,7 +23,8 @@ _NOTHING = np.zeros(0, np.int64)
 class RowSwap:
     """Which rows change places for one panel, as seen by one process of the column.
 
-    sources, targets, taken: local rows, for a process that is alone in its column; empty otherwise.
+    sources, places, targets, taken: for a process that is alone in its column, local rows in ascending order, and
+    where they go; empty otherwise.
     """
 
     def __init__(self, panel: Panel, rows: Axis) -> None:
@@ -34,15 +35,17 @@ class RowSwap:
         self.root = rows.owner(panel.first)  # has the top block
         self.alone = rows.parts == 1
         if self.alone:
-            self.sources, self.targets, self.taken = sources, targets, taken
+            self.places = np.argsort(sources)
+            order = np.argsort(targets)
+            self.sources, self.targets, self.taken = sources[self.places], targets[order], taken[order]
             return
-        self.sources = self.targets = self.taken = _NOTHING
+        self.sources = self.places = self.targets = self.taken = _NOTHING
         self.width = width
         owners, owners_of_targets = rows.owner(sources), rows.owner(targets)
         # In the order of processes: places in U of the rows that each gives, and rows of the top block that it gets.
-        self.places = [np.flatnonzero(owners == part) for part in range(rows.parts)]
+        self.given_places = [np.flatnonzero(owners == part) for part in range(rows.parts)]
         to_each = [np.flatnonzero(owners_of_targets == part) for part in range(rows.parts)]
-        self.given = rows.local(sources[self.places[rows.part]])
+        self.given = rows.local(sources[self.given_places[rows.part]])
         self.given_up = rows.local(targets[to_each[rows.part]])
         first = rows.local(panel.first)
         self.top_rows = [first + taken[those] for those in to_each]
@@ -51,7 +54,8 @@ class RowSwap:
 class SwapExchange:
     """One exchange of rows at a time in a column of processes: `start`, `progress` now and then, `finish`.
 
-    comm: the column of processes; place: rows of the matrix; u: room for U, [nb, local columns].
+    comm: the column of processes; rows: of the matrix; u: room for the rows of U, float64 [nb, local columns]; a
+    process that is alone needs none.
     """
 
     def __init__(self, comm: MPI.Comm, rows: Axis, u: Reals) -> None:
@@ -69,7 +73,7 @@ class SwapExchange:
         given, gathered, scattered, received = self._rooms
         mine = _block(given, 0, swap.given.size, columns)
         update_kernels.pack_rows(a, swap.given, start, stop, mine)
-        counts = [places.size * columns for places in swap.places]
+        counts = [places.size * columns for places in swap.given_places]
         self._requests = [comm.Iallgatherv(mine.ravel("F"), [gathered, counts])]
         counts = [rows.size * columns for rows in swap.top_rows]
         if part == swap.root:
@@ -95,7 +99,7 @@ class SwapExchange:
         swap, (start, stop) = self._swap, self._range
         _, gathered, _, received = self._rooms
         offset = 0
-        for places in swap.places:
+        for places in swap.given_places:
             packed = _block(gathered, offset, places.size, stop - start)
             update_kernels.unpack_rows(packed, places, start, stop, self._u)
             offset += packed.size

@@ -3,16 +3,22 @@
 The exchanges of a panel's pivots, one after the other, amount to one permutation. Rows of A that become rows of U are
 its sources. Each row outside the top block that gave one up is a target, and takes a row of the top block. So every
 number that moves is read once and written once.
+
+The triangular solve is made of products: of blocks left of the diagonal, and of the inverses of the diagonal blocks.
+BLAS products run at twice the rate of its solves.
 """
 
 import numpy as np
 from numba import float64, int64, types
 
-from ridgeline.bench.hpl.blas_calls import solve_unit_lower, subtract_product
+from ridgeline.bench.hpl.blas_calls import assign_product, solve_unit_lower, subtract_product
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 _MATRIX = float64[::1, :]
 _INDICES = int64[::1]
+BLOCK = 64  # rows of L's diagonal blocks, whose inverses turn the triangular solve into products
+_PIECE = 256  # columns whose rows change places and are solved for together
+_TOGETHER = 16  # columns that change places at once, so that more cache lines are on their way
 
 
 @kernel(lambda: (float64[::1], int64, _INDICES, _INDICES, _INDICES), nogil=True)
@@ -47,38 +53,78 @@ def compose_exchanges(pivots, first, sources, targets, taken):
 
 
 @subroutine
-def _permute(a, u, first, sources, targets, taken, start, stop):
-    for column in range(start, stop):
-        for j in range(sources.size):
-            u[j, column] = a[sources[j], column]
-        for i in range(targets.size):
-            a[targets[i], column] = a[first + taken[i], column]
+def _move_columns(a, raw, first, sources, places, targets, taken, start, offset, count):
+    """Move rows of `count` columns of a from start + offset on. A constant count lets loops be unrolled."""
+    for i in range(sources.size):
+        place, source = places[i], sources[i]
+        for column in range(count):
+            raw[place, offset + column] = a[source, start + offset + column]
+    for i in range(targets.size):
+        target, source = targets[i], first + taken[i]
+        for column in range(count):
+            a[target, start + offset + column] = a[source, start + offset + column]
+
+
+@subroutine
+def _permute(a, raw, first, sources, places, targets, taken, start, offset, count):
+    """Move rows of columns start + offset ... start + offset + count - 1 of a; raw gets the rows of U."""
+    end = offset + count
+    while offset + _TOGETHER <= end:
+        _move_columns(a, raw, first, sources, places, targets, taken, start, offset, _TOGETHER)
+        offset += _TOGETHER
+    while offset < end:
+        _move_columns(a, raw, first, sources, places, targets, taken, start, offset, 1)
+        offset += 1
+
+
+@subroutine
+def _solve(gemm, top, inverses, raw, u):
+    """Compute u = L^-1 raw, block by block; raw is used up."""
+    for row in range(0, top.shape[0], BLOCK):
+        end = min(row + BLOCK, top.shape[0])
+        subtract_product(gemm, top[row:end, :row], u[:row, :], raw[row:end, :])
+        assign_product(gemm, inverses[row:end, : end - row], raw[row:end, :], u[row:end, :])
+
+
+@kernel(lambda: (types.intp, _MATRIX, _MATRIX), nogil=True)
+def invert_blocks(trsm, top, inverses):
+    """Write the inverses of the diagonal blocks of L, the unit lower triangle of top, to inverses [width, BLOCK]."""
+    inverses[:, :] = 0.0
+    for row in range(0, top.shape[0], BLOCK):
+        end = min(row + BLOCK, top.shape[0])
+        for k in range(row, end):
+            inverses[k, k - row] = 1.0
+        solve_unit_lower(trsm, top[row:end, row:end], inverses[row:end, : end - row])
 
 
 @kernel(
     lambda: (
-        types.intp, types.intp, _MATRIX, _MATRIX, _MATRIX, _MATRIX,
-        _INDICES, _INDICES, _INDICES, int64, int64, int64, int64,
+        types.intp, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX,
+        _INDICES, _INDICES, _INDICES, _INDICES, int64, int64, int64, int64,
     ),
     nogil=True,
 )  # fmt: skip
-def update_tile(gemm, trsm, below, top, u, a, sources, targets, taken, rows, skip, start, stop):
+def update_tile(
+    gemm, below, top, inverses, raw, u, a, sources, places, targets, taken, rows, skip, start, stop
+):
     """Update columns start ... stop - 1 of a process's part by a panel: rows of U, triangular solve, product.
 
-    below, top: of the panel; u: room for rows of U, [nb, columns]; a: [at least rows, columns]. sources, targets,
-    taken: local indices of rows that change places here, empty where `u` has its rows already; skip: rows of the
-    top block on the process that has it, which gets them from U, 0 elsewhere.
+    below, top, inverses: of the panel; raw: room for rows of U before the solve, u: after it, [at least width,
+    at least stop - start] each; a: [at least rows, columns]. sources, places, targets, taken: local rows that
+    change places here, empty where `raw` has its rows already; skip: rows of the top block on the process that has
+    it, which gets them from U, 0 elsewhere.
     """
     first, width = rows - below.shape[0], top.shape[0]
-    if sources.size > 0:
-        _permute(a, u, first, sources, targets, taken, start, stop)
-    tile = u[:width, start:stop]
-    solve_unit_lower(trsm, top, tile)
-    if skip > 0:
-        for column in range(start, stop):
-            for j in range(width):
-                a[first + j, column] = u[j, column]
-    subtract_product(gemm, below[skip:, :], tile, a[first + skip : rows, start:stop])
+    # Pieces that stay in the second cache from the first pass over them to the last.
+    for offset in range(0, stop - start, _PIECE):
+        count = min(_PIECE, stop - start - offset)
+        if sources.size > 0:
+            _permute(a, raw, first, sources, places, targets, taken, start, offset, count)
+        _solve(gemm, top, inverses, raw[:width, offset : offset + count], u[:width, offset : offset + count])
+        for column in range(offset, offset + count):
+            for j in range(skip):
+                a[first + j, start + column] = u[j, column]
+    subtract_product(gemm, below[skip:, :], u[:width, : stop - start], a[first + skip : rows, start:stop])
 
 
 @kernel(lambda: (_MATRIX, _INDICES, int64, int64, _MATRIX), nogil=True)
@@ -113,4 +159,4 @@ def subtract_matrices(gemm, left, right, out):
 
 def kernels() -> list[Specialisation]:
     """Return all kernels of this module."""
-    return specialise([compose_exchanges, update_tile, pack_rows, unpack_rows, copy_block])
+    return specialise([compose_exchanges, invert_blocks, update_tile, pack_rows, unpack_rows, copy_block])
