@@ -17,6 +17,7 @@ import numpy as np
 from ridgeline.bench.hpl.block_cyclic import check_grid
 from ridgeline.bench.hpl.python_blas import subtract_product
 from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
+from ridgeline.bench.hpl.team import Team
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.parallel.reduce import global_min
 from ridgeline.runtime.blas import blas_threads
@@ -117,19 +118,29 @@ def require_fit(n: int, nb: int, grid: tuple[int, int], free: float, bytes_of: B
 
 
 def product_rate(comm: MPI.Comm, dtype: DTypeLike, threads: int, nb: int) -> float:
-    """Return the FLOP/s of matrix products of all ranks at once, each as fast as the slowest one's. Collective.
+    """Return the FLOP/s of matrix products of all ranks and threads at once. Collective.
 
-    Products of [1536, NB] by [NB, 1536], as in an update, for a quarter of a second.
+    Every thread computes products of [1536, NB] by [NB, 1536], as in an update, for a quarter of a second. The slowest
+    rank's rate counts for all.
     """
-    left, right, out = (np.ones(shape, dtype).T for shape in ((nb, _ROWS), (_ROWS, nb), (_ROWS, _ROWS)))
-    with blas_threads(threads):
-        subtract_product(left, right, out)
+    left, right = (np.ones(shape, dtype).T for shape in ((nb, _ROWS), (_ROWS, nb)))
+    out = np.ones((threads, _ROWS, _ROWS), dtype)
+    calls = [0] * threads
+
+    def work(thread: int, _: int) -> None:
+        while time.perf_counter() < end:
+            subtract_product(left, right, out[thread].T)
+            calls[thread] += 1
+
+    with Team(threads) as team, blas_threads(1):
+        subtract_product(left, right, out[0].T)
         comm.Barrier()
-        calls, start = 0, time.perf_counter()
-        while (seconds := time.perf_counter() - start) < _SECONDS:
-            subtract_product(left, right, out)
-            calls += 1
-    return comm.size * float(global_min(comm, 2.0 * _ROWS * _ROWS * nb * calls / seconds))
+        start = time.perf_counter()
+        end = start + _SECONDS
+        team.start(work, [(thread, thread + 1) for thread in range(threads)])
+        team.finish()
+    rate = 2.0 * _ROWS * _ROWS * nb * sum(calls) / (time.perf_counter() - start)
+    return comm.size * float(global_min(comm, rate))
 
 
 def require_time(work: float, rate: float, limit: float, notes: list[str]) -> float:
