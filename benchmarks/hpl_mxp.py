@@ -33,9 +33,10 @@ def rows_of(where: str, job: dict[str, Any]) -> Iterator[Row]:
     best = rounds[int(mxp.argmax())]["mxp"]
     factor, solve, refine = best["seconds"]
     passed = all(one[name]["passed"] for one in rounds for name in ("mxp", "hpl"))
+    verdict = "all passed" if passed else "a test FAILED"
     note = (
         f"{mxp.max() / 1e9:.1f} against {hpl.max() / 1e9:.1f} GFLOP/s; factorisation {factor:.2f} s, solve "
-        f"{solve:.3f} s, refinement {refine:.3f} s in {best['iterations']} iterations; {'all passed' if passed else 'a test FAILED'}"
+        f"{solve:.3f} s, refinement {refine:.3f} s in {best['iterations']} iterations; {verdict}"
     )
     median = float(np.median(mxp / hpl))
     yield Row(

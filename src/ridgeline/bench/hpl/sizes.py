@@ -120,8 +120,8 @@ def require_fit(n: int, nb: int, grid: tuple[int, int], free: float, bytes_of: B
 def product_rate(comm: MPI.Comm, dtype: DTypeLike, threads: int, nb: int) -> float:
     """Return the FLOP/s of matrix products of all ranks and threads at once. Collective.
 
-    Every thread computes products of [1536, NB] by [NB, 1536], as in an update, for a quarter of a second. The slowest
-    rank's rate counts for all.
+    Every thread computes products of [1536, NB] by [NB, 1536], as in an update, for a quarter of a second. The rate
+    of the slowest rank counts for all.
     """
     left, right = (np.ones(shape, dtype).T for shape in ((nb, _ROWS), (_ROWS, nb)))
     out = np.ones((threads, _ROWS, _ROWS), dtype)
