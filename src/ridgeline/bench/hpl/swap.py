@@ -62,7 +62,7 @@ class SwapExchange:
         self._comm, self._rows, self._u = comm, rows, u
         self._requests: list[MPI.Request] = []
         if comm.size > 1:
-            self._rooms = [np.empty(u.size) for _ in range(4)]
+            self._rooms = [np.full(u.size, 0.0) for _ in range(4)]
 
     def start(self, swap: RowSwap, a: Reals, start: int, stop: int) -> None:
         """Begin to exchange rows of local columns start ... stop - 1. Collective in order, waits for nobody."""
