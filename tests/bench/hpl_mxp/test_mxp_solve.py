@@ -35,6 +35,12 @@ def test_narrow_storage_needs_more_iterations():
     assert len(set(iterations)) == 3
 
 
+def test_the_matrix_for_testing_needs_fewer_iterations():
+    hard, easy = (solve_mixed(SELF, HplSettings(400, 48), "bfloat16", testing) for testing in (False, True))
+    assert easy.passed
+    assert easy.iterations < hard.iterations
+
+
 @pytest.mark.parametrize(("n", "nb"), [(1, 1), (1, 64), (2, 1), (33, 32), (64, 100), (97, 24)])
 def test_odd_sizes(n, nb):
     run = solve_mixed(SELF, HplSettings(n, nb))
