@@ -14,7 +14,7 @@ class HplOptions(BenchmarkOptions):
     """Options of hpl."""
 
     n: Annotated[int, OptionSpec("Unknowns.", minimum=1)] = 8000
-    nb: Annotated[int, OptionSpec("Columns of a block.", minimum=1)] = 192
+    nb: Annotated[int, OptionSpec("Columns of a block.", minimum=1)] = 256
     p: Annotated[
         int, OptionSpec("Rows of the process grid; 0: as near to a square as can be.", minimum=0)
     ] = 0
@@ -27,7 +27,7 @@ class HplOptions(BenchmarkOptions):
         Literal["fastest", "1ring", "1ringM", "2ring", "2ringM"],
         OptionSpec("How panels travel along rows of processes; fastest: as a trial says."),
     ] = "fastest"
-    nbmin: Annotated[int, OptionSpec("Columns at which the recursion within a panel ends.", minimum=1)] = 16
+    nbmin: Annotated[int, OptionSpec("Columns at which the recursion within a panel ends.", minimum=1)] = 8
     ndiv: Annotated[int, OptionSpec("Parts into which the recursion divides a panel.", minimum=2)] = 2
     threshold: Annotated[float, OptionSpec("Of the official test.", above=0)] = 16.0
     seed: Annotated[int, OptionSpec("Of the matrix; HPL's is 100.", minimum=0)] = 100
