@@ -2,7 +2,7 @@
 
 The only file that reaches for BLAS. `address` gives a function of `scipy.linalg.cython_blas`, with whatever BLAS
 SciPy was built. Its interface is Fortran's: every argument by reference, integers of 32 bits. The address may differ
-from one process to the next, so compiled code that is cached takes it as an argument and never as a constant.
+from one process to the next. So compiled code that is cached takes it as an argument, never as a constant.
 
 NumPy's and SciPy's wheels bring an OpenBLAS each, with a pool of threads of its own. threadpoolctl knows them all.
 """

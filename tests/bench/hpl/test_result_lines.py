@@ -72,4 +72,4 @@ def test_the_list_of_parameters():
     assert "N      :     100      200      300      400      500      600      700      800\n" in text
     assert "\n             900     1000\n" in text
     assert "PMAP   :Column-major" in text
-    assert text.count("WC11R2L16") == 10
+    assert text.count("WC11R2L8") == 10

@@ -1,8 +1,8 @@
 """The broadcast of panels along rows of processes, in steps that go on while others compute.
 
 Processes are counted from the one that has the panel. Along "1ring" each sends to the next one. Along "1ringM" the
-first sends to the second, which factors the next panel and so sends to nobody, and to the third, from which the ring
-goes on. "2ring" and "2ringM" have two rings of half the length in its place. "M" stands for modified, as in HPL.
+first sends to the second and to the third. The ring goes on from the third: the second factors the next panel, and so
+sends to nobody. "2ring" and "2ringM" have two rings of half the length in its place. "M" stands for modified.
 Source: Petitet et al., "HPL", overview, "Panel broadcast".
 """
 

@@ -24,7 +24,7 @@ class HplOptions(SystemOptions):
         Literal["fastest", "1ring", "1ringM", "2ring", "2ringM"],
         OptionSpec("How panels travel along rows of processes; fastest: as a trial says."),
     ] = "fastest"
-    nbmin: Annotated[int, OptionSpec("Columns at which the recursion within a panel ends.", minimum=1)] = 16
+    nbmin: Annotated[int, OptionSpec("Columns at which the recursion within a panel ends.", minimum=1)] = 8
     ndiv: Annotated[int, OptionSpec("Parts into which the recursion divides a panel.", minimum=2)] = 2
     threshold: Annotated[float, OptionSpec("Of the official test.", above=0)] = 16.0
     seed: Annotated[int, OptionSpec("Of the matrix; HPL's is 100.", minimum=0)] = 100

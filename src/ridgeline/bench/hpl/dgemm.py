@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from ridgeline.bench.hpl import update_kernels
 from ridgeline.bench.hpl.blas_calls import blas_addresses
-from ridgeline.bench.hpl.team import Team
+from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import global_max
@@ -35,7 +35,7 @@ def measure_dgemm(comm: MPI.Comm, threads: int, order: int = ORDER, repeats: int
             update_kernels.subtract_matrices(gemm, left, right, matrix)
 
     best = np.inf
-    with Team(threads) as team, blas_threads(1):
+    with TileTeam(threads) as team, blas_threads(1):
         for _ in range(repeats):
             comm.Barrier()
             start = perf_counter()

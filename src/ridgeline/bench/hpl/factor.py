@@ -22,10 +22,10 @@ from ridgeline.bench.hpl import panel_kernels, update_kernels
 from ridgeline.bench.hpl.blas_calls import blas_addresses
 from ridgeline.bench.hpl.block_cyclic import BlockCyclic
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
-from ridgeline.bench.hpl.panel import Panel, PanelFactoriser, Reals
+from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser, Reals
 from ridgeline.bench.hpl.record import Broadcast, HplSettings
 from ridgeline.bench.hpl.swap import RowSwap, SwapExchange
-from ridgeline.bench.hpl.team import Team, Tile, tiles
+from ridgeline.bench.hpl.team import Tile, TileTeam, tiles
 from ridgeline.jit.kernel import Specialisation
 from ridgeline.runtime.regions import Regions
 
@@ -60,7 +60,7 @@ class Factorisation:
         row_comm: MPI.Comm,
         column_comm: MPI.Comm,
         broadcast: Broadcast,
-        team: Team,
+        team: TileTeam,
         regions: Regions,
     ) -> None:
         self._settings, self._place, self._a, self._team = settings, place, a, team
@@ -71,10 +71,13 @@ class Factorisation:
         self._raw = np.full((settings.nb, 0 if alone else n_columns), 0.0, order="F")
         # Room for U of one tile, before and after the solve, for each thread.
         self._rooms = [
-            [np.full((settings.nb, min(max(WIDEST, settings.nb), n_columns)), 0.0, order="F") for _ in range(2)]
+            [
+                np.full((settings.nb, min(max(WIDEST, settings.nb), n_columns)), 0.0, order="F")
+                for _ in range(2)
+            ]
             for _ in range(settings.threads)
         ]
-        self._panels = [Panel(n_rows, settings.nb) for _ in range(2)]
+        self._panels = [ColumnPanel(n_rows, settings.nb) for _ in range(2)]
         self._factoriser = PanelFactoriser(
             column_comm, self._blas, settings.nb, settings.nbmin, settings.ndiv
         )
@@ -167,7 +170,7 @@ class Factorisation:
         columns, left = self._place.columns, self._settings.n - first
         return min(self._settings.nb, left) if left > 0 and columns.owner(first) == columns.part else 0
 
-    def _panel_at(self, first: int) -> Panel:
+    def _panel_at(self, first: int) -> ColumnPanel:
         return self._panels[first // self._settings.nb % 2]
 
     def _prepare(self, first: int) -> None:

@@ -36,7 +36,7 @@ class HplTest:
     recursive_factor: int = 2
     divisions: int = 2
     panel_factor: int = 0
-    least_columns: int = 16
+    least_columns: int = 8
 
     @property
     def code(self) -> str:

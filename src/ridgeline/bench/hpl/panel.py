@@ -3,8 +3,8 @@
 A panel of more than NBMIN columns is divided into NDIV parts. Each part is factored, then those to its right are
 updated by one triangular solve and one product. NBMIN columns and fewer are the base case (panel_kernels.py).
 
-On P > 1 processes each column takes one exchange: the largest candidate, its row and the row that it replaces travel
-together, by recursive doubling in log2 P steps. So all processes hold the factored top block, and nobody sends it.
+On P > 1 processes each column takes one exchange, by recursive doubling in log2 P steps. The largest candidate, its
+row and the row that it replaces travel together. So all processes hold the factored top block, and nobody sends it.
 Source: Petitet et al., "HPL", overview, "Panel factorization"; Gustavson, IBM J. Res. Dev. 41 (1997).
 """
 
@@ -22,7 +22,7 @@ _TAG = 7
 Reals = NDArray[np.float64]
 
 
-class Panel:
+class ColumnPanel:
     """Room for one panel: `below`, `top` and the pivots, one after the other in one message.
 
     below: factored rows of this process, float64 [rows, width]; top: the block of pivot rows, float64 [width, width],
@@ -32,7 +32,9 @@ class Panel:
     """
 
     def __init__(self, most_rows: int, nb: int) -> None:
-        self._memory = np.full((most_rows + nb + 1) * nb, 0.0)  # pages are touched now and not in the timed part
+        self._memory = np.full(
+            (most_rows + nb + 1) * nb, 0.0
+        )  # pages are touched now and not in the timed part
         self._inverses = np.zeros(nb * BLOCK)
         self.shape(0, most_rows, nb)
 
@@ -58,7 +60,7 @@ class PanelFactoriser:
         self._comm, self._blas, self._nbmin, self._ndiv = comm, blas, nbmin, ndiv
         self._room = np.zeros((2, panel_kernels.HEAD + 2 * nb))
 
-    def factor(self, panel: Panel, rows: NDArray[np.int64], diagonal: bool) -> None:
+    def factor(self, panel: ColumnPanel, rows: NDArray[np.int64], diagonal: bool) -> None:
         """Factor `panel` in place. Collective over the column of processes.
 
         rows: global rows of panel.below, int64; diagonal: whether this process has the diagonal block, whose rows are

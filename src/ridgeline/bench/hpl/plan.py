@@ -16,7 +16,7 @@ from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.errors import DecompositionError
 
-BLOCK = 192  # columns of large systems; narrower for small ones, which have few blocks
+BLOCK = 256  # columns of large systems; narrower for small ones, which have few blocks
 _STDOUT, _STDERR = 6, 7
 _MODIFIED = BROADCASTS.index("1ringM")
 _WITHOUT_EFFECT = "SWAP, its threshold, the forms of L1 and U, equilibration and alignment have no effect"
@@ -53,7 +53,7 @@ class HplPlan:
 
 
 def block_for(n: int) -> int:
-    """Return NB for an order: at least a dozen blocks, 16 to 192 columns wide."""
+    """Return NB for an order: at least a dozen blocks, 16 to 256 columns wide."""
     return min(BLOCK, max(16, n // 12 // 16 * 16))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf, isfinite, nan
 from typing import Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ class HplSettings:
     threads: int = 1
     order: Order = "row"
     broadcast: Broadcast | None = None
-    nbmin: int = 16
+    nbmin: int = 8
     ndiv: int = 2
     threshold: float = THRESHOLD
     seed: int = SEED
@@ -79,10 +80,12 @@ class HplNorms:
     x_one: float
 
     def scaled_residual(self, n: int) -> float:
-        """Return ||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n), NaN where it has no value."""
+        """Return ||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n), NaN where a norm is infinite or no number."""
         scale = EPSILON * (self.a * self.x + self.b) * n
+        if not (isfinite(scale) and isfinite(self.residual)):
+            return nan
         if scale == 0.0:
-            return 0.0 if self.residual == 0.0 else float("inf")
+            return 0.0 if self.residual == 0.0 else inf
         return self.residual / scale
 
 

@@ -9,7 +9,7 @@ from ridgeline.bench.hpl.block_cyclic import BlockCyclic
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import HplNorms
 from ridgeline.bench.hpl.solve_kernels import multiply_rows, sum_columns
-from ridgeline.bench.hpl.team import Team, tiles
+from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.parallel.reduce import global_max
 
 _ROWS = 512  # of a piece, whose sums stay in the first cache
@@ -23,7 +23,7 @@ def measure_norms(
     x: Reals,
     row_comm: MPI.Comm,
     column_comm: MPI.Comm,
-    team: Team,
+    team: TileTeam,
 ) -> HplNorms:
     """Return the norms of the official test, the same on all ranks. Collective over comm, the ranks of the grid.
 

@@ -17,7 +17,7 @@ import numpy as np
 from ridgeline.bench.hpl.block_cyclic import check_grid
 from ridgeline.bench.hpl.python_blas import subtract_product
 from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
-from ridgeline.bench.hpl.team import Team
+from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.parallel.reduce import global_min
 from ridgeline.runtime.blas import blas_threads
@@ -132,7 +132,7 @@ def product_rate(comm: MPI.Comm, dtype: DTypeLike, threads: int, nb: int) -> flo
             subtract_product(left, right, out[thread].T)
             calls[thread] += 1
 
-    with Team(threads) as team, blas_threads(1):
+    with TileTeam(threads) as team, blas_threads(1):
         subtract_product(left, right, out[0].T)
         comm.Barrier()
         start = time.perf_counter()

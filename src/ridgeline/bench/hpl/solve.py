@@ -16,6 +16,7 @@ from ridgeline.bench.hpl.broadcast import PanelBroadcast
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import (
     BROADCASTS,
+    Broadcast,
     HplRun,
     HplSample,
     HplSettings,
@@ -23,7 +24,7 @@ from ridgeline.bench.hpl.record import (
 )
 from ridgeline.bench.hpl.residual import measure_norms
 from ridgeline.bench.hpl.substitution import substitute_back
-from ridgeline.bench.hpl.team import Team, tiles
+from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import global_max
@@ -66,9 +67,9 @@ def solve_system(
     """
     check_grid(comm.size, settings.p, settings.q)
     compile_hpl(comm)
-    with make_grid(comm, settings) as grid, Team(settings.threads) as team, blas_threads(1):
+    with make_grid(comm, settings) as grid, TileTeam(settings.threads) as team, blas_threads(1):
         tried = _try_broadcasts(comm, grid.row_comm, settings) if settings.broadcast is None else {}
-        broadcast = settings.broadcast or min(BROADCASTS, key=lambda one: tried.get(one, np.inf))
+        broadcast = settings.broadcast or _fastest(tried)
         a = _allocate(grid.place)
         _generate(a, grid.place, settings.seed, fill, team)
         log, regions = (
@@ -142,11 +143,20 @@ def _allocate(place: BlockCyclic) -> Reals:
     return np.empty(((lines + (lines % 8 == 0)) * 8, columns), order="F")
 
 
-def _generate(a: Reals, place: BlockCyclic, seed: int, fill: Fill, team: Team) -> None:
+def _generate(a: Reals, place: BlockCyclic, seed: int, fill: Fill, team: TileTeam) -> None:
     rows, columns = place.shape
     part = a[:rows]
     team.start(lambda start, stop: fill(part, place, start, stop, seed), tiles(0, columns, 1, _COLUMNS, 1))
     team.finish()
+
+
+def _fastest(tried: dict[str, float]) -> Broadcast:
+    """Return the fastest of the broadcasts that were tried, the first one if none was."""
+
+    def seconds(broadcast: Broadcast) -> float:
+        return tried.get(broadcast, np.inf)
+
+    return min(BROADCASTS, key=seconds)
 
 
 def _try_broadcasts(comm: MPI.Comm, row_comm: MPI.Comm, settings: HplSettings) -> dict[str, float]:
@@ -154,7 +164,7 @@ def _try_broadcasts(comm: MPI.Comm, row_comm: MPI.Comm, settings: HplSettings) -
     if row_comm.size < 3:
         return {}  # they are all the same
     message = np.zeros((-(-settings.n // settings.p) + settings.nb + 1) * min(settings.nb, settings.n))
-    found = {}
+    found: dict[str, float] = {}
     for algorithm in BROADCASTS:
         broadcast, best = PanelBroadcast(row_comm, algorithm), np.inf
         for _ in range(_TRIALS):

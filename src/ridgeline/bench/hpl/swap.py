@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpl import update_kernels
 from ridgeline.bench.hpl.block_cyclic import Axis
-from ridgeline.bench.hpl.panel import Panel, Reals
+from ridgeline.bench.hpl.panel import ColumnPanel, Reals
 
 Indices = NDArray[np.int64]
 _NOTHING = np.zeros(0, np.int64)
@@ -27,7 +27,7 @@ class RowSwap:
     where they go; empty otherwise.
     """
 
-    def __init__(self, panel: Panel, rows: Axis) -> None:
+    def __init__(self, panel: ColumnPanel, rows: Axis) -> None:
         width = panel.width
         sources, targets, taken = (np.empty(width, np.int64) for _ in range(3))
         count = update_kernels.compose_exchanges(panel.pivots, panel.first, sources, targets, taken)

@@ -14,7 +14,7 @@ from types import TracebackType
 Tile = tuple[int, int]  # first column, and the one after the last
 
 
-class Team:
+class TileTeam:
     """n_threads threads, the caller being one of them. A context manager."""
 
     def __init__(self, n_threads: int) -> None:
@@ -23,7 +23,7 @@ class Team:
         self._others: list[Future[None]] = []
         self._left: Iterator[Tile] = iter(())
 
-    def __enter__(self) -> Team:
+    def __enter__(self) -> TileTeam:
         return self
 
     def __exit__(

@@ -26,7 +26,7 @@ def compose_exchanges(pivots, first, sources, targets, taken):
     """Turn exchanges into a permutation; return the number of targets.
 
     pivots: global row that was exchanged with row first + j, in order of j, as float64 [width]. On return
-    sources[j] is the global row that becomes row j of U, and targets[i] the global row, outside the top block, that
+    sources[j] is the global row that becomes row j of U. targets[i] is the global row, outside the top block, that
     takes row taken[i] of the top block; int64 [width] each.
     """
     width = pivots.size

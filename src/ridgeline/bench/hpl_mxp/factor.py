@@ -28,7 +28,7 @@ from ridgeline.bench.hpl.python_blas import (
     solve_upper_from_right,
     subtract_product,
 )
-from ridgeline.bench.hpl.team import Team, tiles
+from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.bench.hpl_mxp import storage as formats
 from ridgeline.bench.hpl_mxp.factor_kernels import eliminate
 from ridgeline.jit.kernel import Specialisation, specialise
@@ -85,7 +85,9 @@ class MxpFactors:
     memory: as of `allocate`, overwritten by L below the diagonal (its own diagonal is 1) and U.
     """
 
-    def __init__(self, grid: Grid, memory: NDArray[np.float32], team: Team, storage: str = "float32") -> None:
+    def __init__(
+        self, grid: Grid, memory: NDArray[np.float32], team: TileTeam, storage: str = "float32"
+    ) -> None:
         self.grid, self.storage, self.team = grid, storage, team
         self.rows, self.columns = grid.rows, grid.columns
         self.nb = grid.rows.nb

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpl.block_cyclic import Axis
 from ridgeline.bench.hpl.generator import jump
 from ridgeline.bench.hpl.record import SEED
-from ridgeline.bench.hpl.team import Team, tiles
+from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.bench.hpl_mxp.matrix_kernels import add_magnitudes, add_product, fill
 from ridgeline.jit.kernel import Specialisation, specialise
 
@@ -95,7 +95,7 @@ class MxpMatrix:
         comm: MPI.Comm,
         rows: Axis,
         columns: Axis,
-        team: Team,
+        team: TileTeam,
         dominant: bool = False,
         diagonal: Vector | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from ridgeline.bench.hpl.block_cyclic import Axis, check_grid
 from ridgeline.bench.hpl.record import HplSample, HplSettings, operations
 from ridgeline.bench.hpl.solve import ProgressLog, make_grid
-from ridgeline.bench.hpl.team import Team
+from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.hpl_mxp import factor, matrix
 from ridgeline.bench.hpl_mxp.factor import Grid, MxpFactors
 from ridgeline.bench.hpl_mxp.matrix import MxpMatrix, Vector
@@ -97,7 +97,7 @@ def solve_mixed(
     compile_mxp(comm)
     with (
         make_grid(comm, settings) as (place, along_row, along_column),
-        Team(settings.threads) as team,
+        TileTeam(settings.threads) as team,
         blas_threads(1),
     ):
         rows = place.rows
@@ -125,9 +125,9 @@ def solve_mixed(
 
 
 @contextmanager
-def solver_team(threads: int) -> Iterator[Team]:
+def solver_team(threads: int) -> Iterator[TileTeam]:
     """Give the threads of a rank, each of which calls a BLAS of one thread."""
-    with Team(threads) as team, blas_threads(1):
+    with TileTeam(threads) as team, blas_threads(1):
         yield team
 
 
