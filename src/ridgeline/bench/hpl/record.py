@@ -1,16 +1,18 @@
-"""What a run of HPL is asked for, and what it found. Neither Numba nor MPI is imported here."""
+"""What a run of HPL is asked for, and what it found. Neither Numba, NumPy nor MPI is imported here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf, isfinite, nan
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ridgeline.bench.hpl.block_cyclic import Order
 from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ridgeline.bench.hpl.block_cyclic import Order
 
 Broadcast = Literal["1ring", "1ringM", "2ring", "2ringM"]
 BROADCASTS: tuple[Broadcast, ...] = ("1ring", "1ringM", "2ring", "2ringM")
