@@ -24,7 +24,7 @@ class SystemOptions(BenchmarkOptions):
     q: Annotated[int, OptionSpec("Columns of the process grid; 0: ranks / rows.", minimum=0)] = 0
     threads: Annotated[int, OptionSpec("Threads of each rank.", minimum=1)] = 1
     memory_share: Annotated[
-        float, OptionSpec("Share of the free memory that --n auto takes.", above=0, maximum=1)
+        float, OptionSpec("Share of the free memory that --n auto takes.", minimum=0.01, maximum=1)
     ] = 0.8
     time_limit: Annotated[
         float, OptionSpec("Refuse a system that takes longer; 0: none.", unit="s", minimum=0)
