@@ -72,14 +72,16 @@ class SwapExchange:
         self._swap, self._a, self._range = swap, a, (start, stop)
         given, gathered, scattered, received = self._rooms
         mine = _block(given, 0, swap.given.size, columns)
-        update_kernels.pack_rows(a, swap.given, start, stop, mine)
+        update_kernels.pack_rows(a.T, swap.given, start, stop, mine.T)
         counts = [places.size * columns for places in swap.given_places]
         self._requests = [comm.Iallgatherv(mine.ravel("F"), [gathered, counts])]
         counts = [rows.size * columns for rows in swap.top_rows]
         if part == swap.root:
             offset = 0
             for rows in swap.top_rows:
-                update_kernels.pack_rows(a, rows, start, stop, _block(scattered, offset, rows.size, columns))
+                update_kernels.pack_rows(
+                    a.T, rows, start, stop, _block(scattered, offset, rows.size, columns).T
+                )
                 offset += rows.size * columns
         message = [scattered, counts] if part == swap.root else None
         incoming = received[: counts[part]]
@@ -101,10 +103,10 @@ class SwapExchange:
         offset = 0
         for places in swap.given_places:
             packed = _block(gathered, offset, places.size, stop - start)
-            update_kernels.unpack_rows(packed, places, start, stop, self._u)
+            update_kernels.unpack_rows(packed.T, places, start, stop, self._u.T)
             offset += packed.size
         packed = _block(received, 0, swap.given_up.size, stop - start)
-        update_kernels.unpack_rows(packed, swap.given_up, start, stop, self._a)
+        update_kernels.unpack_rows(packed.T, swap.given_up, start, stop, self._a.T)
 
 
 def _block(room: Reals, offset: int, rows: int, columns: int) -> Reals:

@@ -6,6 +6,9 @@ number that moves is read once and written once.
 
 The triangular solve is made of products: of blocks left of the diagonal, and of the inverses of the diagonal blocks.
 BLAS products run at twice the rate of its solves.
+
+Kernels get matrices transposed, as [columns, rows] in C order, and turn them first of all. Numba would take a
+column-major matrix of one column for a row-major one, and compile anew in the middle of a run.
 """
 
 import numpy as np
@@ -14,7 +17,7 @@ from numba import float64, int64, types
 from ridgeline.bench.hpl.blas_calls import assign_product, solve_unit_lower, subtract_product
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
-_MATRIX = float64[::1, :]
+_MATRIX = float64[:, ::1]
 _INDICES = int64[::1]
 BLOCK = 64  # rows of L's diagonal blocks, whose inverses turn the triangular solve into products
 _PIECE = 256  # columns whose rows change places and are solved for together
@@ -89,6 +92,7 @@ def _solve(gemm, top, inverses, raw, u):
 @kernel(lambda: (types.intp, _MATRIX, _MATRIX), nogil=True)
 def invert_blocks(trsm, top, inverses):
     """Write the inverses of the diagonal blocks of L, the unit lower triangle of top, to inverses [width, BLOCK]."""
+    top, inverses = top.T, inverses.T
     inverses[:, :] = 0.0
     for row in range(0, top.shape[0], BLOCK):
         end = min(row + BLOCK, top.shape[0])
@@ -114,6 +118,8 @@ def update_tile(
     change places here, empty where `raw` has its rows already; skip: rows of the top block on the process that has
     it, which gets them from U, 0 elsewhere.
     """
+    below, top, inverses = below.T, top.T, inverses.T
+    raw, u, a = raw.T, u.T, a.T
     first, width = rows - below.shape[0], top.shape[0]
     # Pieces that stay in the second cache from the first pass over them to the last.
     for offset in range(0, stop - start, _PIECE):
@@ -130,6 +136,7 @@ def update_tile(
 @kernel(lambda: (_MATRIX, _INDICES, int64, int64, _MATRIX), nogil=True)
 def pack_rows(a, rows, start, stop, out):
     """Copy rows of columns start ... stop - 1 of a into out [rows.size, stop - start]."""
+    a, out = a.T, out.T
     for column in range(start, stop):
         for i in range(rows.size):
             out[i, column - start] = a[rows[i], column]
@@ -138,6 +145,7 @@ def pack_rows(a, rows, start, stop, out):
 @kernel(lambda: (_MATRIX, _INDICES, int64, int64, _MATRIX), nogil=True)
 def unpack_rows(packed, rows, start, stop, out):
     """Copy packed [rows.size, stop - start] into rows of columns start ... stop - 1 of out."""
+    packed, out = packed.T, out.T
     for column in range(start, stop):
         for i in range(rows.size):
             out[rows[i], column] = packed[i, column - start]
@@ -146,6 +154,7 @@ def unpack_rows(packed, rows, start, stop, out):
 @kernel(lambda: (_MATRIX, int64, int64, _MATRIX), nogil=True)
 def copy_block(a, first, start, out):
     """Copy the block of a that begins at (first, start) into out."""
+    a, out = a.T, out.T
     for column in range(out.shape[1]):
         for row in range(out.shape[0]):
             out[row, column] = a[first + row, start + column]
@@ -154,6 +163,7 @@ def copy_block(a, first, start, out):
 @kernel(lambda: (types.intp, _MATRIX, _MATRIX, _MATRIX), nogil=True)
 def subtract_matrices(gemm, left, right, out):
     """Compute out <- out - left right: a product alone, for its rate."""
+    left, right, out = left.T, right.T, out.T
     subtract_product(gemm, left, right, out)
 
 
