@@ -16,8 +16,8 @@ _SCALE = 2.0**-64
 def fill_columns(starts, constants, nb, rows, out):
     """Write the first `rows` numbers of each column of out [at least rows, columns].
 
-    starts: the first state of each column, uint64 [columns]; constants: multiplier and increment of one step, and of the steps over the blocks of other processes; nb: rows of
-    a block.
+    starts: the first state of each column, uint64 [columns]; nb: rows of a block; constants: multiplier and increment
+    of one step, and of the steps over the blocks of other processes, uint64 [4].
     """
     out = out.T
     one, plus, over, over_plus = constants[0], constants[1], constants[2], constants[3]
