@@ -64,7 +64,7 @@ def test_a_tile_is_updated(width, columns, alone):
     raw, room = (np.zeros((width, columns), order="F") for _ in range(2))
     sources, targets, taken = composed(pivots, first)
     places = np.argsort(sources)
-    moves = (sources[places], places, targets, taken)
+    moves = (sources[places], places, targets, first + taken)
     if not alone:  # rows came from elsewhere
         raw[:] = a[sources, those]
         a[targets, those] = a[first + taken, those]

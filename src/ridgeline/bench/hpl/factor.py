@@ -29,10 +29,7 @@ from ridgeline.bench.hpl.team import Tile, TileTeam, tiles
 from ridgeline.jit.kernel import Specialisation
 from ridgeline.runtime.regions import Regions
 
-WIDEST, NARROWEST = (
-    1536,
-    192,
-)  # columns of a tile: wide for the product's rate, narrow for balance and progress
+WIDEST, NARROWEST = 2048, 256  # columns of a tile: wide for the product's rate, narrow for balance
 RIGHT_SHARE = 0.5  # of the local columns, which the split update keeps as its right part
 
 

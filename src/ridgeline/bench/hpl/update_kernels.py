@@ -56,28 +56,26 @@ def compose_exchanges(pivots, first, sources, targets, taken):
 
 
 @subroutine
-def _move_columns(a, raw, first, sources, places, targets, taken, start, offset, count):
-    """Move rows of `count` columns of a from start + offset on. A constant count lets loops be unrolled."""
-    for i in range(sources.size):
-        place, source = places[i], sources[i]
+def _copy_some(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns. A constant count lets the compiler unroll the inner loop."""
+    for i in range(source_rows.size):
+        source_row, target_row = source_rows[i], target_rows[i]
         for column in range(count):
-            raw[place, offset + column] = a[source, start + offset + column]
-    for i in range(targets.size):
-        target, source = targets[i], first + taken[i]
-        for column in range(count):
-            a[target, start + offset + column] = a[source, start + offset + column]
+            target[target_row, target_column + column] = source[source_row, source_column + column]
 
 
 @subroutine
-def _permute(a, raw, first, sources, places, targets, taken, start, offset, count):
-    """Move rows of columns start + offset ... start + offset + count - 1 of a; raw gets the rows of U."""
-    end = offset + count
-    while offset + _TOGETHER <= end:
-        _move_columns(a, raw, first, sources, places, targets, taken, start, offset, _TOGETHER)
-        offset += _TOGETHER
-    while offset < end:
-        _move_columns(a, raw, first, sources, places, targets, taken, start, offset, 1)
-        offset += 1
+def _copy_rows(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns of source, from source_column on, to rows of target, from target_column on."""
+    done = 0
+    while done + _TOGETHER <= count:
+        _copy_some(
+            source, source_rows, source_column + done, target, target_rows, target_column + done, _TOGETHER
+        )
+        done += _TOGETHER
+    while done < count:
+        _copy_some(source, source_rows, source_column + done, target, target_rows, target_column + done, 1)
+        done += 1
 
 
 @subroutine
@@ -125,7 +123,8 @@ def update_tile(
     for offset in range(0, stop - start, _PIECE):
         count = min(_PIECE, stop - start - offset)
         if sources.size > 0:
-            _permute(a, raw, first, sources, places, targets, taken, start, offset, count)
+            _copy_rows(a, sources, start + offset, raw, places, offset, count)
+            _copy_rows(a, taken, start + offset, a, targets, start + offset, count)
         _solve(gemm, top, inverses, raw[:width, offset : offset + count], u[:width, offset : offset + count])
         for column in range(offset, offset + count):
             for j in range(skip):
@@ -133,22 +132,11 @@ def update_tile(
     subtract_product(gemm, below[skip:, :], u[:width, : stop - start], a[first + skip : rows, start:stop])
 
 
-@kernel(lambda: (_MATRIX, _INDICES, int64, int64, _MATRIX), nogil=True)
-def pack_rows(a, rows, start, stop, out):
-    """Copy rows of columns start ... stop - 1 of a into out [rows.size, stop - start]."""
-    a, out = a.T, out.T
-    for column in range(start, stop):
-        for i in range(rows.size):
-            out[i, column - start] = a[rows[i], column]
-
-
-@kernel(lambda: (_MATRIX, _INDICES, int64, int64, _MATRIX), nogil=True)
-def unpack_rows(packed, rows, start, stop, out):
-    """Copy packed [rows.size, stop - start] into rows of columns start ... stop - 1 of out."""
-    packed, out = packed.T, out.T
-    for column in range(start, stop):
-        for i in range(rows.size):
-            out[rows[i], column] = packed[i, column - start]
+@kernel(lambda: (_MATRIX, _INDICES, int64, _MATRIX, _INDICES, int64, int64), nogil=True)
+def copy_rows(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns of source, from source_column on, to rows of target, from target_column on."""
+    source, target = source.T, target.T
+    _copy_rows(source, source_rows, source_column, target, target_rows, target_column, count)
 
 
 @kernel(lambda: (_MATRIX, int64, int64, _MATRIX), nogil=True)
@@ -169,4 +157,4 @@ def subtract_matrices(gemm, left, right, out):
 
 def kernels() -> list[Specialisation]:
     """Return all kernels of this module."""
-    return specialise([compose_exchanges, invert_blocks, update_tile, pack_rows, unpack_rows, copy_block])
+    return specialise([compose_exchanges, invert_blocks, update_tile, copy_rows, copy_block])
