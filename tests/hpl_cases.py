@@ -13,7 +13,7 @@ def filled_by(function):
     def fill(out, place, first, last, seed):
         rows = place.rows.globals()
         for local, column in enumerate(place.columns.globals()[first:last], start=first):
-            out[:, local] = function(rows, int(column))
+            out[: rows.size, local] = function(rows, int(column))
 
     return fill
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hpl_cases import filled_by, random_system, whole_solution
+from ridgeline.bench.hpl import factor, generator, solve_kernels
 from ridgeline.bench.hpl.record import BROADCASTS, HplSettings
 from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.hpl.swap import RowSwap
@@ -115,6 +116,17 @@ def test_a_row_in_a_wrong_place_is_found(comm, monkeypatch):
     monkeypatch.setattr(RowSwap, "__init__", broken)
     for p, q in grids(comm):
         assert not solve_system(comm, HplSettings(64, 8, p, q)).passed
+
+
+def test_nothing_is_compiled_in_a_run(comm):
+    """Shapes of one row or one column are contiguous both ways, and must not be new types to Numba."""
+    wanted = [*factor.kernels(), *generator.kernels(), *solve_kernels.kernels()]
+    for p, q in grids(comm):
+        for n, nb in ((1, 1), (9, 4), (13, 1), (5, 8)):
+            solve_system(comm, HplSettings(n, nb, p, q))
+    assert {one.kernel.py_func.__name__: len(one.kernel.signatures) for one in wanted} == {
+        one.kernel.py_func.__name__: 1 for one in wanted
+    }
 
 
 def test_a_grid_of_other_ranks_is_refused(comm):

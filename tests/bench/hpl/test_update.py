@@ -60,17 +60,23 @@ def test_a_tile_is_updated(width, columns, alone):
 
     blas = blas_addresses(np.float64)
     inverses = np.full((width, update_kernels.BLOCK), np.nan, order="F")
-    update_kernels.invert_blocks(blas.trsm, top, inverses)
+    update_kernels.invert_blocks(blas.trsm, top.T, inverses.T)
     raw, room = (np.zeros((width, columns), order="F") for _ in range(2))
     sources, targets, taken = composed(pivots, first)
     places = np.argsort(sources)
-    moves = (sources[places], places, targets, taken)
+    moves = (sources[places], places, targets, first + taken)
     if not alone:  # rows came from elsewhere
         raw[:] = a[sources, those]
         a[targets, those] = a[first + taken, those]
         moves = (np.zeros(0, np.int64),) * 4
     update_kernels.update_tile(
-        blas.gemm, below, top, inverses, raw, room, a, *moves, rows, width, start, start + columns
+        blas.gemm,
+        *(matrix.T for matrix in (below, top, inverses, raw, room, a)),
+        *moves,
+        rows,
+        width,
+        start,
+        start + columns,
     )
     np.testing.assert_allclose(a, expected, rtol=0, atol=1e-12)
 

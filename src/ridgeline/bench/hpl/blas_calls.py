@@ -8,7 +8,7 @@ Matrices are two-dimensional with unit stride along their columns, such as any s
 must fit into 32 bits: `runtime.blas.MOST_ELEMENTS`, which callers check.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -127,8 +127,3 @@ def solve_upper(trsm, triangle, out):
             triangle.ctypes.data, leading_dimension(triangle), out.ctypes.data, leading_dimension(out),
         ),
     )  # fmt: skip
-
-
-def matrix_type(real: Any) -> Any:
-    """Return Numba's type of a column-major matrix of real, whose columns may lie apart: a slice."""
-    return types.Array(real, 2, "A")

@@ -32,7 +32,7 @@ def measure_dgemm(comm: MPI.Comm, threads: int, order: int = ORDER, repeats: int
 
     def product(start: int, stop: int) -> None:
         for matrix in out[start:stop]:
-            update_kernels.subtract_matrices(gemm, left, right, matrix)
+            update_kernels.subtract_matrices(gemm, left.T, right.T, matrix.T)
 
     best = np.inf
     with TileTeam(threads) as team, blas_threads(1):

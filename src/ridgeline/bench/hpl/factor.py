@@ -29,10 +29,7 @@ from ridgeline.bench.hpl.team import Tile, TileTeam, tiles
 from ridgeline.jit.kernel import Specialisation
 from ridgeline.runtime.regions import Regions
 
-WIDEST, NARROWEST = (
-    1536,
-    192,
-)  # columns of a tile: wide for the product's rate, narrow for balance and progress
+WIDEST, NARROWEST = 2048, 256  # columns of a tile: wide for the product's rate, narrow for balance
 RIGHT_SHARE = 0.5  # of the local columns, which the split update keeps as its right part
 
 
@@ -183,7 +180,7 @@ class Factorisation:
         if self._columns_of(first):
             with self.regions("panel"):
                 column, diagonal = columns.local(first), rows.owner(first) == rows.part
-                update_kernels.copy_block(self._a, row, column, panel.below)
+                update_kernels.copy_block(self._a.T, row, column, panel.below.T)
                 self._factoriser.factor(panel, self._global_rows[row:], diagonal)
                 if diagonal:
                     self._a[row : row + panel.width, column : column + panel.width] = panel.top
@@ -206,7 +203,7 @@ class Factorisation:
         room = self._rooms.pop()  # of a list: no two threads get the same
         raw = room[0] if swap.alone else self._raw[:, start:stop]
         update_kernels.update_tile(
-            self._blas.gemm, panel.below, panel.top, panel.inverses, raw, room[1], self._a,
+            self._blas.gemm, panel.below.T, panel.top.T, panel.inverses.T, raw.T, room[1].T, self._a.T,
             swap.sources, swap.places, swap.targets, swap.taken, rows.count(), skip, start, stop,
         )  # fmt: skip
         self._rooms.append(room)

@@ -53,8 +53,8 @@ def fill_matrix(
 ) -> None:
     """Write local columns first ... last - 1 of [A, b] into `out`, which holds them all.
 
-    out: this process's part, float64 [place.shape], column-major. No communication; releases the GIL, so that threads
-    can share the columns.
+    out: this process's part, float64 [at least rows, columns], column-major. No communication; releases the GIL, so
+    that threads can share the columns.
     """
     rows, columns = place.rows, place.columns
     starts = np.empty(last - first, np.uint64)
@@ -68,7 +68,7 @@ def fill_matrix(
     over_others = jump((rows.parts - 1) * rows.nb)
     one = jump(1)
     constants = np.array([*one, *over_others], np.uint64)
-    fill_columns(starts, constants, rows.nb, out[:, first:last])
+    fill_columns(starts, constants, rows.nb, rows.count(), out.T[first:last])
 
 
 def kernels() -> list[Specialisation]:

@@ -50,7 +50,7 @@ class ColumnPanel:
 
     def invert(self, blas: BlasAddresses) -> None:
         """Compute the inverses of L's diagonal blocks from `top`."""
-        invert_blocks(blas.trsm, self.top, self.inverses)
+        invert_blocks(blas.trsm, self.top.T, self.inverses.T)
 
 
 class PanelFactoriser:
@@ -67,7 +67,8 @@ class PanelFactoriser:
         then the first of `below`.
         """
         self._panel, self._rows, self._diagonal = panel, rows, diagonal
-        self._bits = panel.below.view(np.int64)
+        self._below, self._top = panel.below.T, panel.top.T  # as kernels get them
+        self._bits = self._below.view(np.int64)
         self._local = np.zeros(panel.width, np.int64)
         size = panel_kernels.HEAD + 2 * panel.width
         self._mine, self._other = self._room[0, :size], self._room[1, :size]
@@ -84,25 +85,24 @@ class PanelFactoriser:
             return
         bases = -(-(last - first) // self._nbmin)
         step = -(-bases // self._ndiv) * self._nbmin
-        panel = self._panel
         for start in range(first, last, step):
             stop = min(start + step, last)
             self._recurse(start, stop)
             if stop < last:
                 panel_kernels.update_right(
-                    *self._blas, panel.below, panel.top, self._active(stop), start, stop, last
+                    *self._blas, self._below, self._top, self._active(stop), start, stop, last
                 )
 
     def _factor_base(self, first: int, last: int) -> None:
         panel = self._panel
         if self._comm.size == 1:
-            panel_kernels.factor_columns(panel.below, self._bits, panel.top, self._local, first, last)
+            panel_kernels.factor_columns(self._below, self._bits, self._top, self._local, first, last)
             return
         mine, mine_bits = self._mine, self._mine.view(np.int64)
         for column in range(first, last):
             active = column if self._diagonal else -1
             panel_kernels.offer_pivot(
-                panel.below, self._bits, panel.top, active, first, column, self._rows, mine, mine_bits
+                self._below, self._bits, self._top, active, first, column, self._rows, mine, mine_bits
             )
             owned = mine[1] if mine_bits[0] >= 0 else -1.0
             self._exchange()
@@ -110,8 +110,8 @@ class PanelFactoriser:
             panel.pivots[column] = pivot
             # This process had the pivot if it is the one that it offered.
             row = int(np.searchsorted(self._rows, int(pivot))) if owned == pivot else -1
-            panel_kernels.take_pivot(panel.below, panel.top, column, row, mine)
-        panel_kernels.divide_last(panel.below, panel.top, self._active(last), last - 1)
+            panel_kernels.take_pivot(self._below, self._top, column, row, mine)
+        panel_kernels.divide_last(self._below, self._top, self._active(last), last - 1)
 
     def _exchange(self) -> None:
         """Give all processes the best candidate and the current row. Collective over the column of processes."""

@@ -8,6 +8,9 @@ Within the base case a column is brought up to date when its turn comes (left-lo
 pass divides the column before it by its pivot, subtracts the products with the columns before, and looks for the
 largest number. So each column is written once, and the others are only read. Magnitudes are compared as integers: the
 patterns of bits of IEEE numbers, without their signs, are in the same order, NaN above all.
+
+Kernels get matrices transposed, as [columns, rows] in C order, and turn them first of all. Numba would take a
+column-major matrix of one column for a row-major one, and compile anew in the middle of a run.
 """
 
 import numpy as np
@@ -20,7 +23,7 @@ _ROWS = 512  # of a piece of a column, which stays in the first cache
 _MAGNITUDE = np.int64(2**63 - 1)
 HEAD = 3  # of a message: bits of the magnitude, global row of the pivot, whether it has the current row
 
-_MATRIX, _BITS = float64[::1, :], int64[::1, :]
+_MATRIX, _BITS = float64[:, ::1], int64[:, ::1]
 
 
 @subroutine
@@ -79,6 +82,7 @@ def _divide_column(below, active, column, pivot):
 @kernel(lambda: (_MATRIX, _BITS, _MATRIX, int64[::1], int64, int64), nogil=True, error_model="numpy")
 def factor_columns(below, bits, top, pivots, first, last):
     """Factor columns first ... last - 1 on the only process of the column; pivots get rows of `below`."""
+    below, bits, top = below.T, bits.T, top.T
     for column in range(first, last):
         _, pivot = _advance_column(below, bits, top, column, first, column)
         pivots[column] = pivot
@@ -99,6 +103,7 @@ def offer_pivot(below, bits, top, active, first, column, rows, message, message_
     rows: global rows of `below`; active: `column` on the process with the diagonal block, which offers the row that
     is to be replaced too, -1 elsewhere. message: head, row of the pivot, current row; message_bits: its bits.
     """
+    below, bits, top = below.T, bits.T, top.T
     width = below.shape[1]
     best, row = _advance_column(below, bits, top, max(active, 0), first, column)
     message_bits[0] = best
@@ -131,6 +136,7 @@ def combine_offers(mine, mine_bits, other, other_bits):
 @kernel(lambda: (_MATRIX, _MATRIX, int64, int64, float64[::1]), nogil=True)
 def take_pivot(below, top, column, row, message):
     """Write the pivot's row into `top`, and where this process had it (row >= 0), the current row into its place."""
+    below, top = below.T, top.T
     width = below.shape[1]
     for k in range(width):
         top[column, k] = message[HEAD + k]
@@ -142,12 +148,14 @@ def take_pivot(below, top, column, row, message):
 @kernel(lambda: (_MATRIX, _MATRIX, int64, int64), nogil=True, error_model="numpy")
 def divide_last(below, top, active, column):
     """Divide a column of the rows from `active` on by its pivot: the last one of a base case."""
+    below, top = below.T, top.T
     _divide_column(below, active, column, top[column, column])
 
 
 @kernel(lambda: (types.intp, types.intp, _MATRIX, _MATRIX, int64, int64, int64, int64), nogil=True)
 def update_right(gemm, trsm, below, top, active, first, split, last):
     """Update columns split ... last - 1 by the factored columns first ... split - 1 to their left."""
+    below, top = below.T, top.T
     solve_unit_lower(trsm, top[first:split, first:split], top[first:split, split:last])
     subtract_product(
         gemm, below[active:, first:split], top[first:split, split:last], below[active:, split:last]

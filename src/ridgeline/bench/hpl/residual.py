@@ -34,10 +34,10 @@ def measure_norms(
     by_columns = np.zeros(n_columns)
 
     def rows_of_tile(start: int, stop: int) -> None:
-        multiply_rows(a, x, start, stop, *sums)
+        multiply_rows(a.T, x, start, stop, *sums)
 
     def columns_of_tile(start: int, stop: int) -> None:
-        sum_columns(a, n_rows, start, stop, by_columns)
+        sum_columns(a.T, n_rows, start, stop, by_columns)
 
     team.start(rows_of_tile, tiles(0, n_rows, 1, _ROWS, _ROWS))
     team.finish()

@@ -35,7 +35,8 @@ MOST_SAMPLES = 200
 _TRIALS = 3  # of each broadcast
 _COLUMNS = 64  # that a thread generates at a time
 
-# Writes local columns first ... last - 1 of [A, b] into out: called as fill(out, place, first, last, seed).
+# Writes local columns first ... last - 1 of [A, b] into out [at least rows, columns], which has them all: called as
+# fill(out, place, first, last, seed).
 Fill = Callable[[Reals, BlockCyclic, int, int, int], None]
 
 
@@ -144,9 +145,8 @@ def _allocate(place: BlockCyclic) -> Reals:
 
 
 def _generate(a: Reals, place: BlockCyclic, seed: int, fill: Fill, team: TileTeam) -> None:
-    rows, columns = place.shape
-    part = a[:rows]
-    team.start(lambda start, stop: fill(part, place, start, stop, seed), tiles(0, columns, 1, _COLUMNS, 1))
+    columns = place.columns.count()
+    team.start(lambda start, stop: fill(a, place, start, stop, seed), tiles(0, columns, 1, _COLUMNS, 1))
     team.finish()
 
 

@@ -36,7 +36,7 @@ def substitute_back(place: BlockCyclic, a: Reals, row_comm: MPI.Comm, column_com
         if columns.part != process_column:
             continue
         if rows.part == process_row:
-            solve_diagonal_block(trsm, a, row, column, mine)
+            solve_diagonal_block(trsm, a.T, row, column, mine.T)
         column_comm.Bcast(mine, process_row)
         x[column : column + width] = mine[:, 0]
         with np.errstate(all="ignore"):  # a singular matrix gives infinities, and the official test says so

@@ -37,7 +37,8 @@ class RowSwap:
         if self.alone:
             self.places = np.argsort(sources)
             order = np.argsort(targets)
-            self.sources, self.targets, self.taken = sources[self.places], targets[order], taken[order]
+            self.sources, self.targets = sources[self.places], targets[order]
+            self.taken = panel.first + taken[order]
             return
         self.sources = self.places = self.targets = self.taken = _NOTHING
         self.width = width
@@ -72,14 +73,14 @@ class SwapExchange:
         self._swap, self._a, self._range = swap, a, (start, stop)
         given, gathered, scattered, received = self._rooms
         mine = _block(given, 0, swap.given.size, columns)
-        update_kernels.pack_rows(a, swap.given, start, stop, mine)
+        _pack(a, swap.given, start, mine)
         counts = [places.size * columns for places in swap.given_places]
         self._requests = [comm.Iallgatherv(mine.ravel("F"), [gathered, counts])]
         counts = [rows.size * columns for rows in swap.top_rows]
         if part == swap.root:
             offset = 0
             for rows in swap.top_rows:
-                update_kernels.pack_rows(a, rows, start, stop, _block(scattered, offset, rows.size, columns))
+                _pack(a, rows, start, _block(scattered, offset, rows.size, columns))
                 offset += rows.size * columns
         message = [scattered, counts] if part == swap.root else None
         incoming = received[: counts[part]]
@@ -101,10 +102,20 @@ class SwapExchange:
         offset = 0
         for places in swap.given_places:
             packed = _block(gathered, offset, places.size, stop - start)
-            update_kernels.unpack_rows(packed, places, start, stop, self._u)
+            _unpack(packed, self._u, places, start)
             offset += packed.size
         packed = _block(received, 0, swap.given_up.size, stop - start)
-        update_kernels.unpack_rows(packed, swap.given_up, start, stop, self._a)
+        _unpack(packed, self._a, swap.given_up, start)
+
+
+def _pack(a: Reals, rows: Indices, start: int, out: Reals) -> None:
+    """Copy rows of a, from column `start` on, into out [rows.size, columns]."""
+    update_kernels.copy_rows(a.T, rows, start, out.T, np.arange(rows.size), 0, out.shape[1])
+
+
+def _unpack(packed: Reals, a: Reals, rows: Indices, start: int) -> None:
+    """Copy packed [rows.size, columns] into rows of a, from column `start` on."""
+    update_kernels.copy_rows(packed.T, np.arange(rows.size), 0, a.T, rows, start, packed.shape[1])
 
 
 def _block(room: Reals, offset: int, rows: int, columns: int) -> Reals:

@@ -6,6 +6,9 @@ number that moves is read once and written once.
 
 The triangular solve is made of products: of blocks left of the diagonal, and of the inverses of the diagonal blocks.
 BLAS products run at twice the rate of its solves.
+
+Kernels get matrices transposed, as [columns, rows] in C order, and turn them first of all. Numba would take a
+column-major matrix of one column for a row-major one, and compile anew in the middle of a run.
 """
 
 import numpy as np
@@ -14,7 +17,7 @@ from numba import float64, int64, types
 from ridgeline.bench.hpl.blas_calls import assign_product, solve_unit_lower, subtract_product
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
-_MATRIX = float64[::1, :]
+_MATRIX = float64[:, ::1]
 _INDICES = int64[::1]
 BLOCK = 64  # rows of L's diagonal blocks, whose inverses turn the triangular solve into products
 _PIECE = 256  # columns whose rows change places and are solved for together
@@ -53,28 +56,26 @@ def compose_exchanges(pivots, first, sources, targets, taken):
 
 
 @subroutine
-def _move_columns(a, raw, first, sources, places, targets, taken, start, offset, count):
-    """Move rows of `count` columns of a from start + offset on. A constant count lets loops be unrolled."""
-    for i in range(sources.size):
-        place, source = places[i], sources[i]
+def _copy_some(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns. A constant count lets the compiler unroll the inner loop."""
+    for i in range(source_rows.size):
+        source_row, target_row = source_rows[i], target_rows[i]
         for column in range(count):
-            raw[place, offset + column] = a[source, start + offset + column]
-    for i in range(targets.size):
-        target, source = targets[i], first + taken[i]
-        for column in range(count):
-            a[target, start + offset + column] = a[source, start + offset + column]
+            target[target_row, target_column + column] = source[source_row, source_column + column]
 
 
 @subroutine
-def _permute(a, raw, first, sources, places, targets, taken, start, offset, count):
-    """Move rows of columns start + offset ... start + offset + count - 1 of a; raw gets the rows of U."""
-    end = offset + count
-    while offset + _TOGETHER <= end:
-        _move_columns(a, raw, first, sources, places, targets, taken, start, offset, _TOGETHER)
-        offset += _TOGETHER
-    while offset < end:
-        _move_columns(a, raw, first, sources, places, targets, taken, start, offset, 1)
-        offset += 1
+def _copy_rows(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns of source, from source_column on, to rows of target, from target_column on."""
+    done = 0
+    while done + _TOGETHER <= count:
+        _copy_some(
+            source, source_rows, source_column + done, target, target_rows, target_column + done, _TOGETHER
+        )
+        done += _TOGETHER
+    while done < count:
+        _copy_some(source, source_rows, source_column + done, target, target_rows, target_column + done, 1)
+        done += 1
 
 
 @subroutine
@@ -89,6 +90,7 @@ def _solve(gemm, top, inverses, raw, u):
 @kernel(lambda: (types.intp, _MATRIX, _MATRIX), nogil=True)
 def invert_blocks(trsm, top, inverses):
     """Write the inverses of the diagonal blocks of L, the unit lower triangle of top, to inverses [width, BLOCK]."""
+    top, inverses = top.T, inverses.T
     inverses[:, :] = 0.0
     for row in range(0, top.shape[0], BLOCK):
         end = min(row + BLOCK, top.shape[0])
@@ -114,12 +116,15 @@ def update_tile(
     change places here, empty where `raw` has its rows already; skip: rows of the top block on the process that has
     it, which gets them from U, 0 elsewhere.
     """
+    below, top, inverses = below.T, top.T, inverses.T
+    raw, u, a = raw.T, u.T, a.T
     first, width = rows - below.shape[0], top.shape[0]
     # Pieces that stay in the second cache from the first pass over them to the last.
     for offset in range(0, stop - start, _PIECE):
         count = min(_PIECE, stop - start - offset)
         if sources.size > 0:
-            _permute(a, raw, first, sources, places, targets, taken, start, offset, count)
+            _copy_rows(a, sources, start + offset, raw, places, offset, count)
+            _copy_rows(a, taken, start + offset, a, targets, start + offset, count)
         _solve(gemm, top, inverses, raw[:width, offset : offset + count], u[:width, offset : offset + count])
         for column in range(offset, offset + count):
             for j in range(skip):
@@ -127,25 +132,17 @@ def update_tile(
     subtract_product(gemm, below[skip:, :], u[:width, : stop - start], a[first + skip : rows, start:stop])
 
 
-@kernel(lambda: (_MATRIX, _INDICES, int64, int64, _MATRIX), nogil=True)
-def pack_rows(a, rows, start, stop, out):
-    """Copy rows of columns start ... stop - 1 of a into out [rows.size, stop - start]."""
-    for column in range(start, stop):
-        for i in range(rows.size):
-            out[i, column - start] = a[rows[i], column]
-
-
-@kernel(lambda: (_MATRIX, _INDICES, int64, int64, _MATRIX), nogil=True)
-def unpack_rows(packed, rows, start, stop, out):
-    """Copy packed [rows.size, stop - start] into rows of columns start ... stop - 1 of out."""
-    for column in range(start, stop):
-        for i in range(rows.size):
-            out[rows[i], column] = packed[i, column - start]
+@kernel(lambda: (_MATRIX, _INDICES, int64, _MATRIX, _INDICES, int64, int64), nogil=True)
+def copy_rows(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns of source, from source_column on, to rows of target, from target_column on."""
+    source, target = source.T, target.T
+    _copy_rows(source, source_rows, source_column, target, target_rows, target_column, count)
 
 
 @kernel(lambda: (_MATRIX, int64, int64, _MATRIX), nogil=True)
 def copy_block(a, first, start, out):
     """Copy the block of a that begins at (first, start) into out."""
+    a, out = a.T, out.T
     for column in range(out.shape[1]):
         for row in range(out.shape[0]):
             out[row, column] = a[first + row, start + column]
@@ -154,9 +151,10 @@ def copy_block(a, first, start, out):
 @kernel(lambda: (types.intp, _MATRIX, _MATRIX, _MATRIX), nogil=True)
 def subtract_matrices(gemm, left, right, out):
     """Compute out <- out - left right: a product alone, for its rate."""
+    left, right, out = left.T, right.T, out.T
     subtract_product(gemm, left, right, out)
 
 
 def kernels() -> list[Specialisation]:
     """Return all kernels of this module."""
-    return specialise([compose_exchanges, invert_blocks, update_tile, pack_rows, unpack_rows, copy_block])
+    return specialise([compose_exchanges, invert_blocks, update_tile, copy_rows, copy_block])
