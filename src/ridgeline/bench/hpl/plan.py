@@ -26,7 +26,7 @@ _WITHOUT_EFFECT = "SWAP, its threshold, the forms of L1 and U, equilibration and
 class HplPlan:
     """Tests in their order, the threshold of the residual, where the lines go, and what a reader must know.
 
-    broadcast: None to take the fastest one; output: a file for the lines, None for standard output.
+    output: a file for the lines, None for standard output; tried: whether the fastest broadcast is to be found.
     """
 
     tests: tuple[HplTest, ...]

@@ -42,7 +42,7 @@ class _Operator:
 
 
 class _Preconditioner:
-    """(L U)^-1 for `gmres`. rank 0's comes to all: ranks must not differ by a bit, or their decisions would."""
+    """(L U)^-1 for `gmres`. Every rank gets the same bits, so that all take the same decisions."""
 
     dtype = np.dtype(np.float64)
 

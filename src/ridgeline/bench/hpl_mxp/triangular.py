@@ -13,6 +13,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.bench.hpl.block_cyclic import Axis
 from ridgeline.bench.hpl.python_blas import solve_lower, solve_upper, subtract_product_of_vector
 from ridgeline.bench.hpl_mxp.factor import MxpFactors
 
@@ -33,6 +34,11 @@ def solve(factors: MxpFactors, comm: MPI.Comm, right: NDArray[np.float64]) -> ND
         whole[columns.globals()] = mine
     comm.Allreduce(MPI.IN_PLACE, whole)
     return whole
+
+
+def _block(axis: Axis, k: int) -> slice:
+    """Return the local indices of block k: none where it belongs to another process."""
+    return slice(axis.count(k * axis.nb), axis.count((k + 1) * axis.nb))
 
 
 class _Sweep:
@@ -57,15 +63,15 @@ class _Sweep:
                 pending = k
         return self.mine
 
-    def _range(self, axis_k: tuple[int, bool]) -> slice:
-        """Return the local rows (or columns) of block k."""
-        k, of_rows = axis_k
-        axis = self.rows if of_rows else self.columns
-        return slice(axis.count(k * axis.nb), axis.count((k + 1) * axis.nb))
+    def _rows_of(self, k: int) -> slice:
+        return _block(self.rows, k)
+
+    def _columns_of(self, k: int) -> slice:
+        return _block(self.columns, k)
 
     def _gather(self, k: int) -> Vector:
         """Return on the owner what all columns so far contribute to block k."""
-        part = self.sums[self._range((k, True))]
+        part = self.sums[self._rows_of(k)]
         if self.rows.owner(k * self.rows.nb) != self.rows.part or self.columns.parts == 1:
             return part
         total = np.empty_like(part)
@@ -74,23 +80,23 @@ class _Sweep:
 
     def _solve_block(self, k: int, total: Vector, forwards: bool) -> None:
         """Solve with the diagonal block on its owner, and send the result down its process column."""
-        at = self._range((k, False))
+        at = self._columns_of(k)
         owner = self.rows.owner(k * self.rows.nb)
         if owner == self.rows.part:
-            block = self.matrix[self._range((k, True)), at]
+            block = self.matrix[self._rows_of(k), at]
             self.mine[at] += total
             (solve_lower if forwards else solve_upper)(block, self.mine[at, None])
         if self.rows.parts > 1:
             self.factors.grid.along_column.Bcast(self.mine[at], owner)
 
     def _subtract(self, k: int, rows: slice) -> None:
-        at = self._range((k, False))
+        at = self._columns_of(k)
         subtract_product_of_vector(self.matrix[rows, at], self.mine[at], self.sums[rows])
 
     def _subtract_next(self, k: int, forwards: bool) -> None:
         following = k + 1 if forwards else k - 1
         if 0 <= following < self.factors.blocks:
-            self._subtract(k, self._range((following, True)))
+            self._subtract(k, self._rows_of(following))
 
     def _subtract_rest(self, k: int, forwards: bool) -> None:
         """Subtract from what lies beyond block k + 1, or before block k - 1."""
