@@ -6,7 +6,7 @@ import typer
 
 
 def doctor() -> None:
-    """Say which MPI, ADIOS2, FFTW, GPU and cores are found, what is missing and how to mend it."""
+    """Say which MPI, ADIOS2, FFTW, BLAS, GPU and cores are found, what is missing and how to mend it."""
     from rich.console import Console
 
     from ridgeline.validate.doctor import examine, print_findings

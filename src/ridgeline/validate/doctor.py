@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def examine() -> list[Finding]:
         ("mpiexec", _mpiexec),
         ("ADIOS2", _adios2),
         ("FFTW", _fftw),
+        ("BLAS", _blas),
         ("Numba", _numba),
         ("GPU", _gpu),
     ]
@@ -131,6 +133,19 @@ def _fftw() -> Finding:
         return Finding(
             "FFTW", "optional", "pyfftw is not installed: scipy.fft transforms, slower", "pip install pyfftw"
         )
+
+
+def _blas() -> Finding:
+    """Name SciPy's BLAS, which HPL calls, and the others of this process: each has threads of its own."""
+    from ridgeline.runtime.blas import blas_libraries
+
+    first, *others = map(str, blas_libraries())
+    beside = f"; beside it, of NumPy or others: {', '.join(others)}" if others else ""
+    chosen = os.environ.get("OPENBLAS_CORETYPE")
+    advice = (
+        f"OPENBLAS_CORETYPE={chosen} chooses the kernels; OpenBLAS takes the processor's if it is not set"
+    )
+    return Finding("BLAS", "ok", f"{first}{beside}", advice if chosen else "")
 
 
 def _numba() -> Finding:

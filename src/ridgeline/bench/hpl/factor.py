@@ -1,0 +1,214 @@
+"""The factorisation of [A, b] on a P x Q grid: right-looking, with look-ahead of depth 1 and the split update.
+
+For panel k every process updates its columns right of it: rows change places, U = L^-1 U, A <- A - L U. The process
+column that has panel k + 1 updates those columns first, factors them and begins to send them, and only then updates
+the rest. So the panel travels while others compute (look-ahead).
+
+On P > 1 process rows the columns are cut in two parts. Rows of the right part change places while the left part is
+updated. Rows of the left part, for panel k + 1, change places while the right part is updated for panel k (split
+update). Neither threads nor ranks wait for the other in a way that changes a result: repeats are equal in every bit.
+Sources: Petitet et al., "HPL", overview; rocHPL (AMD) for the split update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from ridgeline.bench.hpl import panel_kernels, update_kernels
+from ridgeline.bench.hpl.blas_calls import blas_addresses
+from ridgeline.bench.hpl.block_cyclic import BlockCyclic
+from ridgeline.bench.hpl.broadcast import PanelBroadcast
+from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser, Reals
+from ridgeline.bench.hpl.record import Broadcast, HplSettings
+from ridgeline.bench.hpl.swap import RowSwap, SwapExchange
+from ridgeline.bench.hpl.team import Tile, TileTeam, tiles
+from ridgeline.jit.kernel import Specialisation
+from ridgeline.runtime.regions import Regions
+
+WIDEST, NARROWEST = 2048, 256  # columns of a tile: wide for the product's rate, narrow for balance
+RIGHT_SHARE = 0.5  # of the local columns, which the split update keeps as its right part
+
+
+class _Parts(NamedTuple):
+    """Local columns right of a panel: `start`, the end of the next panel's, the end of the left part, the end."""
+
+    start: int
+    ahead: int
+    split: int
+    stop: int
+
+
+class Factorisation:
+    """LU of this process's part `a` of [A, b], in place: U remains in the upper triangle, L is not kept.
+
+    a: float64 [at least rows, columns], column-major; row_comm, column_comm: the processes of this row and column of
+    the grid, ordered by their place; told: called with the columns that are done, on all processes.
+    """
+
+    def __init__(
+        self,
+        settings: HplSettings,
+        place: BlockCyclic,
+        a: Reals,
+        row_comm: MPI.Comm,
+        column_comm: MPI.Comm,
+        broadcast: Broadcast,
+        team: TileTeam,
+        regions: Regions,
+    ) -> None:
+        self._settings, self._place, self._a, self._team = settings, place, a, team
+        self.regions = regions
+        self._blas = blas_addresses(np.float64)
+        n_rows, n_columns = place.shape
+        alone = column_comm.size == 1
+        self._raw = np.full((settings.nb, 0 if alone else n_columns), 0.0, order="F")
+        # Room for U of one tile, before and after the solve, for each thread.
+        self._rooms = [
+            [
+                np.full((settings.nb, min(max(WIDEST, settings.nb), n_columns)), 0.0, order="F")
+                for _ in range(2)
+            ]
+            for _ in range(settings.threads)
+        ]
+        self._panels = [ColumnPanel(n_rows, settings.nb) for _ in range(2)]
+        self._factoriser = PanelFactoriser(
+            column_comm, self._blas, settings.nb, settings.nbmin, settings.ndiv
+        )
+        self._broadcast = PanelBroadcast(row_comm, broadcast)
+        self._exchange = SwapExchange(column_comm, place.rows, self._raw)
+        self._global_rows = place.rows.globals()
+        self._split = n_columns if alone else n_columns - int(RIGHT_SHARE * n_columns)
+
+    def run(self, told: Callable[[int], None]) -> None:
+        """Factor. Collective over the grid."""
+        n, nb = self._settings.n, self._settings.nb
+        self._prepare(0)
+        self._broadcast.wait()
+        swap = self._swap_of(0)
+        begun = False  # whether rows of the left part change places already
+        for first in range(0, n, nb):
+            swap, begun = self._step(first, swap, begun)
+            told(min(first + nb, n))
+        self._broadcast.finish()
+
+    def _step(self, first: int, swap: RowSwap, begun: bool) -> tuple[RowSwap, bool]:
+        """Update by the panel at global column `first` and factor the next one.
+
+        swap: its rows that change places; begun: whether those of the left part do so already. Returns both for the
+        next panel.
+        """
+        regions, exchange, team, a = self.regions, self._exchange, self._team, self._a
+        parts, after = self._parts(first), min(first + self._settings.nb, self._settings.n)
+        if not begun:
+            exchange.start(swap, a, parts.start, parts.split)
+        with regions("swap"):
+            exchange.finish()
+        exchange.start(swap, a, parts.split, parts.stop)
+
+        def update(start: int, stop: int) -> None:
+            self._update(first, swap, start, stop)
+
+        team.start(update, self._tiles(parts.ahead, parts.split))
+        if parts.ahead > parts.start:
+            with regions("update"):
+                update(parts.start, parts.ahead)
+        if after < self._settings.n:
+            self._prepare(after)
+        with regions("update"):
+            team.finish(self._progress)
+        with regions("swap"):
+            exchange.finish()
+        return self._update_right_part(after, swap, update, parts)
+
+    def _update_right_part(
+        self, after: int, swap: RowSwap, update: Callable[[int, int], None], parts: _Parts
+    ) -> tuple[RowSwap, bool]:
+        """Update the right part. As soon as the next panel is here, its rows of the left part change places."""
+        next_swap: list[RowSwap] = []
+        following = self._parts(after)
+
+        def progress() -> None:
+            if self._broadcast.progress() and not next_swap:
+                next_swap.append(self._swap_of(after))
+                self._exchange.start(next_swap[0], self._a, following.start, following.split)
+            self._exchange.progress()
+
+        # The part that is updated now must not be one whose rows change places.
+        early = after < self._settings.n and following.split == parts.split < parts.stop
+        with self.regions("update"):
+            if early:
+                progress()
+            self._team.start(update, self._tiles(parts.split, parts.stop))
+            self._team.finish(progress if early else self._progress)
+        if after >= self._settings.n:
+            return swap, False
+        with self.regions("broadcast"):
+            self._broadcast.wait()
+        return (next_swap[0], True) if next_swap else (self._swap_of(after), False)
+
+    def _parts(self, first: int) -> _Parts:
+        """Return the local columns right of the panel at global column `first`."""
+        after, columns = min(first + self._settings.nb, self._settings.n), self._place.columns
+        start, stop = columns.count(after), columns.count()
+        ahead = start + self._columns_of(after)
+        # One part alone is left where the next panel's columns would lie in the right one.
+        return _Parts(start, ahead, self._split if ahead <= self._split else stop, stop)
+
+    def _progress(self) -> None:
+        self._broadcast.progress()
+        self._exchange.progress()
+
+    def _columns_of(self, first: int) -> int:
+        """Return how many columns of the panel at global column `first` lie here: all or none."""
+        columns, left = self._place.columns, self._settings.n - first
+        return min(self._settings.nb, left) if left > 0 and columns.owner(first) == columns.part else 0
+
+    def _panel_at(self, first: int) -> ColumnPanel:
+        return self._panels[first // self._settings.nb % 2]
+
+    def _prepare(self, first: int) -> None:
+        """Factor the panel at global column `first`, where it lies here, and begin to broadcast it."""
+        rows, columns, panel = self._place.rows, self._place.columns, self._panel_at(first)
+        row = rows.count(first)
+        with self.regions("broadcast"):
+            self._broadcast.make_room()
+        panel.shape(first, rows.count() - row, min(self._settings.nb, self._settings.n - first))
+        if self._columns_of(first):
+            with self.regions("panel"):
+                column, diagonal = columns.local(first), rows.owner(first) == rows.part
+                update_kernels.copy_block(self._a.T, row, column, panel.below.T)
+                self._factoriser.factor(panel, self._global_rows[row:], diagonal)
+                if diagonal:
+                    self._a[row : row + panel.width, column : column + panel.width] = panel.top
+        self._broadcast.start(columns.owner(first), panel.message)
+
+    def _swap_of(self, first: int) -> RowSwap:
+        """Prepare the update by the panel at global column `first`, which is here."""
+        with self.regions("swap"):
+            panel = self._panel_at(first)
+            panel.invert(self._blas)
+            return RowSwap(panel, self._place.rows)
+
+    def _tiles(self, start: int, stop: int) -> list[Tile]:
+        return tiles(start, stop, self._settings.threads, WIDEST, NARROWEST)
+
+    def _update(self, first: int, swap: RowSwap, start: int, stop: int) -> None:
+        """Update local columns start ... stop - 1 by the panel at global column `first`. Any thread may."""
+        panel, rows = self._panel_at(first), self._place.rows
+        skip = panel.width if swap.root == rows.part else 0
+        room = self._rooms.pop()  # of a list: no two threads get the same
+        raw = room[0] if swap.alone else self._raw[:, start:stop]
+        update_kernels.update_tile(
+            self._blas.gemm, panel.below.T, panel.top.T, panel.inverses.T, raw.T, room[1].T, self._a.T,
+            swap.sources, swap.places, swap.targets, swap.taken, rows.count(), skip, start, stop,
+        )  # fmt: skip
+        self._rooms.append(room)
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels of a factorisation."""
+    return [*panel_kernels.kernels(), *update_kernels.kernels()]

@@ -1,0 +1,188 @@
+"""HPL.dat, the input file of the official HPL 2.3: lists of sizes, grids and variants, run in every combination.
+
+A line holds values first; what follows them is comment. After two lines of comment come the name of the output file
+and the device, then pairs of a count and a list. Source: HPL 2.3, testing/ptest (HPL.dat, HPL_pdinfo).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import output_errors
+
+NAME = "HPL.dat"
+MOST_VALUES = 20  # of a list, as in the official code
+Number = TypeVar("Number", int, float)
+FACTORS = "LCR"  # 0 left-looking, 1 Crout, 2 right-looking
+
+
+@dataclass(frozen=True)
+class HplTest:
+    """One combination: order, block, process grid, and the variant that its code T/V names."""
+
+    n: int
+    nb: int
+    p: int
+    q: int
+    row_major: bool = True
+    depth: int = 1
+    broadcast: int = 1
+    recursive_factor: int = 2
+    divisions: int = 2
+    panel_factor: int = 0
+    least_columns: int = 8
+
+    @property
+    def code(self) -> str:
+        """Return T/V as the official code prints it, such as WR11C2R4."""
+        mapping = "R" if self.row_major else "C"
+        recursion = f"{FACTORS[self.recursive_factor]}{self.divisions}"
+        return f"W{mapping}{self.depth}{self.broadcast}{recursion}{FACTORS[self.panel_factor]}{self.least_columns}"
+
+
+@dataclass(frozen=True)
+class HplDat:
+    """What the file says. Lists are in the file's order; grids are pairs (P, Q).
+
+    device: 6 standard output, 7 standard error, another number the file `output`; threshold: of the scaled residual,
+    0 or less for no check. equilibrate and the forms of L1 and U choose between implementations of one result.
+    """
+
+    output: str
+    device: int
+    sizes: tuple[int, ...]
+    blocks: tuple[int, ...]
+    row_major: bool
+    grids: tuple[tuple[int, int], ...]
+    threshold: float
+    panel_factors: tuple[int, ...]
+    least_columns: tuple[int, ...]
+    divisions: tuple[int, ...]
+    recursive_factors: tuple[int, ...]
+    broadcasts: tuple[int, ...]
+    depths: tuple[int, ...]
+    swap: int
+    swap_threshold: int
+    plain_lower: bool
+    plain_upper: bool
+    equilibrate: bool
+    alignment: int
+
+    def tests(self) -> Iterator[HplTest]:
+        """Yield every combination in the order of the official code."""
+        for (p, q), n, nb, depth, broadcast, recursive, panel, least, divisions in product(
+            self.grids,
+            self.sizes,
+            self.blocks,
+            self.depths,
+            self.broadcasts,
+            self.recursive_factors,
+            self.panel_factors,
+            self.least_columns,
+            self.divisions,
+        ):
+            yield HplTest(n, nb, p, q, self.row_major, depth, broadcast, recursive, divisions, panel, least)
+
+
+def read_hpl_dat(path: str | Path) -> HplDat:
+    """Read the file; no communication.
+
+    Raises OutputError if it cannot be read, ConfigError that names the line and what it must hold.
+    """
+    with output_errors(f"read {path}", f"--dat names a file as {NAME} of HPL"):
+        lines = Path(path).read_text(errors="replace").splitlines()
+    file = _DatLines(path, lines)
+    output = file.words("the name of the output file", 1)[0]
+    device = file.whole("the device: 6, 7 or another number")
+    sizes = file.numbers("N", 0)
+    blocks = file.numbers("NB", 1)
+    row_major = file.whole("the process mapping: 0 or 1") != 1
+    count = file.count("process grids")
+    rows, columns = file.listed("P", count, 1), file.listed("Q", count, 1)
+    return HplDat(
+        output,
+        device,
+        sizes,
+        blocks,
+        row_major,
+        tuple(zip(rows, columns)),
+        file.real("the threshold of the residual"),
+        panel_factors=file.numbers("PFACT", 0, 2),
+        least_columns=file.numbers("NBMIN", 1),
+        divisions=file.numbers("NDIV", 2),
+        recursive_factors=file.numbers("RFACT", 0, 2),
+        broadcasts=file.numbers("BCAST", 0, 5),
+        depths=file.numbers("DEPTH", 0),
+        swap=file.whole("the swapping algorithm: 0, 1 or 2"),
+        swap_threshold=file.whole("the swapping threshold"),
+        plain_lower=file.whole("the form of L1: 0 or 1") == 1,
+        plain_upper=file.whole("the form of U: 0 or 1") == 1,
+        equilibrate=file.whole("equilibration: 0 or 1") != 0,
+        alignment=file.whole("the memory alignment in doubles"),
+    )
+
+
+class _DatLines:
+    """The lines below the two of comment, read one after the other."""
+
+    def __init__(self, path: str | Path, lines: list[str]) -> None:
+        self._path, self._lines = path, lines
+        self._number = 2  # of the line read last, counted from 1
+
+    def words(self, what: str, least: int) -> list[str]:
+        """Return the words of the next line. Raises ConfigError if they are fewer than `least`."""
+        self._number += 1
+        if self._number > len(self._lines):
+            self._refuse(f"the file ends here, where {what} is expected")
+        words = self._lines[self._number - 1].split()
+        if len(words) < least:
+            self._refuse(f"{len(words)} value{'s' * (len(words) != 1)}, where {what} is expected")
+        return words
+
+    def whole(self, what: str) -> int:
+        """Return the whole number that the next line begins with."""
+        return self._as(int, self.words(what, 1)[0], what)
+
+    def real(self, what: str) -> float:
+        """Return the number that the next line begins with."""
+        value = self._as(float, self.words(what, 1)[0], what)
+        if not math.isfinite(value):
+            self._refuse(f"{value}, where {what} is expected, a finite number")
+        return value
+
+    def count(self, what: str) -> int:
+        """Return how many values the list on the next line has."""
+        name = f"the number of {what}"
+        count = self.whole(name)
+        if not 1 <= count <= MOST_VALUES:
+            self._refuse(f"{count} for {name}; 1 to {MOST_VALUES} is expected")
+        return count
+
+    def numbers(self, what: str, minimum: int, maximum: int | None = None) -> tuple[int, ...]:
+        """Return a list: a line with its count, a line with its values."""
+        return self.listed(what, self.count(f"values of {what}"), minimum, maximum)
+
+    def listed(self, what: str, count: int, minimum: int, maximum: int | None = None) -> tuple[int, ...]:
+        """Return the first `count` values of the next line."""
+        name = f"a list of {count} value{'s' * (count != 1)} of {what}"
+        found = tuple(self._as(int, word, name) for word in self.words(name, count)[:count])
+        for value in found:
+            if value < minimum or (maximum is not None and value > maximum):
+                allowed = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
+                self._refuse(f"{what} = {value}; {allowed} is expected")
+        return found
+
+    def _as(self, kind: Callable[[str], Number], word: str, what: str) -> Number:
+        try:
+            return kind(word)
+        except ValueError:
+            self._refuse(f"{word[:40]!r}, where {what} is expected")
+
+    def _refuse(self, words: str) -> NoReturn:
+        raise ConfigError(f"{self._path}, line {self._number}: {words}") from None

@@ -1,0 +1,136 @@
+"""The factorisation of a panel by a column of processes: recursive, right-looking, with partial pivoting.
+
+A panel of more than NBMIN columns is divided into NDIV parts. Each part is factored, then those to its right are
+updated by one triangular solve and one product. NBMIN columns and fewer are the base case (panel_kernels.py).
+
+On P > 1 processes each column takes one exchange, by recursive doubling in log2 P steps. The largest candidate, its
+row and the row that it replaces travel together. So all processes hold the factored top block, and nobody sends it.
+Source: Petitet et al., "HPL", overview, "Panel factorization"; Gustavson, IBM J. Res. Dev. 41 (1997).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.hpl import panel_kernels
+from ridgeline.bench.hpl.blas_calls import BlasAddresses
+from ridgeline.bench.hpl.update_kernels import BLOCK, invert_blocks
+
+_TAG = 7
+Reals = NDArray[np.float64]
+
+
+class ColumnPanel:
+    """Room for one panel: `below`, `top` and the pivots, one after the other in one message.
+
+    below: factored rows of this process, float64 [rows, width]; top: the block of pivot rows, float64 [width, width],
+    unit lower and upper triangle in one; pivots: global row that was exchanged with each row of the top block, as
+    float64 [width], which holds whole numbers exactly; inverses: of L's diagonal blocks, [width, BLOCK], which every
+    process computes for itself (`invert`).
+    """
+
+    def __init__(self, most_rows: int, nb: int) -> None:
+        self._memory = np.full(
+            (most_rows + nb + 1) * nb, 0.0
+        )  # pages are touched now and not in the timed part
+        self._inverses = np.zeros(nb * BLOCK)
+        self.shape(0, most_rows, nb)
+
+    def shape(self, first: int, rows: int, width: int) -> None:
+        """Let this be the panel whose columns begin at global column `first`."""
+        self.first, self.width = first, width
+        self.message = self._memory[: (rows + width + 1) * width]
+        self.below = self.message[: rows * width].reshape((rows, width), order="F")
+        top_end = (rows + width) * width
+        self.top = self.message[rows * width : top_end].reshape((width, width), order="F")
+        self.pivots = self.message[top_end:]
+        self.inverses = self._inverses[: width * BLOCK].reshape((width, BLOCK), order="F")
+
+    def invert(self, blas: BlasAddresses) -> None:
+        """Compute the inverses of L's diagonal blocks from `top`."""
+        invert_blocks(blas.trsm, self.top.T, self.inverses.T)
+
+
+class PanelFactoriser:
+    """Factors panels on a column of processes. comm: its processes; place: of this one in comm."""
+
+    def __init__(self, comm: MPI.Comm, blas: BlasAddresses, nb: int, nbmin: int, ndiv: int) -> None:
+        self._comm, self._blas, self._nbmin, self._ndiv = comm, blas, nbmin, ndiv
+        self._room = np.zeros((2, panel_kernels.HEAD + 2 * nb))
+
+    def factor(self, panel: ColumnPanel, rows: NDArray[np.int64], diagonal: bool) -> None:
+        """Factor `panel` in place. Collective over the column of processes.
+
+        rows: global rows of panel.below, int64; diagonal: whether this process has the diagonal block, whose rows are
+        then the first of `below`.
+        """
+        self._panel, self._rows, self._diagonal = panel, rows, diagonal
+        self._below, self._top = panel.below.T, panel.top.T  # as kernels get them
+        self._bits = self._below.view(np.int64)
+        self._local = np.zeros(panel.width, np.int64)
+        size = panel_kernels.HEAD + 2 * panel.width
+        self._mine, self._other = self._room[0, :size], self._room[1, :size]
+        self._recurse(0, panel.width)
+        if self._comm.size == 1:
+            panel.pivots[:] = rows[self._local]
+
+    def _active(self, column: int) -> int:
+        return column if self._diagonal else 0
+
+    def _recurse(self, first: int, last: int) -> None:
+        if last - first <= self._nbmin:
+            self._factor_base(first, last)
+            return
+        bases = -(-(last - first) // self._nbmin)
+        step = -(-bases // self._ndiv) * self._nbmin
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            self._recurse(start, stop)
+            if stop < last:
+                panel_kernels.update_right(
+                    *self._blas, self._below, self._top, self._active(stop), start, stop, last
+                )
+
+    def _factor_base(self, first: int, last: int) -> None:
+        panel = self._panel
+        if self._comm.size == 1:
+            panel_kernels.factor_columns(self._below, self._bits, self._top, self._local, first, last)
+            return
+        mine, mine_bits = self._mine, self._mine.view(np.int64)
+        for column in range(first, last):
+            active = column if self._diagonal else -1
+            panel_kernels.offer_pivot(
+                self._below, self._bits, self._top, active, first, column, self._rows, mine, mine_bits
+            )
+            owned = mine[1] if mine_bits[0] >= 0 else -1.0
+            self._exchange()
+            pivot = mine[1]
+            panel.pivots[column] = pivot
+            # This process had the pivot if it is the one that it offered.
+            row = int(np.searchsorted(self._rows, int(pivot))) if owned == pivot else -1
+            panel_kernels.take_pivot(self._below, self._top, column, row, mine)
+        panel_kernels.divide_last(self._below, self._top, self._active(last), last - 1)
+
+    def _exchange(self) -> None:
+        """Give all processes the best candidate and the current row. Collective over the column of processes."""
+        comm, mine, other = self._comm, self._mine, self._other
+        mine_bits, other_bits = mine.view(np.int64), other.view(np.int64)
+        rank, power = comm.rank, 1 << (comm.size.bit_length() - 1)
+        beyond = rank + power  # who has no partner of its own, as 4 and 5 of 6 processes
+        if rank >= power:
+            comm.Send(mine, rank - power, _TAG)
+            comm.Recv(mine, rank - power, _TAG)
+            return
+        if beyond < comm.size:
+            comm.Recv(other, beyond, _TAG)
+            panel_kernels.combine_offers(mine, mine_bits, other, other_bits)
+        distance = 1
+        while distance < power:
+            partner = rank ^ distance
+            comm.Sendrecv(mine, partner, _TAG, other, partner, _TAG)
+            panel_kernels.combine_offers(mine, mine_bits, other, other_bits)
+            distance *= 2
+        if beyond < comm.size:
+            comm.Send(mine, beyond, _TAG)

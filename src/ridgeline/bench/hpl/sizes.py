@@ -1,0 +1,161 @@
+"""Order, block and process grid of a dense system: chosen, and refused before anything is allocated.
+
+What is not given is chosen. The order N follows from a share of the free memory, the block NB from N. The grid P x Q
+is the nearest to a square with P <= Q. Every choice is said. The time is predicted from a short measurement of matrix
+products.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ridgeline.bench.hpl.block_cyclic import check_grid
+from ridgeline.bench.hpl.python_blas import subtract_product
+from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
+from ridgeline.bench.hpl.team import TileTeam
+from ridgeline.bench.node_memory import memory_per_rank
+from ridgeline.parallel.reduce import global_min
+from ridgeline.runtime.blas import blas_threads
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import number
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+    from numpy.typing import DTypeLike
+
+BytesOf = Callable[[int, int, int, int], int]  # of n, nb, p, q: the most that a rank needs
+FEWEST = 16  # unknowns that `--n auto` is content with
+_SECONDS = 0.25  # of products measured
+_ROWS = 1536  # of their factors: beyond the caches of a core, and done in a moment
+
+
+class Sizes(NamedTuple):
+    """Order, block and process grid, and what was chosen, in words."""
+
+    n: int
+    nb: int
+    p: int
+    q: int
+    notes: tuple[str, ...] = ()
+
+
+def nearest_square(ranks: int) -> tuple[int, int]:
+    """Return (P, Q) with P Q = ranks, P <= Q, P as large as possible."""
+    p = next(p for p in range(math.isqrt(ranks), 0, -1) if ranks % p == 0)
+    return p, ranks // p
+
+
+def choose_grid(ranks: int, p: int, q: int) -> tuple[int, int]:
+    """Return the process grid: as given, one direction completed where it is 0, or the nearest to a square.
+
+    Raises DecompositionError unless P x Q is the number of ranks.
+    """
+    if not p and not q:
+        return nearest_square(ranks)
+    rows = p or max(ranks // q, 1)
+    columns = q or max(ranks // rows, 1)
+    check_grid(ranks, rows, columns)
+    return rows, columns
+
+
+def largest_order(bytes_of: BytesOf, limit: float, nb: int, p: int, q: int) -> int:
+    """Return the largest N, a multiple of NB where it is more, of which a rank needs at most `limit` bytes; or 0."""
+    low, high = 0, 1
+    while bytes_of(high, nb, p, q) <= limit:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if bytes_of(middle, nb, p, q) <= limit else (low, middle)
+    return low if low < nb else low - low % nb
+
+
+def choose_sizes(
+    comm: MPI.Comm, options: SystemOptions, bytes_of: BytesOf, blocks: Callable[[int], int]
+) -> Sizes:
+    """Return sizes that fit. Collective over comm, the same on all ranks.
+
+    blocks: gives NB for N. Raises ConfigError for an N that does not fit, with what would, DecompositionError for a
+    grid unlike the ranks.
+    """
+    n, nb = parse_number(options.n, "--n"), parse_number(options.nb, "--nb")
+    p, q, share = options.p, options.q, options.memory_share
+    grid = choose_grid(comm.size, p, q)
+    free = memory_per_rank(comm)
+    notes = []
+    if n is None:
+        # A block for a large system serves to estimate: it takes little of the memory.
+        n = largest_order(bytes_of, share * free, nb or blocks(2**31), *grid)
+        if n < FEWEST:
+            raise ConfigError(
+                f"{share:g} of the free memory, {number(free, 'B')} a rank, holds no system; free some, or use a "
+                f"larger --memory-share"
+            )
+        notes.append(f"N = {n} fills {share:g} of the free memory, {number(free, 'B')} a rank")
+    if nb is None:
+        nb = blocks(n)
+        notes.append(f"NB = {nb} chosen for N = {n}")
+    if not p and not q:
+        notes.append(f"grid {grid[0]} x {grid[1]}: the nearest to a square of {comm.size} ranks with P <= Q")
+    require_fit(n, nb, grid, free, bytes_of)
+    return Sizes(n, nb, *grid, tuple(notes))
+
+
+def require_fit(n: int, nb: int, grid: tuple[int, int], free: float, bytes_of: BytesOf) -> None:
+    """Raise ConfigError if a rank would need more than its share of free memory. free: bytes of a rank."""
+    needed = bytes_of(n, nb, *grid)
+    if needed > free:
+        fits = largest_order(bytes_of, 0.95 * free, nb, *grid)
+        advice = f"N = {fits} fits" if fits else "no size fits"
+        raise ConfigError(
+            f"N = {n} with NB = {nb} on {grid[0]} x {grid[1]} ranks needs {number(needed, 'B')} a rank, and "
+            f"{number(free, 'B')} a rank are free; {advice}, or use more nodes"
+        )
+
+
+def product_rate(comm: MPI.Comm, dtype: DTypeLike, threads: int, nb: int) -> float:
+    """Return the FLOP/s of matrix products of all ranks and threads at once. Collective.
+
+    Every thread computes products of [1536, NB] by [NB, 1536], as in an update, for a quarter of a second. The rate
+    of the slowest rank counts for all.
+    """
+    left, right = (np.ones(shape, dtype).T for shape in ((nb, _ROWS), (_ROWS, nb)))
+    out = np.ones((threads, _ROWS, _ROWS), dtype)
+    calls = [0] * threads
+
+    def work(thread: int, _: int) -> None:
+        while time.perf_counter() < end:
+            subtract_product(left, right, out[thread].T)
+            calls[thread] += 1
+
+    with TileTeam(threads) as team, blas_threads(1):
+        subtract_product(left, right, out[0].T)
+        comm.Barrier()
+        start = time.perf_counter()
+        end = start + _SECONDS
+        team.start(work, [(thread, thread + 1) for thread in range(threads)])
+        team.finish()
+    rate = 2.0 * _ROWS * _ROWS * nb * sum(calls) / (time.perf_counter() - start)
+    return comm.size * float(global_min(comm, rate))
+
+
+def require_time(work: float, rate: float, limit: float, notes: list[str]) -> float:
+    """Return the least seconds of all systems, and say them. Raises ConfigError if they exceed the limit.
+
+    work: operations; rate: FLOP/s of matrix products of all ranks; limit: seconds, 0 for none.
+    """
+    seconds = work / rate
+    notes.append(
+        f"at least {number(seconds, 's')}: matrix products run at {number(rate, 'FLOP/s')} on all ranks"
+    )
+    if limit and seconds > limit:
+        fits = int((limit * rate * 1.5) ** (1 / 3))
+        raise ConfigError(
+            f"the run takes at least {seconds:.0f} s, as all ranks do products at {number(rate, 'FLOP/s')}, and "
+            f"--time-limit is {limit:g} s; N = {fits} would take that, or use a longer limit"
+        )
+    return seconds

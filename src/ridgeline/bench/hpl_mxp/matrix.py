@@ -1,0 +1,178 @@
+"""The matrix of HPL-MxP, A = R + diag(d), and its right-hand side, the same numbers on every process grid.
+
+R and b are HPL's random numbers, uniform in [-1/2, 1/2]: b is the column behind R. The diagonal is scaled mildly,
+
+    d = (1 + sqrt(N)) / 2
+
+R / sqrt(N / 12) has its eigenvalues in the unit disc, and its symmetric part has them within sqrt(2) of zero (the
+circular and the semicircle law). The symmetric part of A is therefore positive definite: d > sqrt(N / 6). Elimination
+keeps that, so that no pivot vanishes and the factors stay moderate (Golub and Van Loan, Matrix Computations,
+Sec. 4.3.2). The sum of |r| over a row is N / 4 on average. So the matrix is not diagonally dominant from N = 9 on.
+The condition number is about 6.5 for every N, and GMRES without the factors would need more than 50 iterations.
+
+Float64 elements are not stored. An element costs one multiplication and one addition of integers. The state (i, j) of
+HPL's sequence is an affine function of the state (0, j), which depends on i alone.
+Source: hpl-mxp.org, rules since June 2025: HPL's generator with "mild scaling of the diagonal".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.hpl.block_cyclic import Axis
+from ridgeline.bench.hpl.generator import jump
+from ridgeline.bench.hpl.record import SEED
+from ridgeline.bench.hpl.team import TileTeam, tiles
+from ridgeline.bench.hpl_mxp.matrix_kernels import add_magnitudes, add_product, fill
+from ridgeline.jit.kernel import Specialisation, specialise
+
+Vector = NDArray[np.float64]
+TILE = 512  # rows or columns that a thread takes at least
+
+
+@dataclass(frozen=True)
+class Tables:
+    """From states of HPL's sequence to elements: of some rows, multipliers and increments; of columns, starts."""
+
+    starts: NDArray[np.uint64]
+    multipliers: NDArray[np.uint64]
+    increments: NDArray[np.uint64]
+
+    def rows(self, first: int, last: int) -> Tables:
+        """Return the tables of rows first ... last - 1."""
+        return Tables(self.starts, self.multipliers[first:last], self.increments[first:last])
+
+    def columns(self, first: int, last: int) -> Tables:
+        """Return the tables of columns first ... last - 1."""
+        return Tables(self.starts[first:last], self.multipliers, self.increments)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+        """The arrays in the order of the kernels."""
+        return self.starts, self.multipliers, self.increments
+
+
+def make_tables(n: int, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Tables:
+    """Return the tables of global rows and columns of a matrix of order n."""
+    multipliers, increments = jumps(rows)
+    to_columns, plus = jumps(1 + columns * n)
+    return Tables(to_columns * np.uint64(SEED) + plus, multipliers, increments)
+
+
+def jumps(steps: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return numbers of steps of HPL's sequence as multipliers and increments, each as `generator.jump`."""
+    multipliers, increments = np.ones(steps.size, np.uint64), np.zeros(steps.size, np.uint64)
+    for bit in range(int(steps.max(initial=0)).bit_length()):
+        power = jump(1 << bit)
+        taken = (steps >> bit) & 1 == 1
+        multipliers[taken] *= np.uint64(power.multiplier)
+        increments[taken] *= np.uint64(power.multiplier)
+        increments[taken] += np.uint64(power.increment)
+    return multipliers, increments
+
+
+def shift(n: int) -> float:
+    """Return what the diagonal of the random matrix of order n is shifted by."""
+    return 0.5 * (1.0 + math.sqrt(n))
+
+
+class MxpMatrix:
+    """One process's part of the matrix, made anew wherever it is used. Vectors are float64 [n], on all ranks.
+
+    dominant: the diagonal is 1 + the sum of magnitudes beside it, strictly dominant, for tests (`--testing`);
+    diagonal: another one in place of both, float64 [n].
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        rows: Axis,
+        columns: Axis,
+        team: TileTeam,
+        dominant: bool = False,
+        diagonal: Vector | None = None,
+    ) -> None:
+        """Make tables and norms. Collective over comm: the ranks of the grid."""
+        self.comm, self.rows, self.columns, self.n = comm, rows, columns, rows.n
+        self._team = team
+        self._my_rows, self._my_columns = rows.globals(), columns.globals()
+        self._tables = make_tables(self.n, self._my_rows, self._my_columns)
+        on_diagonal, self._row_of, self._column_of = np.intersect1d(
+            self._my_rows, self._my_columns, assume_unique=True, return_indices=True
+        )
+        mine = np.zeros(self.n)
+        mine[on_diagonal] = self._random(self._row_of, self._column_of)
+        random = self._sum(mine)
+        beside = self._magnitudes() - np.abs(random)
+        self.diagonal: Vector = np.full(self.n, shift(self.n))
+        if dominant:
+            self.diagonal = beside + 1.0
+        if diagonal is not None:
+            self.diagonal = diagonal
+        self.norm = float((beside + np.abs(random + self.diagonal)).max(initial=0.0))
+
+    def _random(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Vector:
+        """Return the random parts of elements at local rows and columns."""
+        starts, multipliers, increments = self._tables.arrays
+        states = multipliers[rows] * starts[columns] + increments[rows]
+        found: Vector = 0.5 - states.astype(np.float64) * 2.0**-64
+        return found
+
+    def _sum(self, mine: Vector) -> Vector:
+        """Return the sum over ranks."""
+        total = np.empty_like(mine)
+        self.comm.Allreduce(mine, total)
+        return total
+
+    def _share(self, work: Callable[[int, int], None], size: int) -> None:
+        """Let the threads do work(first, last) for parts of 0 ... size - 1."""
+        self._team.start(work, tiles(0, size, self._team.n_threads, max(size, 1), TILE))
+        self._team.finish()
+
+    def _by_rows(self, kernel: Callable[..., None], *arguments: Any) -> Vector:
+        """Return the sum over ranks of what a kernel adds to rows, shared by threads."""
+        sums = np.zeros(self._my_rows.size)
+
+        def work(first: int, last: int) -> None:
+            kernel(*self._tables.rows(first, last).arrays, *arguments, sums[first:last])
+
+        self._share(work, sums.size)
+        mine = np.zeros(self.n)
+        mine[self._my_rows] = sums
+        return self._sum(mine)
+
+    def _magnitudes(self) -> Vector:
+        return self._by_rows(add_magnitudes)
+
+    def product(self, x: Vector) -> Vector:
+        """Return A x in float64, by elements made anew. Collective: one Allreduce of n numbers."""
+        return self._by_rows(add_product, x[self._my_columns]) + self.diagonal * x
+
+    def right_hand_side(self) -> Vector:
+        """Return b, float64 [n]. No communication."""
+        tables = make_tables(self.n, np.arange(self.n), np.array([self.n]))
+        states = tables.multipliers * tables.starts + tables.increments
+        found: Vector = 0.5 - states.astype(np.float64) * 2.0**-64
+        return found
+
+    def write(self, out: NDArray[np.float32]) -> None:
+        """Write this process's part, rounded to float32, into out [columns, at least rows], a row for a column."""
+
+        def work(first: int, last: int) -> None:
+            fill(*self._tables.columns(first, last).arrays, out[first:last])
+
+        self._share(work, self._my_columns.size)
+        shifted = self._random(self._row_of, self._column_of) + self.diagonal[self._my_rows[self._row_of]]
+        out[self._column_of, self._row_of] = shifted
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels that an `MxpMatrix` calls."""
+    return specialise([fill, add_product, add_magnitudes])

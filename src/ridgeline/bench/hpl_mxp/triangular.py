@@ -1,0 +1,106 @@
+"""Solves with the distributed factors: L y = r forwards, then U z = y backwards, in single precision.
+
+Every rank holds whole vectors, and sums of its own: what its columns contribute to its rows. At block k the process
+row adds its sums for that block up (Reduce), the owner solves, and the process column gets the result. It subtracts
+first what the next block waits for, and the rest while the owner of the next block is at work: a pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.bench.hpl.block_cyclic import Axis
+from ridgeline.bench.hpl.python_blas import solve_lower, solve_upper, subtract_product_of_vector
+from ridgeline.bench.hpl_mxp.factor import MxpFactors
+
+Vector = NDArray[np.float32]
+
+
+def solve(factors: MxpFactors, comm: MPI.Comm, right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return about A^-1 right. Collective over comm, all ranks of the grid: one Allreduce of n numbers at the end.
+
+    right: float64 [n], the same on all ranks, of moderate magnitudes, as those of a unit vector.
+    """
+    columns = factors.columns
+    mine = right[columns.globals()].astype(np.float32)
+    mine = _Sweep(factors, mine).run(range(factors.blocks), forwards=True)
+    mine = _Sweep(factors, mine).run(range(factors.blocks - 1, -1, -1), forwards=False)
+    whole = np.zeros(columns.n)
+    if factors.rows.part == 0:  # the others of a process column hold the same
+        whole[columns.globals()] = mine
+    comm.Allreduce(MPI.IN_PLACE, whole)
+    return whole
+
+
+def _block(axis: Axis, k: int) -> slice:
+    """Return the local indices of block k: none where it belongs to another process."""
+    return slice(axis.count(k * axis.nb), axis.count((k + 1) * axis.nb))
+
+
+class _Sweep:
+    """One triangular solve. given: the right-hand side of this process's columns, replaced by the solution."""
+
+    def __init__(self, factors: MxpFactors, given: Vector) -> None:
+        self.factors, self.mine = factors, given
+        self.matrix, self.rows, self.columns = factors.matrix, factors.rows, factors.columns
+        self.sums = np.zeros(self.rows.count(), np.float32)
+
+    def run(self, order: Iterable[int], forwards: bool) -> Vector:
+        """Go through the blocks; return the solution of this process's columns."""
+        pending: int | None = None
+        for k in order:
+            total = self._gather(k)
+            if pending is not None:
+                self._subtract_rest(pending, forwards)
+                pending = None
+            if self.columns.owner(k * self.columns.nb) == self.columns.part:
+                self._solve_block(k, total, forwards)
+                self._subtract_next(k, forwards)
+                pending = k
+        return self.mine
+
+    def _rows_of(self, k: int) -> slice:
+        return _block(self.rows, k)
+
+    def _columns_of(self, k: int) -> slice:
+        return _block(self.columns, k)
+
+    def _gather(self, k: int) -> Vector:
+        """Return on the owner what all columns so far contribute to block k."""
+        part = self.sums[self._rows_of(k)]
+        if self.rows.owner(k * self.rows.nb) != self.rows.part or self.columns.parts == 1:
+            return part
+        total = np.empty_like(part)
+        self.factors.grid.along_row.Reduce(part, total, root=self.columns.owner(k * self.columns.nb))
+        return total
+
+    def _solve_block(self, k: int, total: Vector, forwards: bool) -> None:
+        """Solve with the diagonal block on its owner, and send the result down its process column."""
+        at = self._columns_of(k)
+        owner = self.rows.owner(k * self.rows.nb)
+        if owner == self.rows.part:
+            block = self.matrix[self._rows_of(k), at]
+            self.mine[at] += total
+            (solve_lower if forwards else solve_upper)(block, self.mine[at, None])
+        if self.rows.parts > 1:
+            self.factors.grid.along_column.Bcast(self.mine[at], owner)
+
+    def _subtract(self, k: int, rows: slice) -> None:
+        at = self._columns_of(k)
+        subtract_product_of_vector(self.matrix[rows, at], self.mine[at], self.sums[rows])
+
+    def _subtract_next(self, k: int, forwards: bool) -> None:
+        following = k + 1 if forwards else k - 1
+        if 0 <= following < self.factors.blocks:
+            self._subtract(k, self._rows_of(following))
+
+    def _subtract_rest(self, k: int, forwards: bool) -> None:
+        """Subtract from what lies beyond block k + 1, or before block k - 1."""
+        if forwards:
+            self._subtract(k, slice(self.rows.count((k + 2) * self.rows.nb), self.rows.count()))
+        else:
+            self._subtract(k, slice(0, self.rows.count(max(k - 1, 0) * self.rows.nb)))

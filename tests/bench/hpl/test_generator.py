@@ -1,0 +1,56 @@
+"""HPL's generator: jumps against steps one by one, grids against each other."""
+
+import numpy as np
+import pytest
+
+from ridgeline.bench.hpl.block_cyclic import distribute
+from ridgeline.bench.hpl.generator import SEED, fill_matrix, jump
+
+
+def sequence(count, seed=SEED):
+    """The first numbers of the generator, one by one, as its definition says."""
+    found, state = [], seed
+    for _ in range(count):
+        state = (6364136223846793005 * state + 1) % 2**64
+        found.append(0.5 - float(state) / 2.0**64)
+    return np.array(found)
+
+
+def generate(n, nb, grid, place, seed=SEED):
+    part = distribute(n, nb, grid, place)
+    out = np.full(part.shape, np.nan, order="F")
+    fill_matrix(out, part, 0, out.shape[1], seed)
+    return part, out
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 64, 1000])
+def test_a_jump_is_as_many_steps(steps):
+    state = SEED
+    for _ in range(steps):
+        state = jump(1)(state)
+    assert jump(steps)(SEED) == state
+    assert jump(5).then(jump(steps)) == jump(steps + 5)
+
+
+def test_the_matrix_is_the_sequence_by_columns():
+    _, matrix = generate(13, 4, (1, 1), (0, 0))
+    np.testing.assert_array_equal(matrix.ravel("F"), sequence(13 * 14))
+    assert np.abs(matrix).max() <= 0.5
+
+
+@pytest.mark.parametrize(("n", "nb"), [(1, 1), (13, 4), (12, 4), (7, 9), (20, 3)])
+@pytest.mark.parametrize("grid", [(1, 2), (2, 1), (2, 3), (3, 2)])
+def test_every_grid_has_the_same_matrix(n, nb, grid):
+    _, whole = generate(n, nb, (1, 1), (0, 0), seed=7)
+    for row in range(grid[0]):
+        for column in range(grid[1]):
+            part, mine = generate(n, nb, grid, (row, column), seed=7)
+            np.testing.assert_array_equal(mine, whole[np.ix_(part.rows.globals(), part.columns.globals())])
+
+
+def test_columns_may_be_filled_by_parts():
+    part, whole = generate(13, 4, (2, 2), (1, 0))
+    again = np.zeros_like(whole)
+    for first in range(0, whole.shape[1], 3):
+        fill_matrix(again, part, first, min(first + 3, whole.shape[1]))
+    np.testing.assert_array_equal(again, whole)

@@ -1,0 +1,71 @@
+"""HPL.dat as the official code ships it, and with what cannot be read."""
+
+from pathlib import Path
+
+import pytest
+
+from ridgeline.bench.hpl.hpl_dat import HplTest, read_hpl_dat
+from ridgeline.runtime.errors import ConfigError, OutputError
+
+LINES = (Path(__file__).parents[3] / "examples" / "hpl" / "HPL.dat").read_text().splitlines()
+
+
+def read(tmp_path, lines):
+    (tmp_path / "HPL.dat").write_text("\n".join(lines))
+    return read_hpl_dat(tmp_path / "HPL.dat")
+
+
+def test_the_file_of_the_official_code(tmp_path):
+    dat = read(tmp_path, LINES)
+    assert (dat.output, dat.device, dat.threshold, dat.row_major) == ("HPL.out", 6, 16.0, True)
+    assert dat.sizes == (29, 30, 34, 35)
+    assert dat.grids == ((2, 2), (1, 4), (4, 1))
+    assert (dat.swap, dat.swap_threshold, dat.equilibrate, dat.alignment) == (2, 64, True, 8)
+    tests = list(dat.tests())
+    assert len(tests) == 864  # as "Finished 864 tests" of the official code with this file
+    assert len(set(tests)) == 864
+    assert tests[0] == HplTest(29, 1, 2, 2, True, 0, 0, 0, 2, 0, 2)
+    assert [one.code for one in tests[:4]] == ["WR00L2L2", "WR00L2L4", "WR00L2C2", "WR00L2C4"]
+    assert tests[-1].code == "WR00R2R4"
+
+
+def test_lines_of_later_versions_and_other_line_ends_are_read(tmp_path):
+    (tmp_path / "HPL.dat").write_bytes("\r\n".join([*LINES, "##### This line (no. 32) is ignored"]).encode())
+    assert len(read_hpl_dat(tmp_path / "HPL.dat").sizes) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "words"),
+    [
+        (5, "0", "line 5: 0 for the number of values of N; 1 to 20"),
+        (5, "21", "line 5: 21 for the number"),
+        (5, "Ns", "line 5: 'Ns', where the number of values of N is expected"),
+        (6, "29 30 34", "line 6: 3 values, where a list of 4 values of N is expected"),
+        (6, "29 30 34 Ns", "line 6: 'Ns', where a list of 4 values of N"),
+        (6, "29 30 34 -1", "line 6: N = -1; 0 or more"),
+        (8, "1 2 0 4", "line 8: NB = 0; 1 or more"),
+        (11, "2 1 0", "line 11: P = 0; 1 or more"),
+        (13, "nan", "line 13: nan, where the threshold"),
+        (15, "0 1 3", "line 15: PFACT = 3; 0 to 2"),
+        (19, "1", "line 19: NDIV = 1; 2 or more"),
+        (23, "6", "line 23: BCAST = 6; 0 to 5"),
+        (31, "   ", "line 31: 0 values, where the memory alignment"),
+    ],
+)
+def test_a_damaged_file_names_the_line(tmp_path, line, text, words):
+    lines = [*LINES]
+    lines[line - 1] = text
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, lines)
+    assert words in str(caught.value)
+
+
+def test_every_shorter_file_is_refused_where_it_ends(tmp_path):
+    for kept in range(len(LINES)):
+        with pytest.raises(ConfigError, match=rf"line {max(kept, 2) + 1}: the file ends here"):
+            read(tmp_path, LINES[:kept])
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(OutputError, match="No such file"):
+        read_hpl_dat(tmp_path / "none.dat")

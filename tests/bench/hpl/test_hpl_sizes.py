@@ -1,0 +1,96 @@
+"""Orders, blocks and grids that are chosen, and those that are refused before anything is allocated."""
+
+import pytest
+from mpi4py import MPI
+
+from ridgeline.bench.hpl import sizes
+from ridgeline.bench.hpl.record import operations
+from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
+from ridgeline.runtime.errors import ConfigError, DecompositionError
+
+FREE = 8e9
+ALONE = MPI.COMM_SELF
+
+
+def bytes_of(n, nb, p, q):
+    return 8 * (n // p + nb) * (n // q + nb)
+
+
+@pytest.fixture(autouse=True)
+def free(monkeypatch):
+    monkeypatch.setattr(sizes, "memory_per_rank", lambda comm: FREE)
+
+
+def choose(n="auto", nb="auto", p=0, q=0):
+    return sizes.choose_sizes(ALONE, SystemOptions(n, nb, p, q), bytes_of, lambda n: min(n, 192))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "grid"), [(1, (1, 1)), (2, (1, 2)), (6, (2, 3)), (7, (1, 7)), (12, (3, 4)), (16, (4, 4))]
+)
+def test_grids_are_nearly_square_with_fewer_rows(ranks, grid):
+    assert sizes.choose_grid(ranks, 0, 0) == grid
+
+
+def test_a_grid_is_completed_or_refused():
+    assert sizes.choose_grid(6, 3, 0) == (3, 2)
+    assert sizes.choose_grid(6, 0, 1) == (6, 1)
+    for p, q in ((2, 2), (4, 0), (0, 9), (7, 1)):
+        with pytest.raises(DecompositionError, match=r"possible are 1 x 6, 2 x 3, 3 x 2, 6 x 1"):
+            sizes.choose_grid(6, p, q)
+
+
+def test_the_order_fills_the_share_of_memory():
+    found = choose()
+    assert found.n % 192 == 0
+    assert bytes_of(found.n, 192, 1, 1) <= 0.8 * FREE < bytes_of(found.n + 192, 192, 1, 1)
+    assert [note.split()[0] for note in found.notes] == ["N", "NB", "grid"]
+    assert "fills 0.8 of the free memory, 8 GB a rank" in found.notes[0]
+
+
+def test_what_is_given_is_taken_without_a_note():
+    assert choose("1000", "64", 1, 1) == (1000, 64, 1, 1, ())
+
+
+def test_an_order_that_does_not_fit_is_refused_with_one_that_does():
+    with pytest.raises(
+        ConfigError, match=r"N = 40000 .* needs 12.\d+ GB a rank, and 8 GB a rank are free; N = "
+    ) as no:
+        choose("40000", "192")
+    fits = int(str(no.value).rpartition("; N = ")[2].split()[0])
+    assert choose(str(fits), "192").n == fits
+
+
+def test_no_memory_at_all(monkeypatch):
+    monkeypatch.setattr(sizes, "memory_per_rank", lambda comm: 100.0)
+    with pytest.raises(ConfigError, match="holds no system"):
+        choose()
+    with pytest.raises(ConfigError, match="no size fits"):
+        choose("1000", "64")
+
+
+def test_a_longer_time_than_the_limit_is_refused():
+    notes = []
+    assert sizes.require_time(operations(3000), 1e9, 0.0, notes) == pytest.approx(18.0135)
+    assert notes == ["at least 18.01 s: matrix products run at 1 GFLOP/s on all ranks"]
+    with pytest.raises(
+        ConfigError, match=r"takes at least 18 s, .*--time-limit is 10 s; N = 24\d\d would take that"
+    ):
+        sizes.require_time(operations(3000), 1e9, 10.0, notes)
+
+
+def test_the_rate_of_products_is_positive():
+    assert sizes.product_rate(ALONE, "float32", 1, 32) > 0
+
+
+@pytest.mark.parametrize(("text", "value"), [("auto", None), ("1", 1), ("20000", 20000)])
+def test_numbers(text, value):
+    assert parse_number(text, "--n") == value
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "many", "1.5", ""])
+def test_no_numbers(text):
+    with pytest.raises(ConfigError, match="auto, or a whole number of 1 or more"):
+        SystemOptions(n=text)
+    with pytest.raises(ConfigError, match="--nb = "):
+        SystemOptions(nb=text)

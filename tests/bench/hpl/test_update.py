@@ -1,0 +1,108 @@
+"""The update of a tile: exchanges as one permutation, triangular solve and product, against NumPy step by step."""
+
+import numpy as np
+import pytest
+
+from ridgeline.bench.hpl import update_kernels
+from ridgeline.bench.hpl.blas_calls import blas_addresses
+from ridgeline.bench.hpl.team import TileTeam, tiles
+
+
+def exchanged(matrix, pivots, first):
+    """Rows exchanged one after the other."""
+    matrix = matrix.copy()
+    for j, pivot in enumerate(pivots.astype(int), start=first):
+        matrix[[j, pivot]] = matrix[[pivot, j]]
+    return matrix
+
+
+def composed(pivots, first):
+    sources, targets, taken = (np.empty(pivots.size, np.int64) for _ in range(3))
+    count = update_kernels.compose_exchanges(pivots, first, sources, targets, taken)
+    return sources, targets[:count], taken[:count]
+
+
+def random_pivots(rng, first, width, rows):
+    """Some within the top block, some outside, some outside twice."""
+    return np.array(
+        [rng.integers(j, min(rows, first + 2 * width)) for j in range(first, first + width)], float
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exchanges_are_composed(seed):
+    rng = np.random.default_rng(seed)
+    first, width, rows = 5, 8, 30
+    pivots = random_pivots(rng, first, width, rows)
+    before = np.arange(rows)
+    sources, targets, taken = composed(pivots, first)
+    after = before.copy()
+    after[targets] = before[first + taken]
+    after[first : first + width] = before[sources]
+    np.testing.assert_array_equal(after, exchanged(before, pivots, first))
+
+
+@pytest.mark.parametrize(("width", "columns"), [(1, 1), (7, 40), (70, 300), (128, 17)])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_tile_is_updated(width, columns, alone):
+    rng = np.random.default_rng(width)
+    first, rows, start = 3, 3 + 2 * width + 11, 2
+    a = np.asfortranarray(rng.random((rows + 4, columns + 5)))
+    below = np.asfortranarray(rng.random((rows - first, width)))
+    top = np.asfortranarray(rng.random((width, width)) / width)
+    pivots = random_pivots(rng, first, width, rows)
+    lower = np.tril(top, -1) + np.eye(width)
+    expected, those = a.copy(), slice(start, start + columns)
+    expected[:rows, those] = exchanged(a[:rows, those], pivots, first)
+    u = np.linalg.solve(lower, expected[first : first + width, those])
+    expected[first : first + width, those] = u
+    expected[first + width : rows, those] -= below[width:] @ u
+
+    blas = blas_addresses(np.float64)
+    inverses = np.full((width, update_kernels.BLOCK), np.nan, order="F")
+    update_kernels.invert_blocks(blas.trsm, top.T, inverses.T)
+    raw, room = (np.zeros((width, columns), order="F") for _ in range(2))
+    sources, targets, taken = composed(pivots, first)
+    places = np.argsort(sources)
+    moves = (sources[places], places, targets, first + taken)
+    if not alone:  # rows came from elsewhere
+        raw[:] = a[sources, those]
+        a[targets, those] = a[first + taken, those]
+        moves = (np.zeros(0, np.int64),) * 4
+    update_kernels.update_tile(
+        blas.gemm,
+        *(matrix.T for matrix in (below, top, inverses, raw, room, a)),
+        *moves,
+        rows,
+        width,
+        start,
+        start + columns,
+    )
+    np.testing.assert_allclose(a, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+@pytest.mark.parametrize(("start", "stop"), [(0, 0), (3, 4), (0, 1000), (7, 5000)])
+def test_tiles_cover_the_columns_once(start, stop, n_threads):
+    found = tiles(start, stop, n_threads, widest=600, narrowest=50)
+    columns = [column for tile in found for column in range(*tile)]
+    assert columns == list(range(start, stop))
+    assert all(last - first <= 600 for first, last in found)
+    assert all(last - first >= 50 for first, last in found[:-1])
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_a_team_does_every_tile_once_and_tells_of_errors(n_threads):
+    done, polled = [], []
+    with TileTeam(n_threads) as team:
+        team.start(lambda start, stop: done.append((start, stop)), [(k, k + 1) for k in range(50)])
+        team.finish(lambda: polled.append(1))
+        assert sorted(done) == [(k, k + 1) for k in range(50)]
+        assert len(polled) <= 50
+
+        def fails(start, stop):
+            raise ValueError(f"tile {start}")
+
+        team.start(fails, [(k, k + 1) for k in range(10)])
+        with pytest.raises(ValueError, match="tile"):
+            team.finish()

@@ -1,0 +1,64 @@
+"""The matrix of HPL-MxP: not dominant, stable without pivoting, HPL's numbers, and its products."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from hpl_cases import random_system
+from ridgeline.bench.hpl.block_cyclic import Axis
+from ridgeline.bench.hpl.generator import jump
+from ridgeline.bench.hpl_mxp.factor import allocate
+from ridgeline.bench.hpl_mxp.matrix import MxpMatrix, jumps, shift
+from ridgeline.bench.hpl_mxp.solve import solver_team
+
+
+@pytest.fixture
+def team():
+    with solver_team(2) as team:
+        yield team
+
+
+def dense(n, team, **kinds):
+    """The whole matrix in float64, from HPL's generator and the diagonal, and an MxpMatrix of one rank."""
+    matrix = MxpMatrix(MPI.COMM_SELF, Axis(n, 16, 1, 0), Axis(n, 16, 1, 0), team, **kinds)
+    random, b = random_system(n)
+    np.testing.assert_array_equal(matrix.right_hand_side(), b)
+    return random + np.diag(matrix.diagonal), matrix
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 300, 1100])
+def test_products_norms_and_parts_are_those_of_the_whole(n, team):
+    a, matrix = dense(n, team)
+    x = np.random.default_rng(1).standard_normal(n)
+    np.testing.assert_allclose(matrix.product(x), a @ x, rtol=0, atol=1e-14 * n)
+    assert matrix.norm == pytest.approx(np.linalg.norm(a, np.inf), rel=1e-14)
+    part = allocate(n, n)
+    matrix.write(part)
+    np.testing.assert_array_equal(part[:, :n].T, a.astype(np.float32))
+
+
+@pytest.mark.parametrize("n", [300, 1100])
+def test_it_is_neither_dominant_nor_symmetric_and_elimination_is_stable(n, team):
+    a, _ = dense(n, team)
+    beside = np.abs(a).sum(1) - np.abs(np.diag(a))
+    assert (np.abs(np.diag(a)) < 0.2 * beside).all()  # far from dominant, in every row
+    assert not np.array_equal(a, a.T)
+    assert np.linalg.eigvalsh((a + a.T) / 2)[0] > 0.05 * shift(n)
+    assert np.linalg.cond(a) < 12
+    upper = a.copy()  # elimination without pivoting, in float64
+    for k in range(n - 1):
+        factors = upper[k + 1 :, k] / upper[k, k]
+        upper[k + 1 :, k:] -= np.outer(factors, upper[k, k:])
+    assert np.abs(upper).max() < 2 * np.abs(a).max()
+
+
+def test_the_matrix_for_testing_is_strictly_dominant(team):
+    a, _ = dense(200, team, dominant=True)
+    assert (2 * np.abs(np.diag(a)) > np.abs(a).sum(1)).all()
+
+
+def test_many_jumps_are_single_ones():
+    steps = np.array([0, 1, 2, 63, 64, 10**9, 3 * 10**15])
+    multipliers, increments = jumps(steps)
+    for step, multiplier, increment in zip(steps, multipliers, increments):
+        assert jump(int(step)) == (int(multiplier), int(increment))

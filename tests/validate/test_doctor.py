@@ -1,0 +1,37 @@
+"""What doctor finds of the BLAS."""
+
+import pytest
+
+from ridgeline.runtime.blas import blas_libraries
+from ridgeline.validate import doctor
+
+
+@pytest.fixture
+def finding(monkeypatch):
+    """Examine the BLAS alone."""
+    monkeypatch.setattr(doctor, "check_limits", lambda: None)
+    for name in ("_python", "_cores", "_mpi", "_mpiexec", "_adios2", "_fftw", "_numba", "_gpu"):
+        monkeypatch.setattr(doctor, name, lambda name=name: doctor.Finding(name, "ok", ""))
+
+    def examine():
+        (found,) = (one for one in doctor.examine() if one.name == "BLAS")
+        return found
+
+    return examine
+
+
+def test_the_blas_is_named_with_its_architecture_and_threads(finding, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    first, *others = blas_libraries()
+    found = finding()
+    assert found.status == "ok"
+    assert found.fix == ""
+    assert found.found.startswith(
+        f"{first.name} {first.version} for {first.architecture}, {first.threads} thread"
+    )
+    assert all(str(other) in found.found for other in others)
+
+
+def test_kernels_that_the_environment_chooses_are_pointed_at(finding, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
+    assert "OPENBLAS_CORETYPE=Nehalem chooses the kernels" in finding().fix
