@@ -12,8 +12,10 @@ implementation's `generator` folder makes: seeds, places of the numbers, scrambl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +40,7 @@ _CHUNK = 4096  # edges that one thread makes in turn, from one jump to their fir
 _INITIATOR = 10000  # denominator of the probabilities
 _BC, _A = 1900, 5700
 _UNBIASED = _MODULUS % _INITIATOR  # numbers below it are drawn again
-_TO_UNIT = 0.000000000465661287524579692  # 1 / (2^31 - 1), with the digits of the reference implementation
+TO_UNIT = 0.000000000465661287524579692  # 1 / (2^31 - 1), with the digits of the reference implementation
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def generate(
     start, end = np.empty(count, np.int64), np.empty(count, np.int64)
     weight = np.empty(count if weights else 0, np.float32)
     state = seed_state(*seeds)
-    kronecker_edges(state, _jumps(), _scramble_values(state), scale, first, start, end, weight)
+    kronecker_edges(state, _jumps(), _scramble_values(seeds), scale, first, start, end, weight)
     return EdgeList(scale, total, first, start, end, weight if weights else None)
 
 
@@ -115,19 +117,23 @@ def _one_step() -> NDArray[np.object_]:
     return step
 
 
-def _scramble_values(state: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _scramble_values(seeds: tuple[int, int]) -> NDArray[np.uint64]:
     """Return the two numbers by which vertices are scrambled: uint64 [2], drawn after 50 2^128 + 7 2^64 steps."""
-    power, z = _one_step(), state.astype(object)
-    for bit in range(128 + (50).bit_length()):
-        if (50 << 128 | 7 << 64) >> bit & 1:
+    first, second, third, fourth = islice(drawn_after(seeds, 50 << 128 | 7 << 64), 4)
+    high = 2**32 - 1  # the factor of the reference implementation; 2^32 would be a shift
+    return np.array([first * high + second, third * high + fourth], np.uint64)
+
+
+def drawn_after(seeds: tuple[int, int], steps: int) -> Iterator[int]:
+    """Yield the numbers that the seeded generator draws after so many steps, each in 0 ... 2^31 - 2."""
+    power, z = _one_step(), seed_state(*seeds).astype(object)
+    for bit in range(steps.bit_length()):
+        if steps >> bit & 1:
             z = power @ z % _MODULUS
         power = power @ power % _MODULUS
-    drawn = []
-    for _ in range(4):
+    while True:
         z = _one_step() @ z % _MODULUS
-        drawn.append(int(z[0]))
-    high = 2**32 - 1  # the factor of the reference implementation; 2^32 would be a shift
-    return np.array([drawn[0] * high + drawn[1], drawn[2] * high + drawn[3]], np.uint64)
+        yield int(z[0])
 
 
 @subroutine
@@ -244,7 +250,7 @@ def kronecker_edges(state, jumps, values, scale, first, start, end, weight):
             start[i] = _scrambled(low, values, scale)
             end[i] = _scrambled(high, values, scale)
             if weight.shape[0]:
-                weight[i] = float32(float64(float32(_step(drawn)[0])) * _TO_UNIT)
+                weight[i] = float32(float64(float32(_step(drawn)[0])) * TO_UNIT)
             z = _jump(jumps[0], z)
 
 
