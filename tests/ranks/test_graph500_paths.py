@@ -62,7 +62,7 @@ def test_distances_do_not_depend_on_ranks(case):
 def test_a_root_without_neighbours_reaches_itself_alone(case):
     isolated = np.flatnonzero(~np.isin(np.arange(case.blocks.total), [case.start, case.end]))
     if isolated.size:
-        parents, distances = shortest_paths(PathSearch(PathGraph(case.graph)), int(isolated[0]))
+        parents, _ = shortest_paths(PathSearch(PathGraph(case.graph)), int(isolated[0]))
         assert np.flatnonzero(case.whole(parents) >= 0).tolist() in ([], [isolated[0]])
 
 
