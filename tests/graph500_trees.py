@@ -99,7 +99,7 @@ def cycle(case, parents):
     """Two vertices are each other's parents."""
     v = next(v for v in np.flatnonzero(case.levels(parents) == 2))
     parents[parents[v]] = v
-    return min(v, parents[v])
+    return v, parents[v]
 
 
 def own_parent(case, parents):
@@ -111,7 +111,7 @@ def own_parent(case, parents):
 
 def root_below(case, parents):
     """The root has another vertex as its parent."""
-    parents[case.root] = np.flatnonzero(parents == case.root)[0]
+    parents[case.root] = next(v for v in np.flatnonzero(parents >= 0) if v != case.root)
     return case.root
 
 

@@ -1,5 +1,7 @@
 """The validation of Graph500 on 1 to 4 ranks: right searches pass, and every fault is found with its vertex."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,11 @@ from ridgeline.bench.graph500.validation import tree_levels, validate_bfs, valid
 
 RANKS = (1, 2, 3, 4)
 QUICK_RANKS = (1, 3)
+
+
+def names(sentence, vertices):
+    """Whether it names one of the vertices."""
+    return any(re.search(rf"(vertex|root) {vertex}\b", sentence) for vertex in np.atleast_1d(vertices))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +63,7 @@ def test_a_long_tree_has_its_levels(case):
 def test_a_spoilt_tree_is_found_with_its_vertex(case, parents, spoil):
     vertex = spoil(case, parents)
     said = validate_bfs(case.inputs, case.root, case.owned(parents)).failures
-    assert any(f" {vertex} " in one and FAULTS[spoil] in one for one in said), (vertex, said)
+    assert any(names(one, vertex) and FAULTS[spoil] in one for one in said), (vertex, said)
     assert said == case.comm.bcast(said), "all ranks say the same"
 
 
@@ -75,7 +82,7 @@ def test_a_spoilt_path_tree_is_found_with_its_vertex(case, paths, spoil):
     distances[parents < 0] = np.inf
     distances[(before < 0) & (parents >= 0)] = 0.5
     said = validate_sssp(case.inputs, case.root, case.owned(parents), case.owned(distances)).failures
-    assert any(f" {vertex} " in one for one in said), (vertex, said)
+    assert any(names(one, vertex) for one in said), (vertex, said)
 
 
 def far(case, parents, distances):
@@ -127,4 +134,4 @@ def test_a_spoilt_distance_is_found_with_its_vertex(case, paths, spoil):
     parents, distances = paths
     vertex, words = spoil(case, parents, distances)
     said = validate_sssp(case.inputs, case.root, case.owned(parents), case.owned(distances)).failures
-    assert any(f" {vertex} " in one and words in one for one in said), (vertex, said)
+    assert any(names(one, vertex) and words in one for one in said), (vertex, said)

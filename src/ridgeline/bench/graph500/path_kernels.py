@@ -171,18 +171,18 @@ def clear_pending(queue, n_queue, mark):
         mark[queue[i]] &= ~PENDING
 
 
-@kernel(lambda: (int64[::1], int64, float32[::1], uint8[::1], uint64[::1]), nogil=True)
-def pack_stale(offsets, first_id, distance, mark, out_words):
+@kernel(lambda: (int64[::1], int64, *_STATE, uint64[::1]), nogil=True)
+def pack_stale(offsets, first_id, distance, parent, mark, out_words):
     """Write (distance, id) of the own rows that other ranks do not know; return how many words.
 
-    A row of one edge is left out: it got its distance over that edge, so it can lower nobody's.
+    A row of one edge is left out, unless it is the root: it got its distance over that edge, and can lower nobody's.
     """
     reals, count = distance.view(uint32), 0
     for row in range(offsets.shape[0] - 1):
         id = first_id + row
         if mark[id] & STALE:
             mark[id] &= ~STALE
-            if offsets[row + 1] - offsets[row] > 1:
+            if offsets[row + 1] - offsets[row] > 1 or parent[id] == id:
                 out_words[count] = uint64(reals[id]) << uint64(32) | uint64(id)
                 count += 1
     return count

@@ -89,7 +89,8 @@ class PathSearch:
         row = self.graph.row_of(root)
         if row >= 0:
             root_id = self.first_id + row
-            self.distance[root_id], self.parent[root_id], self.mark[root_id] = 0, root_id, kernel.PENDING
+            self.distance[root_id], self.parent[root_id] = 0, root_id
+            self.mark[root_id] = kernel.PENDING | kernel.STALE
             self.queue[0], self.n_queue = root_id, 1
 
     def take(self, limit: np.float32) -> tuple[int, int]:
@@ -133,7 +134,7 @@ class PathSearch:
         """Tell all ranks the distances that became lower since the last time. Collective: 8 bytes for each."""
         if self.comm.size == 1:
             return
-        count = kernel.pack_stale(self.graph.offsets, self.first_id, self.distance, self.mark, self.words)
+        count = kernel.pack_stale(self.graph.offsets, self.first_id, *self.state, self.words)
         counts = np.array(self.comm.allgather(count))
         come = np.empty(int(counts.sum()), np.uint64)
         self.comm.Allgatherv(self.words[:count], [come, counts])

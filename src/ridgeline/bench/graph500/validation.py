@@ -132,7 +132,11 @@ def tree_levels(inputs: InputEdges, root: int, parents: Numbers) -> tuple[tuple[
             return said, levels
         ancestors[below], levels[below] = further, levels[below] + more
         below = below[further != root]
-    said = [f"the parents of vertex {first + i} lead into a cycle, not to the root {root}" for i in below[:1]]
+    # As many steps as there are vertices lead onto the cycle.
+    said = [
+        f"the parents of vertex {first + i} lead into a cycle through vertex {ancestors[i]}, not to the root {root}"
+        for i in below[:1]
+    ]
     return _all(comm, said), levels
 
 
