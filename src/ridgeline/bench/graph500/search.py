@@ -56,7 +56,8 @@ class Level:
 class SearchWorkspace:
     """The arrays of breadth-first searches of one graph; every search begins by resetting them.
 
-    No communication but the sum of all ranks' edges. levels: of the latest search.
+    Collective: ranks add up their edges. Bottom-up steps use the threads that Numba has when this is made.
+    levels: of the latest search.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -69,7 +70,7 @@ class SearchWorkspace:
         self.candidate = np.empty(ids, np.uint32)
         self.rows = np.empty(graph.rows, np.uint32)
         self.local_of_row = (graph.vertex_of_row - graph.vertices.first(graph.comm.rank)).astype(np.int32)
-        self.counts = np.empty((int(numba.config.NUMBA_NUM_THREADS), 8), np.int64)
+        self.counts = np.empty((numba.get_num_threads(), 8), np.int64)
         self.totals = np.empty((graph.comm.size, 2), np.int64)
         self.total_rows, self.total_edges = (
             int(total) for total in graph.comm.allreduce(np.array([graph.rows, graph.neighbours.size]))
@@ -180,7 +181,7 @@ def _bottom_up(graph: Graph, workspace: SearchWorkspace) -> tuple[_NewRows, int]
         workspace.found,
         workspace.counts,
     )
-    found, looked_at = workspace.counts[: numba.get_num_threads(), :2].sum(axis=0)
+    found, looked_at = workspace.counts[:, :2].sum(axis=0)
     return _NewRows(int(found), -1), int(looked_at)
 
 

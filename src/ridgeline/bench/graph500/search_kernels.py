@@ -3,7 +3,7 @@
 Bitmaps are uint64 words; bit b of word w is id, or own row, 64 w + b. Rows of this rank are ids from first_id on.
 """
 
-from numba import get_num_threads, int32, int64, prange, uint32, uint64
+from numba import int32, int64, prange, uint32, uint64
 
 from ridgeline.bench.graph500.bits import lowest_bit, set_bits
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
@@ -98,9 +98,9 @@ def bottom_up(
 ):
     """Give every unvisited row with a neighbour in the frontier its parent and a bit of found.
 
-    visited, found: words of own rows; frontier: of all ids; counts [threads, 8]: rows found, edges looked at.
+    visited, found: words of own rows; frontier: of all ids; counts [threads, 8], a cache line each: rows found, edges looked at.
     """
-    words, threads = found.shape[0], get_num_threads()
+    words, threads = found.shape[0], counts.shape[0]
     for thread in prange(threads):
         n_found, looked_at = 0, 0
         for chunk in range(thread * _CHUNK, words, threads * _CHUNK):
