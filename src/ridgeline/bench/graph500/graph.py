@@ -33,6 +33,7 @@ class Graph:
     """This rank's part of the graph.
 
     offsets: int64 [rows + 1], where rows begin in neighbours; neighbours: uint32 [entries], ids;
+    heads: uint32 [rows], the first neighbour of each row, which bottom-up steps look at before all others;
     weights: float32 [entries], of the same edges, or None; vertex_of_row: int64 [rows];
     row_of_vertex: int32 [owned vertices], -1 for isolated ones; vertex_of_id: uint32 [ranks * stride], of all ranks.
     """
@@ -42,6 +43,7 @@ class Graph:
     stride: int
     offsets: NDArray[np.int64]
     neighbours: NDArray[np.uint32]
+    heads: NDArray[np.uint32]
     weights: NDArray[np.float32] | None
     vertex_of_row: NDArray[np.int64]
     row_of_vertex: NDArray[np.int32]
