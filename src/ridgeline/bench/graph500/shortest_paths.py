@@ -5,7 +5,7 @@
 2. When the vertices of a bucket have many edges, all buckets become one, and vertices pull. A vertex looks at its
    neighbours in the order of weights, and stops where the weight and the least distance that may have changed
    together reach its own distance. On a Kronecker graph most vertices so look at a few of their edges.
-   Vertices of the highest degrees pull first and alone until they change no more: nearly all paths go through them.
+   Vertices of the highest degrees pull first and alone until few of them change: nearly all paths go through them.
 3. When few edges are left, vertices push again.
 
 A vertex is pending if its distance became lower and its edges were not relaxed since; the search ends when none is.
@@ -28,8 +28,8 @@ from ridgeline.bench.graph500.graph import Graph
 from ridgeline.parallel.exchange import exchange_counted
 
 PULL_SHARE = 1 / 64  # of the edges: if active vertices have more, the others pull
-PUSH_SHARE = 1 / 256  # of the edges: if pending vertices have fewer, they push again
-CORE_SHARE = 1 / 2  # of a rank's edges: those of the vertices that pull first
+PUSH_SHARE = 1 / 16  # of the edges: if pending vertices have fewer, pulling ends
+CORE_SHARE = 3 / 4  # of a rank's edges: those of the vertices that pull first
 _INFINITE = np.float32(np.inf)
 
 
@@ -220,6 +220,8 @@ def _pull(search: PathSearch, low: np.float32) -> None:
 
 
 def _pull_core(search: PathSearch, core: int, low: np.float32) -> None:
-    """Let the rows of the highest degrees pull until they change no more. Collective."""
-    while low < _INFINITE:
-        _, low = search.pull(core, low)
+    """Let the rows of the highest degrees pull until few edges are left. Collective."""
+    while True:
+        edges, low = search.pull(core, low)
+        if edges <= search.paths.entries * PUSH_SHARE:
+            return
