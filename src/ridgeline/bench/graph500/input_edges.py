@@ -7,6 +7,8 @@ values of those come by one exchange, in pieces of bounded size; flags that edge
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from ridgeline.sparse import number_table
 from ridgeline.sparse.halo import plan_sparse_halo
 
 Numbers = NDArray[np.int64]
+Value = TypeVar("Value", bound=np.generic)
 PIECE = 1 << 20  # values that a rank sends to another one in one turn
 
 
@@ -47,7 +50,7 @@ class InputEdges:
         self._pieces = -(-comm.allreduce(int(most), MPI.MAX) // PIECE)
         self.numbers = self.view(owned)
 
-    def view(self, owned: NDArray[np.generic]) -> NDArray[np.generic]:
+    def view(self, owned: NDArray[Value]) -> NDArray[Value]:
         """Return values of all vertices of the view from those of the owned ones. Collective over comm."""
         if self.comm.size == 1:
             return owned
@@ -75,7 +78,7 @@ class InputEdges:
         return self.give_back(flags) > 0
 
     def _exchange(
-        self, outgoing: NDArray[np.generic], sent: Numbers, incoming: NDArray[np.generic], received: Numbers
+        self, outgoing: NDArray[Value], sent: Numbers, incoming: NDArray[Value], received: Numbers
     ) -> None:
         """Send sent[r] values to each rank r, in pieces. Collective over comm."""
         out_starts, in_starts = (np.cumsum(counts) - counts for counts in (sent, received))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
@@ -87,10 +88,8 @@ class Graph500Run:
         records = []
         for i, root in enumerate(self.roots):
             self.progress.update(i, len(self.roots))
-            found, seconds = timed(self.comm, lambda root=root: search(root))
-            verdict, validate_seconds = timed(
-                self.comm, lambda root=root, found=found: validate(self.inputs, root, *found)
-            )
+            found, seconds = timed(self.comm, partial(search, root))
+            verdict, validate_seconds = timed(self.comm, partial(validate, self.inputs, root, *found))
             records.append(
                 SearchRecord(kernel, root, seconds, verdict.edges, validate_seconds, verdict.failures)
             )

@@ -188,8 +188,8 @@ def _push_buckets(search: PathSearch) -> np.float32:
         settled = []
         while True:
             n_active, edges = search.take(least + delta)
-            active, edges = search.sums(n_active, edges)
-            if edges > most_edges:
+            active, all_edges = search.sums(n_active, edges)
+            if all_edges > most_edges:
                 return least  # the bucket's heavy edges are left too
             if active == 0:
                 break
@@ -203,8 +203,8 @@ def _push_rest(search: PathSearch) -> np.float32:
     """Let pending vertices push while they have few edges; return the least distance of those left. Collective."""
     while True:
         n_active, edges = search.take(_INFINITE)
-        active, edges = search.sums(n_active, edges)
-        if active == 0 or edges > search.paths.entries * PUSH_SHARE:
+        active, all_edges = search.sums(n_active, edges)
+        if active == 0 or all_edges > search.paths.entries * PUSH_SHARE:
             return search.least(kernel.least_distance(search.active, n_active, search.distance))
         search.push(search.active[:n_active].copy(), np.float32(0), _INFINITE)
 

@@ -113,8 +113,8 @@ def tree_levels(inputs: InputEdges, root: int, parents: Numbers) -> tuple[tuple[
     if owns_root and parents[blocks.local(root)] != root:
         said.append(f"the root {root} has the parent {parents[blocks.local(root)]}, not itself")
     levels = np.where(parents >= 0, 1, -1)
-    if said := _all(comm, said):
-        return said, levels
+    if failures := _all(comm, said):
+        return failures, levels
     ancestors = parents.copy()
     if owns_root:
         levels[blocks.local(root)] = 0
@@ -128,8 +128,8 @@ def tree_levels(inputs: InputEdges, root: int, parents: Numbers) -> tuple[tuple[
             f"vertex {first + below[i]} hangs below vertex {ancestors[below[i]]}, which was not reached"
             for i in hanging[:1]
         ]
-        if said := _all(comm, said):
-            return said, levels
+        if failures := _all(comm, said):
+            return failures, levels
         ancestors[below], levels[below] = further, levels[below] + more
         below = below[further != root]
     # As many steps as there are vertices lead onto the cycle.
