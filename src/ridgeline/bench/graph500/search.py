@@ -40,7 +40,7 @@ from ridgeline.bench.graph500.search_kernels import (
     visit,
 )
 
-ALPHA = 50  # bottom-up once the frontier has more than 1 / ALPHA of the unexplored edges
+ALPHA = 15  # bottom-up once the frontier has more than 1 / ALPHA of the unexplored edges
 BETA = 200  # top-down again once the frontier has fewer than 1 / BETA of the vertices
 
 
@@ -69,9 +69,8 @@ class SearchWorkspace:
         self.parents = np.empty(ids, np.uint32)
         self.vertex_of_id = graph.vertex_of_id.astype(np.int32)
         self.numbers_of_rows = np.empty(graph.stride + 1, np.int32)
-        self.place_of_vertex = np.where(graph.row_of_vertex < 0, graph.stride, graph.row_of_vertex).astype(
-            np.int32
-        )
+        self.place_of_vertex = graph.row_of_vertex.astype(np.uint32)
+        self.place_of_vertex[graph.row_of_vertex < 0] = graph.stride
         self.visited, self.seen, self.frontier = (np.empty(words, np.uint64) for _ in range(3))
         self.found = np.empty(graph.stride // WORD, np.uint64)
         self.rows = np.empty(graph.rows, np.uint32)

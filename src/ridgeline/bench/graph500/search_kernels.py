@@ -115,7 +115,7 @@ def bottom_up(visited, frontier, offsets, neighbours, heads, parents, found, cou
         counts[thread, 1] = looked_at
 
 
-@kernel(lambda: (_WORDS, uint32[::1], *[int32[::1]] * 3, int64[::1]), parallel=True, nogil=True)
+@kernel(lambda: (_WORDS, uint32[::1], int32[::1], uint32[::1], int32[::1], int64[::1]), parallel=True, nogil=True)
 def number_parents(visited, parents, vertex_of_id, place_of_vertex, numbers_of_rows, numbers):
     """numbers[v] = the parent of an owned vertex in the numbers of the edge list, -1 if it has none.
 
@@ -125,7 +125,7 @@ def number_parents(visited, parents, vertex_of_id, place_of_vertex, numbers_of_r
     """
     rows = parents.shape[0]
     for row in prange(rows):
-        numbers_of_rows[row] = vertex_of_id[int64(parents[row])]
+        numbers_of_rows[row] = vertex_of_id[parents[row]]
     for word in prange(visited.shape[0]):
         unvisited = ~visited[word]
         while unvisited != uint64(0):
