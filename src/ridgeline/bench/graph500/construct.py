@@ -90,7 +90,7 @@ def construct(comm: MPI.Comm, edges: EdgeList) -> Graph:
         stride=stride,
         offsets=offsets,
         neighbours=neighbours,
-        heads=neighbours[offsets[:-1]],
+        heads=np.pad(neighbours[offsets[:-1]], (0, stride - owned.size)),
         weights=weights,
         vertex_of_row=vertex_of_row,
         row_of_vertex=row_of_vertex,

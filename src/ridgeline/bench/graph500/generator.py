@@ -142,14 +142,14 @@ def _folded(number):
     return (number & _MODULUS) + (number >> 31)
 
 
-@subroutine
+@subroutine(inline="always")
 def _jumped(matrix, z1, z2, z3, z4, z5, row):
     """Return one word of matrix @ z modulo 2^31 - 1."""
     total = _folded(matrix[row, 0] * z1) + _folded(matrix[row, 1] * z2) + _folded(matrix[row, 2] * z3)
     return (total + _folded(matrix[row, 3] * z4) + _folded(matrix[row, 4] * z5)) % _MODULUS
 
 
-@subroutine
+@subroutine(inline="always")
 def _jump(matrix, z):
     """Return the state z, five words, after the steps of a matrix."""
     z1, z2, z3, z4, z5 = z
@@ -192,7 +192,7 @@ def _bits_reversed(word):
     )
 
 
-@subroutine
+@subroutine(inline="always")
 def _scrambled(vertex, values, scale):
     """Return the number that a vertex gets: a permutation of 0 ... 2^scale - 1."""
     unused = uint64(64 - scale)

@@ -33,7 +33,7 @@ class Graph:
     """This rank's part of the graph.
 
     offsets: int64 [rows + 1], where rows begin in neighbours; neighbours: uint32 [entries], ids;
-    heads: uint32 [rows], the first neighbour of each row, which bottom-up steps look at before all others;
+    heads: uint32 [stride], the first neighbour of each row, then zeros: bottom-up steps look there before elsewhere;
     weights: float32 [entries], of the same edges, or None; vertex_of_row: int64 [rows];
     row_of_vertex: int32 [owned vertices], -1 for isolated ones; vertex_of_id: uint32 [ranks * stride], of all ranks.
     """
@@ -58,6 +58,11 @@ class Graph:
     def first_id(self) -> int:
         """Return the id of this rank's first row."""
         return self.stride * self.comm.rank
+
+    @property
+    def own_ids(self) -> slice:
+        """Return the ids of this rank in an array of all ids."""
+        return slice(self.first_id, self.first_id + self.stride)
 
     @property
     def own_words(self) -> slice:

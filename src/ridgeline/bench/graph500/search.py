@@ -7,7 +7,8 @@ D. Patterson, Direction-optimizing breadth-first search, SC12). Every rank steps
 - Every rank has the bitmaps of all visited ids and of the whole frontier: hubs and all others are replicated, one bit
   each. A bottom-up step sends nothing, and a top-down step sends each unvisited id once from each rank that sees it.
 - After a level the ranks gather the new frontier: a list of ids while that is shorter than the bitmap.
-- Parents are written in the numbers of the edge list as they are found, on the rank that owns the vertex.
+- Parents are ids until all levels are done; then each rank writes those of its vertices in the numbers of the edge
+  list, within the time of the search.
 - Rows and neighbours are ordered by degree (`graph.py`). The first neighbour of every row is kept apart, since most
   bottom-up looks end there.
 
@@ -28,18 +29,18 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.graph500.graph import WORD, Graph
 from ridgeline.bench.graph500.search_kernels import (
-    adopt_candidates,
     bottom_up,
     count_messages,
     list_rows,
     mark,
+    number_parents,
     pack_messages,
     take_messages,
     top_down,
     visit,
 )
 
-ALPHA = 50  # bottom-up once the frontier has more than 1 / ALPHA of the unexplored edges
+ALPHA = 15  # bottom-up once the frontier has more than 1 / ALPHA of the unexplored edges
 BETA = 200  # top-down again once the frontier has fewer than 1 / BETA of the vertices
 
 
@@ -64,12 +65,15 @@ class SearchWorkspace:
         ids, words = graph.vertex_of_id.size, graph.vertex_of_id.size // WORD
         self.graph = graph
         self.levels: list[Level] = []
-        self.parents = np.empty(graph.row_of_vertex.size, np.int64)
+        self.numbers = np.empty(graph.row_of_vertex.size, np.int64)
+        self.parents = np.empty(ids, np.uint32)
+        self.vertex_of_id = graph.vertex_of_id.astype(np.int32)
+        self.numbers_of_rows = np.empty(graph.stride + 1, np.int32)
+        self.place_of_vertex = graph.row_of_vertex.astype(np.uint32)
+        self.place_of_vertex[graph.row_of_vertex < 0] = graph.stride
         self.visited, self.seen, self.frontier = (np.empty(words, np.uint64) for _ in range(3))
         self.found = np.empty(graph.stride // WORD, np.uint64)
-        self.candidate = np.empty(ids, np.uint32)
         self.rows = np.empty(graph.rows, np.uint32)
-        self.local_of_row = (graph.vertex_of_row - graph.vertices.first(graph.comm.rank)).astype(np.int32)
         self.counts = np.empty((numba.get_num_threads(), 8), np.int64)
         self.totals = np.empty((graph.comm.size, 2), np.int64)
         self.total_rows, self.total_edges = (
@@ -82,7 +86,7 @@ class SearchWorkspace:
     def reset(self) -> None:
         """Forget the search before. Bits of ids that no row has stay visited: a step never looks at them."""
         self.levels.clear()
-        self.parents.fill(-1)
+        self.parents[self.graph.own_ids] = self.graph.heads
         self.found.fill(0)
         self.visited.fill(0)
         self.visited[self.graph.own_words] = self.without_row
@@ -101,7 +105,7 @@ def breadth_first(graph: Graph, root: int, workspace: SearchWorkspace) -> NDArra
     while True:
         size, edges = _totals(graph, workspace, new)
         if size == 0:
-            return workspace.parents
+            return _numbered(graph, root, workspace)
         if upwards:
             upwards = size * BETA >= workspace.total_rows or size >= size_before
         else:
@@ -124,12 +128,26 @@ class _NewRows(NamedTuple):
 def _begin(graph: Graph, root: int, workspace: SearchWorkspace) -> _NewRows:
     """Reset the workspace and put the root into the first frontier."""
     workspace.reset()
-    if graph.vertices.owner(root) == graph.comm.rank:
-        workspace.parents[graph.vertices.local(root)] = root
-        row = graph.row_of(root)
-        if row >= 0:
-            workspace.found[row // WORD] = np.uint64(1) << np.uint64(row % WORD)
+    row = graph.row_of(root)
+    if row >= 0:
+        workspace.parents[graph.first_id + row] = graph.first_id + row
+        workspace.found[row // WORD] = np.uint64(1) << np.uint64(row % WORD)
     return _listed(graph, workspace)
+
+
+def _numbered(graph: Graph, root: int, workspace: SearchWorkspace) -> NDArray[np.int64]:
+    """Return the parents in the numbers and the order of the edge list's vertices. No communication."""
+    number_parents(
+        workspace.visited[graph.own_words],
+        workspace.parents[graph.own_ids],
+        workspace.vertex_of_id,
+        workspace.place_of_vertex,
+        workspace.numbers_of_rows,
+        workspace.numbers,
+    )
+    if graph.vertices.owner(root) == graph.comm.rank:
+        workspace.numbers[graph.vertices.local(root)] = root  # which an isolated root is not yet
+    return workspace.numbers
 
 
 def _totals(graph: Graph, workspace: SearchWorkspace, new: _NewRows) -> tuple[int, int]:
@@ -175,9 +193,7 @@ def _bottom_up(graph: Graph, workspace: SearchWorkspace) -> tuple[_NewRows, int]
         graph.offsets,
         graph.neighbours,
         graph.heads,
-        graph.vertex_of_id,
-        workspace.local_of_row,
-        workspace.parents,
+        workspace.parents[graph.own_ids],
         workspace.found,
         workspace.counts,
     )
@@ -187,33 +203,23 @@ def _bottom_up(graph: Graph, workspace: SearchWorkspace) -> tuple[_NewRows, int]
 
 def _top_down(graph: Graph, workspace: SearchWorkspace, new: _NewRows) -> tuple[_NewRows, int]:
     """Take a step from the listed rows; return the new rows and the edges looked at. Collective."""
-    seen, visited, candidate = workspace.seen, workspace.visited, workspace.candidate
+    seen, parents = workspace.seen, workspace.parents
     frontier = workspace.rows[: new.size]
-    looked_at = top_down(frontier, graph.first_id, graph.offsets, graph.neighbours, seen, candidate)
+    looked_at = top_down(frontier, graph.first_id, graph.offsets, graph.neighbours, seen, parents)
     if graph.comm.size > 1:
-        take_messages(_messages(graph, workspace), seen, candidate)
-    own = graph.own_words
-    adopt_candidates(
-        seen[own],
-        visited[own],
-        graph.first_id,
-        candidate,
-        graph.vertex_of_id,
-        workspace.local_of_row,
-        workspace.parents,
-        workspace.found,
-    )
+        take_messages(_messages(graph, workspace), seen, parents)
+    np.bitwise_xor(seen[graph.own_words], workspace.visited[graph.own_words], out=workspace.found)
     return _listed(graph, workspace), looked_at
 
 
 def _messages(graph: Graph, workspace: SearchWorkspace) -> NDArray[np.uint32]:
-    """Return what other ranks saw of this rank's ids: id and candidate, uint32 [n, 2]. Collective."""
+    """Return what other ranks saw of this rank's ids: id and parent, uint32 [n, 2]. Collective."""
     comm, words = graph.comm, graph.stride // WORD
     going, coming = np.empty(comm.size, np.int64), np.empty(comm.size, np.int64)
     count_messages(workspace.seen, workspace.visited, words, comm.rank, going)
     comm.Alltoall(going, coming)
     sent = np.empty((int(going.sum()), 2), np.uint32)
-    pack_messages(workspace.seen, workspace.visited, workspace.candidate, words, comm.rank, sent)
+    pack_messages(workspace.seen, workspace.visited, workspace.parents, words, comm.rank, sent)
     received = np.empty((int(coming.sum()), 2), np.uint32)
     comm.Alltoallv([sent, 2 * going], [received, 2 * coming])
     return received

@@ -9,8 +9,13 @@ from ridgeline.bench.graph500.bits import lowest_bit, set_bits
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 _CHUNK = 16  # words of a bitmap that a thread takes in turn: no two threads write to one cache line
+_FEW = 8  # unvisited rows of a word whose first neighbours are not worth a look all at once
 _ONE = uint64(1)
 _WORDS = uint64[::1]
+
+
+# A call that passes arrays counts references to them, with atomic operations: too much for each word.
+inlined = subroutine(inline="always")
 
 
 @subroutine
@@ -26,11 +31,10 @@ def _set(words, place):
 
 
 @kernel(lambda: (uint32[::1], int64, int64[::1], uint32[::1], _WORDS, uint32[::1]), nogil=True)
-def top_down(frontier, first_id, offsets, neighbours, seen, candidate):
+def top_down(frontier, first_id, offsets, neighbours, seen, parents):
     """Mark every unseen neighbour of the frontier in seen, with the id it is seen from; return the edges looked at.
 
-    frontier: own rows, ascending, so that the candidate is the lowest id; seen [words of all ids];
-    candidate [ids].
+    frontier: own rows, ascending, so that the parent is the lowest id; seen [words of all ids]; parents [ids].
     """
     looked_at = 0
     for i in range(frontier.shape[0]):
@@ -41,11 +45,11 @@ def top_down(frontier, first_id, offsets, neighbours, seen, candidate):
             neighbour = int64(neighbours[j])
             if not _has(seen, neighbour):
                 _set(seen, neighbour)
-                candidate[neighbour] = uint32(first_id + row)
+                parents[neighbour] = uint32(first_id + row)
     return looked_at
 
 
-@subroutine
+@inlined
 def _parent_in(frontier, neighbours, begin, end):
     """Return the place of the first neighbour that the frontier has, or end."""
     for j in range(begin, end):
@@ -54,51 +58,47 @@ def _parent_in(frontier, neighbours, begin, end):
     return end
 
 
-@subroutine
-def _bottom_up_word(
-    word, unvisited, frontier, offsets, neighbours, heads, vertex_of_id, local_of_row, parents
-):
+@inlined
+def _heads_in(frontier, heads, word):
+    """Return the bits of a word's rows whose first neighbour is in the frontier."""
+    hits = uint64(0)
+    for bit in range(64):
+        head = int64(heads[uint64(64 * word + bit)])  # unsigned: no look for a negative index, vector loads
+        hits |= ((frontier[head >> 6] >> uint64(head & 63)) & _ONE) << uint64(bit)
+    return hits
+
+
+@inlined
+def _bottom_up_word(word, unvisited, frontier, offsets, neighbours, heads, parents):
     """Look for the parents of the unvisited rows of a word; return the found ones' bits and the edges looked at."""
-    found, looked_at = uint64(0), 0
-    while unvisited != uint64(0):
-        bit = lowest_bit(unvisited)
-        unvisited &= unvisited - _ONE
+    looked_at = set_bits(unvisited)
+    found = uint64(0)
+    if looked_at > _FEW:
+        found = _heads_in(frontier, heads, word) & unvisited
+    rest = unvisited & ~found
+    while rest != uint64(0):
+        bit = lowest_bit(rest)
+        rest &= rest - _ONE
         row = 64 * word + bit
-        parent = int64(heads[row])
-        looked_at += 1
-        if not _has(frontier, parent):
-            begin, end = offsets[row] + 1, offsets[row + 1]
-            j = _parent_in(frontier, neighbours, begin, end)
-            looked_at += j - begin
-            if j == end:
-                continue
-            looked_at += 1
-            parent = int64(neighbours[j])
-        found |= _ONE << uint64(bit)
-        parents[local_of_row[row]] = int64(vertex_of_id[parent])
+        begin, end = offsets[row], offsets[row + 1]
+        j = _parent_in(frontier, neighbours, begin, end)
+        looked_at += j - begin
+        if j < end:
+            found |= _ONE << uint64(bit)
+            parents[row] = neighbours[j]
     return found, looked_at
 
 
 @kernel(
-    lambda: (
-        *[_WORDS] * 2,
-        int64[::1],
-        *[uint32[::1]] * 2,
-        uint32[::1],
-        int32[::1],
-        int64[::1],
-        _WORDS,
-        int64[:, ::1],
-    ),
+    lambda: (*[_WORDS] * 2, int64[::1], *[uint32[::1]] * 3, _WORDS, int64[:, ::1]),
     parallel=True,
     nogil=True,
 )
-def bottom_up(
-    visited, frontier, offsets, neighbours, heads, vertex_of_id, local_of_row, parents, found, counts
-):
+def bottom_up(visited, frontier, offsets, neighbours, heads, parents, found, counts):
     """Give every unvisited row with a neighbour in the frontier its parent and a bit of found.
 
-    visited, found: words of own rows; frontier: of all ids; counts [threads, 8], a cache line each: rows found, edges looked at.
+    visited, found: words of own rows; frontier: of all ids; heads [own rows]; counts [threads, 8], a cache line each:
+    rows found, edges looked at; parents [own rows]: ids, the heads until something else is written.
     """
     words, threads = found.shape[0], counts.shape[0]
     for thread in prange(threads):
@@ -106,21 +106,34 @@ def bottom_up(
         for chunk in range(thread * _CHUNK, words, threads * _CHUNK):
             for word in range(chunk, min(chunk + _CHUNK, words)):
                 bits, edges = _bottom_up_word(
-                    word,
-                    ~visited[word],
-                    frontier,
-                    offsets,
-                    neighbours,
-                    heads,
-                    vertex_of_id,
-                    local_of_row,
-                    parents,
+                    word, ~visited[word], frontier, offsets, neighbours, heads, parents
                 )
                 found[word] = bits
                 n_found += set_bits(bits)
                 looked_at += edges
         counts[thread, 0] = n_found
         counts[thread, 1] = looked_at
+
+
+@kernel(lambda: (_WORDS, uint32[::1], int32[::1], uint32[::1], int32[::1], int64[::1]), parallel=True, nogil=True)
+def number_parents(visited, parents, vertex_of_id, place_of_vertex, numbers_of_rows, numbers):
+    """numbers[v] = the parent of an owned vertex in the numbers of the edge list, -1 if it has none.
+
+    visited: words of own rows; parents [own rows]: ids; vertex_of_id [ids];
+    place_of_vertex [owned vertices]: own row, or the last place of numbers_of_rows [own rows + 1].
+    Loops with one gather each become vector instructions; one loop with two gathers does not.
+    """
+    rows = parents.shape[0]
+    for row in prange(rows):
+        numbers_of_rows[row] = vertex_of_id[parents[row]]
+    for word in prange(visited.shape[0]):
+        unvisited = ~visited[word]
+        while unvisited != uint64(0):
+            numbers_of_rows[64 * word + lowest_bit(unvisited)] = -1
+            unvisited &= unvisited - _ONE
+    numbers_of_rows[rows] = -1
+    for v in prange(numbers.shape[0]):
+        numbers[v] = numbers_of_rows[place_of_vertex[v]]
 
 
 @kernel(lambda: (*[_WORDS] * 2, int64, int64, int64[::1]), nogil=True)
@@ -135,8 +148,8 @@ def count_messages(seen, visited, words_of_rank, rank, counts):
 
 
 @kernel(lambda: (*[_WORDS] * 2, uint32[::1], int64, int64, uint32[:, ::1]), nogil=True)
-def pack_messages(seen, visited, candidate, words_of_rank, rank, messages):
-    """Write (id, candidate) of the ids that `count_messages` counts, ascending: messages [n, 2]."""
+def pack_messages(seen, visited, parents, words_of_rank, rank, messages):
+    """Write (id, parents) of the ids that `count_messages` counts, ascending: messages [n, 2]."""
     place = 0
     for word in range(seen.shape[0]):
         bits = seen[word] ^ visited[word]
@@ -145,32 +158,20 @@ def pack_messages(seen, visited, candidate, words_of_rank, rank, messages):
                 id_ = 64 * word + lowest_bit(bits)
                 bits &= bits - _ONE
                 messages[place, 0] = uint32(id_)
-                messages[place, 1] = candidate[id_]
+                messages[place, 1] = parents[id_]
                 place += 1
 
 
 @kernel(lambda: (uint32[:, ::1], _WORDS, uint32[::1]), nogil=True)
-def take_messages(messages, seen, candidate):
-    """Mark the ids that other ranks have seen; of several candidates the lowest stays."""
+def take_messages(messages, seen, parents):
+    """Mark the ids that other ranks have seen; of several parents the lowest stays."""
     for i in range(messages.shape[0]):
         id_ = int64(messages[i, 0])
         if not _has(seen, id_):
             _set(seen, id_)
-            candidate[id_] = messages[i, 1]
-        elif messages[i, 1] < candidate[id_]:
-            candidate[id_] = messages[i, 1]
-
-
-@kernel(lambda: (*[_WORDS] * 2, int64, *[uint32[::1]] * 2, int32[::1], int64[::1], _WORDS), nogil=True)
-def adopt_candidates(seen, visited, first_id, candidate, vertex_of_id, local_of_row, parents, found):
-    """Give the own rows that are seen but not visited their parents and bits of found; seen, visited: own words."""
-    for word in range(found.shape[0]):
-        bits = seen[word] ^ visited[word]
-        found[word] = bits
-        while bits != uint64(0):
-            row = 64 * word + lowest_bit(bits)
-            bits &= bits - _ONE
-            parents[local_of_row[row]] = int64(vertex_of_id[int64(candidate[first_id + row])])
+            parents[id_] = messages[i, 1]
+        elif messages[i, 1] < parents[id_]:
+            parents[id_] = messages[i, 1]
 
 
 @kernel(lambda: (_WORDS, int64[::1], uint32[::1]), nogil=True)
@@ -206,5 +207,5 @@ def visit(frontier, visited, seen):
 
 def kernels() -> list[Specialisation]:
     """Return the kernels of this file."""
-    steps = [top_down, bottom_up, adopt_candidates, list_rows, mark, visit]
+    steps = [top_down, bottom_up, number_parents, list_rows, mark, visit]
     return specialise([*steps, count_messages, pack_messages, take_messages])
