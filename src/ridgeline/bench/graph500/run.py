@@ -12,7 +12,14 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.graph500 import construct, construct_kernels, generator, path_kernels, validation
+from ridgeline.bench.graph500 import (
+    construct,
+    construct_kernels,
+    generator,
+    path_kernels,
+    search_kernels,
+    validation,
+)
 from ridgeline.bench.graph500.declaration import Graph500Options
 from ridgeline.bench.graph500.input_edges import InputEdges
 from ridgeline.bench.graph500.output import SearchRecord
@@ -123,10 +130,6 @@ def predict_seconds(comm: MPI.Comm, options: Graph500Options) -> float | None:
 
 def compile_graph500(comm: MPI.Comm) -> None:
     """Compile the kernels, or load them from the cache. Collective."""
-    wanted = [
-        *generator.kernels(),
-        *construct_kernels.kernels(),
-        *path_kernels.kernels(),
-        *validation.kernels(),
-    ]
+    parts = generator, construct_kernels, search_kernels, path_kernels, validation
+    wanted = [one for part in parts for one in part.kernels()]
     in_turn_per_node(comm, lambda: compile_kernels(wanted))
