@@ -69,7 +69,7 @@ class Gap:
 
     def _run(self, kernel: str, scale: int, searches: int, threads: int, *more: str) -> list[float]:
         command = [str(self.programs[kernel]), "-g", str(scale), "-n", str(searches), *more]
-        environment = outside_mpi() | {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "active"}
+        environment = outside_mpi() | {"OMP_NUM_THREADS": str(threads)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         return [float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("Trial Time")]
 
