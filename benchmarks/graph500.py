@@ -102,7 +102,7 @@ def compared(samples: Samples, edges: float, of: str, to: str, title: str, targe
         return Row(title, None, target, note="not run")
     quartile, median = speed(samples, of, to)
     rates = [edges / float(np.median(samples[name])) / 1e6 for name in (of, to)]
-    note = f"medians of searches, {rates[0]:.0f} against {rates[1]:.0f} MTEPS; {quartile:.3g} by their lower quartiles"
+    note = f"medians, {rates[0]:.0f} against {rates[1]:.0f} MTEPS; {quartile:.3g} by lower quartiles"
     return Row(title, median, target, note=note)
 
 
