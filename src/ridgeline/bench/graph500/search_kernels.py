@@ -115,7 +115,9 @@ def bottom_up(visited, frontier, offsets, neighbours, heads, parents, found, cou
         counts[thread, 1] = looked_at
 
 
-@kernel(lambda: (_WORDS, uint32[::1], int32[::1], uint32[::1], int32[::1], int64[::1]), parallel=True, nogil=True)
+@kernel(
+    lambda: (_WORDS, uint32[::1], int32[::1], uint32[::1], int32[::1], int64[::1]), parallel=True, nogil=True
+)
 def number_parents(visited, parents, vertex_of_id, place_of_vertex, numbers_of_rows, numbers):
     """numbers[v] = the parent of an owned vertex in the numbers of the edge list, -1 if it has none.
 
