@@ -6,7 +6,7 @@ import scipy.sparse
 from scipy.sparse.csgraph import shortest_path
 
 from graph_tools import NAMES, depths, edge_list, gathered, matrix
-from ridgeline.bench.graph500 import construct_kernels, generator, search, search_kernels
+from ridgeline.bench.graph500 import construct_kernels, generator_kernels, search, search_kernels
 from ridgeline.bench.graph500.construct import construct
 from ridgeline.bench.graph500.reference import breadth_first_reference
 from ridgeline.bench.graph500.search import SearchWorkspace, breadth_first
@@ -20,7 +20,7 @@ QUICK_RANKS = (2, 3)
 @pytest.fixture(scope="module", autouse=True)
 def compiled(comm):
     """No two ranks compile at once."""
-    wanted = [*generator.kernels(), *construct_kernels.kernels(), *search_kernels.kernels()]
+    wanted = [*generator_kernels.kernels(), *construct_kernels.kernels(), *search_kernels.kernels()]
     in_turn_per_node(comm, lambda: compile_kernels(wanted))
 
 

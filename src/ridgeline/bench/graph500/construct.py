@@ -6,13 +6,13 @@
 4. Each bucket's edges go into their rows, as the neighbour's place with its weight; rows are sorted and made unique.
 
 Buckets, parts of the list and rows are independent, so that threads share them; the graph does not depend on threads.
-The order of vertices on every rank (8 bytes a vertex, 4 of which stay) limits this to scale 31 and to some hundred
-ranks before it outweighs a rank's edges (64 bytes a vertex and rank at edge factor 16, over the number of ranks).
+Every rank has the places of all vertices: 8 bytes each, 4 of which stay. From about a hundred ranks on that is more
+than a rank's edges. Ids of 32 bits limit the scale to 31.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -126,7 +126,7 @@ def _to_owners(
     return begins, coming, pairs, pair_weights
 
 
-def _exchanged(comm: MPI.Comm, values: NDArray[np.generic], going: Integers, coming: Integers) -> NDArray:
+def _exchanged(comm: MPI.Comm, values: NDArray[Any], going: Integers, coming: Integers) -> NDArray[Any]:
     """Return what the other ranks sent: going, coming [ranks, buckets]. Collective."""
     received = np.empty(int(coming.sum()), values.dtype)
     comm.Alltoallv([values, going.sum(axis=1)], [received, coming.sum(axis=1)])

@@ -1,8 +1,8 @@
 """Compiled parts of kernel 1: edges into buckets by their owners, degrees, rows, and rows sorted without duplicates.
 
-A directed edge travels as one integer of 64 bits: its vertex in the owner's numbering in the upper half, the other
-vertex in the lower half. In a row it is a key: the neighbour's place in the order of degrees above the bits of its
-weight, which are in the order of the weights, as these are not negative.
+A directed edge travels as one integer of 64 bits. Its upper half is its vertex in the owner's numbering, its lower
+half the other vertex. In a row the edge is a key: the neighbour's place in the order of degrees, then the bits of the
+weight. Weights are not negative, so their bits are in their order.
 """
 
 from numba import float32, int32, int64, prange, types, uint32, uint64

@@ -19,10 +19,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import float32, float64, int64, prange, uint64
 from numpy.typing import NDArray
 
-from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
+from ridgeline.bench.graph500.generator_kernels import MODULUS, X, Y, kronecker_edges
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
@@ -31,16 +30,8 @@ if TYPE_CHECKING:
 EDGE_FACTOR = 16
 SEEDS = (2, 3)  # the two numbers of the reference implementation's main program
 
-_MODULUS = 2**31 - 1
-_X, _Y = 107374182, 104480
 _JUMP_BITS = 64  # an edge begins 2^64 numbers after the edge before it
 _INDEX_BITS = 52  # of the number of an edge
-_CHUNK = 4096  # edges that one thread makes in turn, from one jump to their first
-
-_INITIATOR = 10000  # denominator of the probabilities
-_BC, _A = 1900, 5700
-_UNBIASED = _MODULUS % _INITIATOR  # numbers below it are drawn again
-TO_UNIT = 0.000000000465661287524579692  # 1 / (2^31 - 1), with the digits of the reference implementation
 
 
 @dataclass(frozen=True)
@@ -102,18 +93,18 @@ def _jumps() -> NDArray[np.int64]:
     """Return the matrices of 2^64 2^k steps for the bits k of an edge's number: int64 [52, 5, 5]."""
     power = _one_step()
     for _ in range(_JUMP_BITS):
-        power = power @ power % _MODULUS
+        power = power @ power % MODULUS
     jumps = []
     for _ in range(_INDEX_BITS):
         jumps.append(power)
-        power = power @ power % _MODULUS
+        power = power @ power % MODULUS
     return np.array(jumps).astype(np.int64)
 
 
 def _one_step() -> NDArray[np.object_]:
     """Return the matrix of one step of the generator, of Python's integers."""
     step = np.eye(5, k=-1, dtype=np.int64).astype(object)
-    step[0, 0], step[0, 4] = _X, _Y
+    step[0, 0], step[0, 4] = X, Y
     return step
 
 
@@ -129,131 +120,8 @@ def drawn_after(seeds: tuple[int, int], steps: int) -> Iterator[int]:
     power, z = _one_step(), seed_state(*seeds).astype(object)
     for bit in range(steps.bit_length()):
         if steps >> bit & 1:
-            z = power @ z % _MODULUS
-        power = power @ power % _MODULUS
+            z = power @ z % MODULUS
+        power = power @ power % MODULUS
     while True:
-        z = _one_step() @ z % _MODULUS
+        z = _one_step() @ z % MODULUS
         yield int(z[0])
-
-
-@subroutine
-def _folded(number):
-    """Return a number congruent to `number` modulo 2^31 - 1, below 2^33 for numbers below 2^63."""
-    return (number & _MODULUS) + (number >> 31)
-
-
-@subroutine(inline="always")
-def _jumped(matrix, z1, z2, z3, z4, z5, row):
-    """Return one word of matrix @ z modulo 2^31 - 1."""
-    total = _folded(matrix[row, 0] * z1) + _folded(matrix[row, 1] * z2) + _folded(matrix[row, 2] * z3)
-    return (total + _folded(matrix[row, 3] * z4) + _folded(matrix[row, 4] * z5)) % _MODULUS
-
-
-@subroutine(inline="always")
-def _jump(matrix, z):
-    """Return the state z, five words, after the steps of a matrix."""
-    z1, z2, z3, z4, z5 = z
-    return (
-        _jumped(matrix, z1, z2, z3, z4, z5, 0),
-        _jumped(matrix, z1, z2, z3, z4, z5, 1),
-        _jumped(matrix, z1, z2, z3, z4, z5, 2),
-        _jumped(matrix, z1, z2, z3, z4, z5, 3),
-        _jumped(matrix, z1, z2, z3, z4, z5, 4),
-    )
-
-
-@subroutine
-def _step(z):
-    """Return the state after one step; its first word is the number drawn, 0 ... 2^31 - 2."""
-    drawn = _folded(_X * z[0] + _Y * z[4])
-    if drawn >= _MODULUS:
-        drawn -= _MODULUS
-    return (drawn, z[0], z[1], z[2], z[3])
-
-
-@subroutine
-def _bits_reversed(word):
-    """Return 64 bits in the opposite order."""
-    word = (word >> uint64(32)) | (word << uint64(32))
-    word = ((word >> uint64(16)) & uint64(0x0000FFFF0000FFFF)) | (
-        (word & uint64(0x0000FFFF0000FFFF)) << uint64(16)
-    )
-    word = ((word >> uint64(8)) & uint64(0x00FF00FF00FF00FF)) | (
-        (word & uint64(0x00FF00FF00FF00FF)) << uint64(8)
-    )
-    word = ((word >> uint64(4)) & uint64(0x0F0F0F0F0F0F0F0F)) | (
-        (word & uint64(0x0F0F0F0F0F0F0F0F)) << uint64(4)
-    )
-    word = ((word >> uint64(2)) & uint64(0x3333333333333333)) | (
-        (word & uint64(0x3333333333333333)) << uint64(2)
-    )
-    return ((word >> uint64(1)) & uint64(0x5555555555555555)) | (
-        (word & uint64(0x5555555555555555)) << uint64(1)
-    )
-
-
-@subroutine(inline="always")
-def _scrambled(vertex, values, scale):
-    """Return the number that a vertex gets: a permutation of 0 ... 2^scale - 1."""
-    unused = uint64(64 - scale)
-    word = uint64(vertex) + values[0] + values[1]
-    word = _bits_reversed(word * (values[0] | uint64(0x4519840211493211))) >> unused
-    return int64(_bits_reversed(word * (values[1] | uint64(0x3050852102C843A5))) >> unused)
-
-
-@subroutine
-def _place(z):
-    """Return the state after an unbiased draw, and which quarter of the initiator it is: 0 A, 1 B, 2 C, 3 D."""
-    z = _step(z)
-    while z[0] < _UNBIASED:
-        z = _step(z)
-    drawn = z[0] % _INITIATOR
-    if drawn < _BC:
-        return z, 1
-    if drawn < 2 * _BC:
-        return z, 2
-    return z, 0 if drawn < 2 * _BC + _A else 3
-
-
-@subroutine
-def _edge(z, scale):
-    """Return the state after an edge, and its two vertices before scrambling, start <= end."""
-    start, end = 0, 0
-    for _ in range(scale):
-        z, place = _place(z)
-        row, column = place >> 1, place & 1
-        if start == end and row > column:  # the lower triangle is flipped into the upper one
-            row, column = column, row
-        start, end = 2 * start + row, 2 * end + column
-    return z, start, end
-
-
-@kernel(
-    lambda: (int64[::1], int64[:, :, ::1], uint64[::1], int64, int64, int64[::1], int64[::1], float32[::1]),
-    parallel=True,
-    nogil=True,
-)
-def kronecker_edges(state, jumps, values, scale, first, start, end, weight):
-    """Write edges first, first + 1, ... into start and end, and weight unless it is empty.
-
-    state [5]: the seeded generator; jumps [52, 5, 5]; values [2]: of the scrambling.
-    """
-    count = start.shape[0]
-    for chunk in prange((count + _CHUNK - 1) // _CHUNK):
-        begin = chunk * _CHUNK
-        z = (state[0], state[1], state[2], state[3], state[4])
-        for bit in range(jumps.shape[0]):
-            if ((first + begin) >> bit) & 1:
-                z = _jump(jumps[bit], z)
-        for i in range(begin, min(begin + _CHUNK, count)):
-            drawn, low, high = _edge(z, scale)
-            start[i] = _scrambled(low, values, scale)
-            end[i] = _scrambled(high, values, scale)
-            if weight.shape[0]:
-                weight[i] = float32(float64(float32(_step(drawn)[0])) * TO_UNIT)
-            z = _jump(jumps[0], z)
-
-
-def kernels() -> list[Specialisation]:
-    """Return the kernels of this file."""
-    return specialise([kronecker_edges])

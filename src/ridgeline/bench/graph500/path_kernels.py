@@ -1,12 +1,14 @@
 """Compiled parts of kernel 3: edges in the order of weights, relaxations that push and that pull, messages.
 
-An edge is one word of 64 bits, the weight's bits above the neighbour's id: weights are not negative, so that words
-are in the order of weights. Kernels read the word's halves, `ids` [2 entries] and `reals` [2 entries] being the same
-memory: ids[2 e] is the neighbour and reals[2 e + 1] the weight (little-endian).
+An edge is one word of 64 bits, the weight's bits above the neighbour's id. Weights are not negative, so that words
+are in the order of weights. Kernels read the word's halves, `ids` [2 entries] and `reals` [2 entries], which are the
+same memory: ids[2 e] is the neighbour and reals[2 e + 1] the weight (little-endian).
 
-State of a search: distance float32 and parent uint32 (an id), both [ids of all ranks], distances of other ranks'
-vertices being upper bounds; mark uint8 [ids]: PENDING, of an own row whose edges are still to be relaxed or of
-another rank's vertex that a message is for, and STALE, of an own row whose distance other ranks do not know.
+The state of a search is distance float32, parent uint32 (an id) and mark uint8, all [ids of all ranks]. Distances of
+other ranks' vertices are upper bounds. A mark has two bits:
+
+- PENDING, of an own row: its edges are still to be relaxed; of another rank's vertex: a message will go to it.
+- STALE, of an own row: other ranks do not know its distance.
 """
 
 import numpy as np

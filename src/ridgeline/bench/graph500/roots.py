@@ -13,7 +13,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.graph500.generator import TO_UNIT, drawn_after
+from ridgeline.bench.graph500.generator import drawn_after
+from ridgeline.bench.graph500.generator_kernels import TO_UNIT
 from ridgeline.bench.graph500.vertices import VertexBlocks
 
 _STEPS = 2 << 128  # of the generator to the first candidate

@@ -16,6 +16,7 @@ from ridgeline.bench.graph500 import (
     construct,
     construct_kernels,
     generator,
+    generator_kernels,
     path_kernels,
     search_kernels,
     validation,
@@ -86,7 +87,7 @@ class Graph500Run:
         self,
         kernel: str,
         search: Callable[[int], tuple[NDArray[np.generic], ...]],
-        validate: Callable[..., validation.Verdict],
+        validate: Callable[..., validation.Validity],
     ) -> list[SearchRecord]:
         """Search from every root and validate what was found; a search before them is not counted."""
         self.progress.begin(kernel)
@@ -130,6 +131,6 @@ def predict_seconds(comm: MPI.Comm, options: Graph500Options) -> float | None:
 
 def compile_graph500(comm: MPI.Comm) -> None:
     """Compile the kernels, or load them from the cache. Collective."""
-    parts = generator, construct_kernels, search_kernels, path_kernels, validation
+    parts = generator_kernels, construct_kernels, search_kernels, path_kernels, validation
     wanted = [one for part in parts for one in part.kernels()]
     in_turn_per_node(comm, lambda: compile_kernels(wanted))

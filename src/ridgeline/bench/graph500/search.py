@@ -7,8 +7,8 @@ D. Patterson, Direction-optimizing breadth-first search, SC12). Every rank steps
 - Every rank has the bitmaps of all visited ids and of the whole frontier: hubs and all others are replicated, one bit
   each. A bottom-up step sends nothing, and a top-down step sends each unvisited id once from each rank that sees it.
 - After a level the ranks gather the new frontier: a list of ids while that is shorter than the bitmap.
-- Parents are ids until all levels are done; then each rank writes those of its vertices in the numbers of the edge
-  list, within the time of the search.
+- Parents are ids until all levels are done. Then each rank writes those of its vertices in the numbers of the edge
+  list: this belongs to the search and its time.
 - Rows and neighbours are ordered by degree (`graph.py`). The first neighbour of every row is kept apart, since most
   bottom-up looks end there.
 

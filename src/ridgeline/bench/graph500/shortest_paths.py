@@ -1,10 +1,10 @@
 """Kernel 3: single-source shortest paths by delta-stepping, whose crowded end is relaxed from the other side.
 
-1. While few edges are at stake, vertices push, bucket by bucket of width delta: the light edges of a bucket until it
-   stays empty, then once the heavy ones of all that were in it.
-2. When the vertices of a bucket have many edges, all buckets become one, and vertices pull. A vertex looks at its
-   neighbours in the order of weights, and stops where the weight and the least distance that may have changed
-   together reach its own distance. On a Kronecker graph most vertices so look at a few of their edges.
+1. While few edges are at stake, vertices push, bucket by bucket of width delta. The light edges of a bucket are
+   relaxed until it stays empty, then once the heavy ones of all that were in it.
+2. When the vertices of a bucket have many edges, all buckets become one, and vertices pull. A vertex at distance d
+   looks at its edges in the order of weights. It stops where low + weight >= d, low being the least distance that may
+   have changed. On a Kronecker graph most vertices so look at a few of their edges.
    Vertices of the highest degrees pull first and alone until few of them change: nearly all paths go through them.
 3. When few edges are left, vertices push again.
 

@@ -30,7 +30,7 @@ Distances = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Validity:
     """What the validation of one search says, the same on all ranks.
 
     edges: input edges inside the root's component, duplicates and self-loops among them: what TEPS count;
@@ -41,14 +41,14 @@ class Verdict:
     failures: tuple[str, ...]
 
 
-def validate_bfs(inputs: InputEdges, root: int, parents: Numbers) -> Verdict:
+def validate_bfs(inputs: InputEdges, root: int, parents: Numbers) -> Validity:
     """Check the tree of a breadth-first search. Collective over the communicator of `inputs`.
 
     parents: int64 [owned vertices], -1 where not reached.
     """
     failures, levels = tree_levels(inputs, root, parents)
     if failures:
-        return Verdict(0, failures)
+        return Validity(0, failures)
     level = inputs.view(levels.astype(np.int32))
 
     def run(parent: Numbers, flags: NDArray[np.uint8], found: Numbers) -> int:
@@ -67,7 +67,7 @@ def validate_bfs(inputs: InputEdges, root: int, parents: Numbers) -> Verdict:
     return _check_edges(inputs, root, parents, level >= 0, run, apart, invented)
 
 
-def validate_sssp(inputs: InputEdges, root: int, parents: Numbers, distances: Distances) -> Verdict:
+def validate_sssp(inputs: InputEdges, root: int, parents: Numbers, distances: Distances) -> Validity:
     """Check shortest paths, to the rounding of one sum of float32. Collective over the communicator of `inputs`.
 
     parents: int64 [owned vertices], -1 where not reached; distances: float32, infinite where not reached.
@@ -75,7 +75,7 @@ def validate_sssp(inputs: InputEdges, root: int, parents: Numbers, distances: Di
     failures, _ = tree_levels(inputs, root, parents)
     failures = failures or _all(inputs.comm, _unlike(inputs, root, parents, distances))
     if failures:
-        return Verdict(0, failures)
+        return Validity(0, failures)
     distance = inputs.view(distances)
 
     def run(parent: Numbers, flags: NDArray[np.uint8], found: Numbers) -> int:
@@ -161,7 +161,7 @@ def _check_edges(
     run: Callable[[Numbers, NDArray[np.uint8], Numbers], int],
     apart: Callable[[int, int, int], str],
     invented: Callable[[int], str],
-) -> Verdict:
+) -> Validity:
     """Pass over the input edges and put what was found into words. Collective.
 
     inside: bool [view]; run: the pass; apart, invented: words on an edge, and on an owned vertex.
@@ -185,7 +185,7 @@ def _check_edges(
         joined[inputs.blocks.local(root)] = True
     for i in np.flatnonzero((parents >= 0) & ~joined)[:1]:
         said.append(f"vertex {first + i} has the parent {parents[i]}, {invented(i)}")
-    return Verdict(edges, _all(inputs.comm, said))
+    return Validity(edges, _all(inputs.comm, said))
 
 
 def _all(comm: MPI.Comm, said: list[str]) -> tuple[str, ...]:

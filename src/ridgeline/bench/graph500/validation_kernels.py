@@ -1,7 +1,7 @@
 """The pass of the validation over this rank's input edges: one for levels, one for distances.
 
-Both write, for each chunk of edges, the first edge that breaks a rule, and set the flag of a vertex whose parent an
-edge joins to it. Threads share the chunks; two that set one flag write the same value.
+Both write the first edge of each chunk that breaks a rule. They set the flag of a vertex whose parent an edge joins
+to it. Threads share the chunks; two that set one flag write the same value.
 """
 
 import numpy as np
