@@ -85,6 +85,18 @@ def test_depths_are_scipys(comm, case, monkeypatch, alpha, beta):
         assert all(wanted[[child], [parents[child]]] for child in children), "a parent is no neighbour"
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("alpha", [0, 2, 15, 10**9])
+def test_directions_and_threads_give_the_tree_of_the_plain_search(comm, case, monkeypatch, alpha, threads):
+    graph, wanted = case
+    monkeypatch.setattr(search, "ALPHA", alpha)
+    workspace = SearchWorkspace(graph)
+    workspace.counts = np.empty((threads, 8), np.int64)  # so many parts, whatever threads there are
+    for root in roots(wanted):
+        expected = breadth_first_reference(graph, root)
+        np.testing.assert_array_equal(breadth_first(graph, root, workspace), expected)
+
+
 def test_the_plain_search_has_scipys_depths(comm, case):
     graph, wanted = case
     for root in roots(wanted):

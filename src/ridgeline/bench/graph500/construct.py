@@ -31,11 +31,13 @@ from ridgeline.bench.graph500.construct_kernels import (
 from ridgeline.bench.graph500.generator import EDGE_FACTOR, EdgeList
 from ridgeline.bench.graph500.graph import WORD, Graph
 from ridgeline.bench.graph500.vertices import VertexBlocks
+from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 Integers = NDArray[np.int64]
+MAX_SCALE = 31
 _BUCKETS = 1024  # of all ranks: each holds few enough vertices for a cache
 
 
@@ -52,14 +54,21 @@ def memory_needed(scale: int, ranks: int, edge_factor: int = EDGE_FACTOR, weight
     exchange = pairs + (pairs if ranks > 1 else 0)
     rows = pairs + 2 * edges * 8
     unpacked = 2 * edges * (8 + 4 + weight)
-    return listed + max(exchange, rows, unpacked) + 8 * vertices + 40 * -(-vertices // ranks)
+    tables = 3 * 8 * PARTS * max(_BUCKETS, ranks)  # of the buckets' counts and places
+    return listed + max(exchange, rows, unpacked) + 8 * vertices + 40 * -(-vertices // ranks) + tables
 
 
 def construct(comm: MPI.Comm, edges: EdgeList) -> Graph:
     """Return the graph of an edge list. Collective over comm.
 
     The list stays as it is. What the steps before need is freed as they end; `memory_needed` counts it.
+    Raises ConfigError for a scale above 31.
     """
+    if edges.scale > MAX_SCALE:
+        raise ConfigError(
+            f"scale = {edges.scale}: vertices are numbered with 32 bits, so the scale is at most {MAX_SCALE}; "
+            f"take a smaller scale"
+        )
     vertices = VertexBlocks(edges.vertices, comm.size)
     begins, counts, pairs, pair_weights = _to_owners(comm, edges, vertices)
     degree = np.zeros(vertices.count(comm.rank), np.int32)

@@ -12,8 +12,11 @@ D. Patterson, Direction-optimizing breadth-first search, SC12). Every rank steps
 - Rows and neighbours are ordered by degree (`graph.py`). The first neighbour of every row is kept apart, since most
   bottom-up looks end there.
 
-The tree is the same on any number of threads: top-down takes the lowest id of the candidates, bottom-up the first
-neighbour. Other numbers of ranks give other, equally valid trees with the same depths.
+Both directions give a vertex the same parent, the first of its row in the frontier. So the tree is the same on any
+number of threads. Other numbers of ranks order rows otherwise: their trees are as valid, with the same depths.
+
+Bottom-up steps and the numbering of parents are shared by threads, top-down steps are not. With more threads the
+search goes bottom-up earlier.
 The messages of a level, a bit of every vertex to every rank, bound the number of ranks to some hundreds.
 """
 
@@ -40,7 +43,7 @@ from ridgeline.bench.graph500.search_kernels import (
     visit,
 )
 
-ALPHA = 15  # bottom-up once the frontier has more than 1 / ALPHA of the unexplored edges
+ALPHA = 15  # bottom-up once the frontier has more than 1 / (ALPHA * threads) of the unexplored edges
 BETA = 200  # top-down again once the frontier has fewer than 1 / BETA of the vertices
 
 
@@ -109,7 +112,7 @@ def breadth_first(graph: Graph, root: int, workspace: SearchWorkspace) -> NDArra
         if upwards:
             upwards = size * BETA >= workspace.total_rows or size >= size_before
         else:
-            upwards = edges * ALPHA > unexplored
+            upwards = edges * ALPHA * len(workspace.counts) > unexplored
             unexplored -= edges
         new = _share_frontier(graph, workspace, new, size, list_them=not upwards)
         new, looked_at = _bottom_up(graph, workspace) if upwards else _top_down(graph, workspace, new)
@@ -207,7 +210,7 @@ def _top_down(graph: Graph, workspace: SearchWorkspace, new: _NewRows) -> tuple[
     frontier = workspace.rows[: new.size]
     looked_at = top_down(frontier, graph.first_id, graph.offsets, graph.neighbours, seen, parents)
     if graph.comm.size > 1:
-        take_messages(_messages(graph, workspace), seen, parents)
+        take_messages(_messages(graph, workspace), graph.stride, seen, parents)
     np.bitwise_xor(seen[graph.own_words], workspace.visited[graph.own_words], out=workspace.found)
     return _listed(graph, workspace), looked_at
 

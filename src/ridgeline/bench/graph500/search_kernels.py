@@ -34,7 +34,7 @@ def _set(words, place):
 def top_down(frontier, first_id, offsets, neighbours, seen, parents):
     """Mark every unseen neighbour of the frontier in seen, with the id it is seen from; return the edges looked at.
 
-    frontier: own rows, ascending, so that the parent is the lowest id; seen [words of all ids]; parents [ids].
+    frontier: own rows, ascending, so that the parent is the lowest row; seen [words of all ids]; parents [ids].
     """
     looked_at = 0
     for i in range(frontier.shape[0]):
@@ -151,7 +151,7 @@ def count_messages(seen, visited, words_of_rank, rank, counts):
 
 @kernel(lambda: (*[_WORDS] * 2, uint32[::1], int64, int64, uint32[:, ::1]), nogil=True)
 def pack_messages(seen, visited, parents, words_of_rank, rank, messages):
-    """Write (id, parents) of the ids that `count_messages` counts, ascending: messages [n, 2]."""
+    """Write (id, parent) of the ids that `count_messages` counts, ascending: messages [n, 2]."""
     place = 0
     for word in range(seen.shape[0]):
         bits = seen[word] ^ visited[word]
@@ -164,15 +164,15 @@ def pack_messages(seen, visited, parents, words_of_rank, rank, messages):
                 place += 1
 
 
-@kernel(lambda: (uint32[:, ::1], _WORDS, uint32[::1]), nogil=True)
-def take_messages(messages, seen, parents):
-    """Mark the ids that other ranks have seen; of several parents the lowest stays."""
+@kernel(lambda: (uint32[:, ::1], int64, _WORDS, uint32[::1]), nogil=True)
+def take_messages(messages, stride, seen, parents):
+    """Mark the ids that other ranks have seen; of several parents that of the lowest row, then rank, stays."""
     for i in range(messages.shape[0]):
-        id_ = int64(messages[i, 0])
-        if not _has(seen, id_):
+        id_, parent = int64(messages[i, 0]), int64(messages[i, 1])
+        before = int64(parents[id_])
+        lower = (parent % stride, parent) < (before % stride, before)
+        if lower or not _has(seen, id_):
             _set(seen, id_)
-            parents[id_] = messages[i, 1]
-        elif messages[i, 1] < parents[id_]:
             parents[id_] = messages[i, 1]
 
 
