@@ -232,18 +232,31 @@ def take_messages(words, first_id, rows, distance, parent, mark, queue, n_queue)
 
 
 @kernel(
-    lambda: (uint32[::1], uint32[::1], float32[::1], int32[::1], int64, int64[::1], float32[::1]), **_FLAGS
+    lambda: (
+        *(uint32[::1], uint32[::1], float32[::1], int32[::1], int64),
+        *(int64[::1], float32[::1], int64[::1], float32[::1]),
+    ),
+    **_FLAGS,
 )
-def write_results(vertex_of_id, parent, distance, row_of_vertex, first_id, out_parents, out_distances):
-    """Write parents, as vertices, and distances of the own vertices in their order; -1 and infinity: not reached."""
-    for v in prange(row_of_vertex.shape[0]):
-        id = first_id + row_of_vertex[v]
-        if row_of_vertex[v] >= 0 and distance[id] < np.inf:
-            out_parents[v] = vertex_of_id[parent[id]]
-            out_distances[v] = distance[id]
-        else:
-            out_parents[v] = -1
-            out_distances[v] = np.inf
+def write_results(
+    vertex_of_id, parent, distance, place_of_vertex, first_id, numbers, lengths, out_parents, out_distances
+):
+    """Write parents, as vertices, and distances of the own vertices in their order; -1 and infinity: not reached.
+
+    place_of_vertex: own row, or the last place of numbers and lengths [own rows + 1], which are scratch.
+    Loops with one gather each become vector instructions; a loop with two does not.
+    """
+    rows = numbers.shape[0] - 1
+    for row in prange(rows):
+        numbers[row] = vertex_of_id[parent[first_id + row]]
+    for row in prange(rows):
+        lengths[row] = distance[first_id + row]
+        numbers[row] = numbers[row] if lengths[row] < np.inf else -1
+    numbers[rows], lengths[rows] = -1, np.inf
+    for v in prange(place_of_vertex.shape[0]):
+        out_parents[v] = numbers[place_of_vertex[v]]
+    for v in prange(place_of_vertex.shape[0]):
+        out_distances[v] = lengths[place_of_vertex[v]]
 
 
 def kernels() -> list[Specialisation]:

@@ -73,6 +73,10 @@ class PathSearch:
         elsewhere = n_ids if self.comm.size > 1 else 0
         self.outbox = np.empty(elsewhere, np.uint32)
         self.words = np.empty(2 * elsewhere, np.uint64)
+        self.place_of_vertex = np.where(graph.row_of_vertex < 0, graph.rows, graph.row_of_vertex).astype(
+            np.int32
+        )
+        self.numbers, self.lengths = np.empty(graph.rows + 1, np.int64), np.empty(graph.rows + 1, np.float32)
         self.parents, self.distances = np.empty(owned, np.int64), np.empty(owned, np.float32)
         self.n_queue = 0
 
@@ -84,6 +88,7 @@ class PathSearch:
     def start(self, root: int) -> None:
         """Forget everything, and make the root pending."""
         self.distance.fill(_INFINITE)
+        self.parent.fill(0)
         self.mark.fill(0)
         self.n_queue = 0
         row = self.graph.row_of(root)
@@ -156,8 +161,8 @@ class PathSearch:
         """Return parents and distances of the own vertices, in their order."""
         graph = self.graph
         kernel.write_results(
-            *(graph.vertex_of_id, self.parent, self.distance, graph.row_of_vertex, self.first_id),
-            *(self.parents, self.distances),
+            *(graph.vertex_of_id, self.parent, self.distance, self.place_of_vertex, self.first_id),
+            *(self.numbers, self.lengths, self.parents, self.distances),
         )
         return self.parents, self.distances
 
