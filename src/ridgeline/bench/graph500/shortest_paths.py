@@ -5,7 +5,7 @@
 2. When the vertices of a bucket have many edges, all buckets become one, and vertices pull. A vertex at distance d
    looks at its edges in the order of weights. It stops where low + weight >= d, low being the least distance that may
    have changed. On a Kronecker graph most vertices so look at a few of their edges.
-   Vertices of the highest degrees pull first and alone until few of them change: nearly all paths go through them.
+   Vertices of the highest degrees pull before the others until few of them change: nearly all paths go through them.
 3. When few edges are left, vertices push again.
 
 A vertex is pending if its distance became lower and its edges were not relaxed since; the search ends when none is.
@@ -29,7 +29,7 @@ from ridgeline.parallel.exchange import exchange_counted
 
 PULL_SHARE = 1 / 64  # of the edges: if active vertices have more, the others pull
 PUSH_SHARE = 1 / 16  # of the edges: if pending vertices have fewer, pulling ends
-CORE_SHARE = 3 / 4  # of a rank's edges: those of the vertices that pull first
+CORE_SHARES = (1 / 4, 1 / 2, 3 / 4)  # of a rank's edges: those of the vertices that pull before all do
 _INFINITE = np.float32(np.inf)
 
 
@@ -37,7 +37,7 @@ class PathGraph:
     """The edges of each row in the order of their weights: the part of kernel 1 that only shortest paths need.
 
     delta: the width of a bucket, 1 over the mean degree, as Meyer and Sanders choose it for random weights of [0, 1];
-    core: the first rows, which have a share of this rank's edges.
+    cores: the numbers of first rows that have these shares of this rank's edges.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -50,7 +50,7 @@ class PathGraph:
         self.ids, self.reals = words.view(np.uint32), words.view(np.float32)
         self.entries, rows = graph.comm.allreduce(np.array([words.size, graph.rows]))
         self.delta = np.float32(rows / max(self.entries, 1))
-        self.core = int(np.searchsorted(graph.offsets, words.size * CORE_SHARE))
+        self.cores = [int(np.searchsorted(graph.offsets, words.size * share)) for share in CORE_SHARES]
 
     @property
     def lists(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
@@ -216,16 +216,16 @@ def _push_rest(search: PathSearch) -> np.float32:
 
 def _pull(search: PathSearch, low: np.float32) -> None:
     """Let all vertices pull what those at `low` or beyond offer, until few edges are left. Collective."""
-    rows, core = search.graph.rows, search.paths.core
     while True:
-        _pull_core(search, core, low)
-        edges, low = search.pull(rows, low)
+        for core in search.paths.cores:
+            _pull_first(search, core, low)
+        edges, low = search.pull(search.graph.rows, low)
         if edges <= search.paths.entries * PUSH_SHARE:
             return
 
 
-def _pull_core(search: PathSearch, core: int, low: np.float32) -> None:
-    """Let the rows of the highest degrees pull until few edges are left. Collective."""
+def _pull_first(search: PathSearch, core: int, low: np.float32) -> None:
+    """Let the first rows pull until few edges are left. Collective."""
     while True:
         edges, low = search.pull(core, low)
         if edges <= search.paths.entries * PUSH_SHARE:
