@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from graph500_trees import FAULTS, SmallGraph
+from graph500_trees import FAULTS, SmallGraph, left_out
+from ridgeline.bench.graph500 import input_edges
 from ridgeline.bench.graph500.reference import breadth_first_reference
 from ridgeline.bench.graph500.shortest_paths import PathGraph, PathSearch, shortest_paths
 from ridgeline.bench.graph500.validation import tree_levels, validate_bfs, validate_sssp
@@ -41,6 +42,18 @@ def test_a_right_tree_passes_with_its_edges(case, parents):
     assert verdict.edges == case.inside(parents) > 0
     loops = case.start == case.end
     assert np.any(loops & (parents[case.start] >= 0)), "a graph without self-loops tests too little"
+
+
+def test_values_come_in_pieces(case, parents, monkeypatch):
+    """As for many values of a rank: nothing is lost between pieces."""
+    monkeypatch.setattr(input_edges, "PIECE", 7)
+    inputs = input_edges.InputEdges(case.comm, case.edges)
+    assert validate_bfs(inputs, case.root, case.owned(parents)).failures == ()
+    assert np.array_equal(inputs.joined(), case.inputs.joined())
+    vertex = left_out(case, parents)
+    said = validate_bfs(inputs, case.root, case.owned(parents)).failures
+    assert said
+    assert all(names(one, vertex) for one in said)
 
 
 def test_levels_are_those_of_walking_up(case, parents):

@@ -28,6 +28,7 @@ from ridgeline.bench.graph500.construct_kernels import (
     sort_rows,
     unpack_rows,
 )
+from ridgeline.bench.graph500.declaration import LARGEST_SCALE
 from ridgeline.bench.graph500.generator import EDGE_FACTOR, EdgeList
 from ridgeline.bench.graph500.graph import WORD, Graph
 from ridgeline.bench.graph500.vertices import VertexBlocks
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Integers = NDArray[np.int64]
-MAX_SCALE = 31
 _BUCKETS = 1024  # of all ranks: each holds few enough vertices for a cache
 
 
@@ -64,9 +64,9 @@ def construct(comm: MPI.Comm, edges: EdgeList) -> Graph:
     The list stays as it is. What the steps before need is freed as they end; `memory_needed` counts it.
     Raises ConfigError for a scale above 31.
     """
-    if edges.scale > MAX_SCALE:
+    if edges.scale > LARGEST_SCALE:
         raise ConfigError(
-            f"scale = {edges.scale}: vertices are numbered with 32 bits, so the scale is at most {MAX_SCALE}; "
+            f"scale = {edges.scale}: vertices are numbered with 32 bits, so the scale is at most {LARGEST_SCALE}; "
             f"take a smaller scale"
         )
     vertices = VertexBlocks(edges.vertices, comm.size)
