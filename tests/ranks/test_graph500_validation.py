@@ -1,11 +1,12 @@
 """The validation of Graph500 on 1 to 4 ranks: right searches pass, and every fault is found with its vertex."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from graph500_trees import FAULTS, SmallGraph, left_out
+from graph500_trees import FAULTS, SmallGraph, left_out, parent_changed
 from ridgeline.bench.graph500 import input_edges
 from ridgeline.bench.graph500.reference import breadth_first_reference
 from ridgeline.bench.graph500.shortest_paths import PathGraph, PathSearch, shortest_paths
@@ -54,6 +55,21 @@ def test_values_come_in_pieces(case, parents, monkeypatch):
     said = validate_bfs(inputs, case.root, case.owned(parents)).failures
     assert said
     assert all(names(one, vertex) for one in said)
+
+
+def test_edges_count_in_both_directions(case, parents, paths):
+    """The same list with its ends exchanged: a parent may be the first or the second vertex of an edge."""
+    flipped = replace(case.edges, start=case.edges.end, end=case.edges.start)
+    inputs = input_edges.InputEdges(case.comm, flipped)
+    assert validate_bfs(inputs, case.root, case.owned(parents)).failures == ()
+    vertex = parent_changed(case, parents)
+    said = validate_bfs(inputs, case.root, case.owned(parents)).failures
+    assert any(names(one, vertex) for one in said), (vertex, said)
+    path_parents, distances = paths
+    assert validate_sssp(inputs, case.root, case.owned(path_parents), case.owned(distances)).failures == ()
+    vertex = parent_changed(case, path_parents)
+    said = validate_sssp(inputs, case.root, case.owned(path_parents), case.owned(distances)).failures
+    assert any(names(one, vertex) and "has the parent" in one for one in said), (vertex, said)
 
 
 def test_levels_are_those_of_walking_up(case, parents):
