@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Integers = NDArray[np.int64]
-_BUCKETS = 1024  # of all ranks: each holds few enough vertices for a cache
+_BUCKETS = 256  # of all ranks: more were slower to fill at scale 20, fewer slower to sort into rows
 
 
 def memory_needed(scale: int, ranks: int, edge_factor: int = EDGE_FACTOR, weights: bool = True) -> int:

@@ -44,7 +44,7 @@ from ridgeline.bench.graph500.search_kernels import (
 )
 
 ALPHA = 15  # bottom-up once the frontier has more than 1 / (ALPHA * threads) of the unexplored edges
-BETA = 200  # top-down again once the frontier has fewer than 1 / BETA of the vertices
+BETA = 8  # top-down again once the frontier shrinks to less than 1 / BETA of the unvisited vertices
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,14 @@ def breadth_first(graph: Graph, root: int, workspace: SearchWorkspace) -> NDArra
     """
     start = perf_counter()
     new = _begin(graph, root, workspace)
-    upwards, unexplored, size_before = False, workspace.total_edges, 0
+    upwards, unexplored, unvisited, size_before = False, workspace.total_edges, workspace.total_rows, 0
     while True:
         size, edges = _totals(graph, workspace, new)
         if size == 0:
             return _numbered(graph, root, workspace)
+        unvisited -= size
         if upwards:
-            upwards = size * BETA >= workspace.total_rows or size >= size_before
+            upwards = size * BETA >= unvisited or size >= size_before
         else:
             upwards = edges * ALPHA * len(workspace.counts) > unexplored
             unexplored -= edges
