@@ -34,6 +34,8 @@ def test_a_scale_beyond_numbers_of_32_bits_is_refused():
 
 
 def test_a_list_without_weights_makes_the_same_rows():
-    bare, full = (construct(MPI.COMM_SELF, generate(MPI.COMM_SELF, 8, weights=weights)) for weights in (False, True))
+    bare, full = (
+        construct(MPI.COMM_SELF, generate(MPI.COMM_SELF, 8, weights=weights)) for weights in (False, True)
+    )
     assert bare.weights is None
     np.testing.assert_array_equal(bare.neighbours, full.neighbours)

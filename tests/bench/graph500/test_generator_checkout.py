@@ -1,6 +1,6 @@
 """Graph500's edge list against the reference generator, compiled from a checkout of github.com/graph500/graph500.
 
-    RIDGELINE_GRAPH500_CHECKOUT=~/graph500 python -m pytest -m slow tests/bench/graph500
+RIDGELINE_GRAPH500_CHECKOUT=~/graph500 python -m pytest -m slow tests/bench/graph500
 """
 
 import os
@@ -19,7 +19,9 @@ CHECKOUT = os.environ.get("RIDGELINE_GRAPH500_CHECKOUT")
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not CHECKOUT, reason="RIDGELINE_GRAPH500_CHECKOUT names no checkout of graph500/graph500"),
+    pytest.mark.skipif(
+        not CHECKOUT, reason="RIDGELINE_GRAPH500_CHECKOUT names no checkout of graph500/graph500"
+    ),
     pytest.mark.skipif(not COMPILER, reason="no C compiler on this machine"),
 ]
 
@@ -57,9 +59,13 @@ def program(tmp_path_factory):
     return folder / "edges"
 
 
-@pytest.mark.parametrize(("scale", "first", "edges"), [(3, 0, 128), (18, 0, 16 << 18), (40, (16 << 40) - 999, 999)])
+@pytest.mark.parametrize(
+    ("scale", "first", "edges"), [(3, 0, 128), (18, 0, 16 << 18), (40, (16 << 40) - 999, 999)]
+)
 def test_edges_and_weights_are_those_of_the_reference_generator(program, scale, first, edges):
-    output = subprocess.run([program, *map(str, (scale, first, edges))], stdout=subprocess.PIPE, check=True).stdout
+    output = subprocess.run(
+        [program, *map(str, (scale, first, edges))], stdout=subprocess.PIPE, check=True
+    ).stdout
     pairs = np.frombuffer(output, np.int64, 2 * edges).reshape(edges, 2)
     mine = last_edges(scale, edges) if first else generate(MPI.COMM_SELF, scale)
     assert mine.first == first
