@@ -45,9 +45,7 @@ from ridgeline.bench.graph500.search_kernels import (
 
 ALPHA = 15  # bottom-up once the frontier has more than 1 / (ALPHA * threads) of the unexplored edges
 BETA = 8  # top-down again once the frontier shrinks to less than 1 / BETA of the unvisited vertices
-_LISTED = (
-    32  # a frontier is sent as a list while that is shorter: an id has 32 bits, a bitmap one of every id
-)
+_LISTED = 32  # bits of an id: a frontier of fewer ids than words of 32 bits is sent as a list
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,8 @@ class SearchWorkspace:
         self.total_rows, self.total_edges = (
             int(total) for total in graph.comm.allreduce(np.array([graph.rows, graph.neighbours.size]))
         )
-        self.without_row = np.packbits(np.arange(graph.stride) >= graph.rows, bitorder="little").view(
-            np.uint64
-        )
+        beyond = np.arange(graph.stride) >= graph.rows
+        self.without_row = np.packbits(beyond, bitorder="little").view(np.uint64)
 
     def reset(self) -> None:
         """Forget the search before. Bits of ids that no row has stay visited: a step never looks at them."""
