@@ -45,6 +45,7 @@ from ridgeline.bench.graph500.search_kernels import (
 
 ALPHA = 15  # bottom-up once the frontier has more than 1 / (ALPHA * threads) of the unexplored edges
 BETA = 8  # top-down again once the frontier shrinks to less than 1 / BETA of the unvisited vertices
+_LISTED = 32  # bits of an id: a frontier of fewer ids than words of 32 bits is sent as a list
 
 
 @dataclass(frozen=True)
@@ -70,21 +71,22 @@ class SearchWorkspace:
         self.levels: list[Level] = []
         self.numbers = np.empty(graph.row_of_vertex.size, np.int64)
         self.parents = np.empty(ids, np.uint32)
-        self.vertex_of_id = graph.vertex_of_id.astype(np.int32)
+        self.vertex_of_id = graph.vertex_of_id.view(np.int32)
         self.numbers_of_rows = np.empty(graph.stride + 1, np.int32)
         self.place_of_vertex = graph.row_of_vertex.astype(np.uint32)
         self.place_of_vertex[graph.row_of_vertex < 0] = graph.stride
         self.visited, self.seen, self.frontier = (np.empty(words, np.uint64) for _ in range(3))
         self.found = np.empty(graph.stride // WORD, np.uint64)
         self.rows = np.empty(graph.rows, np.uint32)
+        self.ids = np.empty(ids // _LISTED + 1, np.uint32)
+        self.sent, self.received = np.empty((0, 2), np.uint32), np.empty((0, 2), np.uint32)
         self.counts = np.empty((numba.get_num_threads(), 8), np.int64)
         self.totals = np.empty((graph.comm.size, 2), np.int64)
         self.total_rows, self.total_edges = (
             int(total) for total in graph.comm.allreduce(np.array([graph.rows, graph.neighbours.size]))
         )
-        self.without_row = np.packbits(np.arange(graph.stride) >= graph.rows, bitorder="little").view(
-            np.uint64
-        )
+        beyond = np.arange(graph.stride) >= graph.rows
+        self.without_row = np.packbits(beyond, bitorder="little").view(np.uint64)
 
     def reset(self) -> None:
         """Forget the search before. Bits of ids that no row has stay visited: a step never looks at them."""
@@ -173,13 +175,13 @@ def _share_frontier(
     graph: Graph, workspace: SearchWorkspace, new: _NewRows, size: int, list_them: bool
 ) -> _NewRows:
     """Make all ranks' new rows the frontier and visit them; list this rank's own if wanted. Collective."""
-    comm, as_list = graph.comm, 32 * size < graph.vertex_of_id.size
+    comm, as_list = graph.comm, _LISTED * size < graph.vertex_of_id.size
     if new.edges < 0 and (list_them or (as_list and comm.size > 1)):
         new = _listed(graph, workspace)
     if comm.size == 1:
         workspace.frontier[:] = workspace.found
     elif as_list:
-        ids = np.empty(size, np.uint32)
+        ids = workspace.ids[:size]
         mine = workspace.rows[: new.size] + np.uint32(graph.first_id)
         comm.Allgatherv(mine, [ids, workspace.totals[:, 0]])
         mark(ids, workspace.frontier)
@@ -222,8 +224,14 @@ def _messages(graph: Graph, workspace: SearchWorkspace) -> NDArray[np.uint32]:
     going, coming = np.empty(comm.size, np.int64), np.empty(comm.size, np.int64)
     count_messages(workspace.seen, workspace.visited, words, comm.rank, going)
     comm.Alltoall(going, coming)
-    sent = np.empty((int(going.sum()), 2), np.uint32)
+    workspace.sent = _with_room(workspace.sent, int(going.sum()))
+    workspace.received = _with_room(workspace.received, int(coming.sum()))
+    sent, received = workspace.sent[: going.sum()], workspace.received[: coming.sum()]
     pack_messages(workspace.seen, workspace.visited, workspace.parents, words, comm.rank, sent)
-    received = np.empty((int(coming.sum()), 2), np.uint32)
     comm.Alltoallv([sent, 2 * going], [received, 2 * coming])
     return received
+
+
+def _with_room(messages: NDArray[np.uint32], size: int) -> NDArray[np.uint32]:
+    """Return the array, or a longer one: memory that is new in every level costs more than what is written to it."""
+    return messages if messages.shape[0] >= size else np.empty((2 * size, 2), np.uint32)

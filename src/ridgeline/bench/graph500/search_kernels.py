@@ -125,15 +125,17 @@ def number_parents(visited, parents, vertex_of_id, place_of_vertex, numbers_of_r
     place_of_vertex [owned vertices]: own row, or the last place of numbers_of_rows [own rows + 1].
     Loops with one gather each become vector instructions; one loop with two gathers does not.
     """
-    rows = parents.shape[0]
-    for row in prange(rows):
-        numbers_of_rows[row] = vertex_of_id[parents[row]]
-    for word in prange(visited.shape[0]):
-        unvisited = ~visited[word]
-        while unvisited != uint64(0):
-            numbers_of_rows[64 * word + lowest_bit(unvisited)] = -1
-            unvisited &= unvisited - _ONE
-    numbers_of_rows[rows] = -1
+    words = visited.shape[0]
+    for chunk in prange((words + _CHUNK - 1) // _CHUNK):
+        first, end = chunk * _CHUNK, min((chunk + 1) * _CHUNK, words)
+        for row in range(64 * first, 64 * end):
+            numbers_of_rows[row] = vertex_of_id[parents[row]]
+        for word in range(first, end):
+            unvisited = ~visited[word]
+            while unvisited != uint64(0):
+                numbers_of_rows[64 * word + lowest_bit(unvisited)] = -1
+                unvisited &= unvisited - _ONE
+    numbers_of_rows[64 * words] = -1
     for v in prange(numbers.shape[0]):
         numbers[v] = numbers_of_rows[place_of_vertex[v]]
 
