@@ -74,16 +74,16 @@ def to_result(
     searches: list[SearchRecord],
     took: dict[str, Any],
 ) -> Result:
-    """Return a row for each search, and the statistics of each kernel. Collective over comm.
+    """Return a row for each search, and statistics of each kernel if all searches are valid. Collective over comm.
 
     facts: official names of what is known of the graph; took: seconds predicted and measured.
     """
     kernels = list(dict.fromkeys(one.kernel for one in searches))
     by_kernel = {name: [one for one in searches if one.kernel == name] for name in kernels}
-    summaries = {name: summarise_kernel(found) for name, found in by_kernel.items()}
     failures = [
         f"{one.kernel} from root {one.root}: {sentence}" for one in searches for sentence in one.failures
     ]
+    summaries = {} if failures else {name: summarise_kernel(found) for name, found in by_kernel.items()}
     return Result(
         benchmark="graph500",
         pattern=f"scale {options.scale}, edge factor {options.edge_factor}: {len(by_kernel[kernels[0]])} searches of "
@@ -102,7 +102,7 @@ def to_result(
             "took": took,
             "text": INVALID if failures else official_text(facts, summaries),
         },
-        notes=_notes(options, facts, summaries, took, bool(failures)),
+        notes=_notes(options, facts, summaries, took),
         failures=failures,
         plot=Plot(
             "search", ("rate",), ("kernel",), x_label="search", y_label="MTEPS", y_scale=1e6, log_x=False
@@ -132,17 +132,17 @@ def _notes(
     facts: dict[str, int | float],
     summaries: dict[str, KernelSummary],
     took: dict[str, Any],
-    failed: bool,
 ) -> list[str]:
-    notes = [f"construction (kernel 1): {facts['construction_time']:.3g} s"]
-    if failed:
-        notes.append("INVALID: the validation failed")
-    else:
-        notes += [
+    notes = [
+        f"construction (kernel 1): {facts['construction_time']:.3g} s",
+        *(
             f"{name}: harmonic mean {one.rate.harmonic_mean / 1e6:.4g} MTEPS, its deviation "
             f"{one.rate.harmonic_stddev / 1e6:.3g}"
             for name, one in summaries.items()
-        ]
+        ),
+    ]
+    if not summaries:
+        notes.append("INVALID: the validation failed")
     if took["predicted"] is not None:
         notes.append(f"took {took['seconds']:.3g} s, predicted {took['predicted']:.3g} s")
     if (facts["NBFS"], options.edge_factor, options.seeds) != (MOST_ROOTS, 16, (2, 3)):
