@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,12 +30,29 @@ def padded_shape(block: Triple) -> Triple:
     return z + PADDING, y + PADDING, x + PADDING
 
 
+def buffer_shape(grid: PencilGrid) -> tuple[int, int, int]:
+    """Return the shape of the buffers that ghosts of one field pass through: there and back, partners, numbers."""
+    z, y, x = padded_shape(grid.block)
+    axes = _axes(grid)
+    largest = max(len(planes.mine) for _, *both in axes for parts in both for planes in parts)
+    partners = max(len(parts) for _, *both in axes for parts in both)
+    return 2, partners, largest * max(z, y) * x
+
+
 @dataclass(frozen=True)
 class _Planes:
     """Planes of one axis that go between this rank and another. mine: their places in this rank's padded block."""
 
     rank: int
     mine: list[int]
+
+
+class _Axis(NamedTuple):
+    """What comes from and goes to which ranks along one axis of a padded block [fields, z, y, x]."""
+
+    axis: int
+    come: list[_Planes]
+    go: list[_Planes]
 
 
 class GhostPlanes:
@@ -46,18 +63,9 @@ class GhostPlanes:
 
     def __init__(self, grid: PencilGrid, comm: MPI.Comm, n_fields: int, dtype: DTypeLike) -> None:
         self._comm = comm
-        rows, columns = grid.process_grid
-        of_row = [r + rows * grid.column for r in range(rows)]
-        of_column = [grid.row + rows * c for c in range(columns)]
-        # Ghosts of y first: then those of z bring the edges along.
-        self._axes = (
-            (2, *_plan(grid.shape[1], of_column, grid.column)),
-            (1, *_plan(grid.shape[0], of_row, grid.row)),
-        )
-        z, y, x = padded_shape(grid.block)
-        largest = max(len(p.mine) for _, come, go in self._axes for p in (*come, *go)) * max(z, y) * x
-        partners = max(max(len(come), len(go)) for _, come, go in self._axes)
-        self._buffers = np.empty((2, partners, n_fields * largest), dtype)
+        self._axes = _axes(grid)
+        partners, numbers = buffer_shape(grid)[1:]
+        self._buffers = np.empty((2, partners, n_fields * numbers), dtype)
 
     @property
     def n_bytes(self) -> int:
@@ -80,6 +88,17 @@ class GhostPlanes:
                 request.Wait()
             for part, arrived in zip(come, there):
                 planes[part.mine] = arrived
+
+
+def _axes(grid: PencilGrid) -> list[_Axis]:
+    """Return what comes and goes: the ghosts of y first, so that those of z bring the edges along."""
+    rows, columns = grid.process_grid
+    of_row = [r + rows * grid.column for r in range(rows)]
+    of_column = [grid.row + rows * c for c in range(columns)]
+    return [
+        _Axis(2, *_plan(grid.shape[1], of_column, grid.column)),
+        _Axis(1, *_plan(grid.shape[0], of_row, grid.row)),
+    ]
 
 
 def _part(buffer: NDArray[Any], planes: NDArray[Any], part: _Planes) -> NDArray[Any]:
@@ -108,4 +127,5 @@ def _plan(n: int, ranks: list[int], index: int) -> tuple[list[_Planes], list[_Pl
         for _, plane in _ghosts(n, len(ranks), other):
             if owner(plane) == index:
                 go[other].append(BELOW + plane - firsts[index])
-    return ([_Planes(ranks[part], mine) for part, mine in planes.items()] for planes in (come, go))  # type: ignore[return-value]
+    there, back = ([_Planes(ranks[part], mine) for part, mine in planes.items()] for planes in (come, go))
+    return there, back

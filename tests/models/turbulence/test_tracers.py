@@ -63,17 +63,12 @@ def followed(engine, scheme, n_steps, end, n=40, **settings):
     if scheme == "rk4":
         engine.keep_stages()
     tracers.start(engine.fields)
-    gathered = [unwrapped(tracers)]
+    first = tracers.paths()
     for step in range(n_steps):
         dt = engine.advance(end / n_steps)
         stages = [(stage, displacement(engine.modes, shift)) for stage, shift in engine.stages()]
         tracers.advance(engine.fields, stages, dt, step + 1)
-    return *gathered, unwrapped(tracers), tracers
-
-
-def unwrapped(tracers):
-    names = ("position", "image")
-    return tracers.travelled({name: tracers.ranges.gather(tracers.particles, name) for name in names})
+    return first, tracers.paths(), tracers
 
 
 def exact(flow, start, end):

@@ -9,15 +9,12 @@ from ridgeline.config.fields import Checked, Integer, Number, PathText, Problem,
 
 Sample = Literal["gradient", "acceleration", "scalars", "dissipation", "enstrophy"]
 GROUPS = {"uniform": 1, "lattice": 1, "pairs": 2, "tetrads": 4}  # particles that belong together
-MOST_PARTICLES = 2**40
 
 
 class ParticlesSection(Checked):
     """Fluid particles, which move with the velocity where they are: dx/dt = u(x, t). None unless count is set."""
 
-    count: Integer = setting(
-        0, "How many particles there are; 0: none.", unit="particles", ge=0, le=MOST_PARTICLES
-    )
+    count: Integer = setting(0, "How many particles there are; 0: none.", unit="particles", ge=0)
     placement: Literal["uniform", "lattice", "pairs", "tetrads"] = setting(
         "uniform",
         'Where they start: "uniform" at random in the box; "lattice" on one of equal distances in each direction; '
@@ -28,7 +25,7 @@ class ParticlesSection(Checked):
         None, "Distance of the particles of a pair or a tetrad.", unit="length", rule="a number > 0", gt=0
     )
     seed: Integer | None = setting(
-        None, "Seed of the places; not set: run.seed.", rule="an integer >= 0 and < 2^64", ge=0, lt=2**64
+        None, "Seed of the places; not set: run.seed.", rule="an integer >= 0", ge=0
     )
     interpolation: Literal["spline", "trilinear", "fourier"] = setting(
         "spline",

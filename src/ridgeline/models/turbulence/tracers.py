@@ -11,7 +11,7 @@ each particle goes to the rank that has the points around it. Source: Yeung and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ridgeline.models.turbulence.config_particles import GROUPS, ParticlesSectio
 from ridgeline.models.turbulence.interpolation import Operand, boxes_of, point_values
 from ridgeline.models.turbulence.kernels_points import add_two
 from ridgeline.models.turbulence.line_factors import LineFactors, unchanged
+from ridgeline.models.turbulence.particle_fields import CARRIED, N_LOADED, SAVED
 from ridgeline.models.turbulence.seeding import start_positions
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.particles.by_identity import IdentityRanges
@@ -37,14 +38,6 @@ Fields = NDArray[Any]  # complex [3 + S, n_modes]
 
 PREFIX = "particles_"  # of the arrays of a checkpoint
 SORT_EVERY = 32  # steps: a particle goes a few cells meanwhile
-N_LOADED = 3  # fields that are in physical space at a time
-VECTOR = ParticleField(np.float64, 3)
-SAVED = {
-    "position": VECTOR,
-    "image": ParticleField(np.int32, 3),
-    "velocity": VECTOR,
-    "start_velocity": VECTOR,
-}
 
 
 class Tracers:
@@ -70,8 +63,7 @@ class Tracers:
         self._values = point_values(settings.interpolation, transform, comm, N_LOADED)
         self._same = unchanged(self._modes)
         self.ranges = IdentityRanges(comm, settings.count, GROUPS[settings.placement])
-        work = {"before": VECTOR, "sum": VECTOR}
-        self.particles = Particles({**{name: SAVED[name] for name in SAVED if name != "position"}, **work})
+        self.particles = Particles(CARRIED)
         self.regions = Regions()
         self._migration: Migration | None = None
         self._restoring: dict[str, DistributedArray] = {}
@@ -82,10 +74,9 @@ class Tracers:
         """Place all particles of a new run; fields: the flow of step 0. Raises ParticleError."""
         identity = np.arange(self.ranges.first, self.ranges.first + self.ranges.n)
         nothing = np.zeros((3, len(identity)))
-        names = [name for name in self.particles.fields if name not in (IDENTITY, "position")]
         place = start_positions(self.settings, self._seed, self.lengths, identity)
         self.particles.n = 0
-        self.particles.add({IDENTITY: identity, "position": place, **dict.fromkeys(names, nothing)})
+        self.particles.add({IDENTITY: identity, "position": place, **dict.fromkeys(CARRIED, nothing)})
         self._begin()
         self._migrate(0)
         self._sort()
@@ -198,7 +189,12 @@ class Tracers:
         """Return the bytes that this rank holds, by what they are for."""
         return {"particles": self.particles.n_bytes, "points of particles": self._values.n_bytes}
 
-    def travelled(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Return positions [3, n] along paths without jumps, of arrays "position" and "image" [3, n]."""
+    def paths(self) -> NDArray[np.float64]:
+        """Return positions along paths without jumps, [3, n] in the order of this rank's identities."""
         box = np.array(self.lengths[::-1])[:, np.newaxis]
-        return np.asarray(arrays["position"] + arrays["image"] * box)
+        position, image = (self.ranges.gather(self.particles, name) for name in ("position", "image"))
+        return np.asarray(position + image * box)
+
+    def in_order(self, values: NDArray[np.float64], field: ParticleField) -> NDArray[np.float64]:
+        """Return values of this rank's particles, [n] or [components, n], in the order of its identities."""
+        return self.ranges.send(self.particles.identity, values, np.empty(field.shape(self.ranges.n)))
