@@ -97,6 +97,19 @@ def test_other_interpolations_do_not_depend_on_ranks_either(comm, alone, interpo
         np.testing.assert_array_equal(everything(comm, model), expected)
 
 
+@pytest.mark.parametrize("placement", ["pairs", "tetrads"])
+def test_figures_have_the_same_bits_on_any_ranks(comm, placement):
+    """Also where the particles of a pair are on different ranks."""
+    settings = {"placement": placement, "separation": 0.4, "sample": ["acceleration", "dissipation"]}
+    alone = run(MPI.COMM_SELF, case_of(**settings), 2)
+    expected, profile = alone._particle_figures(), alone.profiles()["acceleration_density"].values
+    model = run(comm, case_of((1, comm.size), **settings), 2)
+    found = model._particle_figures()
+    assert found == expected
+    assert set(found) < set(model.series(2))
+    np.testing.assert_array_equal(model.profiles()["acceleration_density"].values, profile)
+
+
 @pytest.mark.parametrize("scheme", ["rk2", "rk4"])
 def test_a_resumed_run_has_the_same_bits_on_other_ranks(comm, folder, scheme):
     case = case_of((1, comm.size), scheme)
@@ -106,7 +119,7 @@ def test_a_resumed_run_has_the_same_bits_on_other_ranks(comm, folder, scheme):
         store.save(state, step=3, time=model.time(3), identity=case.identity())
         for _ in range(5):
             model.step(1)
-        expected = everything(comm, model)
+        expected, figures = everything(comm, model), model._particle_figures()
     few = comm.Split(comm.rank % 2, -comm.rank)
     case = case_of((few.size, 1), scheme)
     model = model_of(few, case)
@@ -116,6 +129,7 @@ def test_a_resumed_run_has_the_same_bits_on_other_ranks(comm, folder, scheme):
     for _ in range(5):
         model.step(1)
     np.testing.assert_array_equal(everything(few, model), expected)
+    assert model._particle_figures() == figures
     few.Free()
 
 

@@ -37,7 +37,7 @@ def particle_memory(case: TurbulenceCase, grid: ProcessGrid, n_modes: int) -> di
         points = float(N_LOADED * numbers * real)
     stages = STAGES[case.model.scheme] * 3 * n_modes * 2 * real
     return {
-        "particles": float(room_for(n) * bytes_of({**OF_ALL, **CARRIED})),
+        "particles": float(room_for(n) * bytes_of({**OF_ALL, **CARRIED}) + 48 * n),
         "points of particles": points,
         "fields": float(stages),
     }

@@ -27,7 +27,9 @@ from ridgeline.models.turbulence.kernels_points import (
     sum_fourier,
 )
 from ridgeline.models.turbulence.line_factors import LineFactors, spline_filter, unchanged
+from ridgeline.models.turbulence.point_sums import count_evenly
 from ridgeline.parallel.partition import split
+from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.particles.boxes import Boxes, cell_edges, kernels_of_boxes
 from ridgeline.particles.curve import morton_keys
 
@@ -186,5 +188,7 @@ def kernels_of_points(dtype: DTypeLike) -> list[Specialisation]:
         *specialise([pad_rows, interpolate_spline, interpolate_linear], dtype),
         *specialise([sum_fourier], np.complex128),
         *specialise([add_two, morton_keys]),
+        *specialise([count_evenly], np.float64),
+        *kernels_of_sums(np.float64),
         *kernels_of_boxes(),
     ]

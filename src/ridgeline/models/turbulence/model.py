@@ -40,6 +40,11 @@ from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.interpolation import kernels_of_points
+from ridgeline.models.turbulence.lagrangian import (
+    acceleration_density,
+    lagrangian_figures,
+    sampled_figures,
+)
 from ridgeline.models.turbulence.line_factors import displacement
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.particle_outputs import PresentFlow, particle_output
@@ -201,11 +206,33 @@ class Turbulence(Model):
         engine = self._engine
         dt = engine.last_dt if np.isfinite(engine.last_dt) else 0.0
         figures = self._diagnostics.series(engine.fields, dt)
-        return {**figures, "injection": engine.forcing.injection(engine.fields)}
+        figures["injection"] = engine.forcing.injection(engine.fields)
+        return figures | self._particle_figures()
+
+    def _particle_figures(self) -> dict[str, float]:
+        """Return the columns of the series that particles add. Collective."""
+        if self._tracers is None:
+            return {}
+        comm, found = self._context.comm, self._sampled(("dissipation", "enstrophy", "acceleration"))
+        n = self._tracers.ranges.n_global
+        return {**lagrangian_figures(comm, self._tracers), **sampled_figures(comm, found, n)}
+
+    def _sampled(self, names: Sequence[str]) -> Mapping[str, NDArray[np.float64]]:
+        """Sample those of the names that the settings ask for, at this rank's particles. Collective."""
+        wanted = [name for name in names if name in self._case.particles.sample]
+        return self._samples.sample(wanted, self._engine.fields, self._engine.forcing)
 
     def profiles(self) -> Mapping[str, Profile]:
         """Return spectra and densities. Collective."""
-        return self._diagnostics.profiles(self._engine.fields)
+        found = self._diagnostics.profiles(self._engine.fields)
+        if self._tracers is not None and "acceleration" in self._case.particles.sample:
+            n = self._tracers.ranges.n_global
+            values = acceleration_density(
+                self._context.comm, self._sampled(("acceleration",))["acceleration"], n
+            )
+            words = "probability density of a component, at particles"
+            found["acceleration_density"] = Profile(values, ("deviation",), description=words)
+        return found
 
     def locate_nonfinite(self) -> str | None:
         """Say which field and mode is not finite. Collective."""

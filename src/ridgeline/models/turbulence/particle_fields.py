@@ -11,14 +11,10 @@ from ridgeline.particles.particles import ParticleField
 VECTOR = ParticleField(np.float64, 3)
 NUMBER = ParticleField(np.float64)
 # In checkpoints, beside the identity: position in the box, how often it went around, and velocities now and at first.
-SAVED = {
-    "position": VECTOR,
-    "image": ParticleField(np.int32, 3),
-    "velocity": VECTOR,
-    "start_velocity": VECTOR,
-}
+MOVING = {"position": VECTOR, "image": ParticleField(np.int32, 3), "velocity": VECTOR}
+SAVED = {**MOVING, "start_velocity": VECTOR}
 # Beside identity and position: within a step also the stage velocity before, and the sum of RK4.
-CARRIED = {name: SAVED[name] for name in SAVED if name != "position"} | {"before": VECTOR, "sum": VECTOR}
+CARRIED = {"image": MOVING["image"], "velocity": VECTOR, "before": VECTOR, "sum": VECTOR}
 N_LOADED = 3  # fields that are in physical space at a time
 
 

@@ -22,7 +22,7 @@ from ridgeline.models.turbulence.config_particles import GROUPS, ParticlesSectio
 from ridgeline.models.turbulence.interpolation import Operand, boxes_of, point_values
 from ridgeline.models.turbulence.kernels_points import add_two
 from ridgeline.models.turbulence.line_factors import LineFactors, unchanged
-from ridgeline.models.turbulence.particle_fields import CARRIED, N_LOADED, SAVED
+from ridgeline.models.turbulence.particle_fields import CARRIED, MOVING, N_LOADED, SAVED
 from ridgeline.models.turbulence.seeding import start_positions
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.particles.by_identity import IdentityRanges
@@ -48,8 +48,9 @@ class Tracers:
 
     Attributes
     ----------
-    particles : with position (in the box), image, velocity, and start_velocity of step 0
+    particles : with position (in the box), image and velocity
     ranges : this rank's identities, of whole pairs and tetrads
+    start_place, start_velocity : of step 0, float64 [3, n] in the order of this rank's identities
     regions : seconds of "spline transform", "interpolate" and "migrate"
     """
 
@@ -67,6 +68,7 @@ class Tracers:
         self.regions = Regions()
         self._migration: Migration | None = None
         self._restoring: dict[str, DistributedArray] = {}
+        self.start_place, self.start_velocity = np.zeros((2, 3, 0))
         cell = [length / n for length, n in zip(self.lengths, grid.shape)]
         self._cell = np.array(cell[::-1])
 
@@ -74,15 +76,21 @@ class Tracers:
         """Place all particles of a new run; fields: the flow of step 0. Raises ParticleError."""
         identity = np.arange(self.ranges.first, self.ranges.first + self.ranges.n)
         nothing = np.zeros((3, len(identity)))
-        place = start_positions(self.settings, self._seed, self.lengths, identity)
+        self._find_start()
         self.particles.n = 0
-        self.particles.add({IDENTITY: identity, "position": place, **dict.fromkeys(CARRIED, nothing)})
+        self.particles.add(
+            {IDENTITY: identity, "position": self.start_place, **dict.fromkeys(CARRIED, nothing)}
+        )
         self._begin()
         self._migrate(0)
         self._sort()
         self._load([(field, self._same) for field in fields[:3]])
         self._interpolate("velocity")
-        self.particles["start_velocity"][...] = self.particles["velocity"]
+        self.start_velocity = self.ranges.gather(self.particles, "velocity")
+
+    def _find_start(self) -> None:
+        identity = np.arange(self.ranges.first, self.ranges.first + self.ranges.n)
+        self.start_place = start_positions(self.settings, self._seed, self.lengths, identity)
 
     def _begin(self) -> None:
         if self._migration is not None:
@@ -172,14 +180,17 @@ class Tracers:
         """Return what a checkpoint holds, in the order of identities; undefined before `start` or `restored`."""
         arrays = self.ranges.arrays(SAVED, PREFIX)
         if self._migration is not None:
-            for name in SAVED:
+            for name in MOVING:
                 self.ranges.gather(self.particles, name, arrays[PREFIX + name].local)
+            arrays[PREFIX + "start_velocity"].local[...] = self.start_velocity
         self._restoring = arrays
         return arrays
 
     def restored(self) -> None:
         """Continue with what was read into the arrays of `state`."""
         read = {name: self._restoring[PREFIX + name].local for name in SAVED}
+        self.start_velocity = read.pop("start_velocity")
+        self._find_start()
         self.ranges.scatter(read, self.boxes, self.particles)
         self._restoring = {}
         self._begin()
@@ -187,7 +198,8 @@ class Tracers:
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by what they are for."""
-        return {"particles": self.particles.n_bytes, "points of particles": self._values.n_bytes}
+        started = self.start_place.nbytes + self.start_velocity.nbytes
+        return {"particles": self.particles.n_bytes + started, "points of particles": self._values.n_bytes}
 
     def paths(self) -> NDArray[np.float64]:
         """Return positions along paths without jumps, [3, n] in the order of this rank's identities."""
