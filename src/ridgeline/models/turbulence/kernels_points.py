@@ -11,7 +11,9 @@ import numpy as np
 from numba import float64, int64, uint64
 
 from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.models.turbulence.spline_llvm import spline_sum
 
+SIXTH = 1 / 6
 # A position in units of cells, its cell and the distance from the cell's first point.
 OF_POSITIONS = [float64[::1]] * 3
 
@@ -63,7 +65,7 @@ def _spline_weights(t):
     """Return the weights of the coefficients -1, 0, 1 and 2 points from a cell's first point."""
     s = 1.0 - t
     a, d = s * s * s, t * t * t
-    return a / 6.0, (4.0 - 6.0 * t * t + 3.0 * d) / 6.0, (4.0 - 6.0 * s * s + 3.0 * a) / 6.0, d / 6.0
+    return SIXTH * a, 2 / 3 - t * t + 0.5 * d, 2 / 3 - s * s + 0.5 * a, SIXTH * d
 
 
 @kernel(
@@ -78,26 +80,16 @@ def interpolate_spline(x, y, z, per_cell, cells, offset, coefficients, first, ou
     offset : (3,) of this rank's block, all x, y, z; coefficients : (m, n_z + 3, n_y + 3, n_x + 3) padded, float32 or
     float64; out : (m, >= first + n) float64. Cost: 64 products for each value.
     """
+    n_z, n_y, n_x = coefficients.shape[1:]
+    flat = coefficients.ravel()
     for i in range(x.shape[0]):
         cell_x, s = _cell(x[i], per_cell[0], cells[0])
         cell_y, t = _cell(y[i], per_cell[1], cells[1])
         cell_z, r = _cell(z[i], per_cell[2], cells[2])
-        a = uint64(cell_x - offset[0])
-        wx = _spline_weights(s)
-        wy = _spline_weights(t)
-        wz = _spline_weights(r)
+        at = (int(cell_z - offset[2]) * n_y + int(cell_y - offset[1])) * n_x + int(cell_x - offset[0])
+        wx, wy, wz = _spline_weights(s), _spline_weights(t), _spline_weights(r)
         for v in range(coefficients.shape[0]):
-            p0 = p1 = p2 = p3 = 0.0
-            for k in range(4):
-                c = uint64(cell_z - offset[2]) + uint64(k)
-                for j in range(4):
-                    b = uint64(cell_y - offset[1]) + uint64(j)
-                    w = wz[k] * wy[j]
-                    p0 += w * coefficients[v, c, b, a]
-                    p1 += w * coefficients[v, c, b, a + uint64(1)]
-                    p2 += w * coefficients[v, c, b, a + uint64(2)]
-                    p3 += w * coefficients[v, c, b, a + uint64(3)]
-            out[v, first + i] = (wx[0] * p0 + wx[1] * p1) + (wx[2] * p2 + wx[3] * p3)
+            out[v, first + i] = spline_sum(flat, at + v * n_z * n_y * n_x, n_x, n_y * n_x, wx, wy, wz)
 
 
 @kernel(

@@ -11,8 +11,8 @@ With x and v of a particle now, x_0 and v_0 at step 0, averaged over all particl
     tetrad_radius            <R^2>, R^2 = sum over corners of |x_i - x_mean|^2 / 4
     tetrad_volume            <|V|>
 
-and of what is sampled, over particles: mean and <eps^2>/<eps>^2 of the dissipation, the same of the enstrophy;
-<a.a>/3 and the flatness of a component of the acceleration. Sums have the same bits on any ranks.
+Of what is sampled there are moments over particles. They are mean and <eps^2>/<eps>^2 of the dissipation, the same of
+the enstrophy, and <a.a>/3 and the flatness of a component of the acceleration. Sums have the same bits on any ranks.
 """
 
 from __future__ import annotations

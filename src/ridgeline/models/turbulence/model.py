@@ -22,7 +22,6 @@ from ridgeline.models.contract import (
     FurtherOutput,
     Model,
     Profile,
-    Region,
     StepTimes,
     Variable,
     Work,
@@ -51,7 +50,7 @@ from ridgeline.models.turbulence.particle_outputs import PresentFlow, particle_o
 from ridgeline.models.turbulence.particle_samples import ParticleSamples
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState, kernels_of_state
-from ridgeline.models.turbulence.tracers import Tracers
+from ridgeline.models.turbulence.tracers import PARTS, Tracers
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import global_max
@@ -266,10 +265,6 @@ class Turbulence(Model):
 
         return [particle_output(self._context.comm, self._tracers, self._samples, flow)]
 
-    def regions(self) -> Mapping[str, Region]:
-        """Return the seconds of the parts of what particles take."""
-        return {} if self._tracers is None else dict(self._tracers.regions.table)
-
     def image_fields(self) -> tuple[str, ...]:
         """Name the fields that are images: all."""
         return output_names(len(self._case.scalar))
@@ -318,7 +313,19 @@ class Turbulence(Model):
             if message and seconds > 0:
                 found[f"{name}_bandwidth"] = Figure(held / seconds, "B/s")
                 found[f"{name}_message"] = Figure(message, "B")
-        return found
+        return found | self._particle_speed()
+
+    def _particle_speed(self) -> dict[str, Figure]:
+        """Return the seconds that a particle takes in a step, by what for: of the slowest rank. Collective."""
+        if self._tracers is None or not self._steps:
+            return {}
+        comm, regions = self._context.comm, self._tracers.regions
+        each = max(self._tracers.ranges.n_global / comm.size, 1.0) * self._steps
+        seconds = global_max(comm, [regions.seconds(name) for name in PARTS])
+        return {
+            f"particle_{name.replace(' ', '_')}": Figure(float(part) / each, "s")
+            for name, part in zip(PARTS, seconds)
+        }
 
     def _seconds_under_way(self, name: str) -> float:
         """Return how long an exchange was under way in a step: the mean, without the first if there were others."""

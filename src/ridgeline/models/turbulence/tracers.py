@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Fields = NDArray[Any]  # complex [3 + S, n_modes]
 
 PREFIX = "particles_"  # of the arrays of a checkpoint
+PARTS = ("spline transform", "interpolate", "migrate")  # what particles take time for
 SORT_EVERY = 32  # steps: a particle goes a few cells meanwhile
 
 
@@ -51,7 +52,7 @@ class Tracers:
     particles : with position (in the box), image and velocity
     ranges : this rank's identities, of whole pairs and tetrads
     start_place, start_velocity : of step 0, float64 [3, n] in the order of this rank's identities
-    regions : seconds of "spline transform", "interpolate" and "migrate"
+    regions : seconds of `PARTS`
     """
 
     def __init__(
