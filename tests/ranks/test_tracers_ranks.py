@@ -235,6 +235,25 @@ def test_the_estimate_states_the_memory_that_is_held(comm, interpolation):
     assert total == pytest.approx(estimate(case, comm.size).memory_per_rank, rel=0.2)
 
 
+def test_fewer_particles_than_ranks_are_written_and_saved(comm, folder):
+    case = case_of((1, comm.size), folder=folder, count=1, every=1)
+    model = run(comm, case, 1)
+    (output,) = model.further_outputs()
+    recorder = output.open({}, None)
+    recorder.write(1)
+    recorder.close()
+    expected = everything(comm, model)
+    comm.Barrier()
+    with ridgeline.open(folder / "p.bp") as ds:
+        np.testing.assert_array_equal(ds.position.isel(step=0).values, expected[:3].T)
+    with CheckpointStore(comm, folder / "c") as store:
+        store.save(model.state(), step=1, time=model.time(1), identity={})
+        again = model_of(comm, case)
+        store.load(again.state(), {})
+    again.restored(1, model.time(1))
+    np.testing.assert_array_equal(everything(comm, again), expected)
+
+
 def test_without_particles_nothing_is_there(comm):
     case = case_of((1, comm.size), count=0)
     model = run(comm, case, 1)

@@ -105,24 +105,32 @@ class GridValues:
 
     def load(self, fields: Sequence[Operand]) -> None:
         """Transform fields to this rank's padded block. Collective. Cost: an inverse transform each."""
-        transform, complex_type = self._transform, self._transform.complex
-        start, (nz, _, _), ny = transform.modes.lines.start, transform.grid.block, transform.grid.shape[1]
+        together = self._transform.n_in
+        size = together if len(fields) == together else 1
+        for first in range(0, len(fields), size):
+            self._transform_to(fields[first : first + size], self._values[first : first + size])
         self._loaded = len(fields)
-        for (field, factors), padded in zip(fields, self._values):
-            both = factors * self._filter
-            of_line, along = both.of_line.astype(complex_type), both.along.astype(complex_type)
-
-            def load(
-                tile: Tile, line: int, n: int, field: Any = field, of_line: Any = of_line, along: Any = along
-            ) -> None:
-                load_scaled(field, start, line, n, ny, of_line, along, tile.modes[0])
-
-            def keep(rows: RowBlock, y: int, first: int, n: int, padded: NDArray[Any] = padded) -> None:
-                pad_rows(rows.inverse[0], y, first, n, nz, padded)
-
-            transform.lines(load, 0, 1)
-            transform.planes(keep, None, 1, 0, 0)
         self._ghosts.fill(self._values[: len(fields)])
+
+    def _transform_to(self, fields: Sequence[Operand], padded: NDArray[Any]) -> None:
+        """Transform fields, one or as many as the transform takes together, to padded blocks. Collective."""
+        transform, complex_type = self._transform, self._transform.complex
+        start, nz, ny = transform.modes.lines.start, transform.grid.block[0], transform.grid.shape[1]
+        scaled = [
+            (field, both.of_line.astype(complex_type), both.along.astype(complex_type))
+            for field, both in ((field, factors * self._filter) for field, factors in fields)
+        ]
+
+        def load(tile: Tile, line: int, n: int) -> None:
+            for (field, of_line, along), lines in zip(scaled, tile.modes):
+                load_scaled(field, start, line, n, ny, of_line, along, lines)
+
+        def keep(rows: RowBlock, y: int, first: int, n: int) -> None:
+            for pairs, block in zip(rows.inverse, padded):
+                pad_rows(pairs, y, first, n, nz, block)
+
+        transform.lines(load, 0, len(fields))
+        transform.planes(keep, None, len(fields), 0, 0)
 
     def at(self, position: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """See `PointValues`. Threads share the particles."""

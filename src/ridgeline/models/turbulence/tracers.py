@@ -88,6 +88,7 @@ class Tracers:
         self._load([(field, self._same) for field in fields[:3]])
         self._interpolate("velocity")
         self.start_velocity = self.ranges.gather(self.particles, "velocity")
+        self.regions.reset()
 
     def _find_start(self) -> None:
         identity = np.arange(self.ranges.first, self.ranges.first + self.ranges.n)
@@ -196,6 +197,7 @@ class Tracers:
         self._restoring = {}
         self._begin()
         self._sort()
+        self.regions.reset()
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by what they are for."""
