@@ -103,6 +103,7 @@ def test_the_lines_of_hpl(ridgeline):
     assert "<svg" in (ridgeline.path / "x.svg").read_text()
 
 
+@pytest.mark.full
 def test_a_file_as_hpl_dat(ridgeline):
     (ridgeline.path / "HPL.dat").write_text(DAT.format(device=8, q=1))
     done = ridgeline("bench", "hpl", "-n", 2, "--dat", "HPL.dat", "--no-dgemm")
@@ -157,7 +158,7 @@ def test_mixed_precision(ridgeline):
     assert any(note.endswith("...... PASSED") for note in facts["notes"])
 
 
-@pytest.mark.parametrize("benchmark", BOTH)
+@pytest.mark.parametrize("benchmark", [pytest.param(BOTH[0], marks=pytest.mark.full), BOTH[1]])
 def test_a_wrong_answer_fails(faulty, benchmark):
     done = faulty("repeated", "bench", benchmark, "--n", 400, "--nb", 32, "--csv", "x.csv")
     assert done.returncode == 9, done.stdout + done.stderr

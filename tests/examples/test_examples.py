@@ -39,8 +39,17 @@ def test_the_promised_cases_are_there() -> None:
     assert regimes == REGIMES
     elements = {case.initial.kind for case in cases if case.run.model == "navier_stokes"}
     assert elements == {"rest", "perturbed-duct", "taylor_green", "walsh", "kovasznay"}
-    flows = [(case.initial.kind, case.forcing.kind) for case in cases if case.run.model == "turbulence"]
-    assert sorted(flows) == [("spectrum", "eswaran-pope"), ("spectrum", "none"), ("taylor_green", "none")]
+    flows = [
+        (case.initial.kind, case.forcing.kind, case.particles.placement if case.particles.count else "")
+        for case in cases
+        if case.run.model == "turbulence"
+    ]
+    assert sorted(flows) == [
+        ("spectrum", "eswaran-pope", ""),
+        ("spectrum", "eswaran-pope", "pairs"),
+        ("spectrum", "none", ""),
+        ("taylor_green", "none", ""),
+    ]
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

@@ -188,6 +188,11 @@ class FourierTransform:
         return list(itertools.pairwise(cuts))
 
     @property
+    def n_in(self) -> int:
+        """Variables that may go from lines to physical space together, or else one by one."""
+        return self._counts[0]
+
+    @property
     def layout(self) -> Layout:
         """How planes lie for the transforms in z."""
         return self._planes.layout.layout

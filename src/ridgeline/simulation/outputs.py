@@ -29,6 +29,7 @@ Position = dict[str, list[Any]]
 _FINGERPRINTS: dict[str, Callable[[str, int], str]] = {
     "data set": bp_sums.fingerprint,
     "spectra": bp_sums.fingerprint,
+    "particles": bp_sums.fingerprint,
     "series": series.fingerprint,
 }
 

@@ -11,7 +11,7 @@ from ridgeline.bench.graph500.generator import EdgeList, generate
 from ridgeline.runtime.errors import ConfigError
 
 
-@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("weights", [pytest.param(True, marks=pytest.mark.full), False])
 def test_memory_needed_is_what_is_allocated(weights):
     construct(MPI.COMM_SELF, generate(MPI.COMM_SELF, 1, weights=weights))  # compiles
     tracemalloc.start()

@@ -41,7 +41,7 @@ def test_the_list_is_that_of_the_reference_generator(scale):
     assert (sha256(pairs), sha256(edges.weight.astype("<f4"))) == REFERENCE[scale]
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 7, 500])
+@pytest.mark.parametrize("ranks", [2, 3, 7, pytest.param(500, marks=pytest.mark.full)])
 def test_every_rank_makes_its_share_of_the_same_list(ranks):
     whole = generate(MPI.COMM_SELF, 4, edge_factor=13)
     shares = [generate(SimpleNamespace(size=ranks, rank=rank), 4, edge_factor=13) for rank in range(ranks)]
