@@ -31,6 +31,10 @@ class DivergedError(RidgelineError):
     exit_code = 5
 
 
+class ParticleError(DivergedError):
+    """A particle is not finite, or left a domain that is not periodic; the message has identity, place and step."""
+
+
 class OutputError(RidgelineError):
     """A file cannot be written or read: no permission, disk full, not a data set."""
 

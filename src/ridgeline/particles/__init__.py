@@ -1,0 +1,1 @@
+"""Particles: who owns which, how they move between ranks, in which order they lie."""

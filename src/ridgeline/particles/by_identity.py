@@ -1,0 +1,84 @@
+"""Particles in the order of identities, spread evenly over ranks: what checkpoints and data sets hold.
+
+Rank p has the p-th of equal ranges of 0 ... N - 1, wherever its particles are. So files do not depend on who owned
+what, and any number of ranks reads what any other wrote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.exchange import exchange_counted
+from ridgeline.parallel.partition import split
+from ridgeline.particles.boxes import Boxes
+from ridgeline.particles.particles import IDENTITY, POSITION, ParticleField, Particles
+from ridgeline.runtime.errors import VerificationError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class IdentityRanges:
+    """This rank's range of the identities 0 ... n_global - 1. No method but the collective ones communicates."""
+
+    def __init__(self, comm: MPI.Comm, n_global: int) -> None:
+        self._comm, self.n_global = comm, n_global
+        self.first, self.n = split(n_global, comm.size, comm.rank)
+        self._cuts = np.array([split(n_global, comm.size, rank)[0] for rank in range(comm.size)])
+
+    def array(self, name: str, field: ParticleField, values: NDArray[Any] | None = None) -> DistributedArray:
+        """Return this rank's part of a field, [N] or [components, N] in the order of identities; None: undefined."""
+        local = np.empty(field.shape(self.n), field.dtype) if values is None else values
+        offset = (0, self.first) if field.components else (self.first,)
+        return DistributedArray(name, field.shape(self.n_global), offset, local)
+
+    def arrays(self, fields: dict[str, ParticleField], prefix: str = "") -> dict[str, DistributedArray]:
+        """Return undefined arrays of fields, to be read into. Names begin with `prefix`."""
+        return {prefix + name: self.array(prefix + name, field) for name, field in fields.items()}
+
+    def gather(self, particles: Particles, name: str) -> NDArray[Any]:
+        """Return a field of this rank's range of identities, [n] or [components, n]. Collective.
+
+        Raises VerificationError on all ranks if an identity is in no rank's particles, or in two.
+        """
+        field = particles.fields[name]
+        out = np.empty(field.shape(self.n), field.dtype)
+        return self.send(particles.identity, particles[name], out)
+
+    def send(self, identity: NDArray[np.int64], values: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+        """Return out, into which values [m] or [components, m] of these identities [m] are put. Collective."""
+        owner = np.searchsorted(self._cuts, identity, side="right") - 1
+        order = np.argsort(owner, kind="stable")
+        counts = np.bincount(owner, minlength=self._comm.size)
+        places = exchange_counted(self._comm, identity[order], counts)[0] - self.first
+        whole = len(places) == self.n and bool((np.bincount(places, minlength=self.n) == 1).all())
+        if self._comm.allreduce(int(not whole)):
+            raise VerificationError(
+                f"the particles of all ranks are not those with the identities 0 to {self.n_global - 1}, each once"
+            )
+        for row, target in zip(np.atleast_2d(values), np.atleast_2d(out)):
+            target[places] = exchange_counted(self._comm, row[order], counts)[0]
+        return out
+
+    def scatter(self, arrays: dict[str, NDArray[Any]], boxes: Boxes, particles: Particles) -> None:
+        """Replace all particles by those of the arrays, each on the rank of the box that it is in. Collective.
+
+        arrays: every field but the identity by name, this rank's range as `gather` returns it. Positions must be
+        in the domain.
+        """
+        owner, _ = boxes.owners(arrays[POSITION], self._comm.rank)
+        if self._comm.allreduce(int((owner < 0).any())):
+            raise VerificationError("positions of particles that were read are not in the domain")
+        order = np.argsort(owner, kind="stable")
+        counts = np.bincount(owner, minlength=self._comm.size)
+        identity, _ = exchange_counted(self._comm, self.first + order, counts)
+        particles.n = 0
+        particles.resize(len(identity))
+        particles[IDENTITY][:] = identity
+        for name, array in arrays.items():
+            for row, target in zip(np.atleast_2d(array), np.atleast_2d(particles[name])):
+                target[:] = exchange_counted(self._comm, row[order], counts)[0]

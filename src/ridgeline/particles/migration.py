@@ -1,0 +1,171 @@
+"""Moving particles to the ranks that own the boxes they are in.
+
+All fields of a particle travel in one message to each neighbour, of which there are 26 at most. If a particle
+anywhere goes farther, all ranks exchange with all. Nothing is lost: the number of particles and the sum of their
+identities are compared with those of the beginning every time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from mpi4py import MPI as mpi
+from numpy.typing import NDArray
+
+from ridgeline.particles.boxes import NOT_FINITE, Boxes
+from ridgeline.particles.particles import Particles
+from ridgeline.runtime.errors import ParticleError, VerificationError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+IMAGE = "image"  # the field that counts how often a particle was brought back into a periodic domain
+WORD = 8  # bytes: what every part of a message begins at
+
+Integers = NDArray[np.int64]
+
+
+class Migration:
+    """Moves the particles of all ranks of comm. Made collectively, for particles that are anywhere.
+
+    boxes: of the ranks of comm, equal on all. moved, far: particles that this rank has sent so far, and migrations in
+    which all ranks exchanged with all.
+    """
+
+    def __init__(self, comm: MPI.Comm, boxes: Boxes, particles: Particles) -> None:
+        self._comm, self._boxes = comm, boxes
+        neighbours = boxes.neighbours(comm.rank)
+        self._near = np.zeros(comm.size, bool)
+        self._near[[*neighbours, comm.rank]] = True
+        self._neighbours = np.array(neighbours, np.int64)
+        self._graph = cast(mpi.Intracomm, comm).Create_dist_graph_adjacent(neighbours, neighbours)
+        self._everyone = np.arange(comm.size)
+        self.moved = self.far = 0
+        self.n_global, self._identities = self._totals(particles)
+
+    def free(self) -> None:
+        """Free the communicator. Collective."""
+        self._graph.Free()
+
+    def __call__(self, particles: Particles, step: int) -> None:
+        """Wrap positions where the domain is periodic, and send every particle to the owner of its box. Collective.
+
+        step: for messages. A field `image` counts wraps, see `Boxes.wrap`.
+
+        Raises ParticleError on all ranks if a position is not finite, or outside in a direction that is not periodic.
+        Raises VerificationError on all ranks if a particle was lost or doubled.
+        """
+        self._boxes.wrap(particles.position, particles[IMAGE] if IMAGE in particles.fields else None)
+        owner, others = self._boxes.owners(particles.position, self._comm.rank)
+        leave = np.flatnonzero(owner != self._comm.rank) if others else np.empty(0, np.int64)
+        target = owner[leave]
+        bad = bool(others) and bool((target < 0).any())
+        flags = np.array([bad, not bad and not self._near[target].all()], np.int64)
+        self._comm.Allreduce(mpi.IN_PLACE, flags, mpi.MAX)
+        if flags[0]:
+            self._refuse(particles, owner, step)
+        self._exchange(particles, leave, target, bool(flags[1]))
+        self._check(particles, step)
+
+    def _refuse(self, particles: Particles, owner: Integers, step: int) -> None:
+        """Raise ParticleError about the particle of least identity that is nowhere. Collective."""
+        nowhere = np.flatnonzero(owner < 0)
+        mine: tuple[int, bool, list[float]] | None = None
+        if len(nowhere):
+            first = nowhere[np.argmin(particles.identity[nowhere])]
+            mine = (
+                int(particles.identity[first]),
+                owner[first] == NOT_FINITE,
+                particles.position[:, first].tolist(),
+            )
+        found = [each for each in self._comm.allgather(mine) if each is not None]
+        identity, not_finite, (x, y, z) = min(found, key=lambda each: each[0])
+        if not_finite:
+            what = "its position is not finite; try a shorter time step"
+        else:
+            low, high = (", ".join(f"{v:g}" for v in reversed(corner)) for corner in self._domain())
+            what = f"it left the domain from ({low}) to ({high}); try a shorter time step or periodic sides"
+        raise ParticleError(
+            f"particle {identity} is at x = {x:g}, y = {y:g}, z = {z:g} in step {step}: {what}"
+        )
+
+    def _domain(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return self._boxes.low, self._boxes.high
+
+    def _exchange(self, particles: Particles, leave: Integers, target: Integers, far: bool) -> None:
+        """Send the particles at the places `leave` to the ranks `target`, and take what comes. Collective."""
+        partners = self._everyone if far else self._neighbours
+        self.moved += len(leave)
+        self.far += far
+        counts = np.bincount(np.searchsorted(partners, target), minlength=len(partners)).astype(np.int64)
+        come = np.zeros_like(counts)
+        if far:
+            self._comm.Alltoall(counts, come)
+        else:
+            self._graph.Neighbor_alltoall(counts, come)
+        size = -(-particles.bytes_each // WORD) * WORD
+        ordered = leave[np.argsort(target, kind="stable")]
+        sent = _packed(particles, ordered, counts, size)
+        arrived = np.empty(int(come.sum()) * size, np.uint8)
+        message = (
+            [sent, (counts * size, _places(counts) * size)],
+            [arrived, (come * size, _places(come) * size)],
+        )
+        if far:
+            self._comm.Alltoallv(*message)
+        else:
+            self._graph.Neighbor_alltoallv(*message)
+        _unpack(arrived, come, size, particles, particles.replace(leave, int(come.sum())))
+
+    def _totals(self, particles: Particles) -> tuple[int, int]:
+        """Return number and sum of identities (modulo 2^64) of all ranks' particles. Collective."""
+        mine = np.array([particles.n, particles.identity.sum()], np.int64)
+        self._comm.Allreduce(mpi.IN_PLACE, mine)
+        return int(mine[0]), int(mine[1])
+
+    def _check(self, particles: Particles, step: int) -> None:
+        n, identities = self._totals(particles)
+        if (n, identities) != (self.n_global, self._identities):
+            raise VerificationError(
+                f"particles were lost or doubled in step {step}: there are {n} with the sum of identities "
+                f"{identities}, and there were {self.n_global} with {self._identities}; check memory and network, "
+                f"as by `ridgeline validate`"
+            )
+
+
+def _places(counts: Integers) -> Integers:
+    return np.cumsum(counts) - counts
+
+
+def _parts(buffer: NDArray[np.uint8], counts: Integers, size: int, rows: list[NDArray[Any]]) -> Any:
+    """Yield (number of the row, first particle, its part of the buffer) for all partners and rows.
+
+    A partner's part of the buffer has row after row.
+    """
+    for first, count in zip(_places(counts).tolist(), counts.tolist()):
+        if not count:
+            continue
+        at = first * size
+        for number, row in enumerate(rows):
+            n_bytes = count * row.itemsize
+            yield number, first, buffer[at : at + n_bytes].view(row.dtype)
+            at += n_bytes
+
+
+def _packed(particles: Particles, places: Integers, counts: Integers, size: int) -> NDArray[np.uint8]:
+    """Return the bytes of the particles at `places`, counts[r] for each partner one after the other."""
+    buffer = np.zeros(len(places) * size, np.uint8)
+    rows = list(particles.rows())
+    for number, first, part in _parts(buffer, counts, size, rows):
+        np.take(rows[number], places[first : first + len(part)], out=part)
+    return buffer
+
+
+def _unpack(
+    buffer: NDArray[np.uint8], counts: Integers, size: int, particles: Particles, places: Integers
+) -> None:
+    """Put the particles of a buffer, as `_packed` made it, to the places."""
+    rows = list(particles.rows())
+    for number, first, part in _parts(buffer, counts, size, rows):
+        rows[number][places[first : first + len(part)]] = part
