@@ -7,10 +7,17 @@ Miller, Comm. ACM 31 (1988) 1192, the minimal standard generator; Jenkins' one-a
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Melt
+from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Melt, thermo_of
+from ridgeline.parallel.reduce import global_sums
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -61,3 +68,22 @@ def uniform_by_place(seed: int, places: Reals) -> Reals:
         if draw >= WARM_UP:
             numbers[:, draw - WARM_UP] = state * (1.0 / MODULUS)
     return numbers
+
+
+def initial_velocities(comm: MPI.Comm, melt: Melt, places: Reals) -> Reals:
+    """Return velocities (n, 3) of this rank's share of the atoms, by their lattice places. Collective.
+
+    Uniform numbers, without their mean, scaled to the temperature: the same bits on any ranks.
+    """
+    velocities = uniform_by_place(melt.seed, places) - 0.5
+    columns = np.ascontiguousarray(velocities.T)
+    velocities -= global_sums(comm, list(columns), melt.atoms) / melt.atoms
+    (squares,) = global_sums(comm, [square_speeds(np.ascontiguousarray(velocities.T))], melt.atoms)
+    now = thermo_of(melt.atoms, melt.volume, float(squares), 0.0, 0.0).temperature
+    return np.asarray(velocities * (math.sqrt(melt.temperature / now) if now else 0.0))
+
+
+def square_speeds(velocity: Reals) -> Reals:
+    """Return v^2 of each atom, (n,), of velocities (3, n)."""
+    x, y, z = velocity
+    return np.asarray((x * x + y * y) + z * z)

@@ -42,6 +42,11 @@ class Melt:
         return nx * self.spacing, ny * self.spacing, nz * self.spacing
 
     @property
+    def reach(self) -> float:
+        """Return how far lists of neighbours reach."""
+        return self.cutoff + self.skin
+
+    @property
     def volume(self) -> float:
         """Return the volume of the box."""
         return math.prod(self.lengths)
