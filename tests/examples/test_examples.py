@@ -76,6 +76,10 @@ def test_header_gives_physics_cost_command_and_what_to_expect(path: Path) -> Non
         elements = " x ".join(map(str, case.grid.elements))
         assert f"{elements} elements of order {case.grid.order}, " in header
         points = math.prod(case.output.uniform or (*case.grid.elements, *[case.grid.order + 1] * 3))
+    elif case.run.model == "molecular_dynamics":
+        assert f"{case.grid.cells[0]}^3 cells" in header
+        assert f"{case.melt.atoms} atoms" in header
+        points = 3 * case.melt.atoms
     else:
         assert re.search(rf"{case.grid.shape[0]}\^3 (cells|points)", header)
         points = case.grid.shape[0] ** 3

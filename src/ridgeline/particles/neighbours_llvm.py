@@ -30,28 +30,39 @@ def append_near(typing, x, y, z, order, begin, end, x0, y0, z0, square, self_row
         )
         place = [floats.splat(value) for value in args[6:9]]
         mine, zero = narrow.splat(builder.trunc(self_row, I32)), floats.constant(0.0)
-        either = builder.not_(builder.trunc(half, I1))
-        all_space = Lanes.splat(Lanes(builder, I64, LANES), builder.sext(either, I64))
         position = cgutils.alloca_once_value(builder, first)
-        with cgutils.for_range_slice(builder, begin, end, ir.Constant(I64, LANES)) as (k, _):
+
+        def ordered(relation, a, b):
+            return builder.fcmp_ordered(relation, a.value, b.value)
+
+        def upper(dx, dy, dz):
+            """Return the lanes in the upper half of space."""
+            found = builder.and_(ordered("==", dy, zero), ordered(">", dx, zero))
+            found = builder.and_(ordered("==", dz, zero), builder.or_(ordered(">", dy, zero), found))
+            return builder.or_(ordered(">", dz, zero), found)
+
+        def append(k, of_half):
             dx, dy, dz = (floats.load(column, k) - here for column, here in zip(columns, place))
             distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
             found = narrow.load(rows, k)
-
-            def ordered(relation, a, b):
-                return builder.fcmp_ordered(relation, a.value, b.value)
-
-            upper = builder.and_(ordered("==", dy, zero), ordered(">", dx, zero))
-            upper = builder.and_(ordered("==", dz, zero), builder.or_(ordered(">", dy, zero), upper))
-            upper = builder.or_(ordered(">", dz, zero), upper)
-            wanted = builder.or_(upper, builder.icmp_signed("!=", all_space.value, wide.constant(0).value))
-            wanted = builder.and_(wanted, ordered("<", distance, floats.splat(args[9])))
-            wanted = builder.and_(wanted, wide.iota(k).less(wide.splat(end)))
+            wanted = builder.and_(
+                ordered("<", distance, floats.splat(args[9])), wide.iota(k).less(wide.splat(end))
+            )
             wanted = builder.and_(wanted, builder.icmp_signed("!=", found.value, mine.value))
+            if of_half:
+                wanted = builder.and_(wanted, upper(dx, dy, dz))
             now = builder.load(position)
             narrow.vector(_compress(builder, narrow, found.value, wanted)).store(target, now)
             now = builder.add(now, count_lanes(builder, wanted))
             builder.store(builder.select(builder.icmp_signed("<", now, last), now, last), position)
+
+        with builder.if_else(builder.trunc(half, I1)) as branches:
+            for branch, of_half in zip(branches, (True, False)):
+                with (
+                    branch,
+                    cgutils.for_range_slice(builder, begin, end, ir.Constant(I64, LANES)) as (k, _),
+                ):
+                    append(k, of_half)
         return builder.load(position)
 
     return types.int64(x, y, z, order, begin, end, x0, y0, z0, square, self_row, half, out, at, last), codegen
