@@ -22,7 +22,7 @@ from ridgeline.config.fields import (
     setting,
 )
 from ridgeline.config.size_law import GlobalGrid
-from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Melt
+from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Langevin, Melt
 
 Variable = Literal["position", "velocity", "force", "image"]
 
@@ -96,6 +96,18 @@ class NeighbourSection(Checked):
     )
 
 
+class ThermostatSection(Checked):
+    """What keeps the temperature (LAMMPS: fix nve alone, or with fix langevin). run.seed is the key of the noise."""
+
+    kind: Literal["none", "langevin"] = setting(
+        "none", '"none": constant energy; "langevin": friction and noise, exact for any time step.'
+    )
+    temperature: Number = setting(1.0, "Temperature that is kept.", unit="epsilon", ge=0)
+    damping: Number = setting(
+        1.0, "Time in which friction takes a velocity to 1/e.", unit="sigma sqrt(m/epsilon)", gt=0
+    )
+
+
 class InitialSection(Checked):
     """The state of step 0: the lattice, and velocities as of `velocity all create T seed loop geom`."""
 
@@ -116,6 +128,23 @@ class OutputSection(sections.OutputSection):
         min_length=1,
     )
 
+    spectra: PathText = setting(
+        "radial.bp",
+        "ADIOS2 BP5 data set of the radial distribution function to write.",
+        rule="a path",
+        min_length=1,
+    )
+    spectra_every: Integer = setting(
+        0,
+        "Steps between radial distribution functions, step 0 included; 0 writes none.",
+        unit="steps",
+        ge=0,
+    )
+
+    def written(self) -> dict[str, str]:
+        """Return the paths that a run writes to, by their keys."""
+        return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
+
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
         if len(set(self.variables)) < len(self.variables):
@@ -126,7 +155,7 @@ class MolecularDynamicsCase(Case):
     """Settings of one run of the molecular dynamics model."""
 
     PHYSICS: ClassVar[tuple[str, ...]] = (
-        "run.model", "run.precision", "grid.cells", "model", "neighbour", "initial",
+        "run.model", "run.precision", "run.seed", "grid.cells", "model", "neighbour", "thermostat", "initial",
     )  # fmt: skip
     SIZE_LAW = GlobalGrid("grid.cells")
 
@@ -134,6 +163,7 @@ class MolecularDynamicsCase(Case):
     grid: GridSection
     model: ModelSection = Field(default_factory=ModelSection)
     neighbour: NeighbourSection = Field(default_factory=NeighbourSection)
+    thermostat: ThermostatSection = Field(default_factory=ThermostatSection)
     initial: InitialSection = Field(default_factory=InitialSection)
     output: OutputSection = Field(default_factory=OutputSection)
 
@@ -149,6 +179,14 @@ class MolecularDynamicsCase(Case):
             self.neighbour.skin,
             self.model.dt,
         )
+
+    @property
+    def langevin(self) -> Langevin | None:
+        """Return the thermostat, None at constant energy."""
+        chosen = self.thermostat
+        if chosen.kind == "none":
+            return None
+        return Langevin(chosen.temperature, chosen.damping, self.run.seed)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""

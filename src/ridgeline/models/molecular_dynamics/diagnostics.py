@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.models.molecular_dynamics.initial import square_speeds
 from ridgeline.models.molecular_dynamics.problem import Thermo, thermo_of
 from ridgeline.parallel.reduce import global_sums
 
+BINS = 125  # of the radial distribution function
+
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.models.molecular_dynamics.engine_cpu import CpuEngine
+
+Reals = NDArray[np.float64]
 
 
 class Diagnostics:
@@ -30,8 +35,27 @@ class Diagnostics:
         sums = global_sums(self._comm, [squares, energy, virial], melt.atoms)
         return thermo_of(melt.atoms, melt.volume, *(float(value) for value in sums))
 
+    def square_displacement(self) -> float:
+        """Return the mean square of the ways from the lattice."""
+        (total,) = global_sums(self._comm, [square_speeds(self._engine.paths())], self._engine.melt.atoms)
+        return float(total) / self._engine.melt.atoms
+
+    def radial(self) -> tuple[Reals, Reals]:
+        """Return the middles of bins up to the cut-off and the radial distribution function g there, (BINS,) each.
+
+        g is the density of atoms at a distance from one over that of the whole (Allen and Tildesley, "Computer
+        Simulation of Liquids", Sec. 2.6).
+        """
+        melt = self._engine.melt
+        counts = np.empty(BINS, np.int64)
+        self._comm.Allreduce(self._engine.distances(BINS), counts)
+        edges = np.linspace(0.0, melt.cutoff, BINS + 1)
+        shells = 4 / 3 * np.pi * np.diff(edges**3)
+        density = melt.atoms / melt.volume
+        return 0.5 * (edges[1:] + edges[:-1]), counts / (melt.atoms * density * shells)
+
     def row(self) -> dict[str, float]:
-        """Return the figures by the names of LAMMPS' columns, in their order."""
+        """Return the figures by the names of LAMMPS' columns, in their order, then the mean square displacement."""
         found = self.thermo()
         return {
             "Temp": found.temperature,
@@ -39,6 +63,7 @@ class Diagnostics:
             "KinEng": found.kinetic_energy,
             "TotEng": found.total_energy,
             "Press": found.pressure,
+            "MSD": self.square_displacement(),
         }
 
     def momentum(self) -> tuple[float, float, float]:

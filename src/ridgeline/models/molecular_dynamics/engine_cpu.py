@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.jit.random import round_keys
 from ridgeline.models.contract import Context
 from ridgeline.models.molecular_dynamics import kernels
 from ridgeline.models.molecular_dynamics.estimate import boxes_of
+from ridgeline.models.molecular_dynamics.initial import lattice_places
 from ridgeline.models.molecular_dynamics.kernels_pairs import CLOSEST, COLUMNS, lanes_of_forces
-from ridgeline.models.molecular_dynamics.problem import Melt
+from ridgeline.models.molecular_dynamics.problem import Langevin, Melt
 from ridgeline.parallel.partition import Triple
 from ridgeline.parallel.reduce import global_max, kernels_of_sums
 from ridgeline.particles.boxes import kernels_of_boxes
@@ -40,10 +43,16 @@ class CpuEngine:
     """
 
     def __init__(
-        self, melt: Melt, process_grid: Triple, rule: tuple[int, bool, bool], context: Context
+        self,
+        melt: Melt,
+        process_grid: Triple,
+        rule: tuple[int, bool, bool],
+        context: Context,
+        langevin: Langevin | None = None,
     ) -> None:
-        """rule: every, check and newton of the settings. Collective."""
-        self.melt = melt
+        """rule: every, check and newton of the settings; langevin: None at constant energy. Collective."""
+        self.melt, self._langevin = melt, langevin
+        self._keys = round_keys(langevin.seed if langevin else 0)
         self._every, self._check, self._newton = rule
         self._comm, self._regions = context.comm, context.regions
         self._quantum = kernels.quantum_of(max(melt.lengths) + 2 * melt.reach)
@@ -66,7 +75,7 @@ class CpuEngine:
         """Return the kernels that are called."""
         own = (
             kernels.forces_of_full_lists, kernels.forces_of_half_lists, kernels.kick_and_drift,
-            kernels.kick_velocity, kernels.pair_sums,
+            kernels.kick_velocity, kernels.pair_sums, kernels.thermalise, kernels.count_distances,
         )  # fmt: skip
         return [
             *specialise(own), *kernels_of_neighbours(), *kernels_of_ghosts((np.float64, np.int64)),
@@ -160,6 +169,15 @@ class CpuEngine:
         self._compute(step)
         with regions("integrate"):
             kernels.kick_velocity(self.forces, particles.n, self._kick, particles.room("velocity"))
+            if self._langevin is not None:
+                self._thermalise(self._langevin, step)
+
+    def _thermalise(self, langevin: Langevin, step: int) -> None:
+        """Let friction and noise act on the velocities for a step."""
+        keep = math.exp(-self.melt.dt / langevin.damping)
+        spread = math.sqrt(langevin.temperature * -math.expm1(-2 * self.melt.dt / langevin.damping))
+        velocity, n = self.particles.room("velocity"), self.particles.n
+        kernels.thermalise(self.particles.identity, n, step, self._keys, keep, spread, velocity)
 
     def _due(self, step: int) -> bool:
         """Say whether lists are to be rebuilt. Collective if it depends on how far atoms have moved."""
@@ -231,6 +249,20 @@ class CpuEngine:
         kernels.pair_sums(self.points, n, *rows, self.melt.cutoff**2, energy, virial)
         share = 1.0 if self._newton else 0.5  # full lists have every pair twice
         return share * energy, share * virial
+
+    def distances(self, bins: int) -> NDArray[np.int64]:
+        """Return how many distances up to the cut-off this rank's lists have in each bin: every pair counts twice."""
+        counts, lists = np.empty(bins, np.int64), self.lists
+        rows = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
+        kernels.count_distances(self.points, self.particles.n, *rows, bins / self.melt.cutoff, counts)
+        return counts * 2 if self._newton else counts
+
+    def paths(self) -> NDArray[np.float64]:
+        """Return how far each owned atom has come from its place on the lattice, (3, n): no jumps at sides."""
+        particles = self.particles
+        lengths = np.array(self.boxes.high[::-1])
+        begin = self.rounded(lattice_places(self.melt, particles.identity).T)
+        return np.asarray(particles.position + lengths[:, None] * particles["image"] - begin)
 
     def allocated(self) -> int:
         """Return the bytes held."""

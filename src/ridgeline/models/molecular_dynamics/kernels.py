@@ -9,13 +9,15 @@ import math
 
 import numba
 import numpy as np
-from numba import float64, int32, int64
+from numba import float64, int32, int64, uint64
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.random import philox_round
 from ridgeline.models.molecular_dynamics.kernels_pairs import FORCE_BITS, sum_forces
 
 FORCE_UNIT = 2.0**-FORCE_BITS
 ENERGY_BITS = 40
+_philox_round = subroutine(inline="always")(philox_round)
 
 
 def quantum_of(extent: float) -> float:
@@ -124,6 +126,48 @@ def kick_velocity(forces, n, kick, velocity):
         v = velocity[c]
         for i in range(n):
             v[i] += kick * forces[i, c]
+
+
+@kernel(
+    lambda: (int64[::1], int64, int64, uint64[:, ::1], float64, float64, float64[:, ::1]),
+    nogil=True,
+)
+def thermalise(identity, n, step, keys, keep, spread, velocity):
+    """v = keep v + spread xi: an Ornstein-Uhlenbeck process over a step, exactly; xi is normal, new in each step.
+
+    Of the first n atoms. The noise of an atom is a function of (key, step, identity): Box and Muller's transform of
+    the four words of Philox with the counter (identity low, identity high, step, 0). identity : (n,); keys : of
+    jit.random.round_keys; velocity : (3, capacity), updated.
+    """
+    mask, scale = uint64(0xFFFFFFFF), 2.0**-32
+    for i in range(n):
+        a, b = uint64(identity[i]) & mask, uint64(identity[i]) >> uint64(32)
+        c, d = uint64(step) & mask, uint64(0)
+        for r in range(keys.shape[0]):
+            a, b, c, d = _philox_round(a, b, c, d, keys[r, 0], keys[r, 1])
+        first = math.sqrt(-2.0 * math.log((float64(a & mask) + 0.5) * scale))
+        second = math.sqrt(-2.0 * math.log((float64(c & mask) + 0.5) * scale))
+        angle = 2.0 * math.pi * (float64(b & mask) + 0.5) * scale
+        velocity[0, i] = keep * velocity[0, i] + spread * (first * math.cos(angle))
+        velocity[1, i] = keep * velocity[1, i] + spread * (first * math.sin(angle))
+        angle = 2.0 * math.pi * (float64(d & mask) + 0.5) * scale
+        velocity[2, i] = keep * velocity[2, i] + spread * (second * math.cos(angle))
+
+
+@kernel(lambda: (float64[:, ::1], int64, int32[::1], int64, int64[::1], float64, int64[::1]), nogil=True)
+def count_distances(points, n, rows, capacity, counts, per_length, out_counts):
+    """Count the distances of the lists of the first n atoms in bins of width 1 / per_length.
+
+    Lists as in `forces_of_full_lists`; out_counts : (bins,); what is farther is left out.
+    """
+    out_counts[:] = 0
+    for i in range(n):
+        for k in range(i * capacity, i * capacity + counts[i]):
+            j = rows[k]
+            dx, dy, dz = points[i, 0] - points[j, 0], points[i, 1] - points[j, 1], points[i, 2] - points[j, 2]
+            place = math.sqrt((dx * dx + dy * dy) + dz * dz) * per_length
+            if place < out_counts.shape[0]:
+                out_counts[int64(place)] += 1
 
 
 @kernel(

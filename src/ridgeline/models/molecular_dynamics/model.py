@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.contract import Context, Figure, Model, StepTimes, Work
+from ridgeline.models.contract import Context, Figure, Model, Profile, StepTimes, Work
 from ridgeline.models.molecular_dynamics.config import MolecularDynamicsCase
 from ridgeline.models.molecular_dynamics.diagnostics import Diagnostics
 from ridgeline.models.molecular_dynamics.engine_cpu import FIELDS, CpuEngine
@@ -32,7 +32,7 @@ class MolecularDynamics(Model):
         self._case, self._context = case, context
         self._grid = process_grid(case, context.comm.size)
         rule = (case.neighbour.every, case.neighbour.check, case.neighbour.newton)
-        self._engine = CpuEngine(case.melt, self._grid, rule, context)
+        self._engine = CpuEngine(case.melt, self._grid, rule, context, case.langevin)
         self._diagnostics = Diagnostics(context.comm, self._engine)
         self._step = 0
         self._read: dict[str, DistributedArray] | None = None
@@ -94,9 +94,17 @@ class MolecularDynamics(Model):
 
     def summary(self, step: int) -> Mapping[str, Figure]:
         """Return LAMMPS' columns with units. Collective."""
-        units = {"Press": "epsilon/sigma^3"}
+        units = {"Press": "epsilon/sigma^3", "MSD": "sigma^2"}
         return {
             name: Figure(value, units.get(name, "epsilon")) for name, value in self._diagnostics.row().items()
+        }
+
+    def profiles(self) -> Mapping[str, Profile]:
+        """Return the radial distribution function up to the cut-off. Collective."""
+        places, g = self._diagnostics.radial()
+        return {
+            "r": Profile(places, ("r",), "sigma", "middles of bins"),
+            "radial_distribution": Profile(g, ("r",), "1", "density around an atom over the mean density"),
         }
 
     def locate_nonfinite(self) -> str | None:

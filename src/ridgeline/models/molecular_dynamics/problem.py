@@ -58,6 +58,15 @@ class Melt:
 
 
 @dataclass(frozen=True)
+class Langevin:
+    """A thermostat: friction 1 / damping, and the noise that keeps the temperature. seed: key of the noise."""
+
+    temperature: float
+    damping: float
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Thermo:
     """The figures of a state, as LAMMPS prints them: energies per atom, pressure from the virial."""
 
