@@ -17,8 +17,8 @@ QUICK_RANKS = (2, 3)
 NAMES = ("position", "velocity", "force", "image")
 
 
-def case_of(**sections):
-    run_of = {"model": "molecular_dynamics", "steps": 60, "seed": 3}
+def case_of(precision="float64", **sections):
+    run_of = {"model": "molecular_dynamics", "steps": 60, "seed": 3, "precision": precision}
     document = {"run": run_of, "grid": {"cells": [4, 5, 6]}, **sections}
     return case_class("molecular_dynamics").model_validate(document)
 
@@ -52,8 +52,11 @@ LANGEVIN = {"kind": "langevin", "temperature": 0.9, "damping": 0.1}
 
 
 @pytest.mark.parametrize(("rule", "thermostat"), [*((rule, {}) for rule in RULES), ({}, LANGEVIN)])
-def test_any_ranks_give_the_same_bits(comm, rule, thermostat):
-    case = case_of(neighbour=rule, thermostat=thermostat)
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_any_ranks_give_the_same_bits(comm, rule, thermostat, precision):
+    if precision == "float32" and rule.get("newton"):
+        pytest.skip("pairs of half lists are computed in float64")
+    case = case_of(neighbour=rule, thermostat=thermostat, precision=precision)
     alone, together = started(case, MPI.COMM_SELF), started(case, comm, threads=2)
     assert alone.series(0) == together.series(0)
     run(alone, 45), run(together, 45)

@@ -13,7 +13,8 @@ from ridgeline.runtime.errors import DecompositionError, ParticleError
 
 
 def case_of(**sections):
-    document = {"run": {"model": "molecular_dynamics", "steps": 10}, "grid": {"cells": [3, 3, 3]}, **sections}
+    document = {"grid": {"cells": [3, 3, 3]}, **sections}
+    document["run"] = {"model": "molecular_dynamics", "steps": 10, **sections.get("run", {})}
     return case_class("molecular_dynamics").model_validate(document)
 
 
@@ -40,6 +41,19 @@ def test_full_and_half_lists_give_the_same_forces_but_for_rounding() -> None:
     assert half.series(7)["E_pair"] == pytest.approx(full.series(7)["E_pair"], rel=1e-12)
     total = full._engine.forces[: full._engine.particles.n, :3].sum(0)
     assert not total.any(), "integer forces of all atoms add up to exactly nothing"
+
+
+def test_mixed_precision_gives_forces_to_float32() -> None:
+    box = {"cells": [4, 4, 5]}
+    double, mixed = (started(case_of(run={"precision": p}, grid=box)) for p in ("float64", "float32"))
+    for model in (double, mixed):
+        for _ in range(25):
+            model.step(1)
+    wanted = forces(double)
+    assert 1e-9 < np.abs(forces(mixed) - wanted).max() < 3e-6 * np.abs(wanted).max()
+    assert mixed.series(25) == pytest.approx(double.series(25), rel=1e-5)
+    total = mixed._engine.forces[: mixed._engine.particles.n, :3].sum(0)
+    assert not total.any()
 
 
 def test_the_quantum_of_positions_is_below_rounding_of_lengths() -> None:
@@ -83,6 +97,8 @@ def test_an_atom_that_outruns_its_list_is_named() -> None:
         ({"grid": {"cells": [3, 1, 3]}}, "at least 2 cells in each direction"),
         ({"model": {"cutoff": 6.0}}, "at least 4 cells in each direction"),
         ({"neighbour": {"every": 0}}, "every"),
+        ({"run": {"precision": "float32"}}, "at least 4 cells in each direction with run.precision"),
+        ({"run": {"precision": "float32"}, "neighbour": {"newton": True}}, "newton: need false"),
         ({"initial": {"seed": 0}}, "seed"),
         ({"output": {"variables": ["image", "image"]}}, "at most once"),
     ],

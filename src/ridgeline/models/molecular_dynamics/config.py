@@ -22,7 +22,7 @@ from ridgeline.config.fields import (
     setting,
 )
 from ridgeline.config.size_law import GlobalGrid
-from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Langevin, Melt
+from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Langevin, Melt, Method
 
 Variable = Literal["position", "velocity", "force", "image"]
 
@@ -31,8 +31,10 @@ class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["molecular_dynamics"] = setting(..., "Model to run; `ridgeline explain` lists them.")
-    precision: Literal["float64"] = setting(
-        "float64", "Floating-point type of positions, velocities and forces."
+    precision: Literal["float64", "float32"] = setting(
+        "float64",
+        "Floating-point type of distances and forces of pairs. Positions, velocities and sums of forces are as precise "
+        'with "float32" as with "float64".',
     )
     device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
 
@@ -181,6 +183,12 @@ class MolecularDynamicsCase(Case):
         )
 
     @property
+    def method(self) -> Method:
+        """Return how forces are computed."""
+        lists = self.neighbour
+        return Method(lists.every, lists.check, lists.newton, self.run.precision == "float32")
+
+    @property
     def langevin(self) -> Langevin | None:
         """Return the thermostat, None at constant energy."""
         chosen = self.thermostat
@@ -191,6 +199,14 @@ class MolecularDynamicsCase(Case):
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
         melt, fewest = self.melt, min(self.grid.cells)
+        if self.method.mixed and self.neighbour.newton:
+            yield Problem("neighbour.newton", 'false with run.precision = "float32"')
+        if self.method.mixed and melt.reach <= fewest * melt.spacing < 2 * melt.reach:
+            yield Problem(
+                "grid.cells",
+                f"at least {int(2 * melt.reach / melt.spacing) + 1} cells in each direction with run.precision = "
+                f'"float32": an atom meets the nearest image of another alone',
+            )
         if fewest * melt.spacing < melt.reach:
             yield Problem(
                 "grid.cells",

@@ -15,7 +15,8 @@ from ridgeline.models.molecular_dynamics import kernels
 from ridgeline.models.molecular_dynamics.estimate import boxes_of
 from ridgeline.models.molecular_dynamics.initial import lattice_places
 from ridgeline.models.molecular_dynamics.kernels_pairs import CLOSEST, COLUMNS, lanes_of_forces
-from ridgeline.models.molecular_dynamics.problem import Langevin, Melt
+from ridgeline.models.molecular_dynamics.kernels_pairs_mixed import lanes_of_mixed_forces
+from ridgeline.models.molecular_dynamics.problem import Langevin, Melt, Method
 from ridgeline.parallel.partition import Triple
 from ridgeline.parallel.reduce import global_max, kernels_of_sums
 from ridgeline.particles.boxes import kernels_of_boxes
@@ -46,14 +47,14 @@ class CpuEngine:
         self,
         melt: Melt,
         process_grid: Triple,
-        rule: tuple[int, bool, bool],
+        method: Method,
         context: Context,
         langevin: Langevin | None = None,
     ) -> None:
-        """rule: every, check and newton of the settings; langevin: None at constant energy. Collective."""
+        """langevin: None at constant energy. Collective."""
         self.melt, self._langevin = melt, langevin
         self._keys = round_keys(langevin.seed if langevin else 0)
-        self._every, self._check, self._newton = rule
+        self._how = method
         self._comm, self._regions = context.comm, context.regions
         self._quantum = kernels.quantum_of(max(melt.lengths) + 2 * melt.reach)
         self.boxes = boxes_of(self.rounded(np.array(melt.lengths)).tolist(), process_grid)
@@ -61,10 +62,13 @@ class CpuEngine:
         self.particles = Particles(FIELDS)
         self.ghosts = Ghosts(context.comm, self.boxes, melt.reach)
         self._cells = Cells(self.boxes.bounds(context.comm.rank), melt.reach)
-        self.lists = NeighbourList(self._cells, melt.reach, self._newton, context.threads)
+        self.lists = NeighbourList(self._cells, melt.reach, self._how.newton, context.threads)
         self._closest = np.empty(context.threads)
         self.points = np.zeros((1, COLUMNS))
         self.forces = np.zeros((1, COLUMNS), np.int64)
+        self._grid = np.zeros((1, COLUMNS), np.int32)  # places in mixed precision
+        edges = np.array(self.boxes.high[::-1])
+        self._per_length, self._units = 2.0**32 / edges, (edges / 2.0**32).astype(np.float32)
         self._identities = np.zeros((1, 1), np.int64)
         self._scratch = np.zeros((context.threads, 1, COLUMNS), np.int64)
         self._kick = 0.5 * melt.dt * kernels.FORCE_UNIT
@@ -74,11 +78,12 @@ class CpuEngine:
     def kernels() -> list[Specialisation]:
         """Return the kernels that are called."""
         own = (
-            kernels.forces_of_full_lists, kernels.forces_of_half_lists, kernels.kick_and_drift,
+            kernels.forces_of_full_lists, kernels.forces_of_half_lists, kernels.forces_in_mixed_precision,
+            kernels.to_grid, kernels.kick_and_drift,
             kernels.kick_velocity, kernels.pair_sums, kernels.thermalise, kernels.count_distances,
         )  # fmt: skip
         return [
-            *specialise(own), *kernels_of_neighbours(), *kernels_of_ghosts((np.float64, np.int64)),
+            *specialise(own), *kernels_of_neighbours(), *kernels_of_ghosts((np.float64, np.int64, np.int32)),
             *kernels_of_boxes(), *kernels_of_sums(np.float64),
         ]  # fmt: skip
 
@@ -90,11 +95,13 @@ class CpuEngine:
     @property
     def method(self) -> str:
         """Return in words how forces are summed, and when lists are built."""
-        lists = (
-            "half lists, Newton's third law" if self._newton else f"full lists, {lanes_of_forces()} at a time"
-        )
-        when = "if an atom moved by half the skin" if self._check else "always"
-        return f"{lists}; rebuilt every {self._every} steps {when}"
+        lists = f"full lists, {lanes_of_forces()} at a time"
+        if self._how.newton:
+            lists = "half lists, Newton's third law"
+        if self._how.mixed:
+            lists = f"full lists in float32, {lanes_of_mixed_forces()} at a time"
+        when = "if an atom moved by half the skin" if self._how.check else "always"
+        return f"{lists}; rebuilt every {self._how.every} steps {when}"
 
     def rounded(self, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return lengths as the nearest multiples of the quantum of positions."""
@@ -115,7 +122,7 @@ class CpuEngine:
         self.particles["held"][...] = self.particles.position
         self.particles.position[...] = now
         self.points[: self.particles.n, :3] = now.T
-        self.ghosts.forward(self.points)
+        self._update_ghosts()
         self._compute(step)
 
     def _sort(self) -> None:
@@ -146,8 +153,24 @@ class CpuEngine:
             self._identities[: particles.n, 0] = particles.identity
             ghosts.carry(self._identities)
         self.points[ghosts.n_all] = FAR
+        if self._how.mixed:
+            if len(self._grid) != len(self.points):
+                self._grid = np.zeros(self.points.shape, np.int32)
+            self._grid[ghosts.n_all] = 1
+            self._update_ghosts()
         with self._regions("neighbour"):
             self.lists.build(self.points, particles.n, ghosts.n_all)
+
+    def _update_ghosts(self) -> None:
+        """Bring the places that forces are computed from up to date. Neighbours."""
+        if not self._how.mixed:
+            with self._regions("exchange"):
+                self.ghosts.forward(self.points)
+            return
+        with self._regions("integrate"):
+            kernels.to_grid(self.particles.room(POSITION), self.particles.n, self._per_length, self._grid)
+        with self._regions("exchange"):
+            self.ghosts.carry(self._grid)  # the integers wrap as the box does: nothing is to be added
 
     def advance(self, step: int) -> None:
         """Advance from `step` by one step of velocity Verlet. Neighbours; collective where lists are rebuilt.
@@ -161,11 +184,10 @@ class CpuEngine:
                 particles.room(POSITION), self.points,
             )  # fmt: skip
         step += 1
-        if step % self._every == 0 and self._due(step):
+        if step % self._how.every == 0 and self._due(step):
             self._rebuild(step)
         else:
-            with regions("exchange"):
-                self.ghosts.forward(self.points)
+            self._update_ghosts()
         self._compute(step)
         with regions("integrate"):
             kernels.kick_velocity(self.forces, particles.n, self._kick, particles.room("velocity"))
@@ -188,11 +210,11 @@ class CpuEngine:
             if farthest > self.melt.reach:
                 atom = particles.identity[np.argmax(squares)]
                 raise ParticleError(
-                    f"atom {atom} went {farthest:.3g} sigma in at most {self._every} steps until step {step}, "
+                    f"atom {atom} went {farthest:.3g} sigma in at most {self._how.every} steps until step {step}, "
                     f"farther than lists of neighbours reach ({self.melt.reach:g}); try a smaller model.dt or "
                     f"neighbour.every"
                 )
-            if not self._check:
+            if not self._how.check:
                 return True
             return float(global_max(self._comm, farthest)) > 0.5 * self.melt.skin
 
@@ -211,13 +233,15 @@ class CpuEngine:
         n, n_all, lists = self.particles.n, self.ghosts.n_all, self.lists
         rows = (lists.rows.reshape(-1), lists.rows.shape[1], lists.counts, self.melt.cutoff**2, self._closest)
         with self._regions("pair"):
-            if not self._newton:
+            if self._how.mixed:
+                kernels.forces_in_mixed_precision(self._grid, n, *rows, self._units, self.forces)
+            elif not self._how.newton:
                 kernels.forces_of_full_lists(self.points, n, *rows, self.forces)
             else:
                 if self._scratch.shape[1] != len(self.points):
                     self._scratch = np.zeros((len(self._scratch), *self.points.shape), np.int64)
                 kernels.forces_of_half_lists(self.points, n, n_all, *rows, self._scratch, self.forces)
-        if self._newton:
+        if self._how.newton:
             with self._regions("exchange"):
                 self.ghosts.reverse(self.forces)
         if self._closest.min() < CLOSEST**2:
@@ -241,21 +265,28 @@ class CpuEngine:
             f"model.density or initial.temperature"
         )
 
+    def _update_points(self) -> None:
+        """Bring ghosts of `points` up to date where forces do not need them. Neighbours."""
+        if self._how.mixed:
+            self.ghosts.forward(self.points)
+
     def pair_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return parts of the sums over all pairs of u(r) and of r.f, one number for each owned atom, (n,)."""
+        """Return parts of the sums over all pairs of u(r) and of r.f, one for each owned atom, (n,). Neighbours."""
+        self._update_points()
         n, lists = self.particles.n, self.lists
         energy, virial = np.empty((2, n))
         rows = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
         kernels.pair_sums(self.points, n, *rows, self.melt.cutoff**2, energy, virial)
-        share = 1.0 if self._newton else 0.5  # full lists have every pair twice
+        share = 1.0 if self._how.newton else 0.5  # full lists have every pair twice
         return share * energy, share * virial
 
     def distances(self, bins: int) -> NDArray[np.int64]:
-        """Return how many distances up to the cut-off this rank's lists have in each bin: every pair counts twice."""
+        """Return how many distances up to the cut-off are in each bin, (bins,), every pair twice. Neighbours."""
+        self._update_points()
         counts, lists = np.empty(bins, np.int64), self.lists
         rows = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
         kernels.count_distances(self.points, self.particles.n, *rows, bins / self.melt.cutoff, counts)
-        return counts * 2 if self._newton else counts
+        return counts * 2 if self._how.newton else counts
 
     def paths(self) -> NDArray[np.float64]:
         """Return how far each owned atom has come from its place on the lattice, (3, n): no jumps at sides."""
@@ -271,6 +302,7 @@ class CpuEngine:
             self.forces,
             self._identities,
             self._scratch,
+            self._grid,
             self.lists.rows,
             self.lists.counts,
         )

@@ -96,6 +96,7 @@ def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
     neighbours = pairs_within(melt, melt.reach) / (2 if case.neighbour.newton else 1)
     lists = SPARE_LISTS * owned * (list_capacity(int(SPARE * neighbours)) / 2 + 1)
     scratch = 4 * every * case.run.threads if case.neighbour.newton else 0.0
+    scratch += 2 * every if case.method.mixed else 0.0
     words = SPARE * (STATE * owned + (ROWS + SORTED) * every) + lists + scratch
     outputs = (case.run.steps // case.output.every + case.output.initial) if case.output.every else 0
     each = {"position": 3 * WORD, "velocity": 3 * WORD, "force": 3 * WORD, "image": 12}

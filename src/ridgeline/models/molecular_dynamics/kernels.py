@@ -9,11 +9,12 @@ import math
 
 import numba
 import numpy as np
-from numba import float64, int32, int64, uint64
+from numba import float32, float64, int32, int64, uint64
 
 from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.random import philox_round
 from ridgeline.models.molecular_dynamics.kernels_pairs import FORCE_BITS, sum_forces
+from ridgeline.models.molecular_dynamics.kernels_pairs_mixed import sum_forces_mixed
 
 FORCE_UNIT = 2.0**-FORCE_BITS
 ENERGY_BITS = 40
@@ -44,6 +45,43 @@ def forces_of_full_lists(points, n, rows, capacity, counts, square, out_closest,
             least = sum_forces(points, rows, i, first, first + counts[i], square, out_forces)
             closest = min(closest, least)
         out_closest[t] = closest
+
+
+@kernel(
+    lambda: (
+        int32[:, ::1], int64, int32[::1], int64, int64[::1], float64, float64[::1], float32[::1], int64[:, ::1],
+    ),
+    parallel=True,
+    nogil=True,
+)  # fmt: skip
+def forces_in_mixed_precision(grid, n, rows, capacity, counts, square, out_closest, units, out_forces):
+    """Set the forces on the first n atoms from full lists, distances in float32 (kernels_pairs_mixed).
+
+    grid : (m, 4) of `to_grid`; units : (3,) 2^-32 of the box's edges. The others as in `forces_of_full_lists`.
+    """
+    threads = out_closest.shape[0]
+    nearest = float32(square)
+    for t in numba.prange(threads):
+        closest = np.inf
+        for i in range(n * t // threads, n * (t + 1) // threads):
+            first = i * capacity
+            least = sum_forces_mixed(grid, rows, i, first, first + counts[i], units, nearest, out_forces)
+            closest = min(closest, least)
+        out_closest[t] = closest
+
+
+@kernel(lambda: (float64[:, ::1], int64, float64[::1], int32[:, ::1]), nogil=True)
+def to_grid(position, n, per_length, out_grid):
+    """Set out_grid (m, 4) to the places of the first n atoms in 2^-32 of the box's edges, modulo the box, and 0.
+
+    position : (3, capacity); per_length : (3,) 2^32 over the edges.
+    """
+    for c in range(3):
+        x = position[c]
+        for i in range(n):
+            out_grid[i, c] = np.int32(int64(np.rint(x[i] * per_length[c])) & 0xFFFFFFFF)
+    for i in range(n):
+        out_grid[i, 3] = 0
 
 
 @kernel(

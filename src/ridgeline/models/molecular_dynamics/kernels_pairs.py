@@ -36,8 +36,8 @@ def _shuffle(builder, a, b, picks):
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(picks)), picks))
 
 
-def _load_rows(builder, lanes, points, rows):
-    """Return vectors of x, y and z of the atoms whose rows are at the pointer `rows`, in an order of their own."""
+def load_rows(builder, lanes, points, rows):
+    """Return vectors of the four columns of atoms, whose rows are at the pointer `rows`, in an order of their own."""
     quad = Lanes(builder, lanes.element, COLUMNS)
     loaded = []
     for k in range(lanes.count):
@@ -60,15 +60,16 @@ def _load_rows(builder, lanes, points, rows):
 
     a, b, c, d = loaded
     x_and_z = in_each_row(a, b, (0, 4, 2, 6)), in_each_row(c, d, (0, 4, 2, 6))
-    y = in_each_row(a, b, (1, 5, 3, 7)), in_each_row(c, d, (1, 5, 3, 7))
+    y_and_w = in_each_row(a, b, (1, 5, 3, 7)), in_each_row(c, d, (1, 5, 3, 7))
     return [
         lanes.vector(in_each_row(*x_and_z, (0, 1, 4, 5))),
-        lanes.vector(in_each_row(*y, (0, 1, 4, 5))),
+        lanes.vector(in_each_row(*y_and_w, (0, 1, 4, 5))),
         lanes.vector(in_each_row(*x_and_z, (2, 3, 6, 7))),
+        lanes.vector(in_each_row(*y_and_w, (2, 3, 6, 7))),
     ]
 
 
-def _across(builder, vector, combine):
+def across(builder, vector, combine):
     """Return one number of all lanes."""
     while vector.type.count > 1:
         half = vector.type.count // 2
@@ -98,8 +99,8 @@ def sum_forces(typing, points, rows, i, begin, end, square, out_forces):
         terms = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
         cutoff, one = floats.splat(args[5]), floats.constant(1.0)
         with cgutils.for_range_slice(builder, begin, end, ir.Constant(I64, floats.count)) as (k, _):
-            others = _load_rows(builder, floats, atoms, builder.gep(lists, [k]))
-            dx, dy, dz = (mine - other for mine, other in zip(place, others))
+            others = load_rows(builder, floats, atoms, builder.gep(lists, [k]))
+            dx, dy, dz = (mine - other for mine, other in zip(place, others[:3]))
             distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
             inverse = floats.vector(builder.fdiv(one.value, distance.value))
             sixth = inverse * inverse * inverse
@@ -115,12 +116,12 @@ def sum_forces(typing, points, rows, i, begin, end, square, out_forces):
             builder.store(builder.select(nearer, distance.value, least), closest)
         added = builder.mul(builder.load(terms), ir.Constant(I64, _MAGIC_BITS))
         for at, total in zip(components, sums):
-            force_bits = builder.sub(_across(builder, builder.load(total), builder.add), added)
+            force_bits = builder.sub(across(builder, builder.load(total), builder.add), added)
             builder.store(force_bits, builder.gep(forces, [at]))
 
         def smaller(a, b):
             return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
-        return _across(builder, builder.load(closest), smaller)
+        return across(builder, builder.load(closest), smaller)
 
     return types.float64(points, rows, i, begin, end, square, out_forces), codegen

@@ -31,8 +31,7 @@ class MolecularDynamics(Model):
         """Cut the box, and make an engine without atoms. Collective."""
         self._case, self._context = case, context
         self._grid = process_grid(case, context.comm.size)
-        rule = (case.neighbour.every, case.neighbour.check, case.neighbour.newton)
-        self._engine = CpuEngine(case.melt, self._grid, rule, context, case.langevin)
+        self._engine = CpuEngine(case.melt, self._grid, case.method, context, case.langevin)
         self._diagnostics = Diagnostics(context.comm, self._engine)
         self._step = 0
         self._read: dict[str, DistributedArray] | None = None

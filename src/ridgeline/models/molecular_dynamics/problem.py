@@ -58,6 +58,16 @@ class Melt:
 
 
 @dataclass(frozen=True)
+class Method:
+    """How forces are computed: see NeighbourSection. mixed: pairs in float32, all else in float64."""
+
+    every: int = 20
+    check: bool = False
+    newton: bool = False
+    mixed: bool = False
+
+
+@dataclass(frozen=True)
 class Langevin:
     """A thermostat: friction 1 / damping, and the noise that keeps the temperature. seed: key of the noise."""
 
