@@ -84,3 +84,8 @@ class Modes:
         ends = np.searchsorted(self.lines.start, np.arange(n_modes, self.n_modes + n_modes, n_modes))
         cuts = np.unique(np.concatenate([[0], np.minimum(ends, self.lines.n_lines)]))
         return list(zip(cuts[:-1].tolist(), cuts[1:].tolist()))
+
+
+def mode_numbers(n: int) -> NDArray[np.int64]:
+    """Return the numbers j of the modes of n points, 0, 1, ..., -2, -1: int64 [n]."""
+    return np.fft.fftfreq(n, 1 / n).round().astype(np.int64)

@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
 
 class IdentityRanges:
-    """This rank's range of the identities 0 ... n_global - 1. No method but the collective ones communicates."""
+    """This rank's range of the identities 0 ... n_global - 1: `n` of them from `first` on.
 
-    def __init__(self, comm: MPI.Comm, n_global: int) -> None:
+    together: so many consecutive identities are never cut apart, such as those of a pair; it divides n_global.
+    """
+
+    def __init__(self, comm: MPI.Comm, n_global: int, together: int = 1) -> None:
+        if n_global % together:
+            raise ValueError(f"{n_global} identities are no whole number of groups of {together}")
         self._comm, self.n_global = comm, n_global
-        self.first, self.n = split(n_global, comm.size, comm.rank)
-        self._cuts = np.array([split(n_global, comm.size, rank)[0] for rank in range(comm.size)])
+        groups = [split(n_global // together, comm.size, rank) for rank in range(comm.size)]
+        self.first, self.n = (together * number for number in groups[comm.rank])
+        self._cuts = np.array([together * first for first, _ in groups])
 
     def array(self, name: str, field: ParticleField, values: NDArray[Any] | None = None) -> DistributedArray:
         """Return this rank's part of a field, [N] or [components, N] in the order of identities; None: undefined."""
@@ -40,13 +46,14 @@ class IdentityRanges:
         """Return undefined arrays of fields, to be read into. Names begin with `prefix`."""
         return {prefix + name: self.array(prefix + name, field) for name, field in fields.items()}
 
-    def gather(self, particles: Particles, name: str) -> NDArray[Any]:
-        """Return a field of this rank's range of identities, [n] or [components, n]. Collective.
+    def gather(self, particles: Particles, name: str, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return a field of this rank's range of identities, [n] or [components, n], in `out` if given. Collective.
 
         Raises VerificationError on all ranks if an identity is in no rank's particles, or in two.
         """
         field = particles.fields[name]
-        out = np.empty(field.shape(self.n), field.dtype)
+        if out is None:
+            out = np.empty(field.shape(self.n), field.dtype)
         return self.send(particles.identity, particles[name], out)
 
     def send(self, identity: NDArray[np.int64], values: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:

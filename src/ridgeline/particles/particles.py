@@ -34,6 +34,16 @@ class ParticleField:
         return (self.components, n) if self.components else (n,)
 
 
+def bytes_of(fields: Mapping[str, ParticleField]) -> int:
+    """Return the bytes that a particle has in these fields."""
+    return sum(field.rows * np.dtype(field.dtype).itemsize for field in fields.values())
+
+
+def room_for(n: int) -> int:
+    """Return for how many particles memory is allocated where n are needed."""
+    return int(n * SPARE) + 1
+
+
 OF_ALL = {IDENTITY: ParticleField(np.int64), POSITION: ParticleField(np.float64, 3)}
 
 
@@ -62,7 +72,7 @@ class Particles:
     @property
     def bytes_each(self) -> int:
         """Bytes of one particle."""
-        return sum(f.rows * np.dtype(f.dtype).itemsize for f in self.fields.values())
+        return bytes_of(self.fields)
 
     @property
     def n_bytes(self) -> int:
@@ -102,7 +112,7 @@ class Particles:
         """Have memory for n particles at least, with spare room wherever it must grow."""
         if n <= self.capacity:
             return
-        capacity = int(n * SPARE) + 1
+        capacity = room_for(n)
         for name, old in self._arrays.items():
             new = np.empty((len(old), capacity), old.dtype)
             new[:, : self.n] = old[:, : self.n]

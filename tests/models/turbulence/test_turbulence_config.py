@@ -204,6 +204,14 @@ CHANGES: dict[str, Any] = {
     "forcing.correlation_time": 1.0,
     "forcing.shell_radius": 2.0,
     "forcing.coefficient": 1.0,
+    "particles.count": 4,
+    "particles.placement": "lattice",
+    "particles.separation": 0.1,
+    "particles.seed": 5,
+    "particles.interpolation": "trilinear",
+    "particles.sample": ["gradient"],
+    "particles.every": 2,
+    "particles.path": "q.bp",
     "output.path": "x.bp",
     "output.every": 1,
     "output.initial": True,
@@ -226,6 +234,7 @@ OTHER_FLOW = {
     "grid.lengths",
     "model.dealias",
     "model.viscosity",
+    "particles.count",
 }
 UNTESTED = {"run.model", "run.device", "model.inviscid", "model.courant"}  # one value, or with others
 
@@ -237,6 +246,39 @@ def test_only_flow_and_modes_must_be_the_same_to_go_on(key: str) -> None:
     assert changed.flatten() != case().flatten()
     matters = key in OTHER_FLOW or (section in ("initial", "forcing") and name != "path")
     assert (changed.identity() != case().identity()) == matters
+
+
+@pytest.mark.parametrize("key", [key for key in CHANGES if key.startswith("particles.")])
+def test_where_there_are_particles_all_but_their_output_must_be_the_same(key: str) -> None:
+    some = {"count": 8, "separation": 0.2}
+    changed = case(particles={**some, key.split(".")[1]: CHANGES[key]})
+    matters = key.split(".")[1] not in ("sample", "every", "path")
+    assert (changed.identity() != case(particles=some).identity()) == matters
+
+
+@pytest.mark.parametrize(
+    ("wish", "rule"),
+    [
+        (["particles.count=5", "particles.placement=pairs"], "a multiple of 2 with"),
+        (["particles.count=6", "particles.placement=tetrads"], "a multiple of 4 with"),
+        (["particles.count=9", "particles.placement=lattice"], "the cube of an integer with"),
+        (["particles.count=8", "particles.placement=pairs"], "a number > 0 with particles.placement"),
+        (["particles.sample=['gradient', 'gradient']"], "a list that names nothing twice"),
+        (["particles.sample=['charm']"], "a list of gradient, acceleration"),
+    ],
+)
+def test_particles_that_cannot_be_are_refused(tmp_path: Path, wish: list[str], rule: str) -> None:
+    assert f"need {rule}" in message(tmp_path, *wish)
+
+
+def test_particles_sample_scalars_that_there_are() -> None:
+    with pytest.raises(ValueError, match=r"no scalars, as the case has no \[\[scalar\]\]"):
+        case(particles={"sample": ["scalars"]})
+
+
+def test_the_data_set_of_particles_is_no_other_output() -> None:
+    with pytest.raises(ValueError, match=r"another path than"):
+        case(particles={"count": 4, "every": 1, "path": "turbulence.bp"})
 
 
 def test_every_setting_is_in_the_table_of_changes() -> None:

@@ -33,8 +33,8 @@ class RunSection(sections.RunSection):
     model: Literal["molecular_dynamics"] = setting(..., "Model to run; `ridgeline explain` lists them.")
     precision: Literal["float64", "float32"] = setting(
         "float64",
-        "Floating-point type of distances and forces of pairs. Positions, velocities and sums of forces are as precise "
-        'with "float32" as with "float64".',
+        "Floating-point type of distances and forces of pairs. Positions, velocities and sums of forces are float64 "
+        "or as exact in any case.",
     )
     device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
 

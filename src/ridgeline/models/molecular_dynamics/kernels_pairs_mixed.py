@@ -1,7 +1,7 @@
 """The sum of Lennard-Jones forces on one atom in mixed precision: distances and forces of pairs in float32.
 
 Places are integers of 2**-32 of the box's edges. Their differences wrap as the periodic box does. So the nearest
-image needs no work, and ghosts have the very places of their owners. Differences are exact, and as float32 they have a
+image needs no work, and ghosts have the very places of their owners. Differences are exact; as float32 they have a
 relative error of 6e-8, however large the box is. Forces are rounded to multiples of 2**-MIXED_BITS and summed as
 integers, so that the sum does not depend on its order.
 """

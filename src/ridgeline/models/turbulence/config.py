@@ -12,9 +12,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ridgeline.config import sections
-from ridgeline.config.case import Case
+from ridgeline.config.case import Case, Plain
 from ridgeline.config.fields import Checked, Count, Integer, Number, PathText, Problem, Truth, setting
 from ridgeline.config.size_law import GlobalGrid
+from ridgeline.models.turbulence.config_particles import ParticlesSection
 
 Positive = Annotated[Number, Field(gt=0)]
 # A direction: every rank keeps a table of all lines of modes; the largest run known.
@@ -295,8 +296,14 @@ class TurbulenceCase(Case):
         "initial",
         "forcing",
         "scalar",
+        "particles",
     )
-    NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("initial.path",)
+    NOT_PHYSICS: ClassVar[tuple[str, ...]] = (
+        "initial.path",
+        "particles.every",
+        "particles.path",
+        "particles.sample",
+    )
     SIZE_LAW = GlobalGrid("grid.shape", "grid.lengths", GridSection.MULTIPLE, logarithmic=True)
 
     run: RunSection
@@ -305,10 +312,23 @@ class TurbulenceCase(Case):
     initial: InitialSection = Field(default_factory=InitialSection)
     forcing: ForcingSection = Field(default_factory=ForcingSection)
     scalar: tuple[ScalarSection, ...] = Field(default=())
+    particles: ParticlesSection = Field(default_factory=ParticlesSection)
     output: OutputSection = Field(default_factory=OutputSection)
+
+    def written(self) -> dict[str, str]:
+        """Return the paths that a run writes to, by their keys."""
+        particles = self.particles
+        more = {"particles.path": particles.path} if particles.count and particles.every else {}
+        return super().written() | more
+
+    def identity(self) -> dict[str, Plain]:
+        """Return the settings that decide the numbers; of no particles none, as before there were any."""
+        return {k: v for k, v in super().identity().items() if self.particles.count or k[:10] != "particles."}
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
+        if "scalars" in self.particles.sample and not self.scalar:
+            yield Problem("particles.sample", "no scalars, as the case has no [[scalar]]")
         most = len(self.scalar) - 1
         absent = [n for n in self.output.variables if n not in FIELDS and int(n.split("_")[1]) > most]
         if absent:

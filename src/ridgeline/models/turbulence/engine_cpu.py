@@ -9,14 +9,15 @@ TM-81315 (1981).
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.kernels import kernels_of_transforms
 from ridgeline.fourier.lines import Tile
 from ridgeline.fourier.modes import Lengths
+from ridgeline.fourier.packing import modes_from_lines
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import Planes
 from ridgeline.fourier.rows import RowBlock
@@ -95,6 +96,8 @@ class CpuEngine:
         self._sum = aligned_empty(shape if self._scheme.copies == 2 else (n_in, 0), self.transform.complex)
         self.fields[...] = 0
         self._sum[...] = 0
+        self._stages = aligned_empty((0, N_VELOCITY, 0), self.transform.complex)
+        self._grids = [np.zeros(3)] * 2
         self.under_way = {"row": 0.0, "column": 0.0}
         self._make_tables()
         self.reset_timings()
@@ -134,7 +137,8 @@ class CpuEngine:
         n_substeps = len(self._scheme.substeps)
         if self._shifted:
             shift = phase_shift(self.flow.seed, self.step_index, self.modes.shape)
-            self._tables.displace(displaced_grids(shift, self.modes))
+            self._grids = displaced_grids(shift, self.modes)
+            self._tables.displace(self._grids)
         self._load()
         self._rates[...] = 0
         self._form_products(rated=True)
@@ -206,14 +210,30 @@ class CpuEngine:
         of_line, along = tables.of_line[number % 2], tables.along[number % 2]
         coefficients = substep.coefficients(self.last_dt, self._real)
         scale, start = self._real.type(self.transform.scale), self.modes.lines.start
+        stage = self._stages[number] if number < len(self._stages) else self._stages[:0]
+        one, ny = self._real.type(1), self.modes.shape[1]
 
         def advance(tile: Tile, line: int, n: int) -> None:
             advance_lines(
                 tile.real, line, n, start, of_line, along, self._shifted, last, coefficients, scale,
                 *self._forced, self._forced_values, now, base, kept,
             )  # fmt: skip
+            for lines, field in zip(tile.modes, stage):
+                modes_from_lines(lines, start, line, n, ny, one, field)
 
         self.transform.lines(advance, n_out, 0 if last else n_in)
+
+    def keep_stages(self) -> None:
+        """Keep the velocities of all substeps but the first one of every step from now on, see `stages`."""
+        n_stages = len(self._scheme.substeps) - 1
+        self._stages = aligned_empty((n_stages, N_VELOCITY, self.modes.n_modes), self.transform.complex)
+
+    def stages(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
+        """Return the velocities of the last step's substeps 2, 3, ..., if they are kept.
+
+        Each: complex [3, n_modes] on a displaced grid, and its displacement, fractions of the box, (x, y, z).
+        """
+        return [(stage, self._grids[1 - number % 2]) for number, stage in enumerate(self._stages)]
 
     def _find_forced(self) -> None:
         """Order the forced modes by lines, as `advance_lines` wants them."""
@@ -265,7 +285,8 @@ class CpuEngine:
     def memory(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by what they are for."""
         arrays = (self._kx, self._kz, *self._scratch, *self._forced)
-        found = {"fields": self.fields.nbytes + self._sum.nbytes, **self.transform.memory()}
+        stored = self.fields.nbytes + self._sum.nbytes + self._stages.nbytes
+        found = {"fields": stored, **self.transform.memory()}
         found["work"] += sum(array.nbytes for array in arrays) + self._tables.n_bytes
         lines = self.modes.lines
         found["modes"] = sum(

@@ -27,6 +27,11 @@ from ridgeline.fourier.rows import rows_per_block
 from ridgeline.fourier.transpose_plan import TransposePlan
 from ridgeline.fourier.tuning import Layout
 from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.turbulence.estimate_particles import (
+    checkpoint_bytes_of_particles,
+    output_bytes_of_particles,
+    particle_memory,
+)
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.runtime.aligned import CACHE_LINE
 from ridgeline.runtime.errors import DecompositionError
@@ -316,6 +321,8 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
     words.append(
         f"{100 * (1 - lines):.3g} % of the lines have no retained mode: they are neither moved nor transformed in y"
     )
+    if case.particles.every and case.particles.count:
+        words.append(f"the particles' data set takes {output_bytes_of_particles(case) / 2**20:.4g} MiB")
     return tuple(words)
 
 
@@ -328,6 +335,9 @@ def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
     real = np.dtype(case.run.precision).itemsize
     n_scalars = len(case.scalar)
     needed = memory(case, grid)
+    most = int(Share.of(truncation, grid).modes.max())
+    for name, size in particle_memory(case, grid, most).items():
+        needed[name] = needed.get(name, 0.0) + size
     outputs = case.run.steps // case.output.every if case.output.every else 0
     outputs += 1 if case.output.every and case.output.initial else 0
     return Estimate(
@@ -336,8 +346,9 @@ def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
         memory_per_rank=float(sum(needed.values())),
         output_bytes=float(outputs * len(case.output.variables) * math.prod(shape) * real),
         outputs=outputs,
-        checkpoint_bytes=2.0 * real * ((2 + n_scalars) * truncation.n_modes + truncation.n_lines),
+        checkpoint_bytes=2.0 * real * ((2 + n_scalars) * truncation.n_modes + truncation.n_lines)
+        + checkpoint_bytes_of_particles(case),
         work=least_work(case, grid),
-        memory_between_steps=memory_between_steps(case, grid),
+        memory_between_steps=memory_between_steps(case, grid) + checkpoint_bytes_of_particles(case) / n_ranks,
         remarks=remarks(case, grid, needed),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ridgeline.models.contract import (
     Context,
     DistributedArray,
     Figure,
+    FurtherOutput,
     Model,
     Profile,
     StepTimes,
@@ -37,16 +38,23 @@ from ridgeline.models.turbulence.engine_cpu import COLUMNS, CpuEngine
 from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
+from ridgeline.models.turbulence.interpolation import kernels_of_points
+from ridgeline.models.turbulence.lagrangian import (
+    acceleration_density,
+    lagrangian_figures,
+    sampled_figures,
+)
+from ridgeline.models.turbulence.line_factors import displacement
 from ridgeline.models.turbulence.outputs import output_field, output_names
+from ridgeline.models.turbulence.particle_outputs import PresentFlow, particle_output
+from ridgeline.models.turbulence.particle_samples import ParticleSamples
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState, kernels_of_state
+from ridgeline.models.turbulence.tracers import PARTS, Tracers
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import DivergedError
-
-if TYPE_CHECKING:
-    pass
 
 
 class Turbulence(Model):
@@ -92,8 +100,20 @@ class Turbulence(Model):
             engine.transform.column.arena,
         )  # fmt: skip
         self._restoring: Mapping[str, NDArray[np.float64]] = {}
+        self._tracers: Tracers | None = None
+        if case.particles.count:
+            self._make_tracers(case)
         self._steps = 0
         self._under_way_first: Mapping[str, float] = {}
+
+    def _make_tracers(self, case: TurbulenceCase) -> None:
+        comm, engine = self._context.comm, self._engine
+        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_points(case.run.precision)))
+        self._tracers = Tracers(case.particles, case.run.seed, engine.transform, comm)
+        self._samples = ParticleSamples(self._tracers, engine.transform, comm, case.model.viscosity)
+        if case.model.scheme != "rk2":
+            engine.keep_stages()
+        self.phases = (*type(self).phases, "particles")  # type: ignore[misc]
 
     def compile(self) -> None:
         """Compile, or load from the cache, the kernels of diagnostics, checkpoints and initial states."""
@@ -109,12 +129,16 @@ class Turbulence(Model):
         set_initial_modes(engine.fields, self._case, engine.modes, self._grid, engine.transform, comm)
         engine.forcing.start(engine.fields)
         engine.time, engine.step_index = 0.0, 0
+        if self._tracers is not None:
+            self._tracers.start(engine.fields)
 
     def state(self) -> Mapping[str, DistributedArray]:
         """Return the modes, without what continuity gives, and what the forcing keeps. Collective."""
         fields = self._state.pack(self._engine.fields)
         self._restoring = {name: np.array(array) for name, array in self._engine.forcing.state().items()}
-        return {**fields, **{name: self._on_rank_0(name, array) for name, array in self._restoring.items()}}
+        particles = self._tracers.state() if self._tracers is not None else {}
+        forced = {name: self._on_rank_0(name, array) for name, array in self._restoring.items()}
+        return {**fields, **forced, **particles}
 
     def _on_rank_0(self, name: str, array: NDArray[np.float64]) -> DistributedArray:
         """Return an array that all ranks have as one that rank 0 has."""
@@ -129,6 +153,8 @@ class Turbulence(Model):
         engine.forcing.restored({name: comm.bcast(array, 0) for name, array in self._restoring.items()})
         self._restoring = {}
         engine.time, engine.step_index = time, step
+        if self._tracers is not None:
+            self._tracers.restored()
 
     def step(self, most: int) -> int:
         """Advance by one time step. Collective.
@@ -140,12 +166,16 @@ class Turbulence(Model):
         before = engine.seconds
         engine.advance(model.dt, model.courant or 0.0)
         after = engine.seconds
-        for name in self.phases:
+        for name in COLUMNS[:-1]:
             regions.charge(name, after[name] - before[name])
         self._steps += 1
         if self._steps == 1:
             self._under_way_first = dict(engine.under_way)
         self._refuse_long_steps()
+        if self._tracers is not None:
+            with regions("particles"):
+                stages = [(stage, displacement(engine.modes, shift)) for stage, shift in engine.stages()]
+                self._tracers.advance(engine.fields, stages, engine.last_dt, engine.step_index)
         return 1
 
     def _refuse_long_steps(self) -> None:
@@ -175,11 +205,33 @@ class Turbulence(Model):
         engine = self._engine
         dt = engine.last_dt if np.isfinite(engine.last_dt) else 0.0
         figures = self._diagnostics.series(engine.fields, dt)
-        return {**figures, "injection": engine.forcing.injection(engine.fields)}
+        figures["injection"] = engine.forcing.injection(engine.fields)
+        return figures | self._particle_figures()
+
+    def _particle_figures(self) -> dict[str, float]:
+        """Return the columns of the series that particles add. Collective."""
+        if self._tracers is None:
+            return {}
+        comm, found = self._context.comm, self._sampled(("dissipation", "enstrophy", "acceleration"))
+        n = self._tracers.ranges.n_global
+        return {**lagrangian_figures(comm, self._tracers), **sampled_figures(comm, found, n)}
+
+    def _sampled(self, names: Sequence[str]) -> Mapping[str, NDArray[np.float64]]:
+        """Sample those of the names that the settings ask for, at this rank's particles. Collective."""
+        wanted = [name for name in names if name in self._case.particles.sample]
+        return self._samples.sample(wanted, self._engine.fields, self._engine.forcing)
 
     def profiles(self) -> Mapping[str, Profile]:
         """Return spectra and densities. Collective."""
-        return self._diagnostics.profiles(self._engine.fields)
+        found = self._diagnostics.profiles(self._engine.fields)
+        if self._tracers is not None and "acceleration" in self._case.particles.sample:
+            n = self._tracers.ranges.n_global
+            values = acceleration_density(
+                self._context.comm, self._sampled(("acceleration",))["acceleration"], n
+            )
+            words = "probability density of a component, at particles"
+            found["acceleration_density"] = Profile(values, ("deviation",), description=words)
+        return found
 
     def locate_nonfinite(self) -> str | None:
         """Say which field and mode is not finite. Collective."""
@@ -202,6 +254,17 @@ class Turbulence(Model):
             for name in names
         }  # fmt: skip
 
+    def further_outputs(self) -> Sequence[FurtherOutput]:
+        """Return the output of particles, if the settings ask for it."""
+        if self._tracers is None or not self._case.particles.every:
+            return []
+        engine = self._engine
+
+        def flow() -> PresentFlow:
+            return PresentFlow(engine.time, engine.fields, engine.forcing)
+
+        return [particle_output(self._context.comm, self._tracers, self._samples, flow)]
+
     def image_fields(self) -> tuple[str, ...]:
         """Name the fields that are images: all."""
         return output_names(len(self._case.scalar))
@@ -219,6 +282,8 @@ class Turbulence(Model):
         """Return decomposition, memory and methods; what left out lines save. Collective."""
         transform = self._engine.transform
         memory = self._engine.memory()
+        if self._tracers is not None:
+            memory |= self._tracers.memory()
         return {
             "process_grid": list(self._process_grid),
             "block": list(self._grid.block),
@@ -248,7 +313,19 @@ class Turbulence(Model):
             if message and seconds > 0:
                 found[f"{name}_bandwidth"] = Figure(held / seconds, "B/s")
                 found[f"{name}_message"] = Figure(message, "B")
-        return found
+        return found | self._particle_speed()
+
+    def _particle_speed(self) -> dict[str, Figure]:
+        """Return the seconds that a particle takes in a step, by what for: of the slowest rank. Collective."""
+        if self._tracers is None or not self._steps:
+            return {}
+        comm, regions = self._context.comm, self._tracers.regions
+        each = max(self._tracers.ranges.n_global / comm.size, 1.0) * self._steps
+        seconds = global_max(comm, [regions.seconds(name) for name in PARTS])
+        return {
+            f"particle_{name.replace(' ', '_')}": Figure(float(part) / each, "s")
+            for name, part in zip(PARTS, seconds)
+        }
 
     def _seconds_under_way(self, name: str) -> float:
         """Return how long an exchange was under way in a step: the mean, without the first if there were others."""

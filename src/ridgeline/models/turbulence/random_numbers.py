@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     PHASE_SHIFT = 1
     INITIAL_VELOCITY = 2
     FORCING = 3
+    PARTICLES = 4
     INITIAL_SCALAR = 16
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.modes import Modes, mode_numbers
 from ridgeline.models.turbulence.kernels_lines import (
     DECAY,
     DECAY_ALONG,
@@ -97,8 +97,8 @@ class StepTables:
         self._modes, self._dtype = modes, dtype
         self._diffusivities = [viscosity, *(viscosity / number for number in schmidt)]
         lines, (nz, ny, _) = modes.lines, modes.shape
-        self._jx, self._jz = np.arange(int(lines.jx.max(initial=0)) + 1), _mode_numbers(nz)
-        self._jy = _mode_numbers(ny)
+        self._jx, self._jz = np.arange(int(lines.jx.max(initial=0)) + 1), mode_numbers(nz)
+        self._jy = mode_numbers(ny)
         self._decayed = (math.nan, math.nan)
         n = len(self._diffusivities)
         waves = np.stack([modes.kx, modes.kz, modes.kx**2 + modes.kz**2], axis=1)
@@ -153,8 +153,3 @@ def displaced_grids(shift: NDArray[np.float64], modes: Modes) -> list[NDArray[np
     """Return the displacements of odd and even substeps: `shift`, and half a cell farther in every direction."""
     half_cell = np.array([0.5 / points for points in reversed(modes.shape)])
     return [shift, shift + half_cell]
-
-
-def _mode_numbers(n: int) -> NDArray[np.int64]:
-    """Return 0, 1, ..., -2, -1."""
-    return np.fft.fftfreq(n, 1 / n).round().astype(np.int64)

@@ -1,0 +1,79 @@
+"""Data sets of particles: ADIOS2 BP5 arrays in the order of identities, the same from any number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.io.bp import BPWriter, Variable
+from ridgeline.particles.by_identity import IdentityRanges
+from ridgeline.particles.particles import ParticleField
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+PARTICLE = "particle"  # the axis, and the identities along it
+AXES = {
+    3: "axis",
+    9: "derivative",
+}  # names of the axes of components: x, y, z; du_x/dx, du_x/dy, ..., du_z/dz
+
+
+class ParticleWriter:
+    """Writes fields of all particles to one data set, a step at a time. Every method is collective.
+
+    fields: by name; an array is [N], or [N, components], N particles. ranges: of the identities, of which each rank
+    writes its own. Other arguments and errors are those of `BPWriter`.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        comm: MPI.Comm,
+        ranges: IdentityRanges,
+        fields: Mapping[str, ParticleField],
+        attributes: Mapping[str, Any],
+        *,
+        keep_steps: int | None = None,
+        setting: str = "output.path",
+    ) -> None:
+        self._ranges, self._fields = ranges, dict(fields)
+        whole, first, mine = (ranges.n_global,), (ranges.first,), (ranges.n,)
+        variables = [
+            Variable(
+                PARTICLE, np.int64, whole, first, mine, description="identity", dims=(PARTICLE,), once=True
+            )
+        ]
+        for name, field in fields.items():
+            more = (field.components,) if field.components else ()
+            dims = (PARTICLE, *(AXES.get(n, f"{name}_component") for n in more))
+            none = (0,) * len(more)
+            blocks = (*whole, *more), (*first, *none), (*mine, *more)
+            variables.append(Variable(name, field.dtype, *blocks, dims=dims))
+        self._writer = BPWriter(path, comm, variables, attributes, keep_steps=keep_steps, setting=setting)
+
+    @property
+    def steps(self) -> int:
+        """Output steps in the data set."""
+        return self._writer.steps
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the checksum of what the data set holds; "" beyond rank 0."""
+        return self._writer.fingerprint
+
+    def write(self, step: int, time: float, values: Mapping[str, NDArray[Any]]) -> int:
+        """Append a step; return its bytes. values: of this rank's identities, [n] or [components, n], by name."""
+        arrays = {name: np.ascontiguousarray(values[name].T) for name in self._fields}
+        first, n = self._ranges.first, self._ranges.n
+        return self._writer.write(
+            step, time, {PARTICLE: np.arange(first, first + n, dtype=np.int64), **arrays}
+        )
+
+    def close(self) -> None:
+        """Finish the data set."""
+        self._writer.close()

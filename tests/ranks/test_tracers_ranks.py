@@ -1,0 +1,245 @@
+"""Fluid particles on slabs and pencils: the same bits on any ranks, through checkpoints and in data sets."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import ridgeline
+from ridgeline.fourier.ghost_planes import GhostPlanes, padded_shape
+from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.io.checkpoint import CheckpointStore
+from ridgeline.models import create
+from ridgeline.models.turbulence.config import TurbulenceCase
+from ridgeline.models.turbulence.estimate import estimate
+from ridgeline.runtime.context import Context
+from ridgeline.runtime.errors import ParticleError
+from spectral_toys import process_grids
+
+RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (2,)
+TIMEOUT = 300
+SHAPE = (12, 10, 16)
+N = 240
+
+
+def case_of(process_grid=(1, 1), scheme="rk2", precision="float64", steps=8, folder=".", **particles):
+    return TurbulenceCase.model_validate(
+        {
+            "run": {"model": "turbulence", "steps": steps, "precision": precision, "seed": 4},
+            "grid": {
+                "shape": list(SHAPE),
+                "lengths": [2.0, 3.0, 5.0],
+                "decomposition": "pencils",
+                "process_grid": list(process_grid),
+            },
+            "model": {"viscosity": 0.02, "dt": 0.016, "scheme": scheme, "fft": {"effort": "estimate"}},
+            "initial": {"kind": "spectrum", "energy": 3.0},
+            "forcing": {"kind": "linear", "coefficient": 0.1},
+            "scalar": [{"schmidt": 0.7, "variance": 1.0}],
+            "output": {"path": f"{folder}/u.bp"},
+            "particles": {"count": N, "path": f"{folder}/p.bp", **particles},
+        }
+    )
+
+
+def model_of(comm, case):
+    model = create("turbulence")
+    model.setup(case, Context(comm))
+    model.compile()
+    return model
+
+
+def run(comm, case, steps=None):
+    model = model_of(comm, case)
+    model.initialize()
+    for _ in range(case.run.steps if steps is None else steps):
+        model.step(1)
+    return model
+
+
+def everything(comm, model):
+    """What all ranks have of the particles, in the order of identities."""
+    tracers = model._tracers
+    fields = [tracers.paths(), tracers.ranges.gather(tracers.particles, "velocity")]
+    return np.concatenate([np.concatenate(comm.allgather(field), axis=1) for field in fields])
+
+
+def flow(comm, model):
+    """What all ranks have of a velocity, in the canonical order of modes."""
+    return np.concatenate(comm.allgather(model.state()["velocity_x"].local))
+
+
+def assert_same(comm, model, expected, precision="float64"):
+    """The bits of one rank, unless FFTW's plans of this process grid give the flow itself another rounding."""
+    particles, modes = expected
+    found = everything(comm, model)
+    if (flow(comm, model) == modes).all():
+        np.testing.assert_array_equal(found, particles)
+    else:
+        np.testing.assert_allclose(found, particles, atol=1e-10 if precision == "float64" else 1e-2)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The particles of runs on one rank, computed once for each scheme and precision."""
+    known = {}
+
+    def find(*of, **particles):
+        key = (*of, *particles.items())
+        if key not in known:
+            model = run(MPI.COMM_SELF, case_of((1, 1), *of, **particles))
+            known[key] = everything(MPI.COMM_SELF, model), flow(MPI.COMM_SELF, model)
+        return known[key]
+
+    return find
+
+
+@pytest.mark.parametrize("scheme", ["rk2", "rk4"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_any_process_grid_moves_particles_to_the_same_bits(comm, alone, scheme, precision):
+    expected = alone(scheme, precision)
+    for process_grid in process_grids(comm.size, SHAPE):
+        model = run(comm, case_of(process_grid, scheme, precision))
+        assert_same(comm, model, expected, precision)
+        assert comm.size == 1 or comm.allreduce(model._tracers._migration.moved) > 20
+
+
+@pytest.mark.parametrize("interpolation", ["trilinear", "fourier"])
+def test_other_interpolations_do_not_depend_on_ranks_either(comm, alone, interpolation):
+    expected = alone("rk2", "float64", interpolation=interpolation)
+    for process_grid in process_grids(comm.size, SHAPE):
+        model = run(comm, case_of(process_grid, interpolation=interpolation))
+        assert_same(comm, model, expected)
+
+
+@pytest.mark.parametrize("placement", ["pairs", "tetrads"])
+def test_figures_have_the_same_bits_on_any_ranks(comm, placement):
+    """Also where the particles of a pair are on different ranks."""
+    settings = {"placement": placement, "separation": 0.4, "sample": ["acceleration", "dissipation"]}
+    alone = run(MPI.COMM_SELF, case_of(**settings), 2)
+    expected, profile = alone._particle_figures(), alone.profiles()["acceleration_density"].values
+    model = run(comm, case_of((1, comm.size), **settings), 2)
+    found = model._particle_figures()
+    assert found == expected
+    assert set(found) < set(model.series(2))
+    np.testing.assert_array_equal(model.profiles()["acceleration_density"].values, profile)
+
+
+@pytest.mark.parametrize("scheme", ["rk2", "rk4"])
+def test_a_resumed_run_has_the_same_bits_on_other_ranks(comm, folder, scheme):
+    case = case_of((1, comm.size), scheme)
+    model = run(comm, case, 3)
+    with CheckpointStore(comm, folder / "c") as store:
+        state = model.state()
+        store.save(state, step=3, time=model.time(3), identity=case.identity())
+        for _ in range(5):
+            model.step(1)
+        expected, figures = everything(comm, model), model._particle_figures()
+    few = comm.Split(comm.rank % 2, -comm.rank)
+    case = case_of((few.size, 1), scheme)
+    model = model_of(few, case)
+    with CheckpointStore(few, folder / "c") as store:
+        loaded = store.load(model.state(), case.identity())
+        model.restored(loaded.step, loaded.time)
+    for _ in range(5):
+        model.step(1)
+    np.testing.assert_array_equal(everything(few, model), expected)
+    assert model._particle_figures() == figures
+    few.Free()
+
+
+SAMPLED = ("gradient", "acceleration", "scalars", "dissipation", "enstrophy")
+
+
+def test_the_data_set_holds_all_particles_and_what_they_met(comm, folder):
+    case = case_of(
+        (1, comm.size), folder=folder, every=4, sample=list(SAMPLED), placement="pairs", separation=0.1
+    )
+    model = run(comm, case, 0)
+    (output,) = model.further_outputs()
+    recorder = output.open({}, None)
+    recorder.write(0)
+    for _ in range(4):
+        model.step(1)
+    recorder.write(4)
+    recorder.close()
+    assert (output.kind, output.path, output.every, recorder.count) == ("particles", f"{folder}/p.bp", 4, 2)
+    now = everything(comm, model)
+    series = model.series(4)
+    comm.Barrier()
+    with ridgeline.open(folder / "p.bp") as ds:
+        assert ds.particle.values.tolist() == list(range(N))
+        np.testing.assert_array_equal(ds.position.isel(step=1).values, now[:3].T)
+        np.testing.assert_array_equal(ds.velocity.isel(step=1).values, now[3:].T)
+        start = ds.position.isel(step=0).values
+        np.testing.assert_allclose(np.linalg.norm(start[1::2] - start[::2], axis=1), 0.1, rtol=1e-12)
+        gradient = ds.velocity_gradient.isel(step=1).values.reshape(N, 3, 3)
+        scale = np.abs(gradient).max()
+        np.testing.assert_allclose(np.trace(gradient, axis1=1, axis2=2), 0.0, atol=0.05 * scale)
+        strain = 0.5 * (gradient + gradient.transpose(0, 2, 1))
+        np.testing.assert_allclose(ds.dissipation.isel(step=1), 0.04 * (strain**2).sum((1, 2)), rtol=1e-12)
+        assert ds.scalar_0.isel(step=1).std() > 0.1
+        # Averages over particles are near those over the box: there are few of them.
+        assert float(ds.enstrophy.isel(step=1).mean()) == pytest.approx(2 * series["enstrophy"], rel=0.3)
+
+
+def test_accelerations_are_the_rates_of_velocities(comm, folder):
+    """Du/Dt against the velocities of particles a short step before and after."""
+    small = {"interpolation": "fourier", "count": 40}
+    values = case_of((1, comm.size), "rk4", **small).model_dump()
+    values["model"]["dt"] = 1e-4
+    values["initial"] = {"kind": "taylor_green"}  # of few modes: the truncation takes nothing from products
+    model = run(comm, TurbulenceCase.model_validate(values), 0)
+    tracers, engine = model._tracers, model._engine
+    velocities = [tracers.ranges.gather(tracers.particles, "velocity")]
+    for _ in range(2):
+        model.step(1)
+        velocities.append(tracers.ranges.gather(tracers.particles, "velocity"))
+        if len(velocities) == 2:
+            found = model._samples.sample(("acceleration",), engine.fields, engine.forcing)["acceleration"]
+            found = tracers.in_order(found, tracers.particles.fields["velocity"])
+    expected = (velocities[2] - velocities[0]) / 2e-4
+    bound = 1e-5 * comm.allreduce(np.abs(expected).max(), MPI.MAX)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=bound)
+
+
+def test_a_particle_that_is_not_finite_stops_the_run(comm):
+    model = run(comm, case_of((1, comm.size)), 1)
+    particles = model._tracers.particles
+    particles["velocity"][1, particles.identity == 33] = np.inf
+    with pytest.raises(ParticleError, match=r"^particle 33 is at .* in step 2: its position is not finite"):
+        model.step(1)
+
+
+def test_ghosts_are_the_points_of_neighbours_on_any_cut(comm):
+    """Also planes of fewer points than a stencil reaches."""
+    shape = (6, 4, 8)
+    whole = np.random.default_rng(1).random((2, *shape))
+    for process_grid in process_grids(comm.size, shape, "none"):
+        grid = PencilGrid(shape, "none", process_grid, comm.rank)
+        fields = np.full((2, *padded_shape(grid.block)), np.nan)
+        z, y, x = (
+            (np.arange(n + 3) - 1 + first) % size for n, first, size in zip(grid.block, grid.offset, shape)
+        )
+        expected = whole[np.ix_(range(2), z, y, x)]
+        fields[:, 1:-2, 1:-2] = expected[:, 1:-2, 1:-2]
+        GhostPlanes(grid, comm, 2, np.float64).fill(fields)
+        np.testing.assert_array_equal(fields, expected)
+
+
+@pytest.mark.parametrize("interpolation", ["spline", "fourier"])
+def test_the_estimate_states_the_memory_that_is_held(comm, interpolation):
+    case = case_of((1, comm.size), "rk4", interpolation=interpolation, count=8 * 10**4, placement="uniform")
+    model = run(comm, case, 0)
+    total = comm.allreduce(sum(model.describe()["memory"].values()), MPI.MAX)
+    assert total == pytest.approx(estimate(case, comm.size).memory_per_rank, rel=0.2)
+
+
+def test_without_particles_nothing_is_there(comm):
+    case = case_of((1, comm.size), count=0)
+    model = run(comm, case, 1)
+    assert model._tracers is None
+    assert not [name for name in model.state() if name.startswith("particles")]
+    assert (model.further_outputs(), "particles" in model.phases) == ([], False)
+    assert not [key for key in case.identity() if key.startswith("particles")]
+    assert len(model._engine.stages()) == 0
