@@ -38,9 +38,9 @@ def run(model, steps):
 
 
 def whole(model, comm) -> dict[str, np.ndarray]:
-    """All atoms in the order of identities."""
+    """All atoms in the order of identities, [3, atoms]."""
     arrays = model.outputs(NAMES)
-    return {name: np.concatenate(comm.allgather(array.local), axis=1) for name, array in arrays.items()}
+    return {name: np.concatenate(comm.allgather(array.local)).T for name, array in arrays.items()}
 
 
 RULES = [

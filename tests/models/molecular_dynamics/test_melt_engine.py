@@ -28,7 +28,7 @@ def started(case):
 
 def forces(model) -> np.ndarray:
     (array,) = model.outputs(["force"]).values()
-    return array.local
+    return array.local.T
 
 
 def test_full_and_half_lists_give_the_same_forces_but_for_rounding() -> None:

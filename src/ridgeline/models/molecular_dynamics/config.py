@@ -125,7 +125,7 @@ class OutputSection(sections.OutputSection):
     )
     variables: tuple[Variable, ...] = setting(
         ("position", "velocity"),
-        "Fields of atoms to write, [3, atoms] in the order of identities.",
+        "Fields of atoms to write, [atoms, 3] in the order of identities.",
         rule='a list of "position", "velocity", "force" and "image", each at most once',
         min_length=1,
     )

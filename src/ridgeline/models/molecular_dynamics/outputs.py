@@ -23,18 +23,18 @@ FIELDS = {
     "image": (ParticleField(np.int32, 3), "1", "lengths of the box to add for a path without jumps: x, y, z"),
 }
 NAMES = tuple(FIELDS)
-DIMS = ("component", "atom")
+DIMS = ("atom", "axis")
 
 
 def layout(ranges: IdentityRanges, name: str) -> Variable:
-    """Return shape, dtype and this rank's block of an output, [3, atoms]."""
+    """Return shape, dtype and this rank's block of an output, [atoms, 3]."""
     field, unit, words = FIELDS[name]
-    shape, offset, local = field.shape(ranges.n_global), (0, ranges.first), field.shape(ranges.n)
+    shape, offset, local = (ranges.n_global, 3), (ranges.first, 0), (ranges.n, 3)
     return Variable(name, field.dtype, shape, offset, local, unit, words, DIMS)
 
 
 def output_field(ranges: IdentityRanges, engine: CpuEngine, name: str) -> DistributedArray:
-    """Return an output of the present state. Collective."""
+    """Return an output of the present state, [atoms, 3]. Collective."""
     field = FIELDS[name][0]
     particles = engine.particles
     if name == "force":
@@ -42,4 +42,5 @@ def output_field(ranges: IdentityRanges, engine: CpuEngine, name: str) -> Distri
     else:
         values = particles[name]
     local = ranges.send(particles.identity, values, np.empty(field.shape(ranges.n), field.dtype))
-    return ranges.array(name, field, local)
+    rows = np.ascontiguousarray(local.T)
+    return DistributedArray(name, (ranges.n_global, 3), (ranges.first, 0), rows)
