@@ -8,14 +8,12 @@ fit into caches, so its figures say little. Whatever runs, RK2 steps on slabs an
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from harness.machine import describe
+from harness.peer import peer_python
 from harness.table import Row, columns_markdown, markdown, show, write_json
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.threads import cores_available
@@ -28,21 +26,6 @@ NAMES = {
     "peers": "speed over FluidSim's and spectralDNS's",
     "bytes": "bytes through the last transpose over the paper's",
 }
-
-
-@contextmanager
-def peer_python(choice: str | None) -> Iterator[str | None]:
-    """Give a Python that has FluidSim: the one named, or one in a fresh environment that lasts as long as this."""
-    if choice != "install":
-        yield choice
-        return
-    with tempfile.TemporaryDirectory(prefix="ridgeline-peer-") as folder:
-        print("installing fluidsim, fluidfft and pyfftw into a temporary environment", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        python = str(Path(folder) / "bin" / "python")
-        command = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:"]
-        subprocess.run([*command, "fluidsim", "fluidfft", "pyfftw"], check=True, stdout=sys.stderr)
-        yield python
 
 
 def main() -> None:
@@ -71,7 +54,7 @@ def main() -> None:
     table: list[dict[str, str]] = []
     with (
         tempfile.TemporaryDirectory(prefix="ridgeline-plans-") as folder,
-        peer_python(arguments.fluidsim) as fluidsim,
+        peer_python(arguments.fluidsim, ("fluidsim", "fluidfft", "pyfftw")) as fluidsim,
     ):
         # Kernels stay cached; plans and choices that another run measured, maybe on a busy machine, do not count.
         os.environ["RIDGELINE_CACHE_DIR"] = folder

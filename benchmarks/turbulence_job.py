@@ -8,7 +8,6 @@ there is to say.
 """
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.ranks import outside_mpi, wait_asleep
+from harness.peer import Peer
+from harness.ranks import wait_asleep
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -58,41 +58,6 @@ def make_model(comm: "MPI.Comm", n: int, dtype: str, run: tuple[str, str, list[i
     return model, context
 
 
-class FluidSim:
-    """A child process that takes steps of FluidSim when told to."""
-
-    def __init__(self, python: str, n: int) -> None:
-        command = [python, str(Path(__file__).with_name("turbulence_fluidsim.py")), str(n), *FLUIDSIM_SCHEMES]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            env=outside_mpi(),
-        )
-        self.versions = self._answer()
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if not line:
-            said = self._process.communicate()[1].strip().splitlines()
-            raise RuntimeError(said[-1] if said else "FluidSim does not answer")
-        return line
-
-    def seconds(self, scheme: str) -> float:
-        """Take a step and return what it took."""
-        assert self._process.stdin is not None
-        print(scheme, file=self._process.stdin, flush=True)
-        return float(self._answer())
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
-
-
 class Job:
     """The candidates of one case: names and functions that take one step and return its seconds."""
 
@@ -102,7 +67,7 @@ class Job:
         self.candidates: dict[str, Callable[[], float]] = {}
         self.models: dict[str, tuple[Model, Any]] = {}
         self.said: dict[str, Any] = {"methods": {}}
-        self.fluidsim: FluidSim | None = None
+        self.fluidsim: Peer | None = None
         n, dtype = settings["n"], settings["dtype"]
         for scheme, dealias, grid in settings["runs"]:
             name = f"{scheme} {dealias} {grid[0]}x{grid[1]}"
@@ -150,11 +115,12 @@ class Job:
     def _add_fluidsim(self, python: str, n: int) -> None:
         """Add FluidSim's schemes, or say why they cannot run."""
         try:
-            peer = FluidSim(python, n)
+            script = Path(__file__).with_name("turbulence_fluidsim.py")
+            peer = Peer(python, script, [str(n), *FLUIDSIM_SCHEMES])
         except (OSError, RuntimeError) as error:
             self.said["fluidsim"] = f"not run: {error}"
             return
-        self.said["fluidsim"] = peer.versions
+        self.said["fluidsim"] = peer.says
         self.fluidsim = peer
         for scheme in FLUIDSIM_SCHEMES:
             self.candidates[f"fluidsim {scheme.lower()}"] = partial(peer.seconds, scheme)

@@ -224,8 +224,8 @@ WRONG_FILES = [
     ),
     (
         GOOD.replace("gray_scott", "grayscott"),
-        'run.model in case.toml:2: no model is called "grayscott"; need one of: gray_scott, navier_stokes, '
-        'turbulence. Did you mean "gray_scott"?',
+        'run.model in case.toml:2: no model is called "grayscott"; need one of: gray_scott, '
+        'molecular_dynamics, navier_stokes, turbulence. Did you mean "gray_scott"?',
     ),
     (
         GOOD.replace('model = "gray_scott"', 'model = "gray_scott"\ndevice = "cuda"')

@@ -36,8 +36,8 @@ schmidt = 0.7
 mean_gradient = [0, 1, 0]
 """
 NAMES = (
-    "[run], [grid], [model], [model.transpose], [model.fft], [initial], [forcing], [[scalar]], [output], "
-    "[checkpoint]"
+    "[run], [grid], [model], [model.transpose], [model.fft], [initial], [forcing], [[scalar]], [particles], "
+    "[output], [checkpoint]"
 )
 
 

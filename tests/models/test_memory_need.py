@@ -21,6 +21,7 @@ GIANTS = {
         "grid": {"elements": [400, 400, 400], "order": 15, "periodic": [True, True, True]},
         "model": {"viscosity": 0.01, "dt": 0.001},
     },
+    "molecular_dynamics": {"grid": {"cells": [600, 600, 600]}},
 }
 
 

@@ -302,6 +302,13 @@ class VectorLoop:
             self._mask = None
 
 
+def count_lanes(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """Return how many lanes a mask has, as a 64-bit LLVM value."""
+    bits = builder.bitcast(mask, ir.IntType(mask.type.count))
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I64, [I64]), "llvm.ctpop.i64")
+    return builder.call(function, [builder.zext(bits, I64)])
+
+
 def _shuffle(first: Vector, second: Vector, start: int) -> Vector:
     lanes = first.lanes
     picks = constant(ir.VectorType(I32, lanes.count), [start + i for i in range(lanes.count)])

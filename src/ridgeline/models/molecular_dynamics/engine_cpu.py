@@ -1,0 +1,309 @@
+"""Molecular dynamics on CPU cores: the atoms of one rank's box, their ghosts, lists and forces."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.jit.random import round_keys
+from ridgeline.models.contract import Context
+from ridgeline.models.molecular_dynamics import kernels
+from ridgeline.models.molecular_dynamics.estimate import boxes_of
+from ridgeline.models.molecular_dynamics.initial import lattice_places
+from ridgeline.models.molecular_dynamics.kernels_pairs import CLOSEST, COLUMNS, lanes_of_forces
+from ridgeline.models.molecular_dynamics.kernels_pairs_mixed import lanes_of_mixed_forces
+from ridgeline.models.molecular_dynamics.problem import Langevin, Melt, Method
+from ridgeline.parallel.partition import Triple
+from ridgeline.parallel.reduce import global_max, kernels_of_sums
+from ridgeline.particles.boxes import kernels_of_boxes
+from ridgeline.particles.by_identity import IdentityRanges
+from ridgeline.particles.cells import Cells
+from ridgeline.particles.ghosts import Ghosts, kernels_of_ghosts
+from ridgeline.particles.migration import Migration
+from ridgeline.particles.neighbours import FAR, NeighbourList, kernels_of_neighbours
+from ridgeline.particles.particles import POSITION, ParticleField, Particles
+from ridgeline.runtime.errors import ParticleError
+
+# What an atom has beside its position. held: its place when lists were built last.
+FIELDS = {
+    "velocity": ParticleField(np.float64, 3),
+    "held": ParticleField(np.float64, 3),
+    "image": ParticleField(np.int32, 3),
+}
+
+
+class CpuEngine:
+    """The atoms of this rank. Lists are built at steps that are multiples of `every`; see NeighbourSection.
+
+    points: float64 [m, 4], x, y, z of the owned atoms, then of ghosts, then one far away; forces: int64 [m, 4] in
+    units of kernels.FORCE_UNIT.
+    """
+
+    def __init__(
+        self,
+        melt: Melt,
+        process_grid: Triple,
+        method: Method,
+        context: Context,
+        langevin: Langevin | None = None,
+    ) -> None:
+        """langevin: None at constant energy. Collective."""
+        self.melt, self._langevin = melt, langevin
+        self._keys = round_keys(langevin.seed if langevin else 0)
+        self._how = method
+        self._comm, self._regions = context.comm, context.regions
+        self._quantum = kernels.quantum_of(max(melt.lengths) + 2 * melt.reach)
+        self.boxes = boxes_of(self.rounded(np.array(melt.lengths)).tolist(), process_grid)
+        self.ranges = IdentityRanges(context.comm, melt.atoms)
+        self.particles = Particles(FIELDS)
+        self.ghosts = Ghosts(context.comm, self.boxes, melt.reach)
+        self._cells = Cells(self.boxes.bounds(context.comm.rank), melt.reach)
+        self.lists = NeighbourList(self._cells, melt.reach, self._how.newton, context.threads)
+        self._closest = np.empty(context.threads)
+        self.points = np.zeros((1, COLUMNS))
+        self.forces = np.zeros((1, COLUMNS), np.int64)
+        self._grid = np.zeros((1, COLUMNS), np.int32)  # places in mixed precision
+        edges = np.array(self.boxes.high[::-1])
+        self._per_length, self._units = 2.0**32 / edges, (edges / 2.0**32).astype(np.float32)
+        self._identities = np.zeros((1, 1), np.int64)
+        self._scratch = np.zeros((context.threads, 1, COLUMNS), np.int64)
+        self._kick = 0.5 * melt.dt * kernels.FORCE_UNIT
+        self._migration: Migration | None = None
+
+    @staticmethod
+    def kernels() -> list[Specialisation]:
+        """Return the kernels that are called."""
+        own = (
+            kernels.forces_of_full_lists, kernels.forces_of_half_lists, kernels.forces_in_mixed_precision,
+            kernels.to_grid, kernels.kick_and_drift,
+            kernels.kick_velocity, kernels.pair_sums, kernels.thermalise, kernels.count_distances,
+        )  # fmt: skip
+        return [
+            *specialise(own), *kernels_of_neighbours(), *kernels_of_ghosts((np.float64, np.int64, np.int32)),
+            *kernels_of_boxes(), *kernels_of_sums(np.float64),
+        ]  # fmt: skip
+
+    @property
+    def started(self) -> bool:
+        """Say whether there are atoms."""
+        return self._migration is not None
+
+    @property
+    def method(self) -> str:
+        """Return in words how forces are summed, and when lists are built."""
+        lists = f"full lists, {lanes_of_forces()} at a time"
+        if self._how.newton:
+            lists = "half lists, Newton's third law"
+        if self._how.mixed:
+            lists = f"full lists in float32, {lanes_of_mixed_forces()} at a time"
+        when = "if an atom moved by half the skin" if self._how.check else "always"
+        return f"{lists}; rebuilt every {self._how.every} steps {when}"
+
+    def rounded(self, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return lengths as the nearest multiples of the quantum of positions."""
+        return np.asarray(np.rint(lengths / self._quantum) * self._quantum)
+
+    def start(self, fields: dict[str, NDArray[Any]], step: int) -> None:
+        """Take over the atoms of this rank's range of identities. Collective.
+
+        fields: position, velocity, image; and `held`, from which lists are built. So they are those of the run that
+        left these atoms, whatever the number of ranks.
+        """
+        renamed = {**fields, POSITION: fields["held"], "held": fields[POSITION]}
+        self.ranges.scatter(renamed, self.boxes, self.particles)
+        self._migration = Migration(self._comm, self.boxes, self.particles)
+        self._sort()
+        now = np.array(self.particles["held"])
+        self._find_neighbours()
+        self.particles["held"][...] = self.particles.position
+        self.particles.position[...] = now
+        self.points[: self.particles.n, :3] = now.T
+        self._update_ghosts()
+        self._compute(step)
+
+    def _sort(self) -> None:
+        """Sort the atoms by cells, so that neighbours are near in memory."""
+        particles = self.particles
+        self._fit(particles.n)
+        self.points[: particles.n, :3] = particles.position.T
+        self._cells.fill(self.points, particles.n)
+        particles.permute(self._cells.order[: particles.n].astype(np.int64))
+        self.points[: particles.n, :3] = particles.position.T
+
+    def _fit(self, rows: int) -> None:
+        """Have room for so many rows of points, and one more."""
+        if len(self.points) <= rows:
+            larger = np.zeros((int(1.25 * rows) + 2, COLUMNS))
+            larger[: len(self.points)] = self.points
+            self.points = larger
+
+    def _find_neighbours(self) -> None:
+        """Find ghosts and neighbours of the atoms where `points` says they are. Neighbours."""
+        particles, ghosts = self.particles, self.ghosts
+        with self._regions("exchange"):
+            self.points = ghosts.build(self.points, particles.n)
+            self._fit(ghosts.n_all)
+            if len(self.forces) != len(self.points):
+                self.forces = np.zeros(self.points.shape, np.int64)
+                self._identities = np.zeros((len(self.points), 1), np.int64)
+            self._identities[: particles.n, 0] = particles.identity
+            ghosts.carry(self._identities)
+        self.points[ghosts.n_all] = FAR
+        if self._how.mixed:
+            if len(self._grid) != len(self.points):
+                self._grid = np.zeros(self.points.shape, np.int32)
+            self._grid[ghosts.n_all] = 1
+            self._update_ghosts()
+        with self._regions("neighbour"):
+            self.lists.build(self.points, particles.n, ghosts.n_all)
+
+    def _update_ghosts(self) -> None:
+        """Bring the places that forces are computed from up to date. Neighbours."""
+        if not self._how.mixed:
+            with self._regions("exchange"):
+                self.ghosts.forward(self.points)
+            return
+        with self._regions("integrate"):
+            kernels.to_grid(self.particles.room(POSITION), self.particles.n, self._per_length, self._grid)
+        with self._regions("exchange"):
+            self.ghosts.carry(self._grid)  # the integers wrap as the box does: nothing is to be added
+
+    def advance(self, step: int) -> None:
+        """Advance from `step` by one step of velocity Verlet. Neighbours; collective where lists are rebuilt.
+
+        Raises ParticleError if atoms overlap, are not finite, or went farther than lists reach.
+        """
+        particles, regions = self.particles, self._regions
+        with regions("integrate"):
+            kernels.kick_and_drift(
+                self.forces, particles.n, self._kick, self.melt.dt, self._quantum, particles.room("velocity"),
+                particles.room(POSITION), self.points,
+            )  # fmt: skip
+        step += 1
+        if step % self._how.every == 0 and self._due(step):
+            self._rebuild(step)
+        else:
+            self._update_ghosts()
+        self._compute(step)
+        with regions("integrate"):
+            kernels.kick_velocity(self.forces, particles.n, self._kick, particles.room("velocity"))
+            if self._langevin is not None:
+                self._thermalise(self._langevin, step)
+
+    def _thermalise(self, langevin: Langevin, step: int) -> None:
+        """Let friction and noise act on the velocities for a step."""
+        keep = math.exp(-self.melt.dt / langevin.damping)
+        spread = math.sqrt(langevin.temperature * -math.expm1(-2 * self.melt.dt / langevin.damping))
+        velocity, n = self.particles.room("velocity"), self.particles.n
+        kernels.thermalise(self.particles.identity, n, step, self._keys, keep, spread, velocity)
+
+    def _due(self, step: int) -> bool:
+        """Say whether lists are to be rebuilt. Collective if it depends on how far atoms have moved."""
+        particles = self.particles
+        with self._regions("neighbour"):
+            squares = ((particles.position - particles["held"]) ** 2).sum(0)
+            farthest = float(np.sqrt(squares.max(initial=0.0)))
+            if farthest > self.melt.reach:
+                atom = particles.identity[np.argmax(squares)]
+                raise ParticleError(
+                    f"atom {atom} went {farthest:.3g} sigma in at most {self._how.every} steps until step {step}, "
+                    f"farther than lists of neighbours reach ({self.melt.reach:g}); try a smaller model.dt or "
+                    f"neighbour.every"
+                )
+            if not self._how.check:
+                return True
+            return float(global_max(self._comm, farthest)) > 0.5 * self.melt.skin
+
+    def _rebuild(self, step: int) -> None:
+        """Move atoms to their owners, and find ghosts and neighbours anew. Collective."""
+        assert self._migration is not None
+        with self._regions("exchange"):
+            self._migration(self.particles, step)
+        with self._regions("neighbour"):
+            self._sort()
+            self.particles["held"][...] = self.particles.position
+        self._find_neighbours()
+
+    def _compute(self, step: int) -> None:
+        """Set the forces at the present points. Neighbours, by Newton's third law."""
+        n, n_all, lists = self.particles.n, self.ghosts.n_all, self.lists
+        rows = (lists.rows.reshape(-1), lists.rows.shape[1], lists.counts, self.melt.cutoff**2, self._closest)
+        with self._regions("pair"):
+            if self._how.mixed:
+                kernels.forces_in_mixed_precision(self._grid, n, *rows, self._units, self.forces)
+            elif not self._how.newton:
+                kernels.forces_of_full_lists(self.points, n, *rows, self.forces)
+            else:
+                if self._scratch.shape[1] != len(self.points):
+                    self._scratch = np.zeros((len(self._scratch), *self.points.shape), np.int64)
+                kernels.forces_of_half_lists(self.points, n, n_all, *rows, self._scratch, self.forces)
+        if self._how.newton:
+            with self._regions("exchange"):
+                self.ghosts.reverse(self.forces)
+        if self._closest.min() < CLOSEST**2:
+            self._refuse_overlap(step)
+
+    def _refuse_overlap(self, step: int) -> None:
+        """Raise ParticleError about the two atoms that are nearest to each other."""
+        nearest: tuple[float, int, int] = (np.inf, 0, 0)
+        for i in range(self.particles.n):
+            neighbours = self.lists.rows[i, : self.lists.counts[i]]
+            squares = ((self.points[neighbours, :3] - self.points[i, :3]) ** 2).sum(1)
+            k = int(np.argmin(squares)) if len(squares) else -1
+            if k >= 0 and squares[k] < nearest[0]:
+                nearest = float(squares[k]), i, int(neighbours[k])
+        square, i, j = nearest
+        one, other = sorted(int(self._identities[row, 0]) for row in (i, j))
+        x, y, z = self.points[i, :3]
+        raise ParticleError(
+            f"atoms {one} and {other} overlap in step {step}: they are {np.sqrt(square):.3g} sigma apart at "
+            f"x = {x:g}, y = {y:g}, z = {z:g}, and forces are computed from {CLOSEST} on; try a smaller model.dt, "
+            f"model.density or initial.temperature"
+        )
+
+    def _update_points(self) -> None:
+        """Bring ghosts of `points` up to date where forces do not need them. Neighbours."""
+        if self._how.mixed:
+            self.ghosts.forward(self.points)
+
+    def pair_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return parts of the sums over all pairs of u(r) and of r.f, one for each owned atom, (n,). Neighbours."""
+        self._update_points()
+        n, lists = self.particles.n, self.lists
+        energy, virial = np.empty((2, n))
+        rows = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
+        kernels.pair_sums(self.points, n, *rows, self.melt.cutoff**2, energy, virial)
+        share = 1.0 if self._how.newton else 0.5  # full lists have every pair twice
+        return share * energy, share * virial
+
+    def distances(self, bins: int) -> NDArray[np.int64]:
+        """Return how many distances up to the cut-off are in each bin, (bins,), every pair twice. Neighbours."""
+        self._update_points()
+        counts, lists = np.empty(bins, np.int64), self.lists
+        rows = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
+        kernels.count_distances(self.points, self.particles.n, *rows, bins / self.melt.cutoff, counts)
+        return counts * 2 if self._how.newton else counts
+
+    def paths(self) -> NDArray[np.float64]:
+        """Return how far each owned atom has come from its place on the lattice, (3, n): no jumps at sides."""
+        particles = self.particles
+        lengths = np.array(self.boxes.high[::-1])
+        begin = self.rounded(lattice_places(self.melt, particles.identity).T)
+        return np.asarray(particles.position + lengths[:, None] * particles["image"] - begin)
+
+    def allocated(self) -> int:
+        """Return the bytes held."""
+        arrays = (
+            self.points,
+            self.forces,
+            self._identities,
+            self._scratch,
+            self._grid,
+            self.lists.rows,
+            self.lists.counts,
+        )
+        return sum(array.nbytes for array in arrays) + self.particles.n_bytes + self._cells.n_bytes

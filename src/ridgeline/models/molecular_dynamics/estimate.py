@@ -1,0 +1,118 @@
+"""What a run of molecular dynamics needs and does, before it runs: no MPI, no allocation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ridgeline.blocks.block import check_process_grid
+from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.molecular_dynamics.config import MolecularDynamicsCase
+from ridgeline.models.molecular_dynamics.problem import Melt
+from ridgeline.parallel.partition import Triple, factorizations
+from ridgeline.particles.boxes import Boxes, even_boxes
+from ridgeline.particles.ghosts import check_reach
+from ridgeline.particles.neighbours import SPARE as SPARE_LISTS
+from ridgeline.particles.neighbours import list_capacity
+from ridgeline.runtime.errors import DecompositionError
+
+WORD = 8
+# Of a pair within the cut-off, fused multiply-adds counted as two: 3 differences, 5 for the square of the distance,
+# a division, 2 products for r^-6, 4 for the force, 6 to add it to both atoms.
+FLOPS_PER_PAIR = 3 + 5 + 1 + 2 + 4 + 6
+FLOPS_PER_ATOM = 18  # of velocity Verlet: three fused multiply-adds in each direction
+STATE = 3 + 3 + 3 + 1 + 1.5  # words of an atom: position, velocity, held, identity, image
+ROWS = 4 + 4 + 1  # words of an atom or a ghost: row of position, row of force, identity
+SORTED = 3 + 0.5 + 0.5  # words of an atom or a ghost in cells: positions, order, cell
+SPARE = 1.25  # room to grow
+
+
+def process_grid(case: MolecularDynamicsCase, n_ranks: int) -> Triple:
+    """Return the process grid; DecompositionError if it does not fit the ranks or its boxes are too thin."""
+    melt, grid = case.melt, case.grid.process_grid
+    if grid == "auto":
+        return _fewest_ghosts(melt, n_ranks)
+    check_process_grid(case.grid.cells, grid, n_ranks)
+    check_reach(boxes_of(melt.lengths, grid), melt.reach)
+    return grid
+
+
+def _fewest_ghosts(melt: Melt, n_ranks: int) -> Triple:
+    """Return the process grid with the fewest ghosts; ties go to the one that cuts z first."""
+    fitting = [grid for grid in factorizations(n_ranks) if min(_edges(melt, grid)) >= melt.reach]
+    if not fitting:
+        most = math.prod(int(length / melt.reach) for length in melt.lengths)
+        edges = " x ".join(f"{edge:.4g}" for edge in _edges(melt, (1, 1, 1)))
+        raise DecompositionError(
+            f"the domain of {edges} (z y x) cannot be cut into {n_ranks} boxes that are no thinner than cut-off and "
+            f"skin, {melt.reach:g}; it has room for {most} at most: use fewer ranks (-n) or more grid.cells"
+        )
+    return min(
+        fitting, key=lambda grid: (round(_ghosts(melt, _edges(melt, grid), [True] * 3)), grid[2], grid[1])
+    )
+
+
+def _edges(melt: Melt, grid: Triple) -> list[float]:
+    """Return the edges of a rank's box, z, y, x."""
+    return [length / n for length, n in zip(melt.lengths[::-1], grid)]
+
+
+def boxes_of(lengths: Sequence[float], grid: Triple) -> Boxes:
+    """Return the boxes of all ranks, z slowest. lengths: of the periodic box, x, y, z."""
+    ranks = np.arange(math.prod(grid)).reshape(grid)
+    return even_boxes((0.0, 0.0, 0.0), tuple(lengths)[::-1], ranks, (True, True, True))
+
+
+def pairs_within(melt: Melt, distance: float) -> float:
+    """Return the expected number of other atoms within a distance of one."""
+    return 4 / 3 * math.pi * distance**3 * melt.density
+
+
+def least_work(melt: Melt, grid: Triple) -> Work:
+    """Return the least work of a step: each pair within the cut-off once, the state in and out of memory once."""
+    ranks = math.prod(grid)
+    edges = _edges(melt, grid)
+    ghosts = _ghosts(melt, edges, [n > 1 for n in grid])
+    flops = melt.atoms * (FLOPS_PER_PAIR * pairs_within(melt, melt.cutoff) / 2 + FLOPS_PER_ATOM)
+    cut = sum(n > 1 for n in grid)
+    return Work(melt.atoms, flops, melt.atoms * 2 * 6 * WORD, ranks * ghosts * 3 * WORD, 2.0 * ranks * cut)
+
+
+def _ghosts(melt: Melt, edges: list[float], wanted: list[bool]) -> float:
+    """Return the expected ghosts of a box, in the directions that are wanted."""
+    around = math.prod(edge + 2 * melt.reach * want for edge, want in zip(edges, wanted))
+    return melt.density * (around - math.prod(edges))
+
+
+def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
+    """Return decomposition, memory, output and least work of the case on n_ranks ranks."""
+    melt = case.melt
+    grid = process_grid(case, n_ranks)
+    edges = _edges(melt, grid)
+    owned = melt.atoms / n_ranks
+    every = owned + _ghosts(melt, edges, [True] * 3)
+    neighbours = pairs_within(melt, melt.reach) / (2 if case.neighbour.newton else 1)
+    lists = SPARE_LISTS * owned * (list_capacity(int(SPARE * neighbours)) / 2 + 1)
+    scratch = 4 * every * case.run.threads if case.neighbour.newton else 0.0
+    scratch += 2 * every if case.method.mixed else 0.0
+    words = SPARE * (STATE * owned + (ROWS + SORTED) * every) + lists + scratch
+    outputs = (case.run.steps // case.output.every + case.output.initial) if case.output.every else 0
+    each = {"position": 3 * WORD, "velocity": 3 * WORD, "force": 3 * WORD, "image": 12}
+    written = sum(each[name] for name in case.output.variables)
+    return Estimate(
+        process_grid=grid,
+        block=_cells_of_largest(case.grid.cells, grid),
+        memory_per_rank=float(WORD * words),
+        output_bytes=float(outputs * written * melt.atoms),
+        outputs=outputs,
+        checkpoint_bytes=float((3 * 3 * WORD + 12) * melt.atoms),
+        work=least_work(melt, grid),
+        memory_between_steps=float(WORD * 3 * STATE * owned),
+    )
+
+
+def _cells_of_largest(cells: Triple, grid: Triple) -> Triple:
+    z, y, x = (-(-n // p) for n, p in zip(cells, grid))
+    return z, y, x

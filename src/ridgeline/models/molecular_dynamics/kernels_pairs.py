@@ -1,0 +1,127 @@
+"""The sum of Lennard-Jones forces on one atom, in vector registers.
+
+    f_i = sum_j (48 r^-14 - 24 r^-8) (x_i - x_j)   over the neighbours j with r < r_c, r = |x_i - x_j|
+
+Rows of atoms are (x, y, z, anything). So a neighbour is one load of a row. Shuffles turn eight rows into vectors of
+x, of y and of z, which costs less than gathers.
+
+Forces are summed as integers of 2**-FORCE_BITS: no order changes the sum. So it depends neither on ranks nor on
+threads nor on how lists are sorted. The number that turns a float into such an integer is 1.5 * 2**(52 - FORCE_BITS).
+The fused multiply-add that makes the force adds it, and the number of terms tells how often it was added.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ridgeline.jit.llvm import F64, I32, I64, Lanes, constant, count_lanes, data_pointer, host_vector_bytes
+
+FORCE_BITS = 38
+# The largest force of a pair that the integers hold: 2^(51 - FORCE_BITS) = 8192 epsilon / sigma. Atoms nearer than
+# CLOSEST exceed it: 48 r^-13 - 24 r^-7 = 8192 at r = 0.672.
+CLOSEST = 0.68
+_MAGIC = 1.5 * 2.0 ** (52 - FORCE_BITS)
+_MAGIC_BITS = int(np.float64(_MAGIC).view(np.int64))
+COLUMNS = 4  # of a row
+
+
+def lanes_of_forces() -> int:
+    """Return how many neighbours a vector has."""
+    return max(4, host_vector_bytes() // 8)
+
+
+def _shuffle(builder, a, b, picks):
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(picks)), picks))
+
+
+def load_rows(builder, lanes, points, rows):
+    """Return vectors of the four columns of atoms, whose rows are at the pointer `rows`, in an order of their own."""
+    quad = Lanes(builder, lanes.element, COLUMNS)
+    loaded = []
+    for k in range(lanes.count):
+        row = builder.zext(builder.load(builder.gep(rows, [ir.Constant(I64, k)])), I64)
+        loaded.append(quad.load(points, builder.shl(row, ir.Constant(I64, 2))).value)
+    while len(loaded) > 4:  # two rows, then four, into one register
+        half = len(loaded) // 2
+        every = list(range(2 * loaded[0].type.count))
+        loaded = [_shuffle(builder, loaded[k], loaded[k + half], every) for k in range(half)]
+    per_register = lanes.count // 4
+
+    def in_each_row(a, b, picks):
+        """Pick of every row of a (0 ... 3) and of b (4 ... 7)."""
+        of = [
+            4 * r + pick if pick < 4 else lanes.count + 4 * r + pick - 4
+            for r in range(per_register)
+            for pick in picks
+        ]
+        return _shuffle(builder, a, b, of)
+
+    a, b, c, d = loaded
+    x_and_z = in_each_row(a, b, (0, 4, 2, 6)), in_each_row(c, d, (0, 4, 2, 6))
+    y_and_w = in_each_row(a, b, (1, 5, 3, 7)), in_each_row(c, d, (1, 5, 3, 7))
+    return [
+        lanes.vector(in_each_row(*x_and_z, (0, 1, 4, 5))),
+        lanes.vector(in_each_row(*y_and_w, (0, 1, 4, 5))),
+        lanes.vector(in_each_row(*x_and_z, (2, 3, 6, 7))),
+        lanes.vector(in_each_row(*y_and_w, (2, 3, 6, 7))),
+    ]
+
+
+def across(builder, vector, combine):
+    """Return one number of all lanes."""
+    while vector.type.count > 1:
+        half = vector.type.count // 2
+        low, high = (_shuffle(builder, vector, vector, list(range(s, s + half))) for s in (0, half))
+        vector = combine(low, high)
+    return builder.extract_element(vector, ir.Constant(I32, 0))
+
+
+@intrinsic
+def sum_forces(typing, points, rows, i, begin, end, square, out_forces):
+    """Set out_forces[i] to the force on atom i, in 2**-FORCE_BITS; return the least square of a distance.
+
+    points: float64 (m, COLUMNS), rows: int32, of the neighbours at begin ... end - 1, a multiple of the lanes;
+    square: r_c^2; out_forces: int64 (m, COLUMNS).
+    """
+
+    def codegen(context, builder, signature, args):
+        atoms, lists, forces = (data_pointer(context, builder, signature, args, n) for n in (0, 1, 6))
+        begin, end = args[3], args[4]
+        floats = Lanes(builder, F64, lanes_of_forces())
+        integers = Lanes(builder, I64, floats.count)
+        base = builder.shl(args[2], ir.Constant(I64, 2))
+        components = [builder.add(base, ir.Constant(I64, c)) for c in range(3)]
+        place = [floats.splat(builder.load(builder.gep(atoms, [at]))) for at in components]
+        sums = [cgutils.alloca_once_value(builder, constant(integers.type, 0)) for _ in place]
+        closest = cgutils.alloca_once_value(builder, constant(floats.type, np.inf))
+        terms = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
+        cutoff, one = floats.splat(args[5]), floats.constant(1.0)
+        with cgutils.for_range_slice(builder, begin, end, ir.Constant(I64, floats.count)) as (k, _):
+            others = load_rows(builder, floats, atoms, builder.gep(lists, [k]))
+            dx, dy, dz = (mine - other for mine, other in zip(place, others[:3]))
+            distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
+            inverse = floats.vector(builder.fdiv(one.value, distance.value))
+            sixth = inverse * inverse * inverse
+            force = floats.fma(sixth, floats.constant(48.0), floats.constant(-24.0)) * (sixth * inverse)
+            near = builder.fcmp_ordered("<", distance.value, cutoff.value)
+            for d, total in zip((dx, dy, dz), sums):
+                bits = builder.bitcast(floats.fma(force, d, floats.constant(_MAGIC)).value, integers.type)
+                before = builder.load(total)
+                builder.store(builder.select(near, builder.add(before, bits), before), total)
+            builder.store(builder.add(builder.load(terms), count_lanes(builder, near)), terms)
+            least = builder.load(closest)
+            nearer = builder.fcmp_ordered("<", distance.value, least)
+            builder.store(builder.select(nearer, distance.value, least), closest)
+        added = builder.mul(builder.load(terms), ir.Constant(I64, _MAGIC_BITS))
+        for at, total in zip(components, sums):
+            force_bits = builder.sub(across(builder, builder.load(total), builder.add), added)
+            builder.store(force_bits, builder.gep(forces, [at]))
+
+        def smaller(a, b):
+            return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+        return across(builder, builder.load(closest), smaller)
+
+    return types.float64(points, rows, i, begin, end, square, out_forces), codegen

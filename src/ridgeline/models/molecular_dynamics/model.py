@@ -1,0 +1,142 @@
+"""Molecular dynamics of the Lennard-Jones melt on this rank: what the time loop asks of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ridgeline.io.bp_blocks import Variable
+from ridgeline.jit.kernel import compile_kernels
+from ridgeline.models.contract import Context, Figure, Model, Profile, StepTimes, Work
+from ridgeline.models.molecular_dynamics.config import MolecularDynamicsCase
+from ridgeline.models.molecular_dynamics.diagnostics import Diagnostics
+from ridgeline.models.molecular_dynamics.engine_cpu import FIELDS, CpuEngine
+from ridgeline.models.molecular_dynamics.estimate import least_work, process_grid
+from ridgeline.models.molecular_dynamics.initial import initial_velocities, lattice_places
+from ridgeline.models.molecular_dynamics.outputs import layout, output_field
+from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.particles.particles import POSITION, ParticleField
+
+
+class MolecularDynamics(Model):
+    """A Lennard-Jones melt on this rank."""
+
+    name: ClassVar[str] = "molecular_dynamics"
+    phases: ClassVar[tuple[str, ...]] = ("pair", "neighbour", "exchange", "integrate")
+    advice: ClassVar[str] = "try a smaller model.dt, model.density or initial.temperature"
+
+    def setup(self, case: MolecularDynamicsCase, context: Context) -> None:
+        """Cut the box, and make an engine without atoms. Collective."""
+        self._case, self._context = case, context
+        self._grid = process_grid(case, context.comm.size)
+        self._engine = CpuEngine(case.melt, self._grid, case.method, context, case.langevin)
+        self._diagnostics = Diagnostics(context.comm, self._engine)
+        self._step = 0
+        self._read: dict[str, DistributedArray] | None = None
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, all kernels."""
+        compile_kernels(self._engine.kernels())
+
+    def initialize(self) -> None:
+        """Put the atoms on the lattice, with their velocities. Collective."""
+        engine, ranges = self._engine, self._engine.ranges
+        places = lattice_places(engine.melt, np.arange(ranges.first, ranges.first + ranges.n))
+        velocities = initial_velocities(self._context.comm, engine.melt, places)
+        position = engine.rounded(places.T)
+        fields: dict[str, Any] = {
+            POSITION: position,
+            "held": position,
+            "velocity": velocities.T,
+            "image": np.zeros((3, ranges.n), np.int32),
+        }
+        engine.start(fields, 0)
+        self._step, self._read = 0, None
+
+    def state(self) -> Mapping[str, DistributedArray]:
+        """Return places, also those at which lists were built, velocities and images, by identity. Collective."""
+        fields = {POSITION: ParticleField(np.float64, 3), **FIELDS}
+        ranges, particles = self._engine.ranges, self._engine.particles
+        if not self._engine.started:
+            self._read = ranges.arrays(fields)
+            return self._read
+        return {
+            name: ranges.array(name, field, ranges.gather(particles, name)) for name, field in fields.items()
+        }
+
+    def restored(self, step: int, time: float) -> None:
+        """Continue from `step` with what was written into the arrays of `state`. Collective."""
+        assert self._read is not None
+        self._engine.start({name: array.local for name, array in self._read.items()}, step)
+        self._step, self._read = step, None
+
+    def step(self, most: int) -> int:
+        """Advance by one step. Collective where lists are rebuilt, else neighbours."""
+        self._engine.advance(self._step)
+        self._step += 1
+        return 1
+
+    def time(self, step: int) -> float:
+        """Return step * dt."""
+        return step * self._case.model.dt
+
+    def diagnostics(self) -> dict[str, float]:
+        """Return the figures of LAMMPS' thermo output, and the momentum. Collective."""
+        momentum = self._diagnostics.momentum()
+        return {**self._diagnostics.row(), **{f"momentum_{c}": p for c, p in zip("xyz", momentum)}}
+
+    def series(self, step: int) -> Mapping[str, float]:
+        """Return LAMMPS' columns. Collective."""
+        return self._diagnostics.row()
+
+    def summary(self, step: int) -> Mapping[str, Figure]:
+        """Return LAMMPS' columns with units. Collective."""
+        units = {"Press": "epsilon/sigma^3", "MSD": "sigma^2"}
+        return {
+            name: Figure(value, units.get(name, "epsilon")) for name, value in self._diagnostics.row().items()
+        }
+
+    def profiles(self) -> Mapping[str, Profile]:
+        """Return the radial distribution function up to the cut-off. Collective."""
+        places, g = self._diagnostics.radial()
+        return {
+            "r": Profile(places, ("r",), "sigma", "middles of bins"),
+            "radial_distribution": Profile(g, ("r",), "1", "density around an atom over the mean density"),
+        }
+
+    def locate_nonfinite(self) -> str | None:
+        """Say which atom is not finite. Collective."""
+        return self._diagnostics.locate_nonfinite()
+
+    def work(self) -> Work:
+        """Return the least work of a step on all ranks."""
+        return least_work(self._engine.melt, self._grid)
+
+    def describe(self) -> dict[str, Any]:
+        """Return decomposition, memory and method."""
+        return {
+            "process_grid": list(self._grid),
+            "block": [n // p for n, p in zip(self._case.grid.cells, self._grid)],
+            "atoms": self._engine.melt.atoms,
+            "field_bytes_per_rank": self._engine.allocated(),
+            "method": self._engine.method,
+        }
+
+    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+        """Return the atoms that a second advances by a step. No communication."""
+        return {"figure_of_merit": Figure(self._engine.melt.atoms / step.total, "atom-steps/s")}
+
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        """Return shapes, dtypes and this rank's blocks: by identity."""
+        return [layout(self._engine.ranges, name) for name in names]
+
+    def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
+        """Return fields of atoms in the order of identities. Collective."""
+        return {name: output_field(self._engine.ranges, self._engine, name) for name in names}
+
+
+def create_model() -> MolecularDynamics:
+    """Return a model to set up and run."""
+    return MolecularDynamics()

@@ -1,0 +1,46 @@
+"""The fields of atoms by name, in the order of identities: what `output.variables` may list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeline.io.bp_blocks import Variable
+from ridgeline.models.molecular_dynamics.kernels import FORCE_UNIT
+from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.particles.by_identity import IdentityRanges
+from ridgeline.particles.particles import ParticleField
+
+if TYPE_CHECKING:
+    from ridgeline.models.molecular_dynamics.engine_cpu import CpuEngine
+
+# name: the field, its unit and what it is.
+FIELDS = {
+    "position": (ParticleField(np.float64, 3), "sigma", "place in the periodic box: x, y, z"),
+    "velocity": (ParticleField(np.float64, 3), "sqrt(epsilon/m)", "velocity: x, y, z"),
+    "force": (ParticleField(np.float64, 3), "epsilon/sigma", "force: x, y, z"),
+    "image": (ParticleField(np.int32, 3), "1", "lengths of the box to add for a path without jumps: x, y, z"),
+}
+NAMES = tuple(FIELDS)
+DIMS = ("atom", "axis")
+
+
+def layout(ranges: IdentityRanges, name: str) -> Variable:
+    """Return shape, dtype and this rank's block of an output, [atoms, 3]."""
+    field, unit, words = FIELDS[name]
+    shape, offset, local = (ranges.n_global, 3), (ranges.first, 0), (ranges.n, 3)
+    return Variable(name, field.dtype, shape, offset, local, unit, words, DIMS)
+
+
+def output_field(ranges: IdentityRanges, engine: CpuEngine, name: str) -> DistributedArray:
+    """Return an output of the present state, [atoms, 3]. Collective."""
+    field = FIELDS[name][0]
+    particles = engine.particles
+    if name == "force":
+        values = np.ascontiguousarray(engine.forces[: particles.n, :3].T * FORCE_UNIT)
+    else:
+        values = particles[name]
+    local = ranges.send(particles.identity, values, np.empty(field.shape(ranges.n), field.dtype))
+    rows = np.ascontiguousarray(local.T)
+    return DistributedArray(name, (ranges.n_global, 3), (ranges.first, 0), rows)

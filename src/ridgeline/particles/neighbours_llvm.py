@@ -1,0 +1,76 @@
+"""The inner loop of neighbour lists in vector registers: eight distances at a time, the near ones are kept."""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ridgeline.jit.llvm import F64, I1, I32, I64, Lanes, constant, count_lanes, data_pointer
+
+LANES = 8
+
+
+@intrinsic
+def append_near(typing, x, y, z, order, begin, end, x0, y0, z0, square, self_row, half, out, at, last):
+    """Append to `out` the rows order[k] of begin <= k < end whose (x, y, z)[k] is near (x0, y0, z0); return the end.
+
+    Near: the square of the distance is below `square`, and the row is not self_row. half: only the upper half of
+    space. `at` is where to write; beyond `last` nothing is appended. LANES places beyond `end` are read, and LANES
+    places from the returned one are written.
+    """
+
+    def codegen(context, builder, signature, args):
+        arrays = [data_pointer(context, builder, signature, args, n) for n in (0, 1, 2, 3, 12)]
+        columns, rows, target = arrays[:3], arrays[3], arrays[4]
+        begin, end, self_row, half, first, last = (args[n] for n in (4, 5, 10, 11, 13, 14))
+        floats, wide, narrow = (
+            Lanes(builder, F64, LANES),
+            Lanes(builder, I64, LANES),
+            Lanes(builder, I32, LANES),
+        )
+        place = [floats.splat(value) for value in args[6:9]]
+        mine, zero = narrow.splat(builder.trunc(self_row, I32)), floats.constant(0.0)
+        position = cgutils.alloca_once_value(builder, first)
+
+        def ordered(relation, a, b):
+            return builder.fcmp_ordered(relation, a.value, b.value)
+
+        def upper(dx, dy, dz):
+            """Return the lanes in the upper half of space."""
+            found = builder.and_(ordered("==", dy, zero), ordered(">", dx, zero))
+            found = builder.and_(ordered("==", dz, zero), builder.or_(ordered(">", dy, zero), found))
+            return builder.or_(ordered(">", dz, zero), found)
+
+        def append(k, of_half):
+            dx, dy, dz = (floats.load(column, k) - here for column, here in zip(columns, place))
+            distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
+            found = narrow.load(rows, k)
+            wanted = builder.and_(
+                ordered("<", distance, floats.splat(args[9])), wide.iota(k).less(wide.splat(end))
+            )
+            wanted = builder.and_(wanted, builder.icmp_signed("!=", found.value, mine.value))
+            if of_half:
+                wanted = builder.and_(wanted, upper(dx, dy, dz))
+            now = builder.load(position)
+            narrow.vector(_compress(builder, narrow, found.value, wanted)).store(target, now)
+            now = builder.add(now, count_lanes(builder, wanted))
+            builder.store(builder.select(builder.icmp_signed("<", now, last), now, last), position)
+
+        with builder.if_else(builder.trunc(half, I1)) as branches:
+            for branch, of_half in zip(branches, (True, False)):
+                with (
+                    branch,
+                    cgutils.for_range_slice(builder, begin, end, ir.Constant(I64, LANES)) as (k, _),
+                ):
+                    append(k, of_half)
+        return builder.load(position)
+
+    return types.int64(x, y, z, order, begin, end, x0, y0, z0, square, self_row, half, out, at, last), codegen
+
+
+def _compress(builder, lanes, value, mask):
+    """Return the lanes that the mask has, one after the other; the rest is zero."""
+    kind = ir.FunctionType(lanes.type, [lanes.type, ir.VectorType(I1, lanes.count), lanes.type])
+    name = f"llvm.experimental.vector.compress.{lanes.suffix}"
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(function, [value, mask, constant(lanes.type, 0)])
