@@ -18,8 +18,8 @@ INTRODUCTION = """\
 
 `ridgeline bench NAME` runs a benchmark, and `ridgeline bench NAME --help` prints its part of this page. What the
 figures mean, and how they compare with others, is in [Benchmarks of the machine](machine-benchmarks.md),
-[Benchmarks of spectral elements](benchmarks-spectral-elements.md) and [HPCG](hpcg.md). A benchmark of your own is one
-folder: [Adding a benchmark](adding-a-benchmark.md).
+[Benchmarks of spectral elements](benchmarks-spectral-elements.md), [HPCG](hpcg.md) and [Graph500](graph500.md). A
+benchmark of your own is one folder: [Adding a benchmark](adding-a-benchmark.md).
 
 Every benchmark has these options too:
 

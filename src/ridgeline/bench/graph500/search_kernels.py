@@ -1,0 +1,215 @@
+"""Compiled parts of breadth-first search: steps from the frontier and towards it, over bitmaps of ids.
+
+Bitmaps are uint64 words; bit b of word w is id, or own row, 64 w + b. Rows of this rank are ids from first_id on.
+"""
+
+from numba import int32, int64, prange, uint32, uint64
+
+from ridgeline.bench.graph500.bits import lowest_bit, set_bits
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
+
+_CHUNK = 16  # words of a bitmap that a thread takes in turn: no two threads write to one cache line
+_FEW = 8  # unvisited rows of a word whose first neighbours are not worth a look all at once
+_ONE = uint64(1)
+_WORDS = uint64[::1]
+
+
+# A call that passes arrays counts references to them, with atomic operations: too much for each word.
+inlined = subroutine(inline="always")
+
+
+@subroutine
+def _has(words, place):
+    """Return whether a bit is set."""
+    return (words[place >> 6] >> uint64(place & 63)) & _ONE != uint64(0)
+
+
+@subroutine
+def _set(words, place):
+    """Set a bit."""
+    words[place >> 6] |= _ONE << uint64(place & 63)
+
+
+@kernel(lambda: (uint32[::1], int64, int64[::1], uint32[::1], _WORDS, uint32[::1]), nogil=True)
+def top_down(frontier, first_id, offsets, neighbours, seen, parents):
+    """Mark every unseen neighbour of the frontier in seen, with the id it is seen from; return the edges looked at.
+
+    frontier: own rows, ascending, so that the parent is the lowest row; seen [words of all ids]; parents [ids].
+    """
+    looked_at = 0
+    for i in range(frontier.shape[0]):
+        row = int64(frontier[i])
+        begin, end = offsets[row], offsets[row + 1]
+        looked_at += end - begin
+        for j in range(begin, end):
+            neighbour = int64(neighbours[j])
+            if not _has(seen, neighbour):
+                _set(seen, neighbour)
+                parents[neighbour] = uint32(first_id + row)
+    return looked_at
+
+
+@inlined
+def _parent_in(frontier, neighbours, begin, end):
+    """Return the place of the first neighbour that the frontier has, or end."""
+    for j in range(begin, end):
+        if _has(frontier, int64(neighbours[j])):
+            return j
+    return end
+
+
+@inlined
+def _heads_in(frontier, heads, word):
+    """Return the bits of a word's rows whose first neighbour is in the frontier."""
+    hits = uint64(0)
+    for bit in range(64):
+        head = int64(heads[uint64(64 * word + bit)])  # unsigned: no look for a negative index, vector loads
+        hits |= ((frontier[head >> 6] >> uint64(head & 63)) & _ONE) << uint64(bit)
+    return hits
+
+
+@inlined
+def _bottom_up_word(word, unvisited, frontier, offsets, neighbours, heads, parents):
+    """Look for the parents of the unvisited rows of a word; return the found ones' bits and the edges looked at."""
+    looked_at = set_bits(unvisited)
+    found = uint64(0)
+    if looked_at > _FEW:
+        found = _heads_in(frontier, heads, word) & unvisited
+    rest = unvisited & ~found
+    while rest != uint64(0):
+        bit = lowest_bit(rest)
+        rest &= rest - _ONE
+        row = 64 * word + bit
+        begin, end = offsets[row], offsets[row + 1]
+        j = _parent_in(frontier, neighbours, begin, end)
+        looked_at += j - begin
+        if j < end:
+            found |= _ONE << uint64(bit)
+            parents[row] = neighbours[j]
+    return found, looked_at
+
+
+@kernel(
+    lambda: (*[_WORDS] * 2, int64[::1], *[uint32[::1]] * 3, _WORDS, int64[:, ::1]),
+    parallel=True,
+    nogil=True,
+)
+def bottom_up(visited, frontier, offsets, neighbours, heads, parents, found, counts):
+    """Give every unvisited row with a neighbour in the frontier its parent and a bit of found.
+
+    visited, found: words of own rows; frontier: of all ids; heads [own rows]; counts [threads, 8], a cache line each:
+    rows found, edges looked at; parents [own rows]: ids, the heads until something else is written.
+    """
+    words, threads = found.shape[0], counts.shape[0]
+    for thread in prange(threads):
+        n_found, looked_at = 0, 0
+        for chunk in range(thread * _CHUNK, words, threads * _CHUNK):
+            for word in range(chunk, min(chunk + _CHUNK, words)):
+                bits, edges = _bottom_up_word(
+                    word, ~visited[word], frontier, offsets, neighbours, heads, parents
+                )
+                found[word] = bits
+                n_found += set_bits(bits)
+                looked_at += edges
+        counts[thread, 0] = n_found
+        counts[thread, 1] = looked_at
+
+
+@kernel(
+    lambda: (_WORDS, uint32[::1], int32[::1], uint32[::1], int32[::1], int64[::1]), parallel=True, nogil=True
+)
+def number_parents(visited, parents, vertex_of_id, place_of_vertex, numbers_of_rows, numbers):
+    """numbers[v] = the parent of an owned vertex in the numbers of the edge list, -1 if it has none.
+
+    visited: words of own rows; parents [own rows]: ids; vertex_of_id [ids];
+    place_of_vertex [owned vertices]: own row, or the last place of numbers_of_rows [own rows + 1].
+    Loops with one gather each become vector instructions; one loop with two gathers does not.
+    """
+    words = visited.shape[0]
+    for chunk in prange((words + _CHUNK - 1) // _CHUNK):
+        first, end = chunk * _CHUNK, min((chunk + 1) * _CHUNK, words)
+        for row in range(64 * first, 64 * end):
+            numbers_of_rows[row] = vertex_of_id[parents[row]]
+        for word in range(first, end):
+            unvisited = ~visited[word]
+            while unvisited != uint64(0):
+                numbers_of_rows[64 * word + lowest_bit(unvisited)] = -1
+                unvisited &= unvisited - _ONE
+    numbers_of_rows[64 * words] = -1
+    for v in prange(numbers.shape[0]):
+        numbers[v] = numbers_of_rows[place_of_vertex[v]]
+
+
+@kernel(lambda: (*[_WORDS] * 2, int64, int64, int64[::1]), nogil=True)
+def count_messages(seen, visited, words_of_rank, rank, counts):
+    """counts[r] = ids of rank r that are seen but not visited; 0 of this rank."""
+    for other in range(counts.shape[0]):
+        total = 0
+        if other != rank:
+            for word in range(other * words_of_rank, (other + 1) * words_of_rank):
+                total += set_bits(seen[word] ^ visited[word])
+        counts[other] = total
+
+
+@kernel(lambda: (*[_WORDS] * 2, uint32[::1], int64, int64, uint32[:, ::1]), nogil=True)
+def pack_messages(seen, visited, parents, words_of_rank, rank, messages):
+    """Write (id, parent) of the ids that `count_messages` counts, ascending: messages [n, 2]."""
+    place = 0
+    for word in range(seen.shape[0]):
+        bits = seen[word] ^ visited[word]
+        if word // words_of_rank != rank:
+            while bits != uint64(0):
+                id_ = 64 * word + lowest_bit(bits)
+                bits &= bits - _ONE
+                messages[place, 0] = uint32(id_)
+                messages[place, 1] = parents[id_]
+                place += 1
+
+
+@kernel(lambda: (uint32[:, ::1], int64, _WORDS, uint32[::1]), nogil=True)
+def take_messages(messages, stride, seen, parents):
+    """Mark the ids that other ranks have seen; of several parents that of the lowest row, then rank, stays."""
+    for i in range(messages.shape[0]):
+        id_, parent = int64(messages[i, 0]), int64(messages[i, 1])
+        before = int64(parents[id_])
+        lower = (parent % stride, parent) < (before % stride, before)
+        if lower or not _has(seen, id_):
+            _set(seen, id_)
+            parents[id_] = messages[i, 1]
+
+
+@kernel(lambda: (_WORDS, int64[::1], uint32[::1]), nogil=True)
+def list_rows(found, offsets, rows):
+    """Write the rows whose bits are set, ascending, into rows; return their number and that of their edges."""
+    place, edges = 0, 0
+    for word in range(found.shape[0]):
+        bits = found[word]
+        while bits != uint64(0):
+            row = 64 * word + lowest_bit(bits)
+            bits &= bits - _ONE
+            rows[place] = uint32(row)
+            place += 1
+            edges += offsets[row + 1] - offsets[row]
+    return place, edges
+
+
+@kernel(lambda: (uint32[::1], _WORDS), nogil=True)
+def mark(ids, words):
+    """Clear a bitmap and set the bits of some ids."""
+    words[:] = uint64(0)
+    for i in range(ids.shape[0]):
+        _set(words, int64(ids[i]))
+
+
+@kernel(lambda: (*[_WORDS] * 3,), nogil=True)
+def visit(frontier, visited, seen):
+    """Add the frontier to what is visited, and begin the next level's seen with it."""
+    for word in range(frontier.shape[0]):
+        visited[word] |= frontier[word]
+        seen[word] = visited[word]
+
+
+def kernels() -> list[Specialisation]:
+    """Return the kernels of this file."""
+    steps = [top_down, bottom_up, number_parents, list_rows, mark, visit]
+    return specialise([*steps, count_messages, pack_messages, take_messages])

@@ -1,0 +1,60 @@
+"""What Graph500 refuses, and how it grows in studies."""
+
+from itertools import pairwise
+
+import pytest
+from mpi4py import MPI
+
+from ridgeline.bench.graph500.declaration import Graph500Options
+from ridgeline.bench.graph500.scaling import VerticesPerRank, figures
+from ridgeline.bench.graph500.sizes import bytes_per_rank, require_scale
+from ridgeline.runtime.errors import ConfigError
+
+LAW = VerticesPerRank("scale")
+
+
+def test_a_scale_that_does_not_fit_is_refused_with_its_bytes_and_what_fits(monkeypatch):
+    fits = bytes_per_rank(20, 1, 16, True)
+    monkeypatch.setattr("ridgeline.bench.node_memory.memory_available", lambda: fits)
+    require_scale(MPI.COMM_SELF, Graph500Options(scale=20))
+    with pytest.raises(ConfigError) as refused:
+        require_scale(MPI.COMM_SELF, Graph500Options(scale=21))
+    words = str(refused.value)
+    assert f"{bytes_per_rank(21, 1, 16, True) / 2**30:.1f} GiB" in words
+    assert "33554432 edges" in words
+    assert "scale 20 fits" in words
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 64])
+def test_bytes_grow_with_scale_and_weights(ranks):
+    found = [bytes_per_rank(scale, ranks, 16, True) for scale in range(16, 31)]
+    assert all(1.5 < b / a <= 2.01 for a, b in pairwise(found))
+    assert bytes_per_rank(20, ranks, 16, False) < bytes_per_rank(20, ranks, 16, True)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"scale": 0}, {"scale": 32}, {"edge_factor": 0}, {"roots": 0}, {"seeds": (-1, 3)}]
+)
+def test_options_out_of_range_are_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong)).replace("_", "-")):
+        Graph500Options(**wrong)
+
+
+def test_weak_scaling_adds_log2_of_the_growth():
+    assert LAW.weak({"scale": 20}, 1, 1) == {}
+    assert LAW.weak({"scale": 20}, 1, 8) == {"scale": 23}
+    assert LAW.weak({"scale": 20}, 3, 12) == {"scale": 22}
+    assert LAW.weak({"scale": 20}, 4, 2) == {"scale": 19}
+    assert LAW.strong({"scale": 20}, 1, 8) == {}
+
+
+@pytest.mark.parametrize(("first", "ranks"), [(1, 3), (2, 3), (2, 5), (1, 6)])
+def test_weak_scaling_refuses_other_growth(first, ranks):
+    with pytest.raises(ConfigError, match="power of two"):
+        LAW.weak({"scale": 20}, first, ranks)
+
+
+def test_figures_are_those_of_a_mean_search():
+    summary = {"time": {"mean": 0.5}, "edges": {"mean": 100.0}}
+    (found,) = figures({"extra": {"summaries": {"bfs": summary}}})
+    assert (found.seconds, found.points, found.labels) == (0.5, 100.0, {"kernel": "bfs"})
