@@ -1,34 +1,53 @@
 """Kernel 1 of Graph500 against SciPy's matrix of the same edges, and kernel 2 against SciPy's depths."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse
+from mpi4py import MPI
 from scipy.sparse.csgraph import shortest_path
 
 from graph_tools import NAMES, depths, edge_list, gathered, matrix
-from ridgeline.bench.graph500 import construct_kernels, generator_kernels, search, search_kernels
+from ridgeline.bench.graph500 import construct_kernels, generator_kernels, search, search_kernels, validation
 from ridgeline.bench.graph500.construct import construct
+from ridgeline.bench.graph500.input_edges import InputEdges
 from ridgeline.bench.graph500.reference import breadth_first_reference
 from ridgeline.bench.graph500.search import SearchWorkspace, breadth_first
+from ridgeline.bench.graph500.shortest_paths import PathGraph
+from ridgeline.bench.graph500.sizes import search_bytes
+from ridgeline.bench.graph500.validation import validate_bfs
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.parallel.communicator import in_turn_per_node
 
 RANKS = (1, 2, 3, 4)
 QUICK_RANKS = (2, 3)
+COLUMNS = [columns for columns in RANKS if MPI.COMM_WORLD.size % columns == 0]
+FEW = ("star", "path", "two components", "no edges", "Kronecker 7")  # on more columns than one
+CASES = [(name, columns) for name, columns in product(NAMES, COLUMNS) if columns == 1 or name in FEW]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(comm):
     """No two ranks compile at once."""
-    wanted = [*generator_kernels.kernels(), *construct_kernels.kernels(), *search_kernels.kernels()]
+    parts = generator_kernels, construct_kernels, search_kernels, validation
+    wanted = [one for part in parts for one in part.kernels()]
     in_turn_per_node(comm, lambda: compile_kernels(wanted))
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=CASES, ids=lambda param: f"{param[0]}, {param[1]}")
 def case(comm, request):
-    """A list's graph and its matrix, the same on all ranks."""
-    edges = edge_list(comm, request.param)
-    return construct(comm, edges), matrix(comm, edges)
+    """A list's graph on a grid of so many columns and its matrix, the same on all ranks."""
+    name, columns = request.param
+    edges = edge_list(comm, name)
+    return construct(comm, edges, columns), matrix(comm, edges)
+
+
+def vertices_of(graph, comm):
+    """The vertices of all rows of a process row, or of a process column."""
+    numbers = np.full(graph.stride, -1)
+    numbers[: graph.rows] = graph.vertex_of_row
+    return gathered(comm, numbers)
 
 
 def roots(wanted):
@@ -47,27 +66,34 @@ def true_depths(wanted, root):
 
 def test_rows_are_those_of_the_matrix(comm, case):
     graph, wanted = case
-    row = np.repeat(np.arange(graph.rows), np.diff(graph.offsets))
-    start = gathered(comm, graph.vertex_of_row[row])
-    end = gathered(comm, graph.vertex_of_id[graph.neighbours])
+    start = np.repeat(vertices_of(graph, graph.grid.row_comm), np.diff(graph.offsets))
+    end = vertices_of(graph, graph.grid.column_comm)[graph.neighbours]
+    start, end = gathered(comm, start), gathered(comm, end)
     weight = gathered(comm, graph.weights).astype(float) + 1
     found = scipy.sparse.coo_array((weight, (start, end)), wanted.shape)
     assert found.nnz == wanted.nnz, "an edge is there twice"
     assert abs(found.tocsr() - wanted).sum() == 0
+    degree = np.diff(wanted.indptr)[graph.vertex_of_row]
+    np.testing.assert_array_equal(np.diff(graph.own_offsets)[: graph.rows], degree)
 
 
 def test_rows_and_neighbours_are_in_the_order_of_degrees(comm, case):
     graph, _ = case
-    place = graph.neighbours % graph.stride * comm.size + graph.neighbours // graph.stride
+    place = graph.neighbours % graph.stride * graph.grid.rows + graph.neighbours // graph.stride
     inside = np.ones(place.size, bool)
-    inside[graph.offsets[:-1]] = False
+    lengths = np.diff(graph.offsets)
+    begins = graph.offsets[:-1][lengths > 0]
+    inside[begins] = False
     assert (np.diff(place.astype(int), prepend=0)[inside] > 0).all()
-    np.testing.assert_array_equal(graph.heads[: graph.rows], graph.neighbours[graph.offsets[:-1]])
+    np.testing.assert_array_equal(graph.heads[lengths > 0], graph.neighbours[begins])
+    assert (graph.heads[lengths == 0] == graph.stride - 1).all()
+    assert graph.rows < graph.stride, "that id would be a vertex"
     np.testing.assert_array_equal(
         graph.row_of_vertex[graph.vertex_of_row - graph.vertices.first(comm.rank)], np.arange(graph.rows)
     )
     assert (graph.row_of_vertex >= 0).sum() == graph.rows
-    np.testing.assert_array_equal(graph.vertex_of_id[graph.first_id :][: graph.rows], graph.vertex_of_row)
+    if graph.grid.columns == 1:
+        np.testing.assert_array_equal(graph.vertex_of_id[graph.first_id :][: graph.rows], graph.vertex_of_row)
 
 
 # The thresholds decide between directions: never bottom-up, always, and as measured.
@@ -93,8 +119,12 @@ def test_directions_and_threads_give_the_tree_of_the_plain_search(comm, case, mo
     workspace = SearchWorkspace(graph)
     workspace.counts = np.empty((threads, 8), np.int64)  # so many parts, whatever threads there are
     for root in roots(wanted):
-        expected = breadth_first_reference(graph, root)
-        np.testing.assert_array_equal(breadth_first(graph, root, workspace), expected)
+        found, expected = breadth_first(graph, root, workspace), breadth_first_reference(graph, root)
+        if (
+            graph.grid.columns > 1
+        ):  # ranks of a process row look for parents in turns: other trees, of these depths
+            found, expected = (depths(gathered(comm, parents), root) for parents in (found, expected))
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_plain_search_has_scipys_depths(comm, case):
@@ -110,6 +140,7 @@ def test_a_search_learns_nothing_from_the_one_before(comm, case):
     for root in roots(wanted):
         again = breadth_first(graph, root, used).copy()
         used.frontier.fill(2**64 - 1), used.seen.fill(2**64 - 1), used.parents.fill(7), used.rows.fill(3)
+        used.row_parents.fill(7)
         np.testing.assert_array_equal(again, breadth_first(graph, root, SearchWorkspace(graph)))
 
 
@@ -124,3 +155,44 @@ def test_levels_cover_what_the_search_reaches(comm, case):
             [] if np.diff(wanted.indptr)[root] == 0 else list(np.bincount(depth[depth >= 0].astype(int)))
         )
         assert sizes == expected
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_the_bytes_of_the_arrays_are_those_of_the_formula(comm, columns):
+    graph = construct(comm, edge_list(comm, "Kronecker 11"), columns)
+    held = {**vars(graph), **vars(SearchWorkspace(graph))}
+    for name in ("neighbours", "weights", "counts", "totals"):  # not of vertices
+        del held[name]
+    owners = {}
+    for value in held.values():
+        while isinstance(value, np.ndarray):
+            owner, value = value, value.base
+            if not isinstance(value, np.ndarray):
+                owners[id(owner)] = owner.nbytes
+    counted = search_bytes(comm.size // columns, columns, graph.stride, graph.vertices.count(comm.rank))
+    unused = 12 * (graph.stride - graph.rows)  # lists and numbers of rows end with the last row
+    assert sum(owners.values()) == pytest.approx(counted - unused, abs=64)
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_searches_on_any_grid_are_valid(comm, columns):
+    edges = edge_list(comm, "Kronecker 11")
+    graph, inputs = construct(comm, edges, columns), InputEdges(comm, edges)
+    workspace = SearchWorkspace(graph)
+    root = comm.bcast(int(graph.vertex_of_row[0]))
+    for _ in range(2):
+        verdict = validate_bfs(inputs, root, breadth_first(graph, root, workspace))
+        assert verdict.failures == ()
+        assert verdict.edges > edges.total / 2
+
+
+def test_shortest_paths_refuse_more_columns(comm):
+    graph = construct(comm, edge_list(comm, "star"), comm.size)
+    if comm.size > 1:
+        with pytest.raises(ValueError, match="one process column"):
+            PathGraph(graph)
+
+
+def test_columns_that_do_not_divide_the_ranks_are_refused(comm):
+    with pytest.raises(ValueError, match="do not divide"):
+        construct(comm, edge_list(comm, "star"), comm.size + 1)

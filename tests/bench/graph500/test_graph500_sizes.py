@@ -6,8 +6,9 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.graph500.declaration import Graph500Options
+from ridgeline.bench.graph500.grid import choose_columns
 from ridgeline.bench.graph500.scaling import VerticesPerRank, figures
-from ridgeline.bench.graph500.sizes import bytes_per_rank, require_scale
+from ridgeline.bench.graph500.sizes import bytes_per_rank, level_bytes, require_scale, search_bytes
 from ridgeline.runtime.errors import ConfigError
 
 LAW = VerticesPerRank("scale")
@@ -58,3 +59,31 @@ def test_figures_are_those_of_a_mean_search():
     summary = {"time": {"mean": 0.5}, "edges": {"mean": 100.0}}
     (found,) = figures({"extra": {"summaries": {"bfs": summary}}})
     assert (found.seconds, found.points, found.labels) == (0.5, 100.0, {"kernel": "bfs"})
+
+
+@pytest.mark.parametrize(
+    ("ranks", "columns"), [(1, 1), (4, 1), (32, 1), (37, 1), (48, 3), (64, 4), (1000, 10), (1024, 16)]
+)
+def test_columns_divide_the_ranks(ranks, columns):
+    assert choose_columns(ranks, paths=False) == columns
+    assert choose_columns(ranks, paths=True) == 1
+
+
+def test_bytes_of_1024_ranks_grow_as_the_root_of_the_ranks():
+    """At scale 31 a rank owns 2^21 vertices: those of a process row are 16 times as many, of a column 64 times."""
+    owned = 1 << 21
+    row, column, own = 16 * owned, 64 * owned, owned
+    counted = (8 + 4 + 4 + 4 + 3 / 8) * row + (4 + 4 / 8) * column + (8 + 8 + 8 + 1 / 2 + 16) * own
+    assert search_bytes(64, 16, owned, owned) == counted
+    assert search_bytes(1024, 1, owned, owned) > 7 * counted
+    assert (
+        search_bytes(128, 32, owned, owned) < 2.05 * counted
+    )  # of 4 times the ranks with as many vertices each
+    assert bytes_per_rank(31, 1024, 16, False) < bytes_per_rank(31, 1024, 16, True) / 4
+
+
+def test_bytes_of_a_level():
+    assert level_bytes(1, 1, 1 << 20) == {"top-down": 0, "bottom-up": 0}
+    assert level_bytes(4, 1, 1 << 20) == {"top-down": 3 << 17, "bottom-up": 3 << 17}
+    assert level_bytes(2, 2, 1 << 20) == {"top-down": 2 << 17, "bottom-up": 3 << 17}
+    assert level_bytes(64, 16, 1 << 21) == {"top-down": (63 + 15) << 18, "bottom-up": (63 + 16) << 18}

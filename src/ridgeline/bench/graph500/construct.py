@@ -1,13 +1,13 @@
 """Kernel 1: from the edge list to the distributed graph, timed by the rules from the list in memory to the graph.
 
-1. Each rank writes both directions of its edges into buckets: consecutive vertices of one owner.
-2. Buckets go to their owners, in one exchange.
-3. Owners count degrees, order their vertices by them, and tell all ranks the places: 4 bytes a vertex, gathered.
+1. Each rank writes both directions of its edges into buckets: consecutive vertices on one rank of the grid.
+2. Buckets go to their ranks, in one exchange.
+3. Process rows add up degrees. Owners order their vertices by them, and tell their process row and column the places:
+   4 bytes a vertex, gathered.
 4. Each bucket's edges go into their rows, as the neighbour's place with its weight; rows are sorted and made unique.
 
 Buckets, parts of the list and rows are independent, so that threads share them; the graph does not depend on threads.
-Every rank has the places of all vertices: 8 bytes each, 4 of which stay. From about a hundred ranks on that is more
-than a rank's edges. Ids of 32 bits limit the scale to 31.
+With one process column every rank has the places of all vertices. Ids of 32 bits limit the scale to 31.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ridgeline.bench.graph500.construct_kernels import (
 from ridgeline.bench.graph500.declaration import LARGEST_SCALE
 from ridgeline.bench.graph500.generator import EDGE_FACTOR, EdgeList
 from ridgeline.bench.graph500.graph import WORD, Graph
+from ridgeline.bench.graph500.grid import EdgeGrid, make_grid
 from ridgeline.bench.graph500.vertices import VertexBlocks
 from ridgeline.runtime.errors import ConfigError
 
@@ -41,7 +42,9 @@ Integers = NDArray[np.int64]
 _BUCKETS = 256  # of all ranks: more were slower to fill at scale 20, fewer slower to sort into rows
 
 
-def memory_needed(scale: int, ranks: int, edge_factor: int = EDGE_FACTOR, weights: bool = True) -> int:
+def memory_needed(
+    scale: int, ranks: int, edge_factor: int = EDGE_FACTOR, weights: bool = True, columns: int = 1
+) -> int:
     """Return the bytes that a rank has in use at most while kernel 1 runs, the edge list included. No communication.
 
     The searches need less: the pairs and keys are gone by then.
@@ -55,11 +58,13 @@ def memory_needed(scale: int, ranks: int, edge_factor: int = EDGE_FACTOR, weight
     rows = pairs + 2 * edges * 8
     unpacked = 2 * edges * (8 + 4 + weight)
     tables = 3 * 8 * PARTS * max(_BUCKETS, ranks)  # of the buckets' counts and places
-    return listed + max(exchange, rows, unpacked) + 8 * vertices + 40 * -(-vertices // ranks) + tables
+    owned = -(-vertices // ranks)
+    of_grid = 28 * columns * owned + 8 * (ranks // columns) * owned  # of process row and process column
+    return listed + max(exchange, rows, unpacked) + of_grid + 12 * owned + tables
 
 
-def construct(comm: MPI.Comm, edges: EdgeList) -> Graph:
-    """Return the graph of an edge list. Collective over comm.
+def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
+    """Return the graph of an edge list on a grid of so many process columns. Collective over comm.
 
     The list stays as it is. What the steps before need is freed as they end; `memory_needed` counts it.
     Raises ConfigError for a scale above 31.
@@ -70,52 +75,62 @@ def construct(comm: MPI.Comm, edges: EdgeList) -> Graph:
             f"take a smaller scale"
         )
     vertices = VertexBlocks(edges.vertices, comm.size)
-    begins, counts, pairs, pair_weights = _to_owners(comm, edges, vertices)
-    degree = np.zeros(vertices.count(comm.rank), np.int32)
-    count_degrees(begins, counts, pairs, degree)
+    grid = make_grid(comm, columns)
+    begins, counts, pairs, pair_weights = _to_grid(comm, grid, edges, vertices)
+    here = np.zeros(columns * vertices.length, np.int32)
+    count_degrees(begins, counts, pairs, here)
+    degree = _summed(grid, here)[: vertices.count(comm.rank)]
     row_of_vertex = np.empty(degree.size, np.int32)
     order_by_degree(degree, np.empty(int(degree.max(initial=0)) + 1, np.int64), row_of_vertex)
     owned = np.flatnonzero(degree)
     local_of_row = np.empty(owned.size, np.int64)
     local_of_row[row_of_vertex[owned]] = owned
 
-    loose = _offsets(degree[local_of_row])
+    stride = WORD * (max(comm.allgather(owned.size)) // WORD + 1)
+    row_of_place = _gathered(grid.row_comm, row_of_vertex + np.int64(grid.column * stride), vertices.length)
+    loose = _offsets(_spread(here, row_of_place, columns * stride))
     keys = np.empty(loose[-1], np.uint64)
-    order = _gathered(comm, row_of_vertex * np.int64(comm.size) + comm.rank, vertices.length)
-    fill_rows(begins, counts, pairs, pair_weights, row_of_vertex, order, loose[:-1].copy(), keys)
-    del pairs, pair_weights, order
-    lengths = np.zeros(owned.size + 1, np.int64)
+    order = _gathered(grid.column_comm, row_of_vertex * np.int64(grid.rows) + grid.row, vertices.length)
+    fill_rows(begins, counts, pairs, pair_weights, row_of_place, order, loose[:-1].copy(), keys)
+    del pairs, pair_weights, order, row_of_place, here
+    lengths = np.zeros(columns * stride + 1, np.int64)
     sort_rows(loose, keys, lengths)
     offsets = np.cumsum(lengths)
 
-    stride = WORD * max(1, -(-max(comm.allgather(owned.size)) // WORD))
     neighbours = np.empty(offsets[-1], np.uint32)
     weights = None if edges.weight is None else np.empty(offsets[-1], np.float32)
-    unpack_rows(comm.size, stride, loose, offsets, keys, neighbours, _or_empty(weights))
+    unpack_rows(grid.rows, stride, loose, offsets, keys, neighbours, _or_empty(weights))
+    del loose, keys
+    heads = np.full(columns * stride, stride - 1, np.uint32)
+    filled = np.flatnonzero(lengths[1:])
+    heads[filled] = neighbours[offsets[filled]]
     vertex_of_row = local_of_row + vertices.first(comm.rank)
     return Graph(
         comm=comm,
+        grid=grid,
         vertices=vertices,
         stride=stride,
         offsets=offsets,
         neighbours=neighbours,
-        heads=np.pad(neighbours[offsets[:-1]], (0, stride - owned.size)),
+        heads=heads,
         weights=weights,
         vertex_of_row=vertex_of_row,
         row_of_vertex=row_of_vertex,
-        vertex_of_id=_gathered(comm, vertex_of_row, stride),
+        own_offsets=offsets if columns == 1 else _offsets(_summed(grid, lengths[1:])),
+        vertex_of_id=_gathered(comm, vertex_of_row, stride) if columns == 1 else np.empty(0, np.uint32),
     )
 
 
-def _to_owners(
-    comm: MPI.Comm, edges: EdgeList, vertices: VertexBlocks
+def _to_grid(
+    comm: MPI.Comm, grid: EdgeGrid, edges: EdgeList, vertices: VertexBlocks
 ) -> tuple[Integers, Integers, NDArray[np.uint64], NDArray[np.float32]]:
-    """Return the directed edges of this rank's vertices by source rank and bucket: begins and counts, pairs, weights.
+    """Return the directed edges of this rank by source rank and bucket: begins and counts, pairs, weights.
 
     Collective.
     """
     buckets = max(_BUCKETS // comm.size, numba.get_num_threads())
-    plan = (vertices.length, -(-vertices.length // buckets), buckets)
+    width = -(-grid.columns * vertices.length // buckets)
+    plan = (vertices.length, width, buckets, grid.rows, grid.columns)
     weight = _or_empty(edges.weight)
     sent = np.zeros((PARTS, comm.size * buckets), np.int64)
     count_buckets(edges.start, edges.end, plan, sent)
@@ -148,6 +163,23 @@ def _gathered(comm: MPI.Comm, values: Integers, length: int) -> NDArray[np.uint3
     mine[: values.size] = values
     comm.Allgather(mine, everyone)
     return everyone
+
+
+def _summed(grid: EdgeGrid, counts: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Return the sums over the process row of what belongs to this rank's vertices: [size / columns]. Collective."""
+    if grid.columns == 1:
+        return counts
+    mine = np.empty(counts.size // grid.columns, counts.dtype)
+    grid.row_comm.Reduce_scatter_block(np.ascontiguousarray(counts), mine)
+    return mine
+
+
+def _spread(counts: NDArray[np.int32], places: NDArray[np.uint32], size: int) -> NDArray[np.int32]:
+    """Return an array of a size, of zeros but for the counts, which lie at their places. No communication."""
+    result = np.zeros(size, np.int32)
+    filled = np.flatnonzero(counts)
+    result[places[filled]] = counts[filled]
+    return result
 
 
 def _offsets(counts: NDArray[np.integer]) -> Integers:

@@ -1,8 +1,8 @@
 """Compiled parts of kernel 1: edges into buckets by their owners, degrees, rows, and rows sorted without duplicates.
 
-A directed edge travels as one integer of 64 bits. Its upper half is its vertex in the owner's numbering, its lower
-half the other vertex. In a row the edge is a key: the neighbour's place in the order of degrees, then the bits of the
-weight. Weights are not negative, so their bits are in their order.
+A directed edge travels as one integer of 64 bits. Its upper half is its vertex among those of the process row, its
+lower half the other vertex among those of the process column. In a row the edge is a key: the neighbour's place in
+the order of degrees, then the bits of the weight. Weights are not negative, so their bits are in their order.
 """
 
 from numba import float32, int32, int64, prange, types, uint32, uint64
@@ -12,16 +12,26 @@ from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 PARTS = 64  # of edges and of rows, which threads take in turn
 _LOW = 0xFFFFFFFF
 _FLAGS = {"parallel": True, "nogil": True}
-_PLAN = types.UniTuple(int64, 3)  # vertices of a rank, vertices of a bucket, buckets of a rank
+_PLAN = types.UniTuple(
+    int64, 5
+)  # vertices of a rank, of a bucket, buckets of a rank, process rows and columns
 
 
 @subroutine
-def _bucket(vertex, plan):
-    """Return the bucket of a vertex among those of all ranks, and its number on its owner."""
-    length, width, buckets = plan
-    owner = vertex // length
-    local = vertex - owner * length
-    return owner * buckets + local // width, local
+def _bucket(vertex, other, plan):
+    """Return the bucket of an edge among those of all ranks, and both ends in the numbers of that rank.
+
+    The edge goes into the process row of the vertex's owner and the process column of the other's.
+    """
+    length, width, buckets, rows, columns = plan
+    rank = vertex // length
+    place = vertex - rank * length
+    if columns > 1:
+        column, target = rank // rows, other // (length * rows)
+        place += column * length
+        rank += (target - column) * rows
+        other -= target * (length * rows)
+    return rank * buckets + place // width, place, other
 
 
 @kernel(lambda: (int64[::1], int64[::1], _PLAN, int64[:, ::1]), **_FLAGS)
@@ -31,8 +41,8 @@ def count_buckets(start, end, plan, counts):
     for part in prange(PARTS):
         for i in range(edges * part // PARTS, edges * (part + 1) // PARTS):
             if start[i] != end[i]:
-                counts[part, _bucket(start[i], plan)[0]] += 1
-                counts[part, _bucket(end[i], plan)[0]] += 1
+                counts[part, _bucket(start[i], end[i], plan)[0]] += 1
+                counts[part, _bucket(end[i], start[i], plan)[0]] += 1
 
 
 @kernel(
@@ -49,17 +59,17 @@ def fill_buckets(start, end, weight, plan, places, pairs, pair_weights):
             if start[i] != end[i]:
                 for back in range(2):
                     here, there = (end[i], start[i]) if back else (start[i], end[i])
-                    bucket, local = _bucket(here, plan)
+                    bucket, near, far = _bucket(here, there, plan)
                     place = places[part, bucket]
                     places[part, bucket] = place + 1
-                    pairs[place] = uint64(local) << uint64(32) | uint64(there)
+                    pairs[place] = uint64(near) << uint64(32) | uint64(far)
                     if weight.shape[0]:
                         pair_weights[place] = weight[i]
 
 
 @kernel(lambda: (int64[:, ::1], int64[:, ::1], uint64[::1], int32[::1]), **_FLAGS)
 def count_degrees(begins, counts, pairs, degree):
-    """degree[local vertex] += its edges, duplicates among them. begins, counts [ranks, buckets]: of what came."""
+    """degree[place] += its edges here, duplicates among them. begins, counts [ranks, buckets]: of what came."""
     for bucket in prange(counts.shape[1]):
         for source in range(counts.shape[0]):
             begin = begins[source, bucket]
@@ -88,20 +98,23 @@ def order_by_degree(degree, places, row_of_vertex):
         *[int64[:, ::1]] * 2,
         uint64[::1],
         float32[::1],
-        int32[::1],
+        uint32[::1],
         uint32[::1],
         int64[::1],
         uint64[::1],
     ),
     **_FLAGS,
 )
-def fill_rows(begins, counts, pairs, pair_weights, row_of_vertex, order, places, keys):
-    """Write every edge's key into its row, from places[row] on, which move on. order [all vertices]: of degrees."""
+def fill_rows(begins, counts, pairs, pair_weights, row_of_place, order, places, keys):
+    """Write every edge's key into its row, from places[row] on, which move on.
+
+    row_of_place [vertices of a process row]; order [vertices of a process column]: of degrees.
+    """
     for bucket in prange(counts.shape[1]):
         for source in range(counts.shape[0]):
             begin = begins[source, bucket]
             for i in range(begin, begin + counts[source, bucket]):
-                row = row_of_vertex[int64(pairs[i] >> uint64(32))]
+                row = int64(row_of_place[int64(pairs[i] >> uint64(32))])
                 key = uint64(order[int64(pairs[i] & uint64(_LOW))]) << uint64(32)
                 if pair_weights.shape[0]:
                     key |= uint64(pair_weights[i : i + 1].view(uint32)[0])

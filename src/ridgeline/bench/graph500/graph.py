@@ -1,15 +1,24 @@
 """The distributed graph that kernel 1 makes and the searches read: rows of neighbours, ordered by degree.
 
-Every vertex that an edge joins to another one has a row on the rank that owns it (`vertices.py`). A rank's rows are
-in the order of falling degrees, equal ones in the order of their vertices. Isolated vertices have no row.
+Every vertex that an edge joins to another one has a row, whose number is given by the rank that owns it
+(`vertices.py`). An owner's rows are in the order of falling degrees, equal ones in the order of their vertices.
+Isolated vertices have no row. id of a vertex = stride * owner + row, below 2^32. The stride, a multiple of 64, is the
+same on all ranks and larger than their rows.
 
-- id of a vertex = stride * rank + row, below 2^32; stride, a multiple of 64, is the same on all ranks.
-  A bitmap of all ids is therefore the ranks' bitmaps one after the other, in whole words of 64 bits.
-- Neighbours are ids. In a row they are sorted by their own rows, then ranks: those of the highest degrees come first.
+The ranks form a grid of R process rows and C process columns (`grid.py`). Rank (i, j) is the owner j R + i, and holds
+the edges from vertices whose owners are in process row i to vertices whose owners are in process column j.
+
+- It numbers the former, its rows: stride * column of the owner + row. There are C * stride of them.
+- It numbers the latter, its neighbours: stride * row of the owner + row. There are R * stride of them.
+- So arrays and bitmaps of both are those of the owners, in turn, in whole words of 64 bits. The rank's own
+  vertices are part of both. With C = 1 a rank has its own vertices' rows, whole, and neighbours are ids.
+- In a row neighbours are sorted by their own rows, then ranks: those of the highest degrees come first.
   A search that looks for a parent in the frontier finds it early, and its top-down and bottom-up steps are compact.
 - Self-loops are left out; of duplicates the one with the least weight stays. The edge list keeps all of them.
 
-The rank that owns a vertex owns its results, so nothing is sent when a search ends.
+With N vertices, a rank has 8 bytes of offsets and 4 of heads for each of N / R rows, and searches add theirs
+(`sizes.py`). Let N / ranks stay the same. With R and C near the root of the ranks, the bytes and messages of a
+rank grow as that root; with C = 1 they grow as N.
 """
 
 from __future__ import annotations
@@ -20,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.bench.graph500.grid import EdgeGrid
 from ridgeline.bench.graph500.vertices import VertexBlocks
 
 if TYPE_CHECKING:
@@ -32,13 +42,16 @@ WORD = 64  # bits of a word of a bitmap
 class Graph:
     """This rank's part of the graph.
 
-    offsets: int64 [rows + 1], where rows begin in neighbours; neighbours: uint32 [entries], ids;
-    heads: uint32 [stride], the first neighbour of each row, then zeros: bottom-up steps look there before elsewhere;
-    weights: float32 [entries], of the same edges, or None; vertex_of_row: int64 [rows];
-    row_of_vertex: int32 [owned vertices], -1 for isolated ones; vertex_of_id: uint32 [ranks * stride], of all ranks.
+    offsets: int64 [C * stride + 1], where rows begin in neighbours; neighbours: uint32 [entries];
+    heads: uint32 [C * stride], the first neighbour of each row: bottom-up steps look there before elsewhere. A row
+    without entries here has stride - 1 there, which is no vertex; weights: float32 [entries], of the same edges, or
+    None; vertex_of_row: int64 [own rows]; row_of_vertex: int32 [owned vertices], -1 for isolated ones;
+    own_offsets: int64 [stride + 1], of own rows as if they lay whole on this rank;
+    vertex_of_id: uint32 [ranks * stride] in a grid of one column, else empty.
     """
 
     comm: MPI.Comm
+    grid: EdgeGrid
     vertices: VertexBlocks
     stride: int
     offsets: NDArray[np.int64]
@@ -47,6 +60,7 @@ class Graph:
     weights: NDArray[np.float32] | None
     vertex_of_row: NDArray[np.int64]
     row_of_vertex: NDArray[np.int32]
+    own_offsets: NDArray[np.int64]
     vertex_of_id: NDArray[np.uint32]
 
     @property
@@ -56,19 +70,24 @@ class Graph:
 
     @property
     def first_id(self) -> int:
-        """Return the id of this rank's first row."""
-        return self.stride * self.comm.rank
+        """Return the place of this rank's first row among the vertices of its process column."""
+        return self.stride * self.grid.row
+
+    @property
+    def first_row(self) -> int:
+        """Return the place of this rank's first row among the vertices of its process row."""
+        return self.stride * self.grid.column
 
     @property
     def own_ids(self) -> slice:
-        """Return the ids of this rank in an array of all ids."""
+        """Return this rank's rows in an array of the process column."""
         return slice(self.first_id, self.first_id + self.stride)
 
     @property
     def own_words(self) -> slice:
-        """Return the words of this rank's rows in a bitmap of all ids."""
+        """Return the words of this rank's rows in a bitmap of the process column."""
         words = self.stride // WORD
-        return slice(words * self.comm.rank, words * (self.comm.rank + 1))
+        return slice(words * self.grid.row, words * (self.grid.row + 1))
 
     def row_of(self, vertex: int) -> int:
         """Return the row of a vertex that this rank owns, or -1: isolated, or of another rank."""

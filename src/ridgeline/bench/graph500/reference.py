@@ -14,20 +14,21 @@ def breadth_first_reference(graph: Graph, root: int) -> NDArray[np.int64]:
     The root is its own parent. Of the neighbours on the level before, the first of a row is the parent, which has
     nearly the highest degree. Collective over graph.comm.
     """
-    comm = graph.comm
-    parents = np.full(graph.vertices.count(comm.rank), -1, np.int64)
-    if graph.vertices.owner(root) == comm.rank:
-        parents[graph.vertices.local(root)] = root
-    row_of_entry = np.repeat(np.arange(graph.rows), np.diff(graph.offsets))
-    row = graph.row_of(root)
-    frontier = comm.allreduce([] if row < 0 else [graph.first_id + row])
-    while len(frontier):
-        in_frontier = np.zeros(graph.stride * comm.size, bool)
+    comm, blocks = graph.comm, graph.vertices
+    numbers = np.zeros(graph.stride, np.int64)
+    numbers[: graph.rows] = graph.vertex_of_row
+    child = np.concatenate(graph.grid.row_comm.allgather(numbers)).repeat(np.diff(graph.offsets))
+    other = np.concatenate(graph.grid.column_comm.allgather(numbers))[graph.neighbours]
+    parents = np.full(blocks.total, -1, np.int64)
+    parents[root] = root
+    frontier = np.array([root])
+    while frontier.size:
+        in_frontier = np.zeros(blocks.total, bool)
         in_frontier[frontier] = True
-        unvisited = parents[graph.vertex_of_row - graph.vertices.first(comm.rank)] < 0
-        found = np.flatnonzero(in_frontier[graph.neighbours] & unvisited[row_of_entry])
-        rows, first = np.unique(row_of_entry[found], return_index=True)
-        parent = graph.vertex_of_id[graph.neighbours[found[first]]]
-        parents[graph.vertex_of_row[rows] - graph.vertices.first(comm.rank)] = parent
-        frontier = np.concatenate(comm.allgather(graph.first_id + rows))
-    return parents
+        found = np.flatnonzero(in_frontier[other] & (parents[child] < 0))
+        children, first = np.unique(child[found], return_index=True)
+        every = comm.allgather((children, other[found[first]]))
+        for vertices, their_parents in every:
+            parents[vertices] = their_parents
+        frontier = np.unique(np.concatenate([vertices for vertices, _ in every]))
+    return parents[blocks.first(comm.rank) :][: blocks.count(comm.rank)]

@@ -22,6 +22,7 @@ from ridgeline.bench.graph500 import (
     validation,
 )
 from ridgeline.bench.graph500.declaration import Graph500Options
+from ridgeline.bench.graph500.grid import choose_columns
 from ridgeline.bench.graph500.input_edges import InputEdges
 from ridgeline.bench.graph500.output import SearchRecord
 from ridgeline.bench.graph500.roots import choose_roots
@@ -56,7 +57,8 @@ class Graph500Run:
             comm, self.inputs.blocks, self.inputs.joined(), options.roots, options.seeds
         )
         progress.begin("construction")
-        self.graph, seconds = timed(comm, lambda: construct.construct(comm, edges))
+        columns = choose_columns(comm.size, paths=options.sssp)
+        self.graph, seconds = timed(comm, lambda: construct.construct(comm, edges, columns))
         self.paths: PathGraph | None = None
         if options.sssp:
             self.paths, more = timed(comm, lambda: PathGraph(self.graph))

@@ -1,23 +1,29 @@
-"""Kernel 2: breadth-first search that changes direction, on bitmaps of all ids.
+"""Kernel 2: breadth-first search that changes direction, on bitmaps, over a grid of ranks.
 
 A level goes top-down, from the frontier's rows to their neighbours, while the frontier has few edges. It goes
 bottom-up, from unvisited rows to a first neighbour in the frontier, while it has many (S. Beamer, K. Asanovic and
-D. Patterson, Direction-optimizing breadth-first search, SC12). Every rank steps through its own rows alone.
+D. Patterson, Direction-optimizing breadth-first search, SC12). On a grid of R x C ranks (`graph.py`):
 
-- Every rank has the bitmaps of all visited ids and of the whole frontier: hubs and all others are replicated, one bit
-  each. A bottom-up step sends nothing, and a top-down step sends each unvisited id once from each rank that sees it.
-- After a level the ranks gather the new frontier: a list of ids while that is shorter than the bitmap.
-- Parents are ids until all levels are done. Then each rank writes those of its vertices in the numbers of the edge
-  list: this belongs to the search and its time.
-- Rows and neighbours are ordered by degree (`graph.py`). The first neighbour of every row is kept apart, since most
-  bottom-up looks end there.
+- Every rank has the bitmaps of its process column's visited ids and frontier: hubs and all others are replicated R
+  times, one bit each. After a level the column gathers the new frontier: a list while it is shorter than the bitmap.
+- Top-down: the process row gathers the frontier too. A rank goes through these rows, and sends each unvisited id that
+  it sees once, with its parent, to the owner in its column.
+- Bottom-up: the process row's rows are searched in C turns. In each turn a rank takes the rows of one owner,
+  then passes the bits of what is found on. No later rank looks for these. Finders keep the parents until the end.
+- Then finders tell owners the parents, and owners ask the parents' owners for their numbers in the edge list. This
+  belongs to the search and its time.
 
-Both directions give a vertex the same parent, the first of its row in the frontier. So the tree is the same on any
-number of threads. Other numbers of ranks order rows otherwise: their trees are as valid, with the same depths.
+With C = 1 a rank searches its own rows alone: a bottom-up step sends nothing, and numbers are known everywhere.
+With N vertices a rank receives at most N / 8C bytes of frontier in a level, and N / 8R more if C > 1. Top-down adds
+8 bytes for each id seen. Turns: S. Beamer, A. Buluc, K. Asanovic and D. Patterson, Distributed memory
+breadth-first search revisited: enabling bottom-up search, IPDPS Workshops 2013.
+
+Rows and neighbours are ordered by degree. The first neighbour of every row is kept apart, since most bottom-up looks
+end there. With C = 1 both directions give a vertex the same parent, the first of its row in the frontier. So the tree
+is the same on any number of threads. Other grids and numbers of ranks have other trees, of the same depths.
 
 Bottom-up steps and the numbering of parents are shared by threads, top-down steps are not. With more threads the
 search goes bottom-up earlier.
-The messages of a level, a bit of every vertex to every rank, bound the number of ranks to some hundreds.
 """
 
 from __future__ import annotations
@@ -28,16 +34,16 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.graph500.graph import WORD, Graph
+from ridgeline.bench.graph500.parents import ParentMessages, number_distinct
 from ridgeline.bench.graph500.search_kernels import (
     bottom_up,
-    count_messages,
     list_rows,
     mark,
     number_parents,
-    pack_messages,
     take_messages,
     top_down,
     visit,
@@ -66,7 +72,8 @@ class SearchWorkspace:
     """
 
     def __init__(self, graph: Graph) -> None:
-        ids, words = graph.vertex_of_id.size, graph.vertex_of_id.size // WORD
+        grid = graph.grid
+        ids, words = graph.stride * grid.rows, graph.stride * grid.rows // WORD
         self.graph = graph
         self.levels: list[Level] = []
         self.numbers = np.empty(graph.row_of_vertex.size, np.int64)
@@ -78,10 +85,17 @@ class SearchWorkspace:
         self.visited, self.seen, self.frontier = (np.empty(words, np.uint64) for _ in range(3))
         self.found = np.empty(graph.stride // WORD, np.uint64)
         self.rows = np.empty(graph.rows, np.uint32)
+        self.row_parents = self.parents[graph.own_ids]
+        if grid.columns > 1:
+            self.row_parents = np.empty(graph.heads.size, np.uint32)
+            self.row_frontier = np.empty(graph.heads.size, np.uint32)
+            self.row_ids = np.empty(graph.heads.size // _LISTED + 1, np.uint32)
+            self.row_words, self.taken = (np.empty(graph.heads.size // WORD, np.uint64) for _ in range(2))
+            self.ring = np.empty((2, graph.stride // WORD), np.uint64)
         self.ids = np.empty(ids // _LISTED + 1, np.uint32)
-        self.sent, self.received = np.empty((0, 2), np.uint32), np.empty((0, 2), np.uint32)
+        self.messages = ParentMessages()
         self.counts = np.empty((numba.get_num_threads(), 8), np.int64)
-        self.totals = np.empty((graph.comm.size, 2), np.int64)
+        self.totals = np.empty((grid.rows, 2), np.int64)
         self.total_rows, self.total_edges = (
             int(total) for total in graph.comm.allreduce(np.array([graph.rows, graph.neighbours.size]))
         )
@@ -91,7 +105,9 @@ class SearchWorkspace:
     def reset(self) -> None:
         """Forget the search before. Bits of ids that no row has stay visited: a step never looks at them."""
         self.levels.clear()
-        self.parents[self.graph.own_ids] = self.graph.heads
+        self.row_parents[:] = self.graph.heads
+        if self.graph.grid.columns > 1:
+            self.taken.fill(0)
         self.found.fill(0)
         self.visited.fill(0)
         self.visited[self.graph.own_words] = self.without_row
@@ -117,8 +133,8 @@ def breadth_first(graph: Graph, root: int, workspace: SearchWorkspace) -> NDArra
         else:
             upwards = edges * ALPHA * len(workspace.counts) > unexplored
             unexplored -= edges
-        new = _share_frontier(graph, workspace, new, size, list_them=not upwards)
-        new, looked_at = _bottom_up(graph, workspace) if upwards else _top_down(graph, workspace, new)
+        frontier = _share_frontier(graph, workspace, new, list_them=not upwards)
+        new, looked_at = _bottom_up(graph, workspace) if upwards else _top_down(graph, workspace, frontier)
         now = perf_counter()
         workspace.levels.append(Level("bottom-up" if upwards else "top-down", size, looked_at, now - start))
         start, size_before = now, size
@@ -136,17 +152,22 @@ def _begin(graph: Graph, root: int, workspace: SearchWorkspace) -> _NewRows:
     workspace.reset()
     row = graph.row_of(root)
     if row >= 0:
-        workspace.parents[graph.first_id + row] = graph.first_id + row
+        workspace.parents[graph.first_id + row] = graph.stride * graph.comm.rank + row
         workspace.found[row // WORD] = np.uint64(1) << np.uint64(row % WORD)
     return _listed(graph, workspace)
 
 
 def _numbered(graph: Graph, root: int, workspace: SearchWorkspace) -> NDArray[np.int64]:
-    """Return the parents in the numbers and the order of the edge list's vertices. No communication."""
+    """Return the parents in the numbers and the order of the edge list's vertices. Collective."""
+    vertex_of_id = workspace.vertex_of_id
+    if graph.grid.columns > 1:
+        _collect_taken(graph, workspace)
+        own = workspace.visited[graph.own_words], workspace.parents[graph.own_ids]
+        vertex_of_id = number_distinct(graph, *own)
     number_parents(
         workspace.visited[graph.own_words],
         workspace.parents[graph.own_ids],
-        workspace.vertex_of_id,
+        vertex_of_id,
         workspace.place_of_vertex,
         workspace.numbers_of_rows,
         workspace.numbers,
@@ -156,82 +177,141 @@ def _numbered(graph: Graph, root: int, workspace: SearchWorkspace) -> NDArray[np
     return workspace.numbers
 
 
+def _collect_taken(graph: Graph, workspace: SearchWorkspace) -> None:
+    """Get the parents that other ranks of the process row found in bottom-up steps. Collective over it."""
+    grid, nothing = graph.grid, workspace.row_words
+    nothing.fill(0)
+    # In place of a process column they become ids of all ranks.
+    workspace.row_parents += np.uint32(grid.column * grid.rows * graph.stride)
+    come = workspace.messages.exchange(grid.row_comm, workspace.taken, nothing, workspace.row_parents, -1)
+    workspace.parents[graph.own_ids][come[:, 0] - np.uint32(graph.first_row)] = come[:, 1]
+
+
 def _totals(graph: Graph, workspace: SearchWorkspace, new: _NewRows) -> tuple[int, int]:
     """Return the vertices of the next frontier and its edges, of all ranks. Collective."""
-    if graph.comm.size == 1:
+    grid = graph.grid
+    if grid.rows == 1:
         workspace.totals[0] = new
     else:
-        graph.comm.Allgather(np.array(new, np.int64), workspace.totals)
-    size, edges = workspace.totals.sum(axis=0)
+        grid.column_comm.Allgather(np.array(new, np.int64), workspace.totals)
+    totals = workspace.totals.sum(axis=0)
+    if grid.columns > 1:
+        grid.row_comm.Allreduce(MPI.IN_PLACE, totals)
+    size, edges = totals
     return int(size), int(edges)
 
 
 def _listed(graph: Graph, workspace: SearchWorkspace) -> _NewRows:
     """Write the rows of found into workspace.rows."""
-    return _NewRows(*list_rows(workspace.found, graph.offsets, workspace.rows))
+    return _NewRows(*list_rows(workspace.found, graph.own_offsets, workspace.rows))
 
 
 def _share_frontier(
-    graph: Graph, workspace: SearchWorkspace, new: _NewRows, size: int, list_them: bool
-) -> _NewRows:
-    """Make all ranks' new rows the frontier and visit them; list this rank's own if wanted. Collective."""
-    comm, as_list = graph.comm, _LISTED * size < graph.vertex_of_id.size
-    if new.edges < 0 and (list_them or (as_list and comm.size > 1)):
+    graph: Graph, workspace: SearchWorkspace, new: _NewRows, list_them: bool
+) -> NDArray[np.uint32]:
+    """Make the new rows of the process column the frontier and visit them. Collective.
+
+    Return the frontier's rows of the process row if they are wanted, as a top-down step takes them.
+    """
+    grid, sizes = graph.grid, workspace.totals[:, 0]
+    as_list = grid.rows > 1 and _is_short(sizes, workspace.frontier)
+    if new.edges < 0 and (list_them or as_list):
         new = _listed(graph, workspace)
-    if comm.size == 1:
+    mine = workspace.rows[: new.size]
+    if grid.rows == 1:
         workspace.frontier[:] = workspace.found
     elif as_list:
-        ids = workspace.ids[:size]
-        mine = workspace.rows[: new.size] + np.uint32(graph.first_id)
-        comm.Allgatherv(mine, [ids, workspace.totals[:, 0]])
-        mark(ids, workspace.frontier)
+        _gather_listed(grid.column_comm, mine, graph.first_id, sizes, workspace.ids, workspace.frontier)
     else:
-        comm.Allgather(workspace.found, workspace.frontier)
+        grid.column_comm.Allgather(workspace.found, workspace.frontier)
     visit(workspace.frontier, workspace.visited, workspace.seen)
-    return new
+    if not list_them or grid.columns == 1:
+        return mine
+    sizes = np.array(grid.row_comm.allgather(new.size))
+    if _is_short(sizes, workspace.row_words):
+        _gather_listed(grid.row_comm, mine, graph.first_row, sizes, workspace.row_ids, workspace.row_words)
+    else:
+        grid.row_comm.Allgather(workspace.found, workspace.row_words)
+    count, _ = list_rows(workspace.row_words, graph.offsets, workspace.row_frontier)
+    return workspace.row_frontier[:count]
+
+
+def _is_short(sizes: NDArray[np.int64], words: NDArray[np.uint64]) -> bool:
+    """Return whether a list of so many rows is shorter than the bitmap."""
+    return bool(_LISTED * sizes.sum() < WORD * words.size)
+
+
+def _gather_listed(
+    comm: MPI.Comm,
+    mine: NDArray[np.uint32],
+    first: int,
+    sizes: NDArray[np.int64],
+    ids: NDArray[np.uint32],
+    words: NDArray[np.uint64],
+) -> None:
+    """Set the bits of all ranks' listed rows alone; `first` is the bit of this rank's first row. Collective."""
+    ids = ids[: sizes.sum()]
+    comm.Allgatherv(mine + np.uint32(first), [ids, sizes])
+    mark(ids, words)
 
 
 def _bottom_up(graph: Graph, workspace: SearchWorkspace) -> tuple[_NewRows, int]:
-    """Take a step from the unvisited rows; return the new rows and the edges looked at. No communication."""
+    """Take a step from the unvisited rows; return the new rows and the edges looked at.
+
+    No communication in a grid of one column.
+    """
+    if graph.grid.columns > 1:
+        return _bottom_up_in_turns(graph, workspace)
+    found, looked_at = _look_up(graph, workspace, 0, workspace.visited[graph.own_words])
+    return _NewRows(found, -1), looked_at
+
+
+def _bottom_up_in_turns(graph: Graph, workspace: SearchWorkspace) -> tuple[_NewRows, int]:
+    """Take a step from the unvisited rows of the process row, of one of its ranks in each turn. Collective.
+
+    The bits of what is done go with them: no later rank looks for a row that has its parent.
+    """
+    grid, visited, looked_at = graph.grid, workspace.visited[graph.own_words], 0
+    done, come = workspace.ring
+    done[:] = visited
+    before, after = (grid.column - 1) % grid.columns, (grid.column + 1) % grid.columns
+    for turn in range(grid.columns):
+        block = (grid.column + turn) % grid.columns
+        looked_at += _look_up(graph, workspace, block, done)[1]
+        done |= workspace.found
+        workspace.taken.reshape(grid.columns, -1)[block] |= workspace.found
+        grid.row_comm.Sendrecv(done, before, 0, come, after, 0)
+        done, come = come, done
+    np.bitwise_xor(done, visited, out=workspace.found)
+    return _listed(graph, workspace), looked_at
+
+
+def _look_up(
+    graph: Graph, workspace: SearchWorkspace, block: int, done: NDArray[np.uint64]
+) -> tuple[int, int]:
+    """Look for parents of a block's rows that are not done; return the rows found and the edges looked at."""
+    begin, end = graph.stride * block, graph.stride * (block + 1)
     bottom_up(
-        workspace.visited[graph.own_words],
+        done,
         workspace.frontier,
-        graph.offsets,
+        graph.offsets[begin : end + 1],
         graph.neighbours,
-        graph.heads,
-        workspace.parents[graph.own_ids],
+        graph.heads[begin:end],
+        workspace.row_parents[begin:end],
         workspace.found,
         workspace.counts,
     )
     found, looked_at = workspace.counts[:, :2].sum(axis=0)
-    return _NewRows(int(found), -1), int(looked_at)
+    return int(found), int(looked_at)
 
 
-def _top_down(graph: Graph, workspace: SearchWorkspace, new: _NewRows) -> tuple[_NewRows, int]:
-    """Take a step from the listed rows; return the new rows and the edges looked at. Collective."""
-    seen, parents = workspace.seen, workspace.parents
-    frontier = workspace.rows[: new.size]
-    looked_at = top_down(frontier, graph.first_id, graph.offsets, graph.neighbours, seen, parents)
-    if graph.comm.size > 1:
-        take_messages(_messages(graph, workspace), graph.stride, seen, parents)
+def _top_down(graph: Graph, workspace: SearchWorkspace, frontier: NDArray[np.uint32]) -> tuple[_NewRows, int]:
+    """Take a step from the frontier's rows; return the new rows and the edges looked at. Collective."""
+    grid, seen, parents = graph.grid, workspace.seen, workspace.parents
+    place = graph.stride, grid.rows, grid.row
+    looked_at = top_down(frontier, *place, graph.offsets, graph.neighbours, seen, parents)
+    if grid.rows > 1:
+        come = workspace.messages.exchange(grid.column_comm, seen, workspace.visited, parents, grid.row)
+        take_messages(come, graph.stride, seen, parents)
     np.bitwise_xor(seen[graph.own_words], workspace.visited[graph.own_words], out=workspace.found)
     return _listed(graph, workspace), looked_at
-
-
-def _messages(graph: Graph, workspace: SearchWorkspace) -> NDArray[np.uint32]:
-    """Return what other ranks saw of this rank's ids: id and parent, uint32 [n, 2]. Collective."""
-    comm, words = graph.comm, graph.stride // WORD
-    going, coming = np.empty(comm.size, np.int64), np.empty(comm.size, np.int64)
-    count_messages(workspace.seen, workspace.visited, words, comm.rank, going)
-    comm.Alltoall(going, coming)
-    workspace.sent = _with_room(workspace.sent, int(going.sum()))
-    workspace.received = _with_room(workspace.received, int(coming.sum()))
-    sent, received = workspace.sent[: going.sum()], workspace.received[: coming.sum()]
-    pack_messages(workspace.seen, workspace.visited, workspace.parents, words, comm.rank, sent)
-    comm.Alltoallv([sent, 2 * going], [received, 2 * coming])
-    return received
-
-
-def _with_room(messages: NDArray[np.uint32], size: int) -> NDArray[np.uint32]:
-    """Return the array, or a longer one: memory that is new in every level costs more than what is written to it."""
-    return messages if messages.shape[0] >= size else np.empty((2 * size, 2), np.uint32)

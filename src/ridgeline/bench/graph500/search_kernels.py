@@ -30,22 +30,24 @@ def _set(words, place):
     words[place >> 6] |= _ONE << uint64(place & 63)
 
 
-@kernel(lambda: (uint32[::1], int64, int64[::1], uint32[::1], _WORDS, uint32[::1]), nogil=True)
-def top_down(frontier, first_id, offsets, neighbours, seen, parents):
+@kernel(lambda: (uint32[::1], int64, int64, int64, int64[::1], uint32[::1], _WORDS, uint32[::1]), nogil=True)
+def top_down(frontier, stride, process_rows, process_row, offsets, neighbours, seen, parents):
     """Mark every unseen neighbour of the frontier in seen, with the id it is seen from; return the edges looked at.
 
-    frontier: own rows, ascending, so that the parent is the lowest row; seen [words of all ids]; parents [ids].
+    frontier: rows, ascending, so that the parent is the lowest row; seen [words of the process column]; parents: ids
+    [process column].
     """
     looked_at = 0
     for i in range(frontier.shape[0]):
         row = int64(frontier[i])
         begin, end = offsets[row], offsets[row + 1]
         looked_at += end - begin
+        id_ = uint32(row + (row // stride * (process_rows - 1) + process_row) * stride)
         for j in range(begin, end):
             neighbour = int64(neighbours[j])
             if not _has(seen, neighbour):
                 _set(seen, neighbour)
-                parents[neighbour] = uint32(first_id + row)
+                parents[neighbour] = id_
     return looked_at
 
 

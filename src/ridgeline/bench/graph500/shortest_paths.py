@@ -41,9 +41,14 @@ class PathGraph:
     """
 
     def __init__(self, graph: Graph) -> None:
-        """Order the edges. Collective over graph.comm: an Allreduce. Raises ValueError without weights."""
+        """Order the edges. Collective over graph.comm: an Allreduce.
+
+        Raises ValueError without weights, or for more than one process column.
+        """
         if graph.weights is None:
             raise ValueError("shortest paths need weights; construct the graph from edges with weights")
+        if graph.grid.columns > 1:
+            raise ValueError(f"shortest paths need one process column; the graph has {graph.grid.columns}")
         self.graph = graph
         words = np.empty(graph.neighbours.size, np.uint64)
         kernel.order_by_weight(graph.offsets, graph.neighbours, graph.weights, words)

@@ -1,4 +1,7 @@
-"""What a scale needs before it starts: bytes of a rank, and the largest scale that fits."""
+"""What a scale needs before it starts: bytes of a rank, and the largest scale that fits.
+
+Vertices that a rank holds are those of its process row and of its process column; see `graph.py` for the grid.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,44 @@ from mpi4py import MPI
 
 from ridgeline.bench.graph500.construct import memory_needed
 from ridgeline.bench.graph500.declaration import LARGEST_SCALE, Graph500Options
+from ridgeline.bench.graph500.grid import choose_columns
 from ridgeline.bench.node_memory import memory_per_rank, require_memory
 
 _EDGE = 16 + 4  # bytes of an edge in the list: two vertices and a weight
 _VIEWED = 8  # bytes of an edge as the validation keeps it
+
+
+def search_bytes(rows: int, columns: int, stride: int, owned: int) -> int:
+    """Return the bytes of a rank's arrays of vertices in breadth-first searches, neighbours and messages left out.
+
+    rows, columns: of the grid; stride: largest number of vertices with neighbours of a rank, rounded up to words;
+    owned: vertices of a rank. No communication.
+    """
+    graph = (
+        (8 + 4) * columns * stride + 4 * owned + 8 * stride
+    )  # offsets, heads; row_of_vertex, vertex_of_row
+    graph += 4 * rows * stride if columns == 1 else 8 * stride  # vertex_of_id; own_offsets
+    column = (4 + 3 / 8 + 1 / 8) * rows * stride  # parents, three bitmaps, ids
+    row = (4 + 4 + 2 / 8 + 1 / 8) * columns * stride + 2 * stride / 8 if columns > 1 else 0  # the same, turns
+    own = (4 + 4 + 2 / 8) * stride + (8 + 4) * owned  # listed rows, numbers, two bitmaps; numbers, places
+    return graph + int(column + row + own)
+
+
+def level_bytes(rows: int, columns: int, stride: int) -> dict[str, int]:
+    """Return the most bytes of bitmaps and lists that a rank receives in a level, by direction. No communication.
+
+    Top-down steps receive also 8 bytes for each rank of the process column that sees an unvisited vertex of this one.
+    """
+    column, row = ((ranks - 1) * stride // 8 for ranks in (rows, columns))
+    turns = columns * stride // 8 if columns > 1 else 0
+    return {"top-down": column + row, "bottom-up": column + turns}
+
+
+def _path_bytes(ranks: int, vertices: int) -> int:
+    """Return the bytes of the arrays of shortest paths over the vertices of all ranks, messages among them."""
+    state = 4 + 4 + 1  # distance, parent, mark
+    messages = 4 + 2 * 8
+    return (state + (messages if ranks > 1 else 0)) * vertices
 
 
 def bytes_per_rank(scale: int, ranks: int, edge_factor: int, weights: bool) -> int:
@@ -22,8 +59,12 @@ def bytes_per_rank(scale: int, ranks: int, edge_factor: int, weights: bool) -> i
     view = min(1 << scale, owned + 2 * edges)
     # Ends as one list and as places; of ends on other ranks also: places, numbers and which number.
     numbering = (_EDGE + 16 + 8 + (32 if ranks > 1 else 0)) * edges + 24 * view
-    searching = (16 + (16 if weights else 0) + _VIEWED + 4) * edges + 40 * view
-    construction = memory_needed(scale, ranks, edge_factor, weights) + _VIEWED * (edges + view)
+    columns = choose_columns(ranks, paths=weights)
+    vertex_arrays = search_bytes(ranks // columns, columns, owned, owned)
+    if weights:
+        vertex_arrays += _path_bytes(ranks, 1 << scale)
+    searching = (8 + (24 if weights else 0) + _VIEWED + 4) * edges + 40 * view + vertex_arrays
+    construction = memory_needed(scale, ranks, edge_factor, weights, columns) + _VIEWED * (edges + view)
     return max(numbering, construction, searching) * 17 // 16  # runs were seen to take up to 6 % more
 
 
