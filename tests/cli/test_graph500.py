@@ -46,6 +46,7 @@ def test_all_outputs_tell_of_every_search(ridgeline):
     assert "graph500: construction" in done.stderr
 
 
+@pytest.mark.full
 def test_a_wrong_search_ends_with_its_sentence(ridgeline):
     (ridgeline.path / "sitecustomize.py").write_text(BROKEN)
     arguments = ("bench", "graph500", "-n", 2, *QUICK, "--no-sssp", "--json", "g.json")
