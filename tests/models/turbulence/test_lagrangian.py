@@ -1,6 +1,9 @@
 """Figures over particles against plain sums, and in flows where they are known."""
 
 import math
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,6 +81,27 @@ def test_a_tetrad_has_its_radius_and_volume():
     assert found["tetrad_volume"] == pytest.approx(1.0, rel=1e-14)
     arms = corners - corners.mean(1, keepdims=True)
     assert found["tetrad_radius"] == pytest.approx((arms**2).sum() / 4, rel=1e-14)
+
+
+def test_all_ranks_sum_the_samples_in_one_order():
+    """Every process hashes names in its own way, and sums of two names must not meet."""
+    code = (
+        "import numpy as np; from ridgeline.models.turbulence import lagrangian\n"
+        "lagrangian.means = lambda comm, values, n: print(values['one'][0]) or dict(one=1.0, two=1.0)\n"
+        "lagrangian.sampled_figures(None, dict(enstrophy=np.full(1, 2.0), dissipation=np.ones(1)), 1)"
+    )
+    orders = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("0", "5")  # which order a set of the two names in two ways
+    }
+    assert orders == {"1.0\n2.0\n"}
 
 
 def test_sampled_figures_are_moments():

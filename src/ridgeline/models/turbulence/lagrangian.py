@@ -97,7 +97,7 @@ def sampled_figures(comm: MPI.Comm, found: Mapping[str, Floats], n_global: int) 
     found: as `ParticleSamples.sample` returns it; n_global: particles of all ranks.
     """
     figures: dict[str, float] = {}
-    for name in {"dissipation", "enstrophy"} & found.keys():
+    for name in (each for each in ("dissipation", "enstrophy") if each in found):
         powers = means(comm, {"one": found[name], "two": found[name] ** 2}, n_global)
         figures[f"particle_{name}"] = powers["one"]
         figures[f"particle_{name}_moment_2"] = _ratio(powers["two"], powers["one"] ** 2)
