@@ -69,10 +69,7 @@ class ParticleWriter:
     def write(self, step: int, time: float, values: Mapping[str, NDArray[Any]]) -> int:
         """Append a step; return its bytes. values: of this rank's identities, [n] or [components, n], by name."""
         arrays = {name: np.ascontiguousarray(values[name].T) for name in self._fields}
-        first, n = self._ranges.first, self._ranges.n
-        return self._writer.write(
-            step, time, {PARTICLE: np.arange(first, first + n, dtype=np.int64), **arrays}
-        )
+        return self._writer.write(step, time, {PARTICLE: self._ranges.identities, **arrays})
 
     def close(self) -> None:
         """Finish the data set."""

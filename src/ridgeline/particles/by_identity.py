@@ -36,6 +36,11 @@ class IdentityRanges:
         self.first, self.n = (together * number for number in groups[comm.rank])
         self._cuts = np.array([together * first for first, _ in groups])
 
+    @property
+    def identities(self) -> NDArray[np.int64]:
+        """This rank's identities, int64 [n]."""
+        return np.arange(self.first, self.first + self.n, dtype=np.int64)
+
     def array(self, name: str, field: ParticleField, values: NDArray[Any] | None = None) -> DistributedArray:
         """Return this rank's part of a field, [N] or [components, N] in the order of identities; None: undefined."""
         local = np.empty(field.shape(self.n), field.dtype) if values is None else values

@@ -11,9 +11,9 @@ from numba import float64, int32, int64
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
+from ridgeline.particles.particles import SPARE
 
 PADDING = 16  # places beyond the last particle that vectors may read
-SPARE = 1.25
 
 
 class Cells:

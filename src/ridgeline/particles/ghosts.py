@@ -16,10 +16,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.particles.boxes import Boxes
+from ridgeline.particles.particles import room_for
 from ridgeline.runtime.errors import DecompositionError
 
 Rows = NDArray[Any]
-SPARE = 1.25  # how much larger than needed rows are allocated when ghosts outgrow them
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Ghosts:
             self.bytes_sent += len(places) * rows.shape[1] * rows.itemsize
             self.messages += 1
         if self.n_all > len(rows):
-            larger = np.zeros((int(SPARE * self.n_all) + 1, rows.shape[1]))
+            larger = np.zeros((room_for(self.n_all), rows.shape[1]))
             larger[: swap.first] = rows[: swap.first]
             rows = larger
         self._send(swap, rows, swap.shift)

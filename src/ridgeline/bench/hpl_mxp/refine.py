@@ -13,13 +13,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.bench.hpl.record import EPSILON
 from ridgeline.bench.hpl_mxp.factor import MxpFactors
 from ridgeline.bench.hpl_mxp.matrix import MxpMatrix, Vector
 from ridgeline.bench.hpl_mxp.triangular import solve
 from ridgeline.krylov.gmres import gmres
 from ridgeline.krylov.operator import InnerProduct
 
-UNIT_ROUNDOFF = 2.0**-53
 MOST_ITERATIONS = 50  # by the rules
 BASIS = 20  # iterations of a cycle: vectors of the whole order, on every rank
 LIMIT = 16.0  # of the scaled residual
@@ -61,7 +61,7 @@ def first_guess(factors: MxpFactors, comm: MPI.Comm, b: Vector) -> Vector:
 
 def refine(matrix: MxpMatrix, factors: MxpFactors, comm: MPI.Comm, b: Vector, x: Vector) -> tuple[int, bool]:
     """Improve x in place; return (iterations, whether the tolerance was met). Collective."""
-    tolerance = UNIT_ROUNDOFF * (matrix.norm * float(np.abs(x).max()) + float(np.abs(b).max()))
+    tolerance = EPSILON * (matrix.norm * float(np.abs(x).max()) + float(np.abs(b).max()))
     preconditioner = _Preconditioner(factors, comm)
     done = gmres(_Operator(matrix), b, x, preconditioner, BASIS, tolerance, MOST_ITERATIONS)
     return done.iterations, done.converged
@@ -73,4 +73,4 @@ def judge(matrix: MxpMatrix, b: Vector, x: Vector) -> float:
     NaN if anything is.
     """
     residual, solution, right = (float(np.abs(one).max()) for one in (b - matrix.product(x), x, b))
-    return residual / (matrix.norm * solution + right) / (x.size * UNIT_ROUNDOFF)
+    return residual / (matrix.norm * solution + right) / (x.size * EPSILON)

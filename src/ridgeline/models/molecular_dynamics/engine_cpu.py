@@ -25,7 +25,7 @@ from ridgeline.particles.cells import Cells
 from ridgeline.particles.ghosts import Ghosts, kernels_of_ghosts
 from ridgeline.particles.migration import Migration
 from ridgeline.particles.neighbours import FAR, NeighbourList, kernels_of_neighbours
-from ridgeline.particles.particles import POSITION, ParticleField, Particles
+from ridgeline.particles.particles import POSITION, ParticleField, Particles, room_for
 from ridgeline.runtime.errors import ParticleError
 
 # What an atom has beside its position. held: its place when lists were built last.
@@ -137,7 +137,7 @@ class CpuEngine:
     def _fit(self, rows: int) -> None:
         """Have room for so many rows of points, and one more."""
         if len(self.points) <= rows:
-            larger = np.zeros((int(1.25 * rows) + 2, COLUMNS))
+            larger = np.zeros((room_for(rows) + 1, COLUMNS))
             larger[: len(self.points)] = self.points
             self.points = larger
 

@@ -16,6 +16,7 @@ from ridgeline.particles.boxes import Boxes, even_boxes
 from ridgeline.particles.ghosts import check_reach
 from ridgeline.particles.neighbours import SPARE as SPARE_LISTS
 from ridgeline.particles.neighbours import list_capacity
+from ridgeline.particles.particles import SPARE
 from ridgeline.runtime.errors import DecompositionError
 
 WORD = 8
@@ -26,7 +27,6 @@ FLOPS_PER_ATOM = 18  # of velocity Verlet: three fused multiply-adds in each dir
 STATE = 3 + 3 + 3 + 1 + 1.5  # words of an atom: position, velocity, held, identity, image
 ROWS = 4 + 4 + 1  # words of an atom or a ghost: row of position, row of force, identity
 SORTED = 3 + 0.5 + 0.5  # words of an atom or a ghost in cells: positions, order, cell
-SPARE = 1.25  # room to grow
 
 
 def process_grid(case: MolecularDynamicsCase, n_ranks: int) -> Triple:

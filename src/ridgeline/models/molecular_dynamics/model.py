@@ -43,7 +43,7 @@ class MolecularDynamics(Model):
     def initialize(self) -> None:
         """Put the atoms on the lattice, with their velocities. Collective."""
         engine, ranges = self._engine, self._engine.ranges
-        places = lattice_places(engine.melt, np.arange(ranges.first, ranges.first + ranges.n))
+        places = lattice_places(engine.melt, ranges.identities)
         velocities = initial_velocities(self._context.comm, engine.melt, places)
         position = engine.rounded(places.T)
         fields: dict[str, Any] = {

@@ -323,7 +323,11 @@ class TurbulenceCase(Case):
 
     def identity(self) -> dict[str, Plain]:
         """Return the settings that decide the numbers; of no particles none, as before there were any."""
-        return {k: v for k, v in super().identity().items() if self.particles.count or k[:10] != "particles."}
+        return {
+            k: v
+            for k, v in super().identity().items()
+            if self.particles.count or not k.startswith("particles.")
+        }
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""

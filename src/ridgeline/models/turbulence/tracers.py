@@ -75,12 +75,15 @@ class Tracers:
 
     def start(self, fields: Fields) -> None:
         """Place all particles of a new run; fields: the flow of step 0. Raises ParticleError."""
-        identity = np.arange(self.ranges.first, self.ranges.first + self.ranges.n)
-        nothing = np.zeros((3, len(identity)))
+        nothing = np.zeros((3, self.ranges.n))
         self._find_start()
         self.particles.n = 0
         self.particles.add(
-            {IDENTITY: identity, "position": self.start_place, **dict.fromkeys(CARRIED, nothing)}
+            {
+                IDENTITY: self.ranges.identities,
+                "position": self.start_place,
+                **dict.fromkeys(CARRIED, nothing),
+            }
         )
         self._begin()
         self._migrate(0)
@@ -91,8 +94,8 @@ class Tracers:
         self.regions.reset()
 
     def _find_start(self) -> None:
-        identity = np.arange(self.ranges.first, self.ranges.first + self.ranges.n)
-        self.start_place = start_positions(self.settings, self._seed, self.lengths, identity)
+        identities = self.ranges.identities
+        self.start_place = start_positions(self.settings, self._seed, self.lengths, identities)
 
     def _begin(self) -> None:
         if self._migration is not None:
