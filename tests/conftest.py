@@ -52,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     path = config.getoption("summary")
     if path is None:
         return
-    kinds = ("failed", "error", "passed", "skipped", "deselected", "xfailed", "xpassed")
+    kinds = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
     counts = {kind: count for kind in kinds if (count := len(terminalreporter.stats.get(kind, ())))}
     seconds: dict[str, float] = {}
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
