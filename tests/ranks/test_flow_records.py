@@ -118,7 +118,7 @@ def test_force_of_kovasznay_flow(comm):
 @pytest.mark.parametrize("mapping", [None, WAVY])
 def test_forces_on_all_sides_balance_the_stress_inside(comm, mapping):
     """Gauss: the forces add up to - int div sigma, the torques to - int r x div sigma, as sigma is symmetric."""
-    grid, geometry = make(comm, order=9, mapping=mapping)
+    grid, geometry = make(comm, 13, (2, 3, 3), mapping)
     x, y, z = geometry.coordinates
     nu, about = 0.3, (1.0, -2.0, 0.5)
     row = forces(comm, grid, geometry, nu, SIDES, np.stack([y * y, z * z, x * x]), x * y, about=about)
