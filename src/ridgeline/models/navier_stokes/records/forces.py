@@ -22,7 +22,7 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models.contract import FurtherOutput, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
 from ridgeline.models.navier_stokes.outputs_files import FlowState
-from ridgeline.models.navier_stokes.records.probes import Rows
+from ridgeline.models.navier_stokes.records.rows import RowRecorder
 from ridgeline.parallel.reduce import global_sums
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def forces_output(
     found, section = forces, case.output.forces
 
     def begin(_: Mapping[str, Any], keep: int | None) -> Recorder:
-        return Rows(
+        return RowRecorder(
             comm, section.path, "output.forces.path", found.columns, keep, lambda: found.row(flow()), flow
         )
 

@@ -21,7 +21,7 @@ SHOWN = 5  # places that an error names
 def places_of(case: NavierStokesSettings) -> Array:
     """Return the places of a case, float64 [m, 3] of (x, y, z): of its [[probe]], then of its file.
 
-    Raises ConfigError for a file that cannot be read or holds something else.
+    Raises ConfigError for a file that cannot be read, or holds something else or nothing.
     """
     found = [np.empty((0, 3))]
     for probe in case.probe:
@@ -29,7 +29,10 @@ def places_of(case: NavierStokesSettings) -> Array:
         found.append(np.linspace(probe.place, end, probe.points))
     if case.output.probes.file:
         found.append(read_places(case.output.probes.file, "output.probes.file"))
-    return np.concatenate(found)
+    places = np.concatenate(found)
+    if not len(places):
+        raise ConfigError(f'output.probes.file = "{case.output.probes.file}" holds no place; need a line x,y,z')
+    return places
 
 
 def refuse_outside(places: Array, missing: NDArray[np.int64]) -> None:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.place_lists import write_places
-from ridgeline.io.series import SeriesWriter
 from ridgeline.models.contract import FurtherOutput, Recorder
 from ridgeline.models.navier_stokes.outputs_files import FlowState
 from ridgeline.models.navier_stokes.records.places import PlacedPoints
 from ridgeline.models.navier_stokes.records.probe_places import places_of, refuse_outside
+from ridgeline.models.navier_stokes.records.rows import RowRecorder
 from ridgeline.models.navier_stokes.restart import field_names
 from ridgeline.parallel.reduce import together
 
@@ -73,44 +73,8 @@ def probes_output(
                 write_places(
                     Path(section.path).with_suffix(".places.csv"), placed.places, "output.probes.path"
                 )
-        return Rows(
+        return RowRecorder(
             comm, section.path, "output.probes.path", placed.columns, keep, lambda: placed.row(flow()), flow
         )
 
     return FurtherOutput("probes", section.path, section.every, begin)
-
-
-class Rows:
-    """Writes a row of figures of the present flow each time. row: returns it, collectively."""
-
-    def __init__(
-        self,
-        comm: MPI.Comm,
-        path: str,
-        option: str,
-        columns: tuple[str, ...],
-        keep: int | None,
-        row: Callable[[], Mapping[str, float]],
-        flow: Callable[[], FlowState],
-    ) -> None:
-        self.path = path
-        self._writer = SeriesWriter(path, comm, columns, keep_rows=keep, option=option)
-        self._row, self._flow = row, flow
-
-    @property
-    def count(self) -> int:
-        """Rows in the file."""
-        return self._writer.rows
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells these rows from others."""
-        return self._writer.fingerprint
-
-    def write(self, step: int) -> int:
-        """Append the present row and return its bytes."""
-        return self._writer.write(step, self._flow().time, self._row())
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._writer.close()
