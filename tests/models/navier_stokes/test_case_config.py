@@ -137,7 +137,7 @@ def test_numbers_of_points_for_advection() -> None:
          "y, z, t, pi, e at character 1."),
         (["boundary.x_min.value=exact"],
          'boundary.x_min.value: got "exact"; need an initial.kind that is an exact solution (uniform, '
-         'taylor_green_2d, abc, walsh, ethier_steinman, kovasznay, duct) with value = "exact".'),
+         'taylor_green_2d, abc, walsh, ethier_steinman, kovasznay, duct, channel) with value = "exact".'),
         (["scalar.0.boundary.y_min.kind=periodic"],
          'scalar.0.boundary.y_min.kind: got "periodic"; need "fixed", "flux" or "adiabatic".'),
         (["scalar.0.boundary.z_min.kind=fixed"],

@@ -230,8 +230,8 @@ def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
 def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks.
 
-    Raises DecompositionError for more ranks than elements, ConfigError for a map that cannot be had or that folds an
-    element, and for probes outside the box.
+    Raises DecompositionError for more ranks than elements. Raises ConfigError for a map that cannot be had or that
+    folds an element, and for probes outside the box.
     """
     plan = estimate_sizes(case, n_ranks)
     most, n, *_ = plan.block

@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow, Values
-from ridgeline.models.navier_stokes.initial_perturbation import PeriodicFactor, WallFactor, solenoidal
+from ridgeline.models.navier_stokes.initial_perturbation import Factor, PeriodicFactor, WallFactor, solenoidal
 
 
 def walls_across(case: NavierStokesSettings) -> list[str]:
@@ -63,6 +63,6 @@ class Channel:
 
     def perturbation(self, seed: int) -> Callable[[Array, Array, Array], Array]:
         """Return a solenoidal velocity (x, y, z) -> [3, *shape], 0 at the walls, periodic else, largest about 1."""
-        kinds = (PeriodicFactor, WallFactor, PeriodicFactor)
-        factors = [kind(self.low[axis], self.size[axis]) for kind, axis in zip(kinds, self.axes)]
+        along, between, across = ((self.low[axis], self.size[axis]) for axis in self.axes)
+        factors: list[Factor] = [PeriodicFactor(*along), WallFactor(*between), PeriodicFactor(*across)]
         return solenoidal(self.axes, factors, seed)

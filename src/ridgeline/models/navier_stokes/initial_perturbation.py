@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -13,20 +12,6 @@ from ridgeline.models.navier_stokes.exact import Array
 WAVES = 4  # of a perturbation, along a periodic direction
 MODES = 3  # of it, between two walls
 SAMPLES = 21  # per direction, where its largest velocity is looked for
-
-
-class Factor(Protocol):
-    """What a mode is along one direction. low, size: of the box there; count: modes."""
-
-    low: float
-    size: float
-
-    @property
-    def count(self) -> int:
-        """How many modes."""
-
-    def __call__(self, x: Array, mode: int, phase: float) -> tuple[Array, Array]:
-        """Return a mode and its derivative at coordinates x."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +45,9 @@ class WallFactor:
         return envelope * wave, slope / half
 
 
+Factor = PeriodicFactor | WallFactor  # what a mode is along one direction; low, size: of the box there
+
+
 def solenoidal(
     axes: Sequence[int], factors: Sequence[Factor], seed: int
 ) -> Callable[[Array, Array, Array], Array]:
@@ -71,7 +59,7 @@ def solenoidal(
     numbers = np.random.Generator(np.random.Philox(seed))
     modes = [i.ravel() for i in np.meshgrid(*(np.arange(factor.count) for factor in factors), indexing="ij")]
     phases = 2 * np.pi * numbers.random((3, 3, len(modes[0])))  # [component, direction, mode]
-    weights = 1 / (1 + sum(modes)) ** 2
+    weights = 1 / (1 + np.sum(modes, axis=0)) ** 2
 
     def raw(*points: Array) -> Array:
         found = np.zeros((3, *np.shape(points[0])))

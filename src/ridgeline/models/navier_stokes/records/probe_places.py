@@ -31,7 +31,9 @@ def places_of(case: NavierStokesSettings) -> Array:
         found.append(read_places(case.output.probes.file, "output.probes.file"))
     places = np.concatenate(found)
     if not len(places):
-        raise ConfigError(f'output.probes.file = "{case.output.probes.file}" holds no place; need a line x,y,z')
+        raise ConfigError(
+            f'output.probes.file = "{case.output.probes.file}" holds no place; need a line x,y,z'
+        )
     return places
 
 
