@@ -1,6 +1,7 @@
 """The examples on spectral elements run as they are, or shortened, and give what their headers promise."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,31 @@ def test_square_duct_in_short(tmp_path: Path) -> None:
         assert set(case.output.variables) <= set(data.data_vars)
     assert (tmp_path / case.output.statistics).exists()
     assert {path.name for path in (tmp_path / case.checkpoint.path).iterdir()} >= {"checkpoint_00000020"}
+
+
+def test_channel_180_in_short(tmp_path: Path) -> None:
+    """The laminar mean of the start is what so short a run shows: the script prints it beside the references."""
+    case, series = run(
+        tmp_path, "channel_180", 2, "run.steps=20", "grid.elements=[2,3,2]", "grid.order=5", "output.every=20",
+        "output.series_every=5", "output.statistics_every=2", "output.statistics_start=0.02",
+        "checkpoint.every=10", "initial.perturbation=0.1",
+    )  # fmt: skip
+    assert np.abs(series["bulk_velocity"][1:] - 1).max() < 1e-10
+    probes = read_series(tmp_path / case.output.probes.path)
+    assert probes["step"].tolist() == [0, 5, 10, 15, 20]
+    assert 1.3 < probes["probe_1_velocity_x"][-1] < 1.7
+    forces = read_series(tmp_path / case.output.forces.path)
+    area = case.grid.lengths[0] * case.grid.lengths[2]
+    drag = forces["y_min_force_x"] + forces["y_max_force_x"]
+    np.testing.assert_allclose(drag, 2 * area * series["wall_shear"][[0, 4]], rtol=1e-10)
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "channel_180" / "profiles.py"), case.output.statistics, "profiles.png"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    found = dict(re.findall(r"^(\S+) +([\d.e-]+)   ", done.stdout, re.MULTILINE))
+    assert float(found["U_c+"]) / float(found["U_b+"]) == pytest.approx(1.5, abs=0.1)
+    assert float(found["C_f"]) == pytest.approx(2 / float(found["U_b+"]) ** 2, rel=1e-2)
+    assert (tmp_path / "profiles.png").stat().st_size > 10_000
 
 
 def test_taylor_green_begins_as_its_series_does(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_the_promised_cases_are_there() -> None:
     regimes = {(case.model.F, case.model.k) for case in cases if case.run.model == "gray_scott"}
     assert regimes == REGIMES
     elements = {case.initial.kind for case in cases if case.run.model == "navier_stokes"}
-    assert elements == {"rest", "perturbed-duct", "taylor_green", "walsh", "kovasznay"}
+    assert elements == {"rest", "perturbed-duct", "perturbed-channel", "taylor_green", "walsh", "kovasznay"}
     flows = [
         (case.initial.kind, case.forcing.kind, case.particles.placement if case.particles.count else "")
         for case in cases

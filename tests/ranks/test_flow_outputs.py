@@ -13,7 +13,7 @@ from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.models.navier_stokes.outputs import OutputFields, output_names
 from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
-from ridgeline.models.navier_stokes.statistics import Statistics
+from ridgeline.models.navier_stokes.statistics.statistics import Statistics
 
 RANKS = (1, 3)
 TIMEOUT = 150

@@ -35,6 +35,8 @@ class SeriesWriter:
 
     path: the CSV file. columns: names after step and time, equal on all ranks, without commas and quotes.
 
+    option: the setting that names the path, for errors.
+
     keep_rows: None starts anew: what is at `path` is set aside or an error (io/previous.py). A number continues the
     series after its first keep_rows rows. Later ones, written after the checkpoint that the run continues from, are
     cut off. So is a row that a killed writer left unfinished.
@@ -44,12 +46,19 @@ class SeriesWriter:
     """
 
     def __init__(
-        self, path: str | Path, comm: MPI.Comm, columns: Sequence[str], *, keep_rows: int | None = None
+        self,
+        path: str | Path,
+        comm: MPI.Comm,
+        columns: Sequence[str],
+        *,
+        keep_rows: int | None = None,
+        option: str = "output.series",
     ) -> None:
         from ridgeline.parallel.reduce import together  # imports mpi4py, which readers do without
 
         self.path = Path(path)
         self.columns = tuple(columns)
+        self._option = option
         self.rows = keep_rows or 0  # in the file
         self._comm = comm
         self._file: FileIO | None = None
@@ -63,15 +72,15 @@ class SeriesWriter:
 
     def _open(self) -> None:
         header = (",".join((*FIRST, *self.columns)) + "\n").encode()
-        where = "set output.series to a place where you may write"
+        where = f"set {self._option} to a place where you may write"
         with output_errors(f"write the time series {self.path}", where):
             if self.rows:
-                end, self._hash = _rows_kept(self.path, header, self.rows)
+                end, self._hash = _rows_kept(self.path, header, self.rows, self._option)
                 os.truncate(self.path, end)
                 self._file = FileIO(self.path, "a")
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                make_way(self.path, "output.series")
+                make_way(self.path, self._option)
                 self._file = FileIO(self.path, "w")
                 self._put(header)
 
@@ -84,7 +93,7 @@ class SeriesWriter:
         with self._together(self._comm):
             if self._comm.rank == 0:
                 doing = f"write the row of step {step} to the time series {self.path}"
-                where = "free space there, or set output.series to another file system"
+                where = f"free space there, or set {self._option} to another file system"
                 with output_errors(doing, where):
                     self._put(row)
         self.rows += 1
@@ -169,7 +178,9 @@ def fingerprint(path: str | os.PathLike[str], n_rows: int) -> str:
         return ""
 
 
-def _rows_kept(path: Path, header: bytes, n_rows: int) -> tuple[int, xxhash.xxh3_64]:
+def _rows_kept(
+    path: Path, header: bytes, n_rows: int, option: str = "output.series"
+) -> tuple[int, xxhash.xxh3_64]:
     """Return how many bytes the header and the first n_rows rows of a series have, and their hash; n_rows >= 1."""
     if not path.is_file():
         raise OutputError(
@@ -181,7 +192,7 @@ def _rows_kept(path: Path, header: bytes, n_rows: int) -> tuple[int, xxhash.xxh3
         if found != header:
             raise OutputError(
                 f"the time series {path} has the columns {found.decode(errors='replace').strip()}, but this run "
-                f"writes {header.decode().strip()}; set output.series to another name, or start anew with "
+                f"writes {header.decode().strip()}; set {option} to another name, or start anew with "
                 f"--resume never"
             )
         there = 0

@@ -31,6 +31,8 @@ _FINGERPRINTS: dict[str, Callable[[str, int], str]] = {
     "spectra": bp_sums.fingerprint,
     "particles": bp_sums.fingerprint,
     "series": series.fingerprint,
+    "probes": series.fingerprint,
+    "forces": series.fingerprint,
 }
 
 

@@ -137,7 +137,7 @@ def test_numbers_of_points_for_advection() -> None:
          "y, z, t, pi, e at character 1."),
         (["boundary.x_min.value=exact"],
          'boundary.x_min.value: got "exact"; need an initial.kind that is an exact solution (uniform, '
-         'taylor_green_2d, abc, walsh, ethier_steinman, kovasznay, duct) with value = "exact".'),
+         'taylor_green_2d, abc, walsh, ethier_steinman, kovasznay, duct, channel) with value = "exact".'),
         (["scalar.0.boundary.y_min.kind=periodic"],
          'scalar.0.boundary.y_min.kind: got "periodic"; need "fixed", "flux" or "adiabatic".'),
         (["scalar.0.boundary.z_min.kind=fixed"],
@@ -257,3 +257,39 @@ def test_a_mapping_of_ones_own(tmp_path: Path) -> None:
     assert "bend.py has no function nothing; define it" in faults("grid.mapping=bend.py:nothing")[0]
     (tmp_path / "broken.py").write_text("1/0\n")
     assert "broken.py does not run (division by zero); mend it" in faults("grid.mapping=broken.py:f")[0]
+
+
+LINE = "[[probe]]\nplace = [1, 1, 0]\nto = [2, 1, 0]\n"
+PROBE = "[[probe]]\nplace = [1, 1, 0]\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "rule"),
+    [
+        (LINE, "probe.0.points", "need an integer >= 2 with to, and 1 without"),
+        ("[[probe]]\nplace = [1, 1]\n", "probe.0.place", "need three numbers as [x, y, z]"),
+        (
+            '[output.forces]\nsides = ["z_min"]\n',
+            "output.forces.sides",
+            "need sides that are not periodic: x_min,",
+        ),
+        ('[output.forces]\nsides = ["y_min", "y_min"]\n', "output.forces.sides", "each at most once"),
+        (
+            "[output.forces]\nreference_area = 1.0\n",
+            "output.forces.reference_area",
+            "need both reference_velocity",
+        ),
+        (PROBE + '[output.probes]\npath = "series.csv"\n', "output.probes.path", "need another path than"),
+    ],
+)
+def test_probes_and_forces_that_contradict_themselves(more: str, key: str, rule: str) -> None:
+    found = faults(text=TEXT + more)
+    assert any(line.startswith(key) and rule in line for line in found), found
+
+
+def test_paths_of_probes_and_forces_are_written_where_there_are_some() -> None:
+    keys = {"output.probes.path", "output.forces.path"}
+    assert not keys & load().written().keys()
+    text = f'{TEXT}{PROBE}[output.forces]\nsides = ["y_min"]\n'
+    assert keys <= load(text=text).written().keys()
+    assert not keys & load("output.probes.every=0", "output.forces.every=0", text=text).written().keys()

@@ -12,7 +12,7 @@ from ridgeline.config.load import load_case
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models import case_class, estimate
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
-from ridgeline.models.navier_stokes.estimate import shared_faces, spacings
+from ridgeline.models.navier_stokes.estimate import shared_faces, spacings, words_per_point
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.runtime.errors import ConfigError, DecompositionError, DivergedError
@@ -104,6 +104,26 @@ def test_from_rest_it_is_that_of_what_moves_the_flow_as_the_engine_has_it(
 def test_images_and_nek5000_files_count(tmp_path: Path) -> None:
     case = load(tmp_path, "output.uniform=[10,10,10]", "output.nek5000=duct", "output.nek5000_every=10")
     assert estimate(case, 1).output_bytes == 2 * 4 * 1000 * 8 + 10 * 7 * 3000 * 4
+
+
+def test_statistics_of_budgets_take_25_more_words_for_each_point(tmp_path: Path) -> None:
+    counts = []
+    for kind in ("moments", "budgets"):
+        case = load(tmp_path, "output.statistics_every=1", f"output.statistics_of={kind}")
+        counts.append(words_per_point(case)["statistics"])
+    assert counts[1] - counts[0] == 25
+
+
+def test_places_of_probes_are_counted_and_those_outside_refused(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,0.1\n")
+    case = load(tmp_path, f"output.probes.file={tmp_path}/places.csv")
+    assert "probes: 2 places, every 1 steps" in estimate(case, 1).remarks
+    (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,-99\n")
+    with pytest.raises(ConfigError, match=r"probe 1 at \(0\.1, 0\.2, -99\.0\) of 2 places"):
+        estimate(case, 1)
+    (tmp_path / "places.csv").write_text("x,y,z\n")
+    with pytest.raises(ConfigError, match=r"places\.csv\" holds no place"):
+        estimate(case, 1)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 24])

@@ -13,11 +13,22 @@ from ridgeline.elements.mesh import SIDES
 from ridgeline.models.navier_stokes.config_fluxes import flux_problems
 from ridgeline.models.navier_stokes.config_formulas import formula_problems
 from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
+from ridgeline.models.navier_stokes.estimate_wall_units import wall_sides
+from ridgeline.models.navier_stokes.initial_channel import walls_across
 
 # Initial flows that are exact solutions of the equations: "exact" values and histories exist for them.
-EXACT_KINDS = ("uniform", "taylor_green_2d", "abc", "walsh", "ethier_steinman", "kovasznay", "duct")
+EXACT_KINDS = (
+    "uniform",
+    "taylor_green_2d",
+    "abc",
+    "walsh",
+    "ethier_steinman",
+    "kovasznay",
+    "duct",
+    "channel",
+)
 # Of these and the others, those that are written for the box as it is.
-UNMAPPED_KINDS = ("duct", "perturbed-duct")
+UNMAPPED_KINDS = ("duct", "perturbed-duct", "channel", "perturbed-channel")
 
 
 def _sides(case: NavierStokesSettings) -> Iterator[Problem]:
@@ -69,7 +80,17 @@ def _initial(case: NavierStokesSettings) -> Iterator[Problem]:
         return
     if case.grid.mapping != "none":
         yield Problem("initial.kind", f'another kind on a mapped box, or grid.mapping = "none" with "{kind}"')
-    across = [side for side in SIDES if side[0] != case.initial.direction]
+    along = case.initial.direction
+    if "channel" in kind:
+        others = [axis for axis in "xyz" if axis != along]
+        if len(walls_across(case)) != 1 or sum(case.grid.periodic["zyx".index(a)] for a in others) != 1:
+            yield Problem(
+                "initial.direction",
+                'the direction along a channel: kind = "wall" at both sides of one other direction, and the third '
+                f'periodic, with "{kind}"',
+            )
+        return
+    across = [side for side in SIDES if side[0] != along]
     if any(getattr(case.boundary, side).kind != "wall" for side in across):
         yield Problem(
             "initial.direction",
@@ -82,6 +103,10 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
     dealias = case.model.dealias_order
     if dealias != "none" and 0 < dealias < least:
         yield Problem("model.dealias_order", f'0, an integer >= grid.order + 1 = {least}, or "none"')
+    if case.model.expected_re_tau is not None and (not wall_sides(case) or case.grid.mapping != "none"):
+        yield Problem(
+            "model.expected_re_tau", 'none, or sides of kind "wall" on a box with grid.mapping = "none"'
+        )
     forcing = case.model.forcing
     if forcing.kind == "flow-rate" and not case.grid.periodic["zyx".index(forcing.direction)]:
         yield Problem("model.forcing.direction", "a direction that is periodic (grid.periodic)")
@@ -92,6 +117,11 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
     not_periodic = [d for d in case.output.homogeneous if not case.grid.periodic["zyx".index(d)]]
     if not_periodic:
         yield Problem("output.homogeneous", "directions that are periodic (grid.periodic)")
+    closed = [side for side in SIDES if not case.is_periodic(side)]
+    if not {*case.output.forces.sides} <= {*closed}:
+        yield Problem(
+            "output.forces.sides", f"sides that are not periodic: {', '.join(closed) or 'none here'}"
+        )
 
 
 def growing_directions(settings: Settings) -> tuple[int, ...]:

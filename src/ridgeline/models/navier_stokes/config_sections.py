@@ -32,20 +32,18 @@ from ridgeline.models.navier_stokes.config_boundary import (
     ScalarKind,
     ScalarSection,
 )
+from ridgeline.models.navier_stokes.config_output import Direction, OutputSection, ProbeSection
 
 Positive = Annotated[Number, Field(gt=0)]
 MOST_ELEMENTS = 10**6  # along a direction: every rank keeps all their edges
 
 
 Distribution = Literal["uniform", "geometric", "geometric-walls", "sine"]
-Direction = Literal["x", "y", "z"]
 InitialKind = Literal[
     "rest", "uniform", "expression", "taylor_green", "taylor_green_2d", "abc", "walsh", "ethier_steinman",
-    "kovasznay", "duct", "perturbed-duct",
+    "kovasznay", "duct", "perturbed-duct", "channel", "perturbed-channel",
 ]  # fmt: skip
 NAMED_MAPPINGS = ("none", "wavy", "annulus", "periodic-hill")
-FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude", "q_criterion")
-VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 
 
 class RunSection(sections.RunSection):
@@ -229,6 +227,13 @@ class ModelSection(Checked):
     """
 
     viscosity: Number = setting(..., "Kinematic viscosity nu.", unit="length^2/time", gt=0)
+    expected_re_tau: Number | None = setting(
+        None,
+        "Friction Reynolds number u_tau h/nu that is expected: `ridgeline check` says the mesh in its wall units. "
+        'With walls and a forcing of kind "force" it follows from the force.',
+        rule="a number > 0",
+        gt=0,
+    )
     dt: Number = setting(
         ..., "Time step; `ridgeline check` says its Courant number for the flow of step 0.", unit="time", gt=0
     )
@@ -264,7 +269,7 @@ class InitialSection(Checked):
         'Walsh carried by velocity; "abc": speed (sin z + cos y, sin x + cos z, sin y + cos x); "ethier_steinman": '
         'their flow with a and d; "kovasznay": the wake of a grid at Re = 1/viscosity; "duct": laminar flow along '
         'direction with the bulk velocity speed; "perturbed-duct": the same with smooth modes of all sizes that make '
-        "it turbulent.",
+        'it turbulent; "channel" and "perturbed-channel": so between two walls.',
     )
     velocity: Formulas = setting(
         NOUGHT,
@@ -272,12 +277,12 @@ class InitialSection(Checked):
         unit="length/time",
         rule=VECTOR_RULE,
     )
-    speed: Number = setting(1.0, "V of the vortices; bulk velocity of a duct.", unit="length/time")
+    speed: Number = setting(1.0, "V of the vortices; bulk velocity of a duct or channel.", unit="length/time")
     a: Number = setting(math.pi / 4, "a of Ethier and Steinman.", unit="1/length")
     d: Number = setting(math.pi / 2, "d of Ethier and Steinman.", unit="1/length")
-    direction: Direction = setting("x", "Direction along a duct.")
+    direction: Direction = setting("x", "Direction along a duct or channel.")
     perturbation: Number = setting(
-        0.1, "Largest velocity of a duct's perturbation over its bulk velocity.", ge=0
+        0.1, "Largest velocity of a perturbation of a duct or channel over the bulk velocity.", ge=0
     )
     exact_history: Truth = setting(
         True,
@@ -290,73 +295,6 @@ class InitialSection(Checked):
         yield from faults("velocity", self.velocity, steady=True)
         if self.kind == "walsh" and not all(is_number(text) for text in self.velocity):
             yield Problem("velocity", 'three numbers as [x, y, z] with initial.kind = "walsh"')
-
-
-class OutputSection(sections.OutputSection):
-    """Fields, time series and statistics. Paths are relative to the directory in which the run is started."""
-
-    path: PathText = setting("navier_stokes.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
-    variables: tuple[str, ...] = setting(
-        FIELDS[:4], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
-    )
-    uniform: Triple | None = setting(
-        None,
-        "Points [nz, ny, nx] of an image in the box around the domain to which the fields of output.path are "
-        "interpolated, NaN outside the domain; not set: the points of the elements, with their coordinates.",
-        unit="points",
-        rule="three integers >= 1 as [nz, ny, nx]",
-    )
-    series_every: Integer = setting(
-        10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
-    )
-    nek5000: PathText = setting(
-        "",
-        'Prefix of Nek5000 field files, "prefix0.f00001" ... and "prefix.nek5000"; "" writes none.',
-        rule="a path",
-    )
-    nek5000_every: Integer = setting(
-        0, "Steps between Nek5000 field files; 0 writes none.", unit="steps", ge=0
-    )
-    nek5000_precision: Literal["float32", "float64"] = setting(
-        "float32", "Floating-point type in these files."
-    )
-    statistics: PathText = setting(
-        "statistics.bp",
-        "ADIOS2 BP5 data set of means and second moments to write.",
-        rule="a path",
-        min_length=1,
-    )
-    statistics_every: Integer = setting(
-        0,
-        "Steps between samples of the statistics, which are written at the end; 0 takes none.",
-        unit="steps",
-        ge=0,
-    )
-    statistics_start: Number = setting(0.0, "Model time of the first sample.", unit="time", ge=0)
-    homogeneous: tuple[Direction, ...] = setting(
-        (),
-        "Directions over which statistics are averaged as well.",
-        rule='a list of "x", "y" and "z", each at most once',
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
-        known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
-        if not known or len(set(self.variables)) < len(self.variables):
-            yield Problem("variables", VARIABLES_RULE)
-        if self.nek5000_every and not self.nek5000:
-            yield Problem("nek5000", "a prefix with output.nek5000_every > 0")
-        if len(set(self.homogeneous)) < len(self.homogeneous):
-            yield Problem("homogeneous", 'a list of "x", "y" and "z", each at most once')
-
-    def written(self) -> dict[str, str]:
-        """Return the paths that a run writes to, by their keys."""
-        paths = super().written()
-        if self.nek5000_every and self.nek5000:
-            paths["output.nek5000"] = self.nek5000
-        if self.statistics_every:
-            paths["output.statistics"] = self.statistics
-        return paths
 
 
 class NavierStokesSettings(AnyCase):
@@ -384,7 +322,19 @@ class NavierStokesSettings(AnyCase):
     boundary: BoundarySection = Field(default_factory=BoundarySection)
     scalar: tuple[ScalarSection, ...] = Field(default=())
     initial: InitialSection = Field(default_factory=InitialSection)
+    probe: tuple[ProbeSection, ...] = Field(default=())
     output: OutputSection = Field(default_factory=OutputSection)
+
+    @property
+    def has_probes(self) -> bool:
+        """Whether a run records the flow at places of its own."""
+        return bool(self.output.probes.every and (self.probe or self.output.probes.file))
+
+    def written(self) -> dict[str, str]:
+        """Return the paths that a run of this case may write to, by their keys."""
+        return super().written() | (
+            {"output.probes.path": self.output.probes.path} if self.has_probes else {}
+        )
 
     def is_periodic(self, side: str) -> bool:
         """Say whether the flow is periodic across a side, such as "x_min"."""

@@ -18,7 +18,9 @@ from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.courant import advice
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
+from ridgeline.models.navier_stokes.estimate_wall_units import wall_units
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
+from ridgeline.models.navier_stokes.records.probe_places import places_inside
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
@@ -167,6 +169,7 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     half = counts.single / DOUBLE
     steps = min(model.pressure.restart, model.pressure.max_iterations)
     krylov = (1.0 + half) * steps + 2 if model.pressure.solver == "gmres" else 4 + half
+    sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
     return {
         "fields": 2.0 * counts.order * c + 2.0 * c + 10,
@@ -174,7 +177,7 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
         "Krylov vectors": krylov + 2.0 + 15.0,  # of the pressure; of three components at once
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
         "preconditioner": half * (5.0 + 16.0 / counts.n),
-        "statistics": 15.0 + 5.0 * scalars if case.output.statistics_every else 0.0,
+        "statistics": sums if case.output.statistics_every else 0.0,
     }
 
 
@@ -206,6 +209,11 @@ def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float])
         f"smallest distance of points{' before the map' if mesh.mapping else ''}: x {x:.3g}, y {y:.3g}, z {z:.3g}",
         "memory per rank: " + ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items()),
     ]
+    words += wall_units(case, mesh)
+    if case.has_probes:
+        words.append(
+            f"probes: {len(places_inside(case, mesh))} places, every {case.output.probes.every} steps"
+        )
     number = first_courant_rate(case, mesh) * case.model.dt
     words.append(f"Courant number of step 0: {number:.3g}{advice(number, case.model.dt)}")
     words.append(
@@ -222,8 +230,8 @@ def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
 def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks.
 
-    Raises DecompositionError for more ranks than elements, ConfigError for a map that cannot be had or that folds an
-    element.
+    Raises DecompositionError for more ranks than elements. Raises ConfigError for a map that cannot be had or that
+    folds an element, and for probes outside the box.
     """
     plan = estimate_sizes(case, n_ranks)
     most, n, *_ = plan.block

@@ -11,11 +11,9 @@ from ridgeline.config.expressions import parse
 from ridgeline.models.navier_stokes import exact
 from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow, Values
+from ridgeline.models.navier_stokes.initial_channel import Channel
+from ridgeline.models.navier_stokes.initial_perturbation import PeriodicFactor, WallFactor, solenoidal
 from ridgeline.models.navier_stokes.laminar_duct import unit_bulk, unit_velocity
-
-WAVES = 4  # of a perturbation, along the duct
-MODES = 3  # of it, across the duct
-SAMPLES = 21  # per direction, where its largest velocity is looked for
 
 
 @dataclass(frozen=True)
@@ -69,62 +67,15 @@ class Duct:
         return flow
 
     def perturbation(self, seed: int) -> Callable[[Array, Array, Array], Array]:
-        """Return a solenoidal velocity (x, y, z) -> [3, *shape], 0 at the walls, periodic along, largest about 1.
-
-        The curl of a vector potential (1 - eta^2)^2 (1 - zeta^2)^2 sum A cos(k xi + p) cos(m pi eta + q) cos(n pi
-        zeta + r). eta and zeta go from -1 to 1 across, xi to 2 pi along. The random phases depend on seed alone.
-        """
-        numbers = np.random.Generator(np.random.Philox(seed))
-        k, m, n = (
-            i.ravel() for i in np.meshgrid(*(np.arange(c) for c in (WAVES + 1, MODES, MODES)), indexing="ij")
-        )
-        phases = 2 * np.pi * numbers.random((3, 3, len(k)))  # [component, direction, mode]
-        weights = 1 / (1 + k + m + n) ** 2
-
-        def raw(*points: Array) -> Array:
-            eta, zeta = self.section(*points)
-            xi = 2 * np.pi * (points[self.axes[0]] - self.start) / self.length
-            shape = np.shape(xi)
-            found = np.zeros((3, *shape))
-            for mode in range(len(k)):
-                for component in range(3):
-                    p, q, r = phases[component, :, mode]
-                    along = (
-                        np.cos(k[mode] * xi + p),
-                        -k[mode] * 2 * np.pi / self.length * np.sin(k[mode] * xi + p),
-                    )
-                    first = _bump(eta, m[mode], q, self.half[0])
-                    second = _bump(zeta, n[mode], r, self.half[1])
-                    gradient = (
-                        along[1] * first[0] * second[0],
-                        along[0] * first[1] * second[0],
-                        along[0] * first[0] * second[1],
-                    )
-                    # curl of psi e_c = grad psi x e_c, in the right-handed axes (along, first, second)
-                    one, two = (component + 1) % 3, (component + 2) % 3
-                    found[self.axes[one]] += weights[mode] * gradient[two]
-                    found[self.axes[two]] -= weights[mode] * gradient[one]
-            return found
-
-        lines = [np.zeros(0)] * 3
-        ends = [(self.start, self.length)] + [(c - h, 2 * h) for c, h in zip(self.centre, self.half)]
-        for axis, (low, size) in zip(self.axes, ends):
-            lines[axis] = low + size * np.linspace(0, 1, SAMPLES)
-        sample = raw(*np.meshgrid(*lines, indexing="ij"))
-        largest = float(np.sqrt((sample**2).sum(axis=0)).max())
-        return lambda x, y, z: raw(x, y, z) / largest
-
-
-def _bump(s: Array, waves: int, phase: float, half: float) -> tuple[Array, Array]:
-    """Return (1 - s^2)^2 cos(waves pi s + phase) and its derivative in half s."""
-    envelope, wave = (1 - s * s) ** 2, np.cos(waves * np.pi * s + phase)
-    slope = -4 * s * (1 - s * s) * wave - envelope * waves * np.pi * np.sin(waves * np.pi * s + phase)
-    return envelope * wave, slope / half
+        """Return a solenoidal velocity (x, y, z) -> [3, *shape], 0 at the walls, periodic along, largest about 1."""
+        first, second = (WallFactor(c - h, 2 * h) for c, h in zip(self.centre, self.half))
+        return solenoidal(self.axes, [PeriodicFactor(self.start, self.length), first, second], seed)
 
 
 def exact_flow(case: NavierStokesSettings) -> Flow | None:
     """Return the exact solution that initial.kind is, None if it is none."""
     initial, viscosity = case.initial, case.model.viscosity
+    forced = case.grid.periodic["zyx".index(initial.direction)]  # by a body force, or a fall of pressure
     match initial.kind:
         case "uniform" if case.model.forcing.kind == "none":
             formulas, nought = [parse(text) for text in initial.velocity], np.zeros(1)
@@ -142,8 +93,9 @@ def exact_flow(case: NavierStokesSettings) -> Flow | None:
         case "kovasznay":
             return exact.kovasznay(viscosity)
         case "duct":
-            duct = Duct.of(case)
-            return duct.laminar(viscosity, initial.speed, case.grid.periodic["zyx".index(initial.direction)])
+            return Duct.of(case).laminar(viscosity, initial.speed, forced)
+        case "channel":
+            return Channel.of(case).laminar(viscosity, initial.speed, forced)
     return None
 
 
@@ -157,10 +109,10 @@ def initial_velocity(case: NavierStokesSettings, x: Array, y: Array, z: Array, t
         u = np.sin(x) * np.cos(y) * np.cos(z)
         v = -np.cos(x) * np.sin(y) * np.cos(z)
         return initial.speed * np.stack([u, v, np.zeros_like(x)])
-    if initial.kind == "perturbed-duct":
-        duct = Duct.of(case)
-        base = np.stack(duct.laminar(case.model.viscosity, initial.speed, True)(x, y, z, 0.0)[:3])
-        return base + initial.perturbation * initial.speed * duct.perturbation(case.run.seed)(x, y, z)
+    if initial.kind.startswith("perturbed-"):
+        walls: Duct | Channel = (Duct if initial.kind == "perturbed-duct" else Channel).of(case)
+        base = np.stack(walls.laminar(case.model.viscosity, initial.speed, True)(x, y, z, 0.0)[:3])
+        return base + initial.perturbation * initial.speed * walls.perturbation(case.run.seed)(x, y, z)
     if initial.kind in ("uniform", "expression"):
         return np.stack([parse(text)(x, y, z, 0.0) for text in initial.velocity])
     return np.zeros((3, *np.shape(x)))

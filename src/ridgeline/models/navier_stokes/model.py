@@ -25,7 +25,7 @@ from ridgeline.models.contract import (
     Variable,
     Work,
 )
-from ridgeline.models.navier_stokes.config import NavierStokesCase
+from ridgeline.models.navier_stokes.config import UNMAPPED_KINDS, NavierStokesCase
 from ridgeline.models.navier_stokes.diagnostics import (
     Diagnostics,
     ScalarFigures,
@@ -39,8 +39,10 @@ from ridgeline.models.navier_stokes.outputs import OutputFields
 from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
 from ridgeline.models.navier_stokes.problem import FlowProblem
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
+from ridgeline.models.navier_stokes.records.forces import SideForces, forces_output
+from ridgeline.models.navier_stokes.records.probes import Probes, probes_output
 from ridgeline.models.navier_stokes.restart import EngineState, field_names
-from ridgeline.models.navier_stokes.statistics import Statistics
+from ridgeline.models.navier_stokes.statistics.statistics import Statistics
 from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
@@ -60,8 +62,8 @@ class NavierStokes(Model):
     def setup(self, case: NavierStokesCase, context: Context) -> None:
         """Decompose the mesh, compile what set-up runs, allocate fields and plan. Collective.
 
-        Raises ConfigError for settings that contradict each other on this mesh, DecompositionError for more ranks
-        than elements.
+        Raises ConfigError for settings that contradict each other on this mesh and for probes outside it,
+        DecompositionError for more ranks than elements.
         """
         self._case, self._context = case, context
         comm = context.comm
@@ -78,8 +80,16 @@ class NavierStokes(Model):
         self._statistics: Statistics | None = None
         if case.output.statistics_every:
             self._statistics = Statistics(
-                comm, self._grid, self._geometry, len(case.scalar), case.output.statistics_start
+                comm,
+                self._grid,
+                self._geometry,
+                len(case.scalar),
+                case.output.statistics_start,
+                case.model.viscosity if case.output.statistics_of == "budgets" else None,
             )
+
+        self._probes = Probes(comm, self._grid, case) if case.has_probes else None
+        self._forces = SideForces.of(comm, self._grid, self._geometry, case)
 
     def _make_figures(self) -> Diagnostics:
         case, problem = self._case, self._problem
@@ -88,7 +98,7 @@ class NavierStokes(Model):
             axis = problem.flow_rate.axis
         elif any(problem.force):
             axis = int(np.argmax(np.abs(problem.force)))
-        elif "duct" in case.initial.kind:
+        elif case.initial.kind in UNMAPPED_KINDS:
             axis = "xyz".index(case.initial.direction)
         scalars = [
             ScalarFigures(s.diffusivity, tuple(k for k, v in s.sides.items() if v.kind in ("fixed", "flux")))
@@ -199,11 +209,13 @@ class NavierStokes(Model):
         return self._outputs.compute(names, engine.u, engine.p, engine.fields[3:])
 
     def further_outputs(self) -> Sequence[FurtherOutput]:
-        """Return Nek5000 files and statistics, as the settings ask for them."""
+        """Return Nek5000 files, statistics, probes and forces, as the settings ask for them."""
         case, comm, grid = self._case, self._context.comm, self._grid
         found = (
             nek5000_output(case, comm, grid, self._geometry, self._flow),
             statistics_output(case, comm, grid, self._statistics, self._flow),
+            probes_output(case, comm, self._probes, self._flow),
+            forces_output(case, comm, self._forces, self._flow),
         )
         return [output for output in found if output is not None]
 

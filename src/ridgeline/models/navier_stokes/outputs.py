@@ -24,7 +24,7 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_gradient, vorticity
 from ridgeline.models.navier_stokes.sampling import Sampler, image_lattice
-from ridgeline.models.navier_stokes.statistics import ELEMENT_DIMS
+from ridgeline.models.navier_stokes.statistics.statistics import ELEMENT_DIMS
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.parallel.partition import Triple
 

@@ -21,7 +21,7 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.nek5000 import Nek5000Writer
 from ridgeline.models.contract import FurtherOutput, Recorder
-from ridgeline.models.navier_stokes.statistics import ELEMENT_DIMS, Statistics
+from ridgeline.models.navier_stokes.statistics.statistics import ELEMENT_DIMS, Statistics
 
 if TYPE_CHECKING:
     from mpi4py import MPI

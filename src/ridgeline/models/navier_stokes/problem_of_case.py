@@ -141,7 +141,7 @@ def velocity_sides(case: NavierStokesSettings) -> dict[str, VelocitySide]:
     return found
 
 
-STEADY_KINDS = ("uniform", "kovasznay", "duct")
+STEADY_KINDS = ("uniform", "kovasznay", "duct", "channel")
 
 
 def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSide]:

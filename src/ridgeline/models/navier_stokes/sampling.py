@@ -207,7 +207,7 @@ class _CurvedPoints:
             for start in range(low, high, CHUNK):
                 some = slice(start, min(start + CHUNK, high))
                 basis = [interpolation_matrix(self._points, xi) for xi in self._reference[:, some]]
-                values[some] = _at_points(u, basis)
+                values[some] = at_points(u, basis)
         return values
 
 
@@ -223,7 +223,7 @@ def _near(element: Array, lattice: Lattice) -> Integers:
     return np.asarray(((k[:, None, None] * ny + j[:, None]) * nx + i).reshape(-1))
 
 
-def _at_points(u: NDArray[Any], basis: Sequence[Array]) -> Array:
+def at_points(u: NDArray[Any], basis: Sequence[Array]) -> Array:
     """Return the polynomial of an element [n, n, n] at m points, from the basis [m, n] along r, s, t at each."""
     n = len(u)
     along_t = (basis[2] @ u.reshape(n, -1)).reshape(-1, n, n)

@@ -1,6 +1,7 @@
 """Statistics gathered while the flow runs: means and second moments of velocity, pressure and scalars.
 
     statistics = Statistics(comm, grid, geometry, n_scalars, start)    # zeros: 11 + 5 s numbers for each point
+    Statistics(comm, grid, geometry, n_scalars, start, viscosity)      # 25 more, see budgets.py
     compile_kernels(statistics.kernels())
     statistics.sample(time, velocity, pressure, scalars)               # every so many steps; one pass
     statistics.state() -> {name: DistributedArray}                     # for Model.state: part of every checkpoint
@@ -23,9 +24,16 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.models.navier_stokes.moments import add_moments
+from ridgeline.models.navier_stokes.statistics.budgets import (
+    PRESSURE_VELOCITY,
+    add_terms,
+    central_terms,
+    gradients,
+    term_names,
+)
+from ridgeline.models.navier_stokes.statistics.lines import AverageLines
+from ridgeline.models.navier_stokes.statistics.moments import add_moments
 from ridgeline.parallel.distributed import DistributedArray
 
 if TYPE_CHECKING:
@@ -33,7 +41,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 ELEMENT_DIMS = ("element", "t", "s", "r")
-AXES = ("z", "y", "x")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +56,7 @@ class Average:
     description: str
 
 
-def moment_names(n_scalars: int) -> tuple[list[str], list[tuple[str, int, int]]]:
+def moment_names(n_scalars: int, budgets: bool = False) -> tuple[list[str], list[tuple[str, int, int]]]:
     """Return the names of the means, and (name, i, j) of the second moments: of means number i and j."""
     means = ["velocity_x", "velocity_y", "velocity_z", "pressure"]
     means += [f"scalar_{i}" for i in range(n_scalars)]
@@ -59,13 +66,16 @@ def moment_names(n_scalars: int) -> tuple[list[str], list[tuple[str, int, int]]]
         theta = f"scalar_{i}"
         moments += [(f"{u}_{theta}", axis, 4 + i) for axis, u in enumerate("uvw")]
         moments += [(f"{theta}_{theta}", 4 + i, 4 + i)]
+    if budgets:
+        moments += PRESSURE_VELOCITY
     return means, moments
 
 
 class Statistics:
     """Running sums over time at every point of this rank's elements.
 
-    start: model time before which nothing is gathered. seconds: model time gathered so far; samples: how many.
+    start: model time before which nothing is gathered; viscosity: None, or that of the flow, if terms of budgets are
+    gathered too. seconds: model time gathered so far; samples: how many.
     """
 
     def __init__(
@@ -75,13 +85,15 @@ class Statistics:
         geometry: ElementGeometry,
         n_scalars: int = 0,
         start: float = 0.0,
+        viscosity: float | None = None,
     ) -> None:
         self._comm, self._grid, self._geometry = comm, grid, geometry
-        self._start = start
-        self._means, self._moments = moment_names(n_scalars)
+        self._start, self._viscosity = start, viscosity
+        self._means, self._moments = moment_names(n_scalars, viscosity is not None)
+        self._terms = [] if viscosity is None else term_names()
         self._first = np.array([i for _, i, _ in self._moments], np.int64)
         self._second = np.array([j for _, _, j in self._moments], np.int64)
-        self._sums = np.zeros((len(self._means) + len(self._moments), *grid.shape))
+        self._sums = np.zeros((len(self._means) + len(self._moments) + len(self._terms), *grid.shape))
         self._fields = np.empty((4, grid.n_points))
         # Model time gathered, time of the last sample (NaN: none yet), number of samples.
         self._clock = np.array([0.0, np.nan, 0.0])
@@ -119,9 +131,12 @@ class Statistics:
             return
         self._fields[:3] = velocity.reshape(3, -1)
         self._fields[3] = pressure.reshape(-1)
-        sums = self._sums.reshape(len(self._sums), -1)
+        n_moments = len(self._sums) - len(self._terms)
+        sums = self._sums[:n_moments].reshape(n_moments, -1)
         theta = scalars.reshape(len(scalars), self._grid.n_points)
         add_moments(weight, self._fields, theta, self._first, self._second, sums)
+        if self._terms:
+            add_terms(weight, self._geometry, velocity, pressure, self._sums[n_moments:])
         self._clock[0] += weight
         self._clock[2] += 1
 
@@ -139,7 +154,7 @@ class Statistics:
         self._clock[:] = self._comm.bcast(self._clock)
 
     def averages(self, homogeneous: Sequence[str] = ()) -> dict[str, Average]:
-        """Return means and central second moments by name. Collective.
+        """Return means, central second moments and, with a viscosity, terms of budgets by name. Collective.
 
         homogeneous: directions of "x", "y", "z" to average over, none to stay at the points of the elements. The
         other axes are the lattice of the mesh's points, shared ones once; over all three one point is left.
@@ -152,11 +167,16 @@ class Statistics:
             places = zip("xyz", self._geometry.coordinates)
             found = {name: Average(place, ELEMENT_DIMS, "place") for name, place in places}
             return found | self._central(dict(fields), ELEMENT_DIMS)
-        return _Lines(self._comm, self._grid, self._geometry, homogeneous).average(self, seconds)
+        lines = AverageLines(self._comm, self._grid, self._geometry, homogeneous)
+        means = {name: lines.mean(values) / seconds for name, values in self._named_sums()}
+        found = {name: Average(place, dims, what) for name, place, dims, what in lines.places()}
+        return found | self._central(means, lines.dims)
 
     def _named_sums(self) -> Iterator[tuple[str, Array]]:
-        names = [*self._means, *(name for name, _, _ in self._moments)]
+        names = [*self._means, *(name for name, _, _ in self._moments), *self._terms]
         yield from zip(names, self._sums)
+        if self._terms:
+            yield from gradients(self._geometry, self._sums[:3])
 
     def _central(self, fields: Mapping[str, Array], dims: tuple[str, ...]) -> dict[str, Average]:
         """Turn means of products into central moments."""
@@ -167,60 +187,7 @@ class Statistics:
             found[name] = Average(
                 values, dims, f"covariance of {a} and {b}" if i != j else f"variance of {a}"
             )
+        if self._viscosity is not None:
+            for name, values, description in central_terms(fields, self._viscosity):
+                found[name] = Average(values, dims, description)
         return found
-
-
-class _Lines:
-    """Sums along lines of points, onto the lattice of the other directions."""
-
-    def __init__(
-        self, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, homogeneous: Sequence[str]
-    ) -> None:
-        self._comm, self._grid, self._geometry = comm, grid, geometry
-        self._along = tuple(1 + AXES.index(name) for name in AXES if name in homogeneous)
-        self._kept = tuple(a for a in range(3) if AXES[a] not in homogeneous)
-        # Ends of a periodic direction stay apart: each point has one place.
-        self._shape = tuple(grid.mesh.elements[a] * grid.order + 1 for a in self._kept) or (1,)
-        index = np.zeros((grid.n_elements, *(grid.n,) * len(self._kept)), np.int64)
-        for place, a in enumerate(self._kept):
-            line = grid.positions[:, a, None] * grid.order + np.arange(grid.n)
-            form = [grid.n_elements] + [grid.n if other == place else 1 for other in range(len(self._kept))]
-            index = index * self._shape[place] + line.reshape(form)
-        self._index = index.reshape(-1)
-        self._weight = self._gather(np.ones(1))
-
-    def _gather(self, values: Array) -> Array:
-        """Return the integral of point values over each line, the same on all ranks."""
-        mass = self._geometry.mass
-        integral = np.empty(len(self._index)).reshape(len(mass), -1)
-        for e in range(len(mass)):  # element by element, in the caches
-            product = mass[e] * (values[e] if values.ndim == 4 else values)
-            integral[e] = product.sum(axis=tuple(a - 1 for a in self._along)).reshape(-1)
-        size = int(np.prod(self._shape, dtype=np.int64))
-        mine = np.bincount(self._index, integral.reshape(-1), size)
-        total = np.empty(size)
-        self._comm.Allreduce(mine, total)
-        return total.reshape(self._shape)
-
-    def average(self, statistics: Statistics, seconds: float) -> dict[str, Average]:
-        aligned = self._grid.mesh.axis_aligned
-        dims = tuple(AXES[a] if aligned else "kji"[a] for a in self._kept) or ("point",)
-        fields = {
-            name: self._gather(values) / self._weight / seconds for name, values in statistics._named_sums()
-        }
-        found = {}
-        if aligned:
-            for a in self._kept:
-                found[AXES[a]] = Average(self._places(a), (AXES[a],), "place")
-        else:
-            for a in self._kept:
-                mean = self._gather(self._geometry.coordinates[2 - a]) / self._weight
-                found[AXES[a]] = Average(mean, dims, "mean place")
-        return found | statistics._central(fields, dims)
-
-    def _places(self, axis: int) -> Array:
-        """Return the places of the lattice's points along an axis of a mesh without a map."""
-        edges = self._grid.mesh.edges[axis]
-        xi = gauss_lobatto(self._grid.n)[0]
-        inside = edges[:-1, None] * (1 - xi) / 2 + edges[1:, None] * (1 + xi) / 2
-        return np.asarray(np.append(inside[:, :-1].reshape(-1), edges[-1]), np.float64)

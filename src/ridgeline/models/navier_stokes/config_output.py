@@ -1,0 +1,155 @@
+"""Settings of what a Navier-Stokes run writes: fields, series, statistics, probes, forces on sides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from ridgeline.config import sections
+from ridgeline.config.fields import Checked, Integer, Number, PathText, Problem, Triple, setting
+
+Direction = Literal["x", "y", "z"]
+FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude", "q_criterion")
+VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
+PLACE_RULE = "three numbers as [x, y, z]"
+MOST_PROBES = 100_000  # columns of a CSV file, and rows that other programs read
+
+
+class ProbeSection(Checked):
+    """A place where the flow is recorded, or places along a line, one section each."""
+
+    place: tuple[Number, Number, Number] = setting(
+        ..., "Place [x, y, z], or the first of a line.", unit="length", rule=PLACE_RULE
+    )
+    to: tuple[Number, Number, Number] | None = setting(
+        None, "The last place of a line; not set: one place.", unit="length", rule=PLACE_RULE
+    )
+    points: Integer = setting(
+        1, "Places from place to to, both included, evenly spread.", unit="places", ge=1, le=MOST_PROBES
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if (self.to is None) != (self.points == 1):
+            yield Problem("points", "an integer >= 2 with to, and 1 without")
+
+
+class ProbesSection(Checked):
+    """Velocity, pressure and scalars at the [[probe]] and the places of a file, as CSV."""
+
+    path: PathText = setting("probes.csv", "CSV file to write.", rule="a path", min_length=1)
+    every: Integer = setting(1, "Steps between rows, step 0 included; 0 writes none.", unit="steps", ge=0)
+    file: PathText = setting(
+        "", "CSV file with more places, a line x,y,z each; they follow those of [[probe]].", rule="a path"
+    )
+
+
+class ForcesSection(Checked):
+    """Force and torque of the flow on sides of the domain, as CSV: density is 1."""
+
+    path: PathText = setting("forces.csv", "CSV file to write.", rule="a path", min_length=1)
+    every: Integer = setting(1, "Steps between rows, step 0 included; 0 writes none.", unit="steps", ge=0)
+    sides: tuple[str, ...] = setting(
+        (),
+        "Sides whose force is recorded; none writes nothing.",
+        rule="a list of sides that are not periodic",
+    )
+    about: tuple[Number, Number, Number] = setting(
+        (0.0, 0.0, 0.0), "Point [x, y, z] about which torques are.", unit="length", rule=PLACE_RULE
+    )
+    reference_velocity: Number | None = setting(
+        None,
+        "Velocity U of the coefficients F/(U^2 A/2), which are written with reference_area too.",
+        unit="length/time",
+        rule="a number > 0",
+        gt=0,
+    )
+    reference_area: Number | None = setting(
+        None, "Area A of the coefficients.", unit="length^2", rule="a number > 0", gt=0
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        if len(set(self.sides)) < len(self.sides):
+            yield Problem("sides", "a list of sides, each at most once")
+        if (self.reference_velocity is None) != (self.reference_area is None):
+            yield Problem("reference_area", "both reference_velocity and reference_area, or neither")
+
+
+class OutputSection(sections.OutputSection):
+    """Fields, time series and statistics. Paths are relative to the directory in which the run is started."""
+
+    path: PathText = setting("navier_stokes.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    variables: tuple[str, ...] = setting(
+        FIELDS[:4], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
+    )
+    uniform: Triple | None = setting(
+        None,
+        "Points [nz, ny, nx] of an image in the box around the domain to which the fields of output.path are "
+        "interpolated, NaN outside the domain; not set: the points of the elements, with their coordinates.",
+        unit="points",
+        rule="three integers >= 1 as [nz, ny, nx]",
+    )
+    series_every: Integer = setting(
+        10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
+    )
+    nek5000: PathText = setting(
+        "",
+        'Prefix of Nek5000 field files, "prefix0.f00001" ... and "prefix.nek5000"; "" writes none.',
+        rule="a path",
+    )
+    nek5000_every: Integer = setting(
+        0, "Steps between Nek5000 field files; 0 writes none.", unit="steps", ge=0
+    )
+    nek5000_precision: Literal["float32", "float64"] = setting(
+        "float32", "Floating-point type in these files."
+    )
+    statistics: PathText = setting(
+        "statistics.bp",
+        "ADIOS2 BP5 data set of means and second moments to write.",
+        rule="a path",
+        min_length=1,
+    )
+    statistics_every: Integer = setting(
+        0,
+        "Steps between samples of the statistics, which are written at the end; 0 takes none.",
+        unit="steps",
+        ge=0,
+    )
+    statistics_start: Number = setting(0.0, "Model time of the first sample.", unit="time", ge=0)
+    homogeneous: tuple[Direction, ...] = setting(
+        (),
+        "Directions over which statistics are averaged as well.",
+        rule='a list of "x", "y" and "z", each at most once',
+    )
+    statistics_of: Literal["moments", "budgets"] = setting(
+        "moments",
+        'What statistics hold: "moments", means and second moments; "budgets", also third moments and the terms of '
+        "the budget of Reynolds stresses, 25 more numbers for each point.",
+    )
+    probes: ProbesSection = Field(default_factory=ProbesSection)
+    forces: ForcesSection = Field(default_factory=ForcesSection)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the rules that these values break."""
+        known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
+        if not known or len(set(self.variables)) < len(self.variables):
+            yield Problem("variables", VARIABLES_RULE)
+        if self.nek5000_every and not self.nek5000:
+            yield Problem("nek5000", "a prefix with output.nek5000_every > 0")
+        if len(set(self.homogeneous)) < len(self.homogeneous):
+            yield Problem("homogeneous", 'a list of "x", "y" and "z", each at most once')
+
+    def written(self) -> dict[str, str]:
+        """Return the paths that a run writes to, by their keys."""
+        paths = super().written()
+        if self.nek5000_every and self.nek5000:
+            paths["output.nek5000"] = self.nek5000
+        if self.statistics_every:
+            paths["output.statistics"] = self.statistics
+        if self.forces.sides and self.forces.every:
+            paths["output.forces.path"] = self.forces.path
+        return paths

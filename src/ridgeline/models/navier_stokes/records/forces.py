@@ -1,0 +1,105 @@
+"""Force and torque of the flow on sides of the domain, as a CSV file with a row for each recorded step.
+
+The fluid has density 1 and the stress sigma = -p I + nu (grad u + grad u^T). With n out of the fluid a side feels
+
+    force = int -sigma n dA = int p n - nu (grad u + grad u^T) n dA        torque = int (x - x_0) x (-sigma n) dA
+
+by the quadrature of the elements' faces. For each side: side_force_x ..., of which side_pressure_force_x ... is the
+pressure's part; side_torque_x ...; and with a reference side_coefficient_x = force_x/(U^2 A/2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.elements.geometry import BoxSide, ElementGeometry
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.models.contract import FurtherOutput, Recorder
+from ridgeline.models.navier_stokes.derivatives import physical_gradient
+from ridgeline.models.navier_stokes.outputs_files import FlowState
+from ridgeline.models.navier_stokes.records.rows import RowRecorder
+from ridgeline.parallel.reduce import global_sums
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
+
+Array = NDArray[np.float64]
+MOST_FACES = 6  # that one element may have at a side
+
+
+@dataclass(frozen=True, eq=False)
+class SideForces:
+    """Integrates the stress over sides. about: (x, y, z) of torques; dynamic: U^2 A/2 of coefficients, or None."""
+
+    comm: MPI.Comm
+    grid: ElementGrid
+    geometry: ElementGeometry
+    viscosity: float
+    sides: Sequence[str]
+    about: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    dynamic: float | None = None
+
+    @classmethod
+    def of(
+        cls, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, case: NavierStokesSettings
+    ) -> SideForces | None:
+        """Return what the settings ask for, None if that is nothing."""
+        section = case.output.forces
+        if not (section.every and section.sides):
+            return None
+        dynamic = None
+        if section.reference_velocity is not None and section.reference_area is not None:
+            dynamic = 0.5 * section.reference_velocity**2 * section.reference_area
+        return cls(comm, grid, geometry, case.model.viscosity, section.sides, section.about, dynamic)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the numbers of a row, side by side."""
+        kinds = ["force", "pressure_force", "torque"] + (["coefficient"] if self.dynamic else [])
+        return tuple(f"{side}_{kind}_{axis}" for side in self.sides for kind in kinds for axis in "xyz")
+
+    def row(self, flow: FlowState) -> dict[str, float]:
+        """Return the numbers of a flow, equal on all ranks, of equal bits for any number of them. Collective."""
+        parts = [part for name in self.sides for part in self._faces(self.geometry.sides[name], flow)]
+        n_faces = MOST_FACES * self.grid.n_elements_global
+        sums = global_sums(self.comm, parts, n_faces).reshape(len(self.sides), 3, 3)
+        if self.dynamic:
+            sums = np.concatenate([sums, sums[:, :1] / self.dynamic], axis=1)
+        return dict(zip(self.columns, sums.reshape(-1).tolist()))
+
+    def _faces(self, side: BoxSide, flow: FlowState) -> Array:
+        """Return force, its part of the pressure, and torque of each face of a side, [9, f]."""
+        normal = side.normal_area.transpose(1, 0, 2, 3)
+        pressure = side.take(flow.pressure) * normal
+        strain = np.zeros_like(pressure)  # (grad u + grad u^T) n
+        for i, u in enumerate(flow.velocity):
+            gradient = side.take_own(physical_gradient(self.geometry, u, side.elements))
+            strain[i] += (gradient * normal).sum(axis=0)
+            strain += gradient * normal[i]
+        force = pressure - self.viscosity * strain
+        arm = side.take(self.geometry.coordinates) - np.reshape(self.about, (3, 1, 1, 1))
+        found = np.concatenate([force, pressure, np.cross(arm, force, axis=0)])
+        return np.ascontiguousarray(found.sum(axis=(2, 3)))
+
+
+def forces_output(
+    case: NavierStokesSettings, comm: MPI.Comm, forces: SideForces | None, flow: Callable[[], FlowState]
+) -> FurtherOutput | None:
+    """Return the output of forces; None where there are none."""
+    if forces is None:
+        return None
+    found, section = forces, case.output.forces
+
+    def begin(_: Mapping[str, Any], keep: int | None) -> Recorder:
+        return RowRecorder(
+            comm, section.path, "output.forces.path", found.columns, keep, lambda: found.row(flow()), flow
+        )
+
+    return FurtherOutput("forces", section.path, section.every, begin)

@@ -1,0 +1,76 @@
+"""Values of element fields at single places: who holds a place, and the polynomial there.
+
+    placed = PlacedPoints(comm, grid, places)        # [m, 3] of (x, y, z); collective, once
+    placed.missing                                   # numbers of the places that lie in no element
+    placed.values([field, ...]) -> [fields, m]       # equal on all ranks; collective
+
+A place on faces that elements share belongs to the first of them in the order of the mesh. So each has one owner, and
+its values do not depend on the number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, interpolation_matrix
+from ridgeline.models.navier_stokes.sampling import MARGIN, at_points, invert_map
+from ridgeline.parallel.reduce import global_min
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Array = NDArray[np.float64]
+
+
+class PlacedPoints:
+    """Places in space, float64 [m, 3] of (x, y, z), equal on all ranks. Made collectively.
+
+    Cost: each rank compares the places with boxes around its elements, and inverts the maps of those near.
+    """
+
+    def __init__(self, comm: MPI.Comm, grid: ElementGrid, places: Array) -> None:
+        self._comm = comm
+        self._count = len(places)
+        found = list(_in_elements(grid, places))
+        owner = np.full(len(places), np.inf)
+        for element, numbers, _ in reversed(found):  # the first element has the last word
+            owner[numbers] = grid.first + element
+        first = global_min(comm, owner)
+        self.missing = np.flatnonzero(~np.isfinite(first))
+        self._parts = []
+        points = gauss_lobatto(grid.n)[0]
+        for element, numbers, reference in found:
+            mine = first[numbers] == grid.first + element
+            basis = [interpolation_matrix(points, xi) for xi in reference[:, mine]]
+            self._parts.append((element, numbers[mine], basis))
+
+    def values(self, fields: Sequence[Array]) -> Array:
+        """Return fields [E, n, n, n] at the places, float64 [fields, m], on all ranks. Collective."""
+        mine = np.zeros((len(fields), self._count))
+        for row, field in zip(mine, fields):
+            for element, numbers, basis in self._parts:
+                row[numbers] = at_points(field[element], basis)
+        found = np.empty_like(mine)
+        self._comm.Allreduce(mine, found)
+        return found
+
+
+def _in_elements(grid: ElementGrid, places: Array) -> list[tuple[int, NDArray[np.int64], Array]]:
+    """Return (element, numbers of places in it, their reference coordinates [3, m]) for elements with some."""
+    points, derivative = gauss_lobatto(grid.n)[0], gll_derivative(grid.n)
+    found = []
+    for e in range(grid.n_elements):
+        element = grid.coordinates[:, e]
+        low, high = element.reshape(3, -1).min(axis=1), element.reshape(3, -1).max(axis=1)
+        margin = MARGIN * (high - low).max()
+        near = np.flatnonzero(((places >= low - margin) & (places <= high + margin)).all(axis=1))
+        if len(near):
+            reference, inside = invert_map(element, places[near].T, points, derivative)
+            if inside.any():
+                found.append((e, near[inside], reference[:, inside]))
+    return found

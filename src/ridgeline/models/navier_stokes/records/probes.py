@@ -1,0 +1,80 @@
+"""The flow at places, as a CSV file with a row for each recorded step: hot wires of a computed flow.
+
+    step,time,probe_0_velocity_x,probe_0_velocity_y,probe_0_velocity_z,probe_0_pressure,probe_0_scalar_0,probe_1_...
+
+Beside `probes.csv` stands `probes.places.csv` with the places: probe,x,y,z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.io.place_lists import write_places
+from ridgeline.models.contract import FurtherOutput, Recorder
+from ridgeline.models.navier_stokes.outputs_files import FlowState
+from ridgeline.models.navier_stokes.records.places import PlacedPoints
+from ridgeline.models.navier_stokes.records.probe_places import places_of, refuse_outside
+from ridgeline.models.navier_stokes.records.rows import RowRecorder
+from ridgeline.models.navier_stokes.restart import field_names
+from ridgeline.parallel.reduce import together
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
+
+Array = NDArray[np.float64]
+
+
+class Probes:
+    """The places of a case on this rank's elements. Made collectively.
+
+    Raises ConfigError that names the places outside the domain, all together.
+    """
+
+    def __init__(self, comm: MPI.Comm, grid: ElementGrid, case: NavierStokesSettings) -> None:
+        places = np.empty((0, 3))
+        with together(comm):
+            if comm.rank == 0:
+                places = places_of(case)
+        self.places: Array = comm.bcast(places)
+        self._points = PlacedPoints(comm, grid, self.places)
+        self._names = (*field_names(len(case.scalar))[:3], "pressure", *field_names(len(case.scalar))[3:])
+        refuse_outside(self.places, self._points.missing)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the numbers of a row, probe by probe."""
+        return tuple(f"probe_{i}_{name}" for i in range(len(self.places)) for name in self._names)
+
+    def row(self, flow: FlowState) -> dict[str, float]:
+        """Return the numbers of the present flow, equal on all ranks. Collective."""
+        values = self._points.values([*flow.velocity, flow.pressure, *flow.scalars])
+        return dict(zip(self.columns, values.T.reshape(-1).tolist()))
+
+
+def probes_output(
+    case: NavierStokesSettings, comm: MPI.Comm, probes: Probes | None, flow: Callable[[], FlowState]
+) -> FurtherOutput | None:
+    """Return the output of probes; None where there are none."""
+    if probes is None:
+        return None
+    placed, section = probes, case.output.probes
+
+    def begin(_: Mapping[str, Any], keep: int | None) -> Recorder:
+        with together(comm):
+            if comm.rank == 0 and keep is None:
+                write_places(
+                    Path(section.path).with_suffix(".places.csv"), placed.places, "output.probes.path"
+                )
+        return RowRecorder(
+            comm, section.path, "output.probes.path", placed.columns, keep, lambda: placed.row(flow()), flow
+        )
+
+    return FurtherOutput("probes", section.path, section.every, begin)
