@@ -40,7 +40,7 @@ POWER_STEPS = 20
 
 
 @dataclass
-class Level:
+class AlgebraicLevel:
     """A level: A, P^T to the next level and P from it, both None on the coarsest.
 
     names: int64 [rows], the mesh point that stands for each row; spectral_radius: of D^-1 A. The rows of P^T are
@@ -62,7 +62,7 @@ class Hierarchy:
     Dirichlet sides; points: their gather-scatter; coarsest: dense pseudo-inverse.
     """
 
-    levels: list[Level]
+    levels: list[AlgebraicLevel]
     rows: Numbering
     number: Numbers
     points: GatherScatter
@@ -83,7 +83,7 @@ def largest_eigenvalue(matrix: DistributedMatrix, names: Numbers) -> float:
     return value or 1.0
 
 
-def prolongation(level: Level, below: Numbering, number: Numbers) -> DistributedMatrix:
+def prolongation(level: AlgebraicLevel, below: Numbering, number: Numbers) -> DistributedMatrix:
     """Return P = (I - 4/3 D^-1 A / spectral radius) T; T is 1 where a row is in an aggregate. Collective."""
     matrix = level.matrix
     everywhere = matrix.with_external(number).astype(np.int64)
@@ -91,14 +91,16 @@ def prolongation(level: Level, below: Numbering, number: Numbers) -> Distributed
     one = sp.csr_matrix(
         (np.ones(place.size), place, np.arange(place.size + 1)), shape=(place.size, numbers.size)
     )
-    damping = sp.diags(4.0 / 3.0 / level.spectral_radius / matrix.local.diagonal())
-    smooth = (one[: matrix.rows.count] - damping @ (matrix.local @ one)).tocoo()
+    local = matrix.local
+    damping = np.repeat(4.0 / 3.0 / level.spectral_radius / local.diagonal(), np.diff(local.indptr))
+    damped = sp.csr_matrix((damping * local.data, local.indices, local.indptr), shape=local.shape)
+    smooth = (one[: matrix.rows.count] - damped @ one).tocoo()
     return assemble(matrix.rows, below, matrix.rows.first + smooth.row, numbers[smooth.col], smooth.data)
 
 
-def coarsen(finest: DistributedMatrix, names: Numbers) -> list[Level]:
+def coarsen(finest: DistributedMatrix, names: Numbers) -> list[AlgebraicLevel]:
     """Return the levels from the finest to the coarsest, of at most COARSEST rows. Collective."""
-    levels = [_joined(Level(finest, names))]
+    levels = [_joined(AlgebraicLevel(finest, names))]
     while levels[-1].matrix.rows.total > COARSEST:
         level = levels[-1]
         rows = level.matrix.rows
@@ -110,7 +112,7 @@ def coarsen(finest: DistributedMatrix, names: Numbers) -> list[Level]:
         level.spectral_radius = largest_eigenvalue(level.matrix, level.names)
         level.prolongation = prolongation(level, below, number)
         level.restriction = transpose(level.prolongation)
-        levels.append(_joined(Level(triple_product(level.matrix, level.prolongation), below_names)))
+        levels.append(_joined(AlgebraicLevel(triple_product(level.matrix, level.prolongation), below_names)))
         level.matrix.finish()
     levels[-1] = _joined(levels[-1], levels[-1].matrix.rows.total)
     for level, next_level in pairwise(levels):
@@ -119,12 +121,12 @@ def coarsen(finest: DistributedMatrix, names: Numbers) -> list[Level]:
     return levels
 
 
-def _joined(level: Level, most: int = WHOLE) -> Level:
+def _joined(level: AlgebraicLevel, most: int = WHOLE) -> AlgebraicLevel:
     """Return a level with all of its rows on every rank if they are few enough. Collective."""
     rows = level.matrix.rows
     if rows.comm.size == 1 or rows.total > most:
         return level
-    return Level(level.matrix.joined(), np.concatenate(rows.comm.allgather(level.names)))
+    return AlgebraicLevel(level.matrix.joined(), np.concatenate(rows.comm.allgather(level.names)))
 
 
 def inverse_of_symmetric(matrix: Array, constant_is_free: bool) -> Array:

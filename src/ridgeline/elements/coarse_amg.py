@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ridgeline.elements.amg_setup import Level, set_up
+from ridgeline.elements.amg_setup import AlgebraicLevel, set_up
 from ridgeline.elements.coarse import CoarseCost, Field
 from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.jit.kernel import compile_kernels, specialise
@@ -69,7 +69,7 @@ class _Rows:
 class _Smoothed:
     """A level with its smoother and its transfers to the next. x, b: of this rank's rows."""
 
-    def __init__(self, level: Level, dtype: DTypeLike) -> None:
+    def __init__(self, level: AlgebraicLevel, dtype: DTypeLike) -> None:
         assert level.restriction is not None
         assert level.prolongation is not None
         self.matrix = _Rows(level.matrix, dtype)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.amg_setup import Hierarchy, Level
+from ridgeline.elements.amg_setup import AlgebraicLevel, Hierarchy
 from ridgeline.elements.coarse import WHOLE, CoarseCost
 from ridgeline.elements.coarse_amg import EXCHANGES
 from ridgeline.parallel.partition import split
@@ -70,7 +70,7 @@ def _of_points(number: Numbers, element_rank: Numbers, ranks: int) -> _Traffic:
     )
 
 
-def _operators(level: Level) -> list[Any]:
+def _operators(level: AlgebraicLevel) -> list[Any]:
     """Return A, P^T and P as SciPy's matrices."""
     return [each.local for each in (level.matrix, level.restriction, level.prolongation) if each is not None]
 
