@@ -100,7 +100,7 @@ def prolongation(level: AlgebraicLevel, below: Numbering, number: Numbers) -> Di
 
 def coarsen(finest: DistributedMatrix, names: Numbers) -> list[AlgebraicLevel]:
     """Return the levels from the finest to the coarsest, of at most COARSEST rows. Collective."""
-    levels = [_joined(AlgebraicLevel(finest, names))]
+    levels = [_joined(AlgebraicLevel(finest, names), WHOLE)]
     while levels[-1].matrix.rows.total > COARSEST:
         level = levels[-1]
         rows = level.matrix.rows
@@ -112,7 +112,8 @@ def coarsen(finest: DistributedMatrix, names: Numbers) -> list[AlgebraicLevel]:
         level.spectral_radius = largest_eigenvalue(level.matrix, level.names)
         level.prolongation = prolongation(level, below, number)
         level.restriction = transpose(level.prolongation)
-        levels.append(_joined(AlgebraicLevel(triple_product(level.matrix, level.prolongation), below_names)))
+        next_level = AlgebraicLevel(triple_product(level.matrix, level.prolongation), below_names)
+        levels.append(_joined(next_level, WHOLE))
         level.matrix.finish()
     levels[-1] = _joined(levels[-1], levels[-1].matrix.rows.total)
     for level, next_level in pairwise(levels):
@@ -121,8 +122,8 @@ def coarsen(finest: DistributedMatrix, names: Numbers) -> list[AlgebraicLevel]:
     return levels
 
 
-def _joined(level: AlgebraicLevel, most: int = WHOLE) -> AlgebraicLevel:
-    """Return a level with all of its rows on every rank if they are few enough. Collective."""
+def _joined(level: AlgebraicLevel, most: int) -> AlgebraicLevel:
+    """Return a level, with all of its rows on every rank if they are at most `most`. Collective."""
     rows = level.matrix.rows
     if rows.comm.size == 1 or rows.total > most:
         return level
