@@ -1,7 +1,7 @@
 """One V-cycle of algebraic multigrid for the coarse problem, rows distributed over ranks.
 
-Levels with many rows are distributed: a rank keeps its rows, and before a product its neighbours send the values of
-the other rows that it meets. Every rank holds levels of at most WHOLE rows, which saves latency: one Allgatherv on
+Levels with many rows are distributed: a rank keeps its rows. Before a product its neighbours send the values of the
+other rows that it meets. Every rank holds levels of at most WHOLE rows, which saves latency: one Allgatherv on
 the way down, no message on the way up. Smoothing: Chebyshev polynomials of D^-1 A before and after (Adams, Brezina,
 Hu and Tuminaro, J. Comput. Phys. 188 (2003) 593); the coarsest level by its pseudo-inverse, which leaves a free
 constant out. The cycle is symmetric. Set-up: `amg_setup`.

@@ -110,9 +110,9 @@ def assemble(
     owner = np.searchsorted(rows.offsets, row, side="right") - 1
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=rows.comm.size)
-    row, column, value = (
-        exchange_counted(rows.comm, part[order], counts)[0] for part in (row, column, value)
-    )
+    row, _ = exchange_counted(rows.comm, row[order], counts)
+    column, _ = exchange_counted(rows.comm, column[order], counts)
+    value, _ = exchange_counted(rows.comm, value[order], counts)
     order = np.lexsort((column, row))
     row, column = row[order], column[order]
     first = np.flatnonzero((np.diff(row, prepend=-1) != 0) | (np.diff(column, prepend=-1) != 0))
