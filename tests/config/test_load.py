@@ -166,7 +166,7 @@ WRONG_VALUES = [
     ("output.variables", '["U", "W"]', 'got ["U", "W"]; need a list of "U" and "V", each at most once.'),
     ("output.variables", '["U", "U"]', 'got ["U", "U"]; need each of "U" and "V" at most once.'),
     ("output.variables", "[]", 'got []; need a list of "U" and "V", each at most once.'),
-    ("output.compression", "zip", 'got "zip"; need "none" or "blosc".'),
+    ("output.compression", "zip", 'got "zip"; need "none", "lz4" or "blosc".'),
     ("checkpoint.keep", "0", "got 0; need an integer >= 1."),
     ("checkpoint.ranks_per_file", "0", "got 0; need an integer >= 1."),
 ]  # fmt: skip

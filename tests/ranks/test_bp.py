@@ -274,12 +274,13 @@ def test_an_error_while_rank_0_writes_reaches_all_ranks(comm, path, monkeypatch)
 
 
 @either
-def test_compression_is_lossless_on_all_ranks(comm, path, collective):
-    if "blosc" not in adios2_facts().compressions:
+@pytest.mark.parametrize("compression", ["lz4", "blosc"])
+def test_compression_is_lossless_on_all_ranks(comm, path, collective, compression):
+    if compression not in adios2_facts().compressions:
         with pytest.raises(OutputError, match="use one of none"):
-            Run(comm, path, compression="blosc", collective=collective)
+            Run(comm, path, compression=compression, collective=collective)
         return
-    run = Run(comm, path, compression="blosc", collective=collective)
+    run = Run(comm, path, compression=compression, collective=collective)
     run.write(0, 1)
     run.writer.close()
     assert_holds(comm, path, 0, 1)

@@ -35,10 +35,9 @@ def test_ranks_agree_with_one(comm, name):
         multigrid.apply(problem.b, z)
         fields.append(by_element(many, z) if problem is many else z)
     left, right = fields if dirichlet else (z - z.mean() for z in fields)
-    # Aggregates are formed on one rank, of rows in another order, so algebraic cycles differ a little.
-    scale = abs(right).max()
-    assert abs(left - right).max() < (1e-2 if coarse == "amg" else 1e-9) * scale
+    # Neither ranks nor rounding choose the aggregates, so algebraic cycles differ by rounding alone.
+    assert abs(left - right).max() < 1e-9 * abs(right).max()
     iterations = many.iterations(coarse=coarse)
     expected = one.iterations(coarse=coarse)
-    assert abs(iterations - expected) <= 1
+    assert iterations == expected
     assert iterations <= 18

@@ -203,9 +203,10 @@ class OutputSection(Checked):
     )
     initial: Truth = setting(False, "Whether the state of step 0 is written too.")
     variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1, max_length=200)
-    compression: Literal["none", "blosc"] = setting(
+    compression: Literal["none", "lz4", "blosc"] = setting(
         "none",
-        "Lossless ADIOS2 operator on every field; `ridgeline doctor` says whether the ADIOS2 found has it.",
+        'Lossless compression of every field, before it leaves its rank: "lz4" is fast, "blosc" smaller. Needs an '
+        "ADIOS2 with Blosc2; `ridgeline doctor` says whether the one found has it.",
     )
     series: PathText = setting(
         "series.csv", "Time series of the model's figures to write: CSV.", rule="a path", min_length=1

@@ -7,6 +7,7 @@ sends the sums over its own elements (one Allgatherv) and adds all of them in th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,6 +22,25 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Field = NDArray[Any]
+
+WHOLE = 4096  # unknowns of a problem, or of a level of it, that every rank may hold whole
+
+
+@dataclass(frozen=True)
+class CoarseCost:
+    """What one rank holds of an algebraic coarse solver, and sends in a cycle.
+
+    rows: of the finest level. Bytes held: distributed, of levels by rows; whole, of levels that every rank has.
+    messages, sent: to neighbours, and their bytes; gathered: bytes of the vector that one Allgatherv brings.
+    The lists of the sum over elements are beside these; they grow with this rank's elements alone.
+    """
+
+    rows: int
+    distributed: int
+    whole: int
+    messages: int
+    sent: int
+    gathered: int
 
 
 class CoarseSolver(Protocol):

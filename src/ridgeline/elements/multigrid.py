@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.coarse import CoarseSolver
+from ridgeline.elements.coarse import WHOLE, CoarseSolver
 from ridgeline.elements.coarse_amg import AlgebraicCoarse
 from ridgeline.elements.coarse_direct import DirectCoarse
 from ridgeline.elements.fast_diagonalisation import mean_extents
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ridgeline.runtime.regions import Regions
 
 Field = NDArray[Any]
-MOST_DIRECT = 2**17  # points of a coarse problem that every rank may solve whole, directly
 
 
 class _Transfer:
@@ -110,7 +109,7 @@ class SchwarzMultigrid:
             levels[0].factors = geometry.factors
         if coarse == "direct" and not grid.mesh.axis_aligned:
             raise ValueError("a direct coarse solve needs an axis-aligned box; use amg")
-        small = levels[-1].n_unique <= MOST_DIRECT
+        small = levels[-1].n_unique <= WHOLE
         self.coarse: CoarseSolver
         if coarse == "direct" or (coarse == "auto" and grid.mesh.axis_aligned and small):
             self.coarse = DirectCoarse(comm, levels[-2], levels[-1], self.dtype)

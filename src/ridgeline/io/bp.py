@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io import bp_files, bp_sums
-from ridgeline.io.adios2_bindings import OPERATORS, adios2_errors, adios2_facts, load_bindings
+from ridgeline.io.adios2_bindings import COMPRESSIONS, OPERATOR, adios2_errors, adios2_facts, load_bindings
 from ridgeline.io.bp_attributes import in_types, storable
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.bp_reader import BPReader
@@ -197,7 +197,7 @@ class BPWriter:
                     v.name, np.empty(0, v.dtype), *places, False
                 )
                 if self._compression != "none":
-                    defined.AddOperation(self._compression, OPERATORS[self._compression])
+                    defined.AddOperation(OPERATOR, COMPRESSIONS[self._compression])
                 for key, value in (("units", v.unit), ("long_name", v.description), ("dims", list(v.dims))):
                     if value and self._comm.rank == 0:
                         io.DefineAttribute(key, value, v.name)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.parallel.exchange import exchange_counted
@@ -149,15 +150,15 @@ def _free_all(requests: list[MPI.Prequest]) -> None:
 class HaloVector:
     """A distributed vector with room for the neighbours' rows that a matrix needs.
 
-    values: float64 [n_owned + n_external], zeros at first; owned: view of the first part. Messages are received
-    straight into the second part. All vectors share one tag: all ranks start them in one order.
+    values: float64 or float32 [n_owned + n_external], zeros at first; owned: view of the first part. Messages are
+    received straight into the second part. All vectors share one tag: all ranks start them in one order.
     """
 
-    def __init__(self, comm: MPI.Comm, plan: SparseHaloPlan) -> None:
+    def __init__(self, comm: MPI.Comm, plan: SparseHaloPlan, dtype: DTypeLike = np.float64) -> None:
         self.comm, self.plan = comm, plan
-        self.values = np.zeros(plan.n_owned + plan.n_external)
+        self.values: NDArray[Any] = np.zeros(plan.n_owned + plan.n_external, dtype)
         self.owned = self.values[: plan.n_owned]
-        self._message = np.empty(plan.send_index.size)
+        self._message = np.empty(plan.send_index.size, dtype)
         self._sends: list[MPI.Prequest] = []
         self._receives: list[MPI.Prequest] = []
         self._all: list[MPI.Prequest] | None = None
@@ -214,6 +215,6 @@ class HaloVector:
         self._sends, self._receives, self._all = [], [], None
 
 
-def kernels() -> list[Specialisation]:
-    """Return the kernels that plan a halo and send vectors of float64."""
-    return [*number_table.kernels(), *specialise([gather], np.float64, np.int32)]
+def kernels(dtype: DTypeLike = np.float64) -> list[Specialisation]:
+    """Return the kernels that plan a halo and send vectors of float64, or of another dtype."""
+    return [*number_table.kernels(), *specialise([gather], dtype, np.int32)]

@@ -163,8 +163,8 @@ class PressureSection(Checked):
     )
     coarse: Literal["auto", "direct", "amg"] = setting(
         "auto",
-        'Solver of the coarse vertex problem: "direct" for axis-aligned boxes, "amg" for any; "auto" takes '
-        '"direct" where it can.',
+        'Solver of the coarse vertex problem: "direct" for axis-aligned boxes, whole on every rank; "amg" for any '
+        'mesh, spread over the ranks; "auto" takes "direct" for boxes with at most 4096 unknowns.',
     )
 
 
