@@ -44,11 +44,7 @@ from ridgeline.models.turbulence.pressure import (
 )
 from ridgeline.models.turbulence.problem import NO_WAVES, FlowParameters, Waves
 from ridgeline.models.turbulence.spectra import Sums, largest_sphere, sum_over_modes
-from ridgeline.models.turbulence.statistics.increments import (
-    add_increments,
-    offsets_along,
-    structure_functions,
-)
+from ridgeline.models.turbulence.statistics.increments import offsets_along, structure_functions
 from ridgeline.models.turbulence.waves import add_wave_pressure
 from ridgeline.parallel.reduce import kernels_of_sums
 
@@ -143,7 +139,7 @@ class Diagnostics:
         enstrophy_density, and the bins' ratio_width. Over "deviation", p / p' in the middle of a bin of 1/8:
         pressure_density.
         Cost: 9 transforms for the densities of gradients; 9, or 18 with phase shifts, for transfer and pressure;
-        1 for the density of the pressure; 3 for structure functions.
+        1 for the density of the pressure. Structure functions take 3.
         """
         sums = sum_over_modes(self.comm, fields, self.modes)
         gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
@@ -317,7 +313,7 @@ def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
         point_sums.add_squares,
         point_sums.add_magnitudes,
         point_sums.multiply,
-        add_increments,
+        point_sums.add_increments,
     ]
     real = np.zeros(0, dtype).real.dtype
     return [*specialise(of_modes, dtype), *specialise(of_points, real), *kernels_of_sums(np.float64)]

@@ -1,7 +1,7 @@
 """Inertial and internal gravity waves as an exact integrating factor, mode by mode.
 
-In a frame that rotates with Omega, with a stratification of frequency N along z and theta = buoyancy / N, the linear
-terms of a mode k without divergence are, with e = k / |k|, h = e_z - e e_z.e and c = 2 Omega.e,
+The frame rotates with Omega, the stratification of frequency N is along z, and theta = buoyancy / N. With
+e = k / |k|, h = e_z - e e_z.e and c = 2 Omega.e, the linear terms of a mode k without divergence are
 
     u' = a u - c e x u + N theta h,        theta' = b theta - N h.u,        a = A - nu k^2,  b = -kappa k^2.
 

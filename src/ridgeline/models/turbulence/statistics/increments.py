@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import float64, int64
 from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
-from ridgeline.jit.kernel import kernel
 from ridgeline.models.turbulence.gradients import TransformPair
+from ridgeline.models.turbulence.point_sums import add_increments
 from ridgeline.models.turbulence.spectra import sum_over_ranks
 
 if TYPE_CHECKING:
@@ -41,30 +40,6 @@ class StructureFunctions:
     transverse: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-@kernel(lambda T: (T[:, ::1], int64[::1], float64[:, ::1]), nogil=True)
-def add_increments(rows, offsets, out_sums):
-    """Add powers 2, 3, 4 of row[i + offset] - row[i], rows being periodic, of all rows.
-
-    rows : (n_rows, n) real; offsets : (n_offsets,) int64, 1 ... n; out_sums : (3, n_offsets) float64, added to
-    """
-    n = rows.shape[1]
-    for row in range(rows.shape[0]):
-        for o in range(len(offsets)):
-            offset = offsets[o]
-            second = third = fourth = 0.0
-            for part in range(2):
-                first, end, other = (0, n - offset, offset) if part == 0 else (n - offset, n, offset - n)
-                for i in range(first, end):
-                    step = np.float64(rows[row, i + other]) - np.float64(rows[row, i])
-                    square = step * step
-                    second += square
-                    third += square * step
-                    fourth += square * square
-            out_sums[0, o] += second
-            out_sums[1, o] += third
-            out_sums[2, o] += fourth
-
-
 def offsets_along(n: int) -> NDArray[np.int64]:
     """Return separations in grid cells, int64, rising: 2^m and 3 2^m up to n / 2, and that."""
     powers = 2 ** np.arange(n.bit_length())
@@ -81,12 +56,11 @@ def structure_functions(
     """
     nx = modes.shape[2]
     offsets = offsets_along(nx)
+    separation = np.multiply(offsets, modes.lengths[2] / nx, dtype=np.float64)
     sums = np.zeros((3, 3, len(offsets)))
     for component, out in zip(velocity, sums):
         values = transform.to_physical(component[np.newaxis])[0]
         add_increments(values.reshape(-1, nx), offsets, out)
     along, *across = sum_over_ranks(comm, sums) / math.prod(modes.shape)
     second, _, fourth = (across[0] + across[1]) / 2
-    return StructureFunctions(
-        offsets * (modes.lengths[2] / nx), (along[0], along[1], along[2]), (second, fourth)
-    )
+    return StructureFunctions(separation, (along[0], along[1], along[2]), (second, fourth))
