@@ -107,13 +107,10 @@ def test_waves_are_the_same_on_every_process_grid(comm, scheme, dtype):
     advance(alone)
     tolerance = 1e-6 if dtype == np.float32 else 1e-14
     for process_grid in process_grids(comm.size):
-        for threads in (1, 2):
-            engine = make_engine(
-                comm, process_grid, flow, "phase-shift", "eswaran-pope", dtype=dtype, threads=threads
-            )
-            advance(engine)
-            difference = np.abs(engine.fields - alone.fields[:, places(engine.modes)]).max(1)
-            assert (difference <= tolerance * np.abs(alone.fields).max(1)).all()
+        engine = make_engine(comm, process_grid, flow, "phase-shift", "eswaran-pope", dtype=dtype, threads=2)
+        advance(engine)
+        difference = np.abs(engine.fields - alone.fields[:, places(engine.modes)]).max(1)
+        assert (difference <= tolerance * np.abs(alone.fields).max(1)).all()
 
 
 @pytest.mark.parametrize("scheme", ["rk2", "rk4"])
