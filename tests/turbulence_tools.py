@@ -15,13 +15,17 @@ from mpi4py import MPI
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.shells import Shells
 from ridgeline.fourier.tuning import TransformTuning
+from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.reference import ReferenceSolver
+from ridgeline.models.turbulence.spectra import largest_sphere
 
 DATA = Path(__file__).parent / "data"
 CUBE = (2 * math.pi,) * 3
+LONG = (2 * math.pi, 3 * math.pi, 1.5 * math.pi)  # lengths [L_z, L_y, L_x] of a box that is no cube
 
 
 def all_modes(shape, dealias="two-thirds", lengths=CUBE):
@@ -103,3 +107,31 @@ def table(name):
     lines = [line for line in (DATA / name).read_text().splitlines() if not line.startswith("#")]
     columns = zip(*(map(float, line.split(",")) for line in lines[1:]))
     return dict(zip(lines[0].split(","), map(np.array, columns)))
+
+
+def flat_spectrum(energy_sum, largest=math.inf, seed=4):
+    """A start with the same energy in every whole shell up to `largest`, and scalars alike."""
+
+    def start(fields, modes):
+        shells = Shells(modes)
+        k = shells.wavenumbers
+        whole = (k > 0) & (k + shells.width / 2 <= min(largest_sphere(modes), largest))
+        energies = np.where(whole, energy_sum / whole.sum(), 0.0)
+        initial.random_velocity(fields, modes, MPI.COMM_SELF, energies, seed)
+        for s in range(len(fields) - 3):
+            initial.random_scalar(fields[3 + s], modes, MPI.COMM_SELF, energies, seed, s)
+
+    return start
+
+
+def random_start(fields, modes):
+    """Energy in every shell, so that aliasing, truncation and projection all matter; and scalars alike."""
+    k = Shells(modes).wavenumbers
+    whole = (k > 0) & (k < largest_sphere(modes))
+    energies = np.where(whole, 3 / whole.sum(), 0.0)
+    fields[...] = 0
+    drawn = np.zeros(fields.shape, np.complex128)
+    initial.random_velocity(drawn, modes, MPI.COMM_SELF, energies, 4)
+    for s in range(len(fields) - 3):
+        initial.random_scalar(drawn[3 + s], modes, MPI.COMM_SELF, energies, 4, s)
+    fields[...] = drawn

@@ -9,6 +9,7 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
 from ridgeline.models.turbulence.outputs import output_field, output_names
+from ridgeline.models.turbulence.problem import FlowParameters
 from spectral_toys import mode_keys
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
 
@@ -98,9 +99,11 @@ def test_profiles_agree_to_rounding(whole, shares):
 def test_output_fields_are_the_blocks_of_the_whole(whole, shares):
     modes, fields, alone = whole
     for name in output_names(1):
-        expected = output_field(name, COMM, fields, modes, alone.transform, NU)
+        expected = output_field(name, COMM, fields, modes, alone.transform, FlowParameters(NU))
         for grid, part, together in shares:
-            found = output_field(name, together.comm, part, together.modes, together.transform, NU)
+            found = output_field(
+                name, together.comm, part, together.modes, together.transform, FlowParameters(NU)
+            )
             scale = np.abs(expected).max()
             np.testing.assert_allclose(found, expected[box(grid)], rtol=0, atol=1e-15 * scale)
 
@@ -129,8 +132,8 @@ def test_figures_and_fields_by_the_transform_of_runs(whole, shares, dtype):
                     profile.values, wanted, rtol=0, atol=rounding * np.abs(wanted).max()
                 )
         for name in output_names(1):
-            wanted = output_field(name, COMM, single, modes, alone.transform, NU)
-            field = output_field(name, together.comm, part, together.modes, transform, NU)
+            wanted = output_field(name, COMM, single, modes, alone.transform, FlowParameters(NU))
+            field = output_field(name, together.comm, part, together.modes, transform, FlowParameters(NU))
             assert field.dtype == dtype
             np.testing.assert_allclose(field, wanted[box(grid)], rtol=0, atol=rounding * np.abs(wanted).max())
 

@@ -11,7 +11,7 @@ from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, Forcing, FrozenShells, LinearForcing
-from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.problem import FlowParameters, Waves
 from ridgeline.models.turbulence.reference import ReferenceSolver
 from ridgeline.runtime.errors import ConfigError
 
@@ -94,6 +94,23 @@ def test_every_process_grid_is_the_reference(comm, scheme, dealias, forcing):
         assert (difference <= 1e-12 * np.abs(fields).max(1)).all()
         assert engine.time == pytest.approx(time, rel=1e-12)
         assert engine.last_courant_rate == pytest.approx(rate, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scheme", ["rk2", "rk4"])
+def test_waves_are_the_same_on_every_process_grid(comm, scheme, dtype):
+    """One rank is held to the reference in tests/models/turbulence/test_waves.py."""
+    from mpi4py import MPI
+
+    flow = FlowParameters(0.02, scheme, (1.0, 5.0), ((0.0,) * 3,) * 2, 3, Waves((0.3, -0.2, 1.5), 2.0))
+    alone = make_engine(MPI.COMM_SELF, (1, 1), flow, "phase-shift", "eswaran-pope", dtype=dtype)
+    advance(alone)
+    tolerance = 1e-6 if dtype == np.float32 else 1e-14
+    for process_grid in process_grids(comm.size):
+        engine = make_engine(comm, process_grid, flow, "phase-shift", "eswaran-pope", dtype=dtype, threads=2)
+        advance(engine)
+        difference = np.abs(engine.fields - alone.fields[:, places(engine.modes)]).max(1)
+        assert (difference <= tolerance * np.abs(alone.fields).max(1)).all()
 
 
 @pytest.mark.parametrize("scheme", ["rk2", "rk4"])

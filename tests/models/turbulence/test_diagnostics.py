@@ -10,6 +10,7 @@ from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.turbulence import mode_sums, point_sums
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters, kernels_of_diagnostics
 from ridgeline.models.turbulence.outputs import output_field, output_names
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.spectra import largest_sphere, sum_over_modes
 from spectral_toys import mode_keys, shell_of_modes
 from whole_box import (
@@ -234,6 +235,10 @@ def test_profiles_have_their_places_and_integrals(modes):
     dk = profiles["k"].values[1]
     assert profiles["energy_spectrum"].values.sum() * dk == pytest.approx(figures["energy"])
     assert profiles["dissipation_spectrum"].values.sum() * dk == pytest.approx(figures["dissipation"])
+    flux, transfer = profiles["energy_flux"].values, profiles["transfer_spectrum"].values
+    np.testing.assert_allclose(np.diff(flux), -transfer[1:] * dk, atol=1e-14 * np.abs(flux).max())
+    if modes.dealias != "none":
+        assert abs(flux[-1]) <= 1e-13 * np.abs(flux).max()
     ratio, width = profiles["ratio"].values, profiles["ratio_width"].values
     for name in ("dissipation_density", "enstrophy_density"):
         density = profiles[name].values
@@ -260,7 +265,7 @@ def test_everything_is_compiled_beforehand(dtype):
     compile_kernels(kernels_of_diagnostics(dtype))
     kernels = [k for m in (mode_sums, point_sums) for k in vars(m).values() if hasattr(k, "signatures")]
     before = {k.__name__: len(k.signatures) for k in kernels}
-    assert len(before) == 12
+    assert len(before) == 13
     modes = make_modes((8, 8, 8), CUBE, "phase-shift")
     fields = random_velocity(modes, n_scalars=1).astype(dtype)
     d = diagnostics(modes, dtype, scalars=(ScalarParameters(0.1),))
@@ -268,5 +273,5 @@ def test_everything_is_compiled_beforehand(dtype):
     d.profiles(fields)
     d.locate_nonfinite(fields)
     for name in output_names(1):
-        output_field(name, COMM, fields, modes, d.transform, NU)
+        output_field(name, COMM, fields, modes, d.transform, FlowParameters(NU))
     assert {k.__name__: len(k.signatures) for k in kernels} == before

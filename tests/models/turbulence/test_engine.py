@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.shells import Shells
-from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.models.turbulence.spectra import largest_sphere
-from turbulence_tools import make_engine, make_reference
+from turbulence_tools import make_engine, make_reference, random_start
 
 COMM = MPI.COMM_SELF
 SHAPE = (24, 32, 20)
@@ -20,19 +17,6 @@ FORCINGS = {
     "frozen": lambda modes: FrozenShells(modes, COMM, 3.0),
     "eswaran-pope": lambda modes: EswaranPope(modes, COMM, 3.0, 2.0, 0.4, 6),
 }
-
-
-def random_start(fields, modes):
-    """Energy in every shell, so that aliasing, truncation and projection all matter; and scalars alike."""
-    k = Shells(modes).wavenumbers
-    whole = (k > 0) & (k < largest_sphere(modes))
-    energies = np.where(whole, 3 / whole.sum(), 0.0)
-    fields[...] = 0
-    drawn = np.zeros(fields.shape, np.complex128)
-    initial.random_velocity(drawn, modes, COMM, energies, 4)
-    for s in range(len(fields) - 3):
-        initial.random_scalar(drawn[3 + s], modes, COMM, energies, 4, s)
-    fields[...] = drawn
 
 
 def follow(flow, dealias, forcing=None, steps=5, dt=0.02, **options):

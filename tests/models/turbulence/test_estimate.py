@@ -17,7 +17,9 @@ from ridgeline.models.turbulence.spectral_work import (
     Variables,
     flops,
     least_memory_traffic,
+    wave_flops,
 )
+from ridgeline.models.turbulence.stages import SCHEMES
 from ridgeline.runtime.errors import DecompositionError
 
 GRIDS = [((24, 32, 20), (1, 1)), ((24, 32, 20), (1, 3)), ((24, 32, 20), (3, 2)), ((16, 18, 20), (4, 1))]
@@ -102,6 +104,19 @@ def test_flops_of_full_transforms() -> None:
     assert flops(truncation, Variables(0)) < full + beside
     pruned = flops(Truncation((64, 64, 64), "two-thirds"), Variables(0))
     assert 0.5 < pruned / (full + beside) < 0.8
+
+
+@pytest.mark.parametrize(("scheme", "factors", "turns", "written"), [("rk2", 1, 2, 0), ("rk4", 2, 5, 1)])
+def test_waves_are_counted_where_there_are_some(scheme: str, factors: int, turns: int, written: int) -> None:
+    model = {"scheme": scheme, "brunt_vaisala": 2.0}
+    plain, waves = (estimate(case(scalars=1, model=m), 2).work for m in ({"scheme": scheme}, model))
+    n_modes = Truncation((16, 16, 16), "phase-shift").n_modes
+    assert waves.flops - plain.flops == pytest.approx(n_modes * (factors * 50 + turns * 100))
+    assert waves.bytes_memory - plain.bytes_memory == pytest.approx(written * 4 * n_modes * 16)
+    substeps = SCHEMES[scheme].substeps
+    assert sum(bool(substep.turned) for substep in substeps) == factors
+    assert sum(bool(substep.turned) + len(substep.turned) for substep in substeps) == turns
+    assert wave_flops(Truncation((16, 16, 16), "none"), scheme, 0) == 0
 
 
 def test_memory_traffic_of_two_stages_a_substep() -> None:

@@ -6,14 +6,22 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence import initial
+from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.forcing import Forcing, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.models.turbulence.spectra import largest_sphere
-from turbulence_tools import SOLVERS, all_modes, divergence, energy, enstrophy, series
+from turbulence_tools import (
+    LONG,
+    SOLVERS,
+    all_modes,
+    divergence,
+    energy,
+    enstrophy,
+    flat_spectrum,
+    make_engine,
+    series,
+)
 
-LONG = (2 * math.pi, 3 * math.pi, 1.5 * math.pi)  # lengths [L_z, L_y, L_x] of a box that is no cube
 each_solver = pytest.mark.parametrize("make", SOLVERS.values(), ids=SOLVERS.keys())
 each_scheme = pytest.mark.parametrize("scheme", ["rk2", "rk4"])
 each_dealias = pytest.mark.parametrize("dealias", ["phase-shift", "two-thirds", "none"])
@@ -23,21 +31,6 @@ def advance(solver, end, steps):
     for _ in range(steps):
         solver.advance(end / steps)
     return solver
-
-
-def flat_spectrum(energy_sum, largest=math.inf, seed=4):
-    """A start with the same energy in every whole shell up to `largest`, and scalars alike."""
-
-    def start(fields, modes):
-        shells = Shells(modes)
-        k = shells.wavenumbers
-        whole = (k > 0) & (k + shells.width / 2 <= min(largest_sphere(modes), largest))
-        energies = np.where(whole, energy_sum / whole.sum(), 0.0)
-        initial.random_velocity(fields, modes, MPI.COMM_SELF, energies, seed)
-        for s in range(len(fields) - 3):
-            initial.random_scalar(fields[3 + s], modes, MPI.COMM_SELF, energies, seed, s)
-
-    return start
 
 
 @each_solver
@@ -209,6 +202,27 @@ def test_scalar_variance_and_energy_decay_by_their_budgets(make, scheme):
     solver.advance(dt)
     (last, _) = figures()
     np.testing.assert_allclose((last - first) / (2 * dt), rate, rtol=1e-4)
+
+
+def test_the_energy_of_each_shell_changes_by_transfer_dissipation_and_force():
+    """dE(k)/dt = T(k) - D(k) + F(k), by a central difference over two small steps."""
+    dt = 5e-4
+    solver = make_engine(
+        (16, 16, 16),
+        FlowParameters(0.03, "rk4"),
+        flat_spectrum(1.5),
+        forcing=lambda modes: LinearForcing(modes, MPI.COMM_SELF, 0.4),
+    )
+    diagnostics = Diagnostics(MPI.COMM_SELF, solver.modes, solver.transform, 0.03)
+    found = []
+    for _ in range(3):
+        found.append({name: p.values for name, p in diagnostics.profiles(solver.fields).items()})
+        solver.advance(dt)
+    first, now, last = found
+    rate = (last["energy_spectrum"] - first["energy_spectrum"]) / (2 * dt)
+    wanted = now["transfer_spectrum"] - now["dissipation_spectrum"] + 2 * 0.4 * now["energy_spectrum"]
+    assert np.abs(now["transfer_spectrum"]).max() > 0.1
+    np.testing.assert_allclose(rate, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())
 
 
 @each_solver

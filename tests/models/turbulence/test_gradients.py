@@ -11,6 +11,7 @@ from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.gradients import BIN_EDGES, gradient_statistics
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.pressure import products
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.errors import ConfigError
 from spectral_toys import mode_keys, shell_of_modes
 from whole_box import (
@@ -111,7 +112,7 @@ def test_pressure_of_the_taylor_green_vortex(dealias):
     modes, transform, velocity, _ = given(taylor_green, dealias)
     z, y, x = points(modes)
     exact = (np.cos(2 * x) + np.cos(2 * y)) * (np.cos(2 * z) + 2) / 16
-    found = output_field("pressure", COMM, velocity, modes, transform, NU)
+    found = output_field("pressure", COMM, velocity, modes, transform, FlowParameters(NU))
     np.testing.assert_allclose(found, exact, atol=1e-15)
 
 
@@ -119,7 +120,7 @@ def test_pressure_of_the_taylor_green_vortex(dealias):
 def test_pressure_of_beltrami_flow_and_of_vortices_in_a_plane(dealias):
     modes, transform, velocity, values = given(beltrami, dealias)
     square = (values**2).sum(0)
-    found = output_field("pressure", COMM, velocity, modes, transform, NU)
+    found = output_field("pressure", COMM, velocity, modes, transform, FlowParameters(NU))
     np.testing.assert_allclose(found, -(square - square.mean()) / 2, atol=1e-14)
 
     def plane_vortices(z, y, x):
@@ -127,7 +128,7 @@ def test_pressure_of_beltrami_flow_and_of_vortices_in_a_plane(dealias):
 
     modes, transform, velocity, _ = given(plane_vortices, dealias)
     _, y, x = points(modes)
-    found = output_field("pressure", COMM, velocity, modes, transform, NU)
+    found = output_field("pressure", COMM, velocity, modes, transform, FlowParameters(NU))
     np.testing.assert_allclose(found, -(np.cos(2 * x) + np.cos(2 * y)) / 4, atol=1e-15)
 
 
@@ -193,8 +194,8 @@ def test_output_fields(modes, dtype):
     assert tuple(expected) == output_names(2)
     small = 1e-5 if dtype == np.complex64 else 1e-13
     for name, field in expected.items():
-        found = output_field(name, COMM, fields, modes, WholeTransform(modes, dtype), NU)
+        found = output_field(name, COMM, fields, modes, WholeTransform(modes, dtype), FlowParameters(NU))
         assert found.dtype == np.zeros(0, dtype).real.dtype
         np.testing.assert_allclose(found, field, atol=small * np.abs(field).max(), err_msg=name)
     with pytest.raises(ConfigError, match=r"'scalar_2'.*try scalar_"):
-        output_field("scalar_2", COMM, fields, modes, exact, NU)
+        output_field("scalar_2", COMM, fields, modes, exact, FlowParameters(NU))

@@ -16,6 +16,7 @@ from ridgeline.models.turbulence.pressure import (
     pressure_statistics,
     products,
 )
+from ridgeline.models.turbulence.problem import FlowParameters, Waves
 from whole_box import (
     COMM,
     WholeTransform,
@@ -79,7 +80,7 @@ def test_statistics_are_those_of_the_field_that_is_written(modes, dtype):
     small = 1e-5 if dtype == np.complex64 else 1e-12
     transform = WholeTransform(modes, dtype)
     d = Diagnostics(COMM, modes, transform, NU)
-    p = output_field("pressure", COMM, fields, modes, transform, NU).astype(float)
+    p = output_field("pressure", COMM, fields, modes, transform, FlowParameters(NU)).astype(float)
     figures, profiles = d.series(fields, 0.01), d.profiles(fields)
     rms = math.sqrt((p**2).mean())
     assert abs(p.mean()) < small * rms
@@ -113,6 +114,18 @@ def test_spectrum_is_the_sum_over_shells_and_sums_to_the_variance(modes):
     assert statistics.variance == pytest.approx((p**2).mean(), rel=1e-13)
 
 
+def test_rotation_and_buoyancy_have_their_part_of_the_pressure(modes):
+    """lap p = ... - div(2 Omega x u) + N d theta / dz."""
+    fields, waves = random_velocity(modes, n_scalars=1), Waves((0.4, -0.7, 1.9), 3.0)
+    transform = WholeTransform(modes)
+    plain = products(COMM, fields, modes, transform).pressure
+    found = products(COMM, fields, modes, transform, waves).pressure - plain
+    k = np.stack(modes.expand()[::-1])
+    force = -2 * np.cross(waves.rotation, fields[:3], axis=0)
+    force[2] += waves.brunt_vaisala * fields[3]
+    np.testing.assert_allclose(-(k * k).sum(0) * found, 1j * (k * force).sum(0), atol=1e-13 * np.abs(k).max())
+
+
 def test_a_row_and_its_spectra_transform_no_more_than_they_say(modes):
     fields = random_velocity(modes)
     transform = WholeTransform(modes)
@@ -122,7 +135,9 @@ def test_a_row_and_its_spectra_transform_no_more_than_they_say(modes):
     d.series(fields, 0.01)
     assert transform.calls == expected
     d.profiles(fields)
-    assert transform.calls == {name: 2 * calls for name, calls in expected.items()}
+    assert transform.calls == {
+        name: 2 * calls + 3 * (name == "to_physical") for name, calls in expected.items()
+    }
 
 
 def test_a_fluid_at_rest_has_no_pressure_and_a_broken_one_none_that_is_finite(modes):

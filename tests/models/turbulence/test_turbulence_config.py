@@ -55,6 +55,17 @@ def test_smallest_case_is_a_taylor_green_vortex_in_a_box_of_two_pi() -> None:
 WRONG = [
     ("grid.shape=[16,15,16]", "got [16, 15, 16]; need even numbers >= 4 and <= 32768 in every direction."),
     ("grid.shape=[16,2,16]", "got [16, 2, 16]; need even numbers >= 4 and <= 32768 in every direction."),
+    (
+        "grid.shape=[1,16,16]",
+        "got [1, 16, 16]; need even numbers >= 4 and <= 32768 in every direction: this model has no flows of two "
+        "dimensions.",
+    ),
+    ("model.rotation=2", "got 2; need three numbers as [Omega_x, Omega_y, Omega_z]."),
+    ("model.brunt_vaisala=-1", "got -1; need a number >= 0."),
+    (
+        "output.average_from=10",
+        "got 10; need output.spectra_every > 0 with it: averages are over what is written.",
+    ),
     ("grid.lengths=[1,1,0]", "got [1, 1, 0]; need three numbers > 0 as [Lz, Ly, Lx]."),
     ("grid.lengths=6.28", "got 6.28; need three numbers > 0 as [Lz, Ly, Lx]."),
     (
@@ -179,6 +190,7 @@ CHANGES: dict[str, Any] = {
     "model.viscosity": 0.02,
     "model.scheme": "rk4",
     "model.dealias": "none",
+    "model.rotation": [0.0, 0.0, 1.0],
     "model.dt": 0.2,
     "model.transpose_variables": 2,
     "model.transpose": {"method": "node"},
@@ -234,9 +246,18 @@ OTHER_FLOW = {
     "grid.lengths",
     "model.dealias",
     "model.viscosity",
+    "model.rotation",
     "particles.count",
 }
-UNTESTED = {"run.model", "run.device", "model.inviscid", "model.courant"}  # one value, or with others
+# Of one value, or with others.
+UNTESTED = {
+    "run.model",
+    "run.device",
+    "model.inviscid",
+    "model.courant",
+    "model.brunt_vaisala",
+    "output.average_from",
+}
 
 
 @pytest.mark.parametrize("key", CHANGES)
@@ -291,6 +312,61 @@ def test_scalars_are_part_of_the_flow(scalars: list[dict[str, float]]) -> None:
     one = TurbulenceCase.model_validate({**SMALLEST, "scalar": [{"schmidt": 1.0}]})
     other = TurbulenceCase.model_validate({**SMALLEST, "scalar": scalars})
     assert other.identity() != one.identity()
+
+
+STRATIFIED = ["model.brunt_vaisala=2"]
+ROTATING = ["model.rotation=[0,0,1]"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        (
+            [*STRATIFIED, "scalar.0.mean_gradient=[0,0,1]"],
+            "scalar.0.mean_gradient in --set: got [0, 0, 1]; need [0, 0, 0] with model.brunt_vaisala, which is the "
+            "mean gradient of the first scalar.",
+        ),
+        (
+            [*STRATIFIED, *ROTATING],
+            "scalar.0.schmidt in case.toml:10: got 0.7; need 1 with both model.rotation and model.brunt_vaisala, "
+            "whose factor is exact for equal decay.",
+        ),
+        (
+            [
+                *STRATIFIED, *ROTATING, "scalar.0.schmidt=1", "forcing.kind=linear", "forcing.coefficient=1",
+            ],
+            'forcing.kind in --set: got "linear"; need another than "linear" with both model.rotation and '
+            "model.brunt_vaisala.",
+        ),
+        (
+            [*ROTATING, 'particles.sample=["acceleration"]', "particles.count=8"],
+            'particles.sample in --set: got ["acceleration"]; need no acceleration with model.rotation or '
+            "model.brunt_vaisala, whose parts it would lack.",
+        ),
+    ],
+)  # fmt: skip
+def test_waves_that_cannot_be_are_refused(tmp_path: Path, wish: list[str], told: str) -> None:
+    assert message(tmp_path, *wish) == told
+
+
+def test_stratification_needs_a_scalar(tmp_path: Path) -> None:
+    told = message(tmp_path, *STRATIFIED, text=GOOD.split("[[scalar]]")[0])
+    assert told == (
+        "model.brunt_vaisala in --set: got 2; need 0 in a case without [[scalar]]: the first one is the buoyancy "
+        "over model.brunt_vaisala."
+    )
+
+
+def test_waves_are_part_of_the_flow_and_a_case_without_them_is_as_before() -> None:
+    def stratified(**model: Any) -> TurbulenceCase:
+        return TurbulenceCase.model_validate(
+            {**SMALLEST, "model": {**SMALLEST["model"], **model}, "scalar": [{"schmidt": 2.0}]}
+        )
+
+    assert stratified(brunt_vaisala=1.0).identity() != stratified().identity()
+    assert not {"model.rotation", "model.brunt_vaisala"} & set(case().identity())
+    averaged = case(output={"spectra_every": 2, "average_from": 4})
+    assert averaged.identity() == case().identity()
 
 
 @pytest.mark.parametrize(

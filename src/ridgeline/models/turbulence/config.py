@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import Checked, Integer, Number, PathText, Problem, Truth, setting
 from ridgeline.config.size_law import GlobalGrid
 from ridgeline.models.turbulence.fluid_particles.config import ParticlesSection
+from ridgeline.models.turbulence.problem import Waves
 
 Positive = Annotated[Number, Field(gt=0)]
 # A direction: every rank keeps a table of all lines of modes; the largest run known.
@@ -47,7 +48,8 @@ class GridSection(sections.PencilGridSection):
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
         if any(n % 2 or not 4 <= n <= MOST_POINTS_ALONG for n in self.shape):
-            yield Problem("shape", f"even numbers >= 4 and <= {MOST_POINTS_ALONG} in every direction")
+            rule = f"even numbers >= 4 and <= {MOST_POINTS_ALONG} in every direction"
+            yield Problem("shape", rule + ": this model has no flows of two dimensions" * (1 in self.shape))
         yield from super().problems()
         # The largest |k| of the grid over the smallest wavenumber of the box: max L sqrt(sum (N / 2 L)^2).
         shells = max(self.lengths) * math.hypot(*(n / (2 * l) for n, l in zip(self.shape, self.lengths)))
@@ -60,9 +62,10 @@ class GridSection(sections.PencilGridSection):
 
 
 class ModelSection(Checked):
-    """u_t + (u . grad) u = - grad p + nu lap(u) + f, div u = 0, by Rogallo's pseudo-spectral method.
+    """u_t + (u . grad) u = - grad p + nu lap(u) - 2 Omega x u + N theta e_z + f, div u = 0, by Rogallo's method.
 
-    Exact integrating factor for viscosity; five nonlinear terms; modified pressure (GESTS paper, Sec. 3.1).
+    Exact integrating factor for viscosity, rotation and stratification; five nonlinear terms; modified pressure
+    (GESTS paper, Sec. 3.1).
     """
 
     viscosity: Number = setting(
@@ -88,6 +91,19 @@ class ModelSection(Checked):
         rule="a number > 0 and < 1, or model.dt instead",
         gt=0,
         lt=1,
+    )
+    rotation: Vector = setting(
+        (0.0, 0.0, 0.0),
+        "Angular velocity of the frame, [Omega_x, Omega_y, Omega_z].",
+        unit="1/time",
+        rule="three numbers as [Omega_x, Omega_y, Omega_z]",
+    )
+    brunt_vaisala: Number = setting(
+        0.0,
+        "Frequency N of a stable stratification along z. The first [[scalar]] is then the buoyancy over N and acts "
+        "back: u_z gets N theta, theta gets -N u_z.",
+        unit="1/time",
+        ge=0,
     )
     transpose_variables: Integer = setting(
         4,
@@ -196,7 +212,10 @@ class ForcingSection(Checked):
 
 
 class ScalarSection(Checked):
-    """A passive scalar, one section each: theta_t + u . grad theta = - G . u + (nu/Sc) lap(theta)."""
+    """A scalar, one section each: theta_t + u . grad theta = - G . u + (nu/Sc) lap(theta).
+
+    It is passive, but for the first one with model.brunt_vaisala, whose G is [0, 0, N].
+    """
 
     schmidt: Number = setting(..., "Schmidt number Sc = nu/diffusivity.", gt=0)
     mean_gradient: Vector = setting(
@@ -230,12 +249,24 @@ class OutputSection(sections.OutputSection):
     spectra_every: Integer = setting(
         0, "Steps between spectra, step 0 included; 0 writes none.", unit="steps", ge=0
     )
+    average_from: Integer | None = setting(
+        None,
+        "Step from which on spectra and structure functions are averaged over time as well, by those that are "
+        "written; not set: never.",
+        unit="steps",
+        rule="an integer >= 0",
+        ge=0,
+    )
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
         known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
         if not known or len(set(self.variables)) < len(self.variables):
             yield Problem("variables", VARIABLES_RULE)
+        if self.average_from is not None and not self.spectra_every:
+            yield Problem(
+                "average_from", "output.spectra_every > 0 with it: averages are over what is written"
+            )
 
     def written(self) -> dict[str, str]:
         """Return the paths that a run writes to, by their keys."""
@@ -256,6 +287,8 @@ class TurbulenceCase(AnyCase):
         "model.dealias",
         "model.viscosity",
         "model.inviscid",
+        "model.rotation",
+        "model.brunt_vaisala",
         "initial",
         "forcing",
         "scalar",
@@ -267,6 +300,7 @@ class TurbulenceCase(AnyCase):
         "particles.path",
         "particles.sample",
     )
+    LATER: ClassVar[Mapping[str, Plain]] = {"model.rotation": [0.0, 0.0, 0.0], "model.brunt_vaisala": 0.0}
     SIZE_LAW = GlobalGrid(
         "grid.shape", "grid.lengths", GridSection.MULTIPLE, logarithmic=True, count="particles.count"
     )
@@ -296,6 +330,7 @@ class TurbulenceCase(AnyCase):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
+        yield from self._problems_of_waves()
         if "scalars" in self.particles.sample and not self.scalar:
             yield Problem("particles.sample", "no scalars, as the case has no [[scalar]]")
         most = len(self.scalar) - 1
@@ -317,6 +352,30 @@ class TurbulenceCase(AnyCase):
                 if start.is_relative_to(os.path.realpath(path)):
                     rule = "another path than initial.path: a run that begins anew sets aside what is there"
                     yield Problem(key, rule)
+
+    @property
+    def waves(self) -> Waves:
+        """What makes waves."""
+        return Waves(self.model.rotation, self.model.brunt_vaisala)
+
+    def _problems_of_waves(self) -> Iterator[Problem]:
+        stratified, rotating = self.waves.stratified, any(self.model.rotation)
+        if stratified and not self.scalar:
+            rule = "0 in a case without [[scalar]]: the first one is the buoyancy over model.brunt_vaisala"
+            yield Problem("model.brunt_vaisala", rule)
+        elif stratified:
+            if any(self.scalar[0].mean_gradient):
+                rule = "[0, 0, 0] with model.brunt_vaisala, which is the mean gradient of the first scalar"
+                yield Problem("scalar.0.mean_gradient", rule)
+            if rotating and self.scalar[0].schmidt != 1:
+                rule = "1 with both model.rotation and model.brunt_vaisala, whose factor is exact for equal decay"
+                yield Problem("scalar.0.schmidt", rule)
+            if rotating and self.forcing.kind == "linear":
+                rule = 'another than "linear" with both model.rotation and model.brunt_vaisala'
+                yield Problem("forcing.kind", rule)
+        if (stratified or rotating) and "acceleration" in self.particles.sample:
+            rule = "no acceleration with model.rotation or model.brunt_vaisala, whose parts it would lack"
+            yield Problem("particles.sample", rule)
 
 
 CASE = TurbulenceCase

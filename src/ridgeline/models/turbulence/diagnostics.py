@@ -42,7 +42,10 @@ from ridgeline.models.turbulence.pressure import (
     pressure_statistics,
     products,
 )
+from ridgeline.models.turbulence.problem import NO_WAVES, FlowParameters, Waves
 from ridgeline.models.turbulence.spectra import Sums, largest_sphere, sum_over_modes
+from ridgeline.models.turbulence.statistics.increments import offsets_along, structure_functions
+from ridgeline.models.turbulence.waves import add_wave_pressure
 from ridgeline.parallel.reduce import kernels_of_sums
 
 if TYPE_CHECKING:
@@ -71,11 +74,20 @@ class ScalarParameters:
     mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+def scalar_parameters(flow: FlowParameters) -> list[ScalarParameters]:
+    """Return what the figures need of a flow's scalars; buoyancy over N has the mean gradient (0, 0, N)."""
+    gradients = list(flow.mean_gradients)
+    if flow.waves.stratified:
+        gradients[0] = 0.0, 0.0, flow.waves.brunt_vaisala
+    return [ScalarParameters(kappa, gradient) for kappa, gradient in zip(flow.diffusivities[1:], gradients)]
+
+
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
     """Computes the figures of spectral fields. All methods are collective over comm unless they say otherwise.
 
-    modes: this rank's; transform: to and from physical space; scalars: in the order of the fields.
+    modes: this rank's; transform: to and from physical space; scalars: in the order of the fields; waves: of rotation
+    and stratification, which the pressure has a part of.
     """
 
     comm: MPI.Comm
@@ -83,6 +95,7 @@ class Diagnostics:
     transform: TransformPair
     viscosity: float
     scalars: Sequence[ScalarParameters] = ()
+    waves: Waves = NO_WAVES
 
     def series(self, fields: NDArray[Any], dt: float) -> dict[str, float]:
         """Return one row of the time series, equal on all ranks; its columns are the same in every row.
@@ -93,7 +106,7 @@ class Diagnostics:
         """
         sums = sum_over_modes(self.comm, fields, self.modes)
         gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
-        found = products(self.comm, fields[:3], self.modes, self.transform)
+        found = products(self.comm, fields, self.modes, self.transform, self.waves)
         pressure = pressure_statistics(self.comm, found.pressure, self.modes, self.transform)
         return {
             **flow_figures(sums, self.viscosity, self.modes),
@@ -120,16 +133,17 @@ class Diagnostics:
 
         Over "k": energy_spectrum E, dissipation_spectrum D = nu k^2 |u|^2 and transfer_spectrum T, with
         dE/dt = T - D in decaying flow; pressure_spectrum of (p/rho)^2; scalar_0_spectrum, ... of theta^2. The sum
-        over a spectrum times the spacing of k is the average over the box.
+        over a spectrum times the spacing of k is the average over the box. energy_flux is minus the sum of T up to k.
+        Over "separation", along x: longitudinal_structure_2, _3, _4 and transverse_structure_2, _4 (`increments`).
         Over "ratio", eps / <eps> or Omega / <Omega> at the geometric middle of a bin: dissipation_density,
         enstrophy_density, and the bins' ratio_width. Over "deviation", p / p' in the middle of a bin of 1/8:
         pressure_density.
         Cost: 9 transforms for the densities of gradients; 9, or 18 with phase shifts, for transfer and pressure;
-        1 for the density of the pressure.
+        1 for the density of the pressure. Structure functions take 3.
         """
         sums = sum_over_modes(self.comm, fields, self.modes)
         gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
-        found = products(self.comm, fields[:3], self.modes, self.transform)
+        found = products(self.comm, fields, self.modes, self.transform, self.waves)
         pressure = pressure_statistics(self.comm, found.pressure, self.modes, self.transform)
         of_pressure = pressure_spectrum(self.comm, found.pressure, self.modes)
         over_k = {
@@ -139,6 +153,10 @@ class Diagnostics:
             "transfer_spectrum": (
                 found.transfer_spectrum,
                 "energy that nonlinear terms bring to k, per time",
+            ),
+            "energy_flux": (
+                -np.cumsum(found.transfer_spectrum) * Shells(self.modes).width,
+                "energy that nonlinear terms take from the modes up to k, per time",
             ),
             "pressure_spectrum": (of_pressure, "its integral is the variance of p/rho"),
         }
@@ -156,9 +174,29 @@ class Diagnostics:
         }
         return {
             name: Profile(values, (axis,), description=text)
-            for axis, curves in (("k", over_k), ("ratio", over_ratio), ("deviation", over_deviation))
+            for axis, curves in (
+                ("k", over_k),
+                ("separation", self._over_separation(fields)),
+                ("ratio", over_ratio),
+                ("deviation", over_deviation),
+            )
             for name, (values, text) in curves.items()
         }
+
+    def _over_separation(self, fields: NDArray[Any]) -> dict[str, tuple[NDArray[np.float64], str]]:
+        """Return structure functions with their descriptions, as `profiles` has them. Collective."""
+        found = structure_functions(self.comm, fields[:3], self.modes, self.transform)
+        curves = {"separation": (found.separation, "distance along x")}
+        for p, values in zip((2, 3, 4), found.longitudinal):
+            curves[f"longitudinal_structure_{p}"] = values, f"mean power {p} of the increment of u_x"
+        for p, values in zip((2, 4), found.transverse):
+            curves[f"transverse_structure_{p}"] = values, f"mean power {p} of the increments of u_y and u_z"
+        return curves
+
+    def averaged_numbers(self) -> int:
+        """Return how many numbers the curves over "k" and "separation" of `profiles` have. No communication."""
+        n_separations = len(offsets_along(self.modes.shape[2]))
+        return (5 + len(self.scalars)) * Shells(self.modes).n_shells + 5 * n_separations
 
     def locate_nonfinite(self, fields: NDArray[Any]) -> str | None:
         """Say which field and mode is not finite first, in canonical order; None if all are finite.
@@ -266,6 +304,7 @@ def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
         mode_sums.add_stress,
         mode_sums.add_spectrum,
         mode_sums.first_nonfinite,
+        add_wave_pressure,
     ]
     of_points = [
         point_sums.sum_powers,
@@ -274,6 +313,7 @@ def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
         point_sums.add_squares,
         point_sums.add_magnitudes,
         point_sums.multiply,
+        point_sums.add_increments,
     ]
     real = np.zeros(0, dtype).real.dtype
     return [*specialise(of_modes, dtype), *specialise(of_points, real), *kernels_of_sums(np.float64)]

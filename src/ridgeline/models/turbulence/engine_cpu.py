@@ -41,6 +41,7 @@ from ridgeline.models.turbulence.stages import (
     StepTables,
     displaced_grids,
 )
+from ridgeline.models.turbulence.waves import turn_lines, wave_terms
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
@@ -57,7 +58,7 @@ class CpuEngine:
     Parameters
     ----------
     grid, lengths, comm, dtype, tuning : as of `FourierTransform`
-    flow : viscosity, scheme, scalars, and the seed of the phase shifts
+    flow : viscosity, scheme, scalars, waves, and the seed of the phase shifts
 
     Attributes
     ----------
@@ -107,7 +108,8 @@ class CpuEngine:
         nz, ny, nx = modes.shape
         unit_z, _, unit_x = modes.unit
         self._shifted = modes.dealias == "phase-shift"
-        self._tables = StepTables(modes, self.flow.viscosity, self.flow.schmidt, real)
+        by_waves = max(self.flow.waves.n_coupled - 2, 0)  # velocity is one of the diffusivities
+        self._tables = StepTables(modes, [0.0] * by_waves + [*self.flow.diffusivities][by_waves:], real)
         self._tables.displace([np.zeros(3)] * 2)
         self._kx = np.repeat(unit_x * grid.columns_of(grid.row), 2).astype(real)
         self._kz = (unit_z * np.fft.fftfreq(nz, 1 / nz).round()).astype(real)
@@ -125,7 +127,7 @@ class CpuEngine:
     @staticmethod
     def kernels(dtype: DTypeLike) -> list[Specialisation]:
         """Return the kernels of engines of this precision: compile them before an engine is made."""
-        called = [load_lines, multiply, pack_combined, advance_lines]
+        called = [load_lines, multiply, pack_combined, advance_lines, turn_lines]
         return [*kernels_of_transforms(dtype), *specialise(called, dtype)]
 
     @property
@@ -158,7 +160,7 @@ class CpuEngine:
         self.last_dt = self._courant_dt(courant) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._find_forced()
-        self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
+        self._set_factors(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
         for number in range(n_substeps):
             self._advance(number)
             if number + 1 < n_substeps:
@@ -170,6 +172,13 @@ class CpuEngine:
             self.under_way[name] += seconds - before[name]
         self._elapsed += perf_counter() - begin
         return self.last_dt
+
+    def _set_factors(self, linear_rate: float, time: float) -> None:
+        """Set the integrating factors over a time; with waves theirs has the decay of what they couple."""
+        waves = self.flow.waves
+        self._tables.decay(0.0 if waves else linear_rate, time)
+        if waves:
+            self._terms = wave_terms(self.flow, linear_rate, time)
 
     def _courant_dt(self, courant: float) -> float:
         if self.last_courant_rate == 0.0:
@@ -228,13 +237,29 @@ class CpuEngine:
         coefficients = substep.coefficients(self.last_dt, self._real)
         scale, start = self._real.type(self.transform.scale), self.modes.lines.start
         stage = self._stages[number] if number < len(self._stages) else self._stages[:0]
-        one, ny = self._real.type(1), self.modes.shape[1]
+        one, ny, modes = self._real.type(1), self.modes.shape[1], self.modes
+        turned = [arrays[name] for name in substep.turned] if self.flow.waves else []
+        first, second = (*turned, now[:0], now[:0])[:2]
 
         def advance(tile: Tile, line: int, n: int) -> None:
             advance_lines(
                 tile.real, line, n, start, of_line, along, self._shifted, last, coefficients, scale,
                 *self._forced, self._forced_values, now, base, kept,
             )  # fmt: skip
+            if turned:
+                turn_lines(
+                    tile.real,
+                    line,
+                    n,
+                    ny,
+                    start,
+                    modes.kz,
+                    modes.kx,
+                    modes.unit[1],
+                    self._terms,
+                    first,
+                    second,
+                )
             for lines, field in zip(tile.modes, stage):
                 modes_from_lines(lines, start, line, n, ny, one, field)
 

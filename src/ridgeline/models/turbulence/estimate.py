@@ -26,7 +26,14 @@ from ridgeline.models.turbulence.fluid_particles.estimate import (
     particle_memory,
 )
 from ridgeline.models.turbulence.fluid_particles.work import particle_work, remark
-from ridgeline.models.turbulence.spectral_work import SUBSTEPS, Variables, flops, least_memory_traffic
+from ridgeline.models.turbulence.spectral_work import (
+    SUBSTEPS,
+    Variables,
+    flops,
+    least_memory_traffic,
+    wave_flops,
+    wave_traffic,
+)
 from ridgeline.parallel.partition import Triple
 
 if TYPE_CHECKING:
@@ -54,11 +61,15 @@ def least_work(case: TurbulenceCase, grid: ProcessGrid) -> Work:
     share = Share.of(truncation, grid)
     row, column = exchanged(share, case.grid.shape[0], sum(rows), sum(columns))
     moved = itemsize * least_memory_traffic(truncation, grid[0] > 1, variables, case.model.scheme)
+    n_coupled = case.waves.n_coupled
+    moved += itemsize * wave_traffic(truncation, case.model.scheme, n_coupled)
     calls = messages(grid, rows, columns, case.model.transpose_variables)
     more = particle_work(case, truncation, grid, share)
     return Work(
         points=math.prod(case.grid.shape),
-        flops=substeps * flops(truncation, variables) + more.flops,
+        flops=substeps * flops(truncation, variables)
+        + wave_flops(truncation, case.model.scheme, n_coupled)
+        + more.flops,
         bytes_memory=moved + more.bytes_memory,
         bytes_exchanged=substeps * itemsize * float(row + column) + more.bytes_exchanged,
         messages=float(substeps * calls) + more.messages,

@@ -31,8 +31,8 @@ from ridgeline.models.turbulence import initial_from_file
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.diagnostics import (
     Diagnostics,
-    ScalarParameters,
     kernels_of_diagnostics,
+    scalar_parameters,
     summarise,
 )
 from ridgeline.models.turbulence.engine_cpu import COLUMNS, CpuEngine
@@ -54,6 +54,7 @@ from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState, kernels_of_state
+from ridgeline.models.turbulence.statistics.averages import TimeAverages
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import global_max
@@ -85,6 +86,7 @@ class Turbulence(Model):
             tuple(scalar.schmidt for scalar in case.scalar),
             tuple(scalar.mean_gradient for scalar in case.scalar),
             case.run.seed,
+            case.waves,
         )
         in_turn_per_node(comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
         tuning = TransformTuning(
@@ -96,13 +98,17 @@ class Turbulence(Model):
         self._engine = CpuEngine(self._grid, case.grid.lengths, comm, case.run.precision, flow, tuning)
         engine = self._engine
         engine.forcing = make_forcing(case, engine.modes, comm)
-        scalars = [ScalarParameters(case.model.viscosity / s.schmidt, s.mean_gradient) for s in case.scalar]
-        self._diagnostics = Diagnostics(comm, engine.modes, engine.transform, case.model.viscosity, scalars)
+        self._diagnostics = Diagnostics(
+            comm, engine.modes, engine.transform, flow.viscosity, scalar_parameters(flow), flow.waves
+        )
         self._state = SpectralState(
             self._grid, case.grid.lengths, comm, engine.transform.complex, len(case.scalar),
             engine.transform.column.arena,
         )  # fmt: skip
         self._restoring: Mapping[str, NDArray[np.float64]] = {}
+        begin, every = case.output.average_from, case.output.spectra_every
+        numbers = self._diagnostics.averaged_numbers()
+        self._averages = None if begin is None else TimeAverages(begin, every, numbers)
         self._tracers: Tracers | None = None
         if case.particles.count:
             self._make_tracers(case)
@@ -133,20 +139,25 @@ class Turbulence(Model):
         set_initial_modes(engine.fields, self._case, engine.modes, self._grid, engine.transform, comm)
         engine.forcing.start(engine.fields)
         engine.time, engine.step_index = 0.0, 0
+        if self._averages is not None:
+            self._averages.forget()
         if self._tracers is not None:
             self._samples.forget()
             self._tracers.start(engine.fields, engine.next_shift)
             self._first_met.take(self._samples.sample(tuple(MET), engine.fields, engine.forcing))
 
     def state(self) -> Mapping[str, DistributedArray]:
-        """Return the modes, without what continuity gives, and what the forcing keeps. Collective."""
+        """Return the modes, without what continuity gives, and what forcing and averages keep. Collective."""
         fields = self._state.pack(self._engine.fields)
-        self._restoring = {name: np.array(array) for name, array in self._engine.forcing.state().items()}
+        kept = dict(self._engine.forcing.state())
+        if self._averages is not None:
+            kept |= self._averages.state()
+        self._restoring = {name: np.array(array) for name, array in kept.items()}
         particles: Mapping[str, DistributedArray] = {}
         if self._tracers is not None:
             particles = {**self._tracers.state(), **self._first_met.state()}
-        forced = {name: self._on_rank_0(name, array) for name, array in self._restoring.items()}
-        return {**fields, **forced, **particles}
+        small = {name: self._on_rank_0(name, array) for name, array in self._restoring.items()}
+        return {**fields, **small, **particles}
 
     def _on_rank_0(self, name: str, array: NDArray[np.float64]) -> DistributedArray:
         """Return an array that all ranks have as one that rank 0 has."""
@@ -158,7 +169,10 @@ class Turbulence(Model):
         engine, comm = self._engine, self._context.comm
         self._state.unpack(engine.fields)
         self._state.release()
-        engine.forcing.restored({name: comm.bcast(array, 0) for name, array in self._restoring.items()})
+        small = {name: comm.bcast(array, 0) for name, array in self._restoring.items()}
+        engine.forcing.restored(small)
+        if self._averages is not None:
+            self._averages.restored(small)
         self._restoring = {}
         engine.time, engine.step_index = time, step
         if self._tracers is not None:
@@ -239,8 +253,12 @@ class Turbulence(Model):
         return self._samples.sample(wanted, self._engine.fields, self._engine.forcing)
 
     def profiles(self) -> Mapping[str, Profile]:
-        """Return spectra and densities. Collective."""
-        found = self._diagnostics.profiles(self._engine.fields)
+        """Return spectra, structure functions and densities, and the averages of the first two. Collective."""
+        engine = self._engine
+        found = self._diagnostics.profiles(engine.fields)
+        if self._averages is not None:
+            self._averages.take(engine.step_index, engine.time, found)
+            found |= self._averages.profiles(found)
         if self._tracers is not None and "acceleration" in self._case.particles.sample:
             n = self._tracers.ranges.n_global
             values = acceleration_density(
@@ -262,11 +280,10 @@ class Turbulence(Model):
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
         """Compute fields in physical space. Collective."""
         engine, grid = self._engine, self._grid
-        viscosity = self._case.model.viscosity
         return {
             name: DistributedArray(
                 name, grid.shape, grid.offset,
-                output_field(name, self._context.comm, engine.fields, engine.modes, engine.transform, viscosity),
+                output_field(name, self._context.comm, engine.fields, engine.modes, engine.transform, engine.flow),
             )
             for name in names
         }  # fmt: skip

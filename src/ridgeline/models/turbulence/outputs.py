@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ridgeline.fourier.modes import Modes
 from ridgeline.models.turbulence.gradients import TransformPair, enstrophy_field, strain_square_field
 from ridgeline.models.turbulence.pressure import products
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ def state_names(n_scalars: int) -> tuple[str, ...]:
 
 
 def output_field(
-    name: str, comm: MPI.Comm, fields: NDArray[Any], modes: Modes, transform: TransformPair, viscosity: float
+    name: str,
+    comm: MPI.Comm,
+    fields: NDArray[Any],
+    modes: Modes,
+    transform: TransformPair,
+    flow: FlowParameters,
 ) -> NDArray[Any]:
     """Return a field at this rank's points, real [z, y, x] in the precision of the run. Collective.
 
@@ -51,10 +57,10 @@ def output_field(
         return squares
     if name == "dissipation":
         squares = strain_square_field(velocity, modes, transform)
-        squares *= 2 * viscosity
+        squares *= 2 * flow.viscosity
         return squares
     if name == "pressure":
-        return _one_to_physical(transform, products(comm, velocity, modes, transform).pressure)
+        return _one_to_physical(transform, products(comm, fields, modes, transform, flow.waves).pressure)
     known = output_names(len(fields) - 3)
     nearest = get_close_matches(name, known, n=1, cutoff=0.1)[:1] or known[:1]
     raise ConfigError(

@@ -75,6 +75,30 @@ def count_evenly(rows, inverse_width, middle, out_counts):
             out_counts[min(place, last)] += 1
 
 
+@kernel(lambda T: (T[:, ::1], int64[::1], float64[:, ::1]), nogil=True)
+def add_increments(rows, offsets, out_sums):
+    """Add powers 2, 3, 4 of row[i + offset] - row[i], rows being periodic, of all rows.
+
+    rows : (n_rows, n) real; offsets : (n_offsets,) int64, 1 ... n; out_sums : (3, n_offsets) float64, added to
+    """
+    n = rows.shape[1]
+    for row in range(rows.shape[0]):
+        for o in range(len(offsets)):
+            offset = offsets[o]
+            second = third = fourth = 0.0
+            for part in range(2):
+                first, end, other = (0, n - offset, offset) if part == 0 else (n - offset, n, offset - n)
+                for i in range(first, end):
+                    step = np.float64(rows[row, i + other]) - np.float64(rows[row, i])
+                    square = step * step
+                    second += square
+                    third += square * step
+                    fourth += square * square
+            out_sums[0, o] += second
+            out_sums[1, o] += third
+            out_sums[2, o] += fourth
+
+
 @kernel(lambda T: (T[::1], T, T[::1]), nogil=True)
 def add_squares(values, scale, out):
     """Set out += scale * values^2. (n,) each, one dtype; scale of that dtype."""

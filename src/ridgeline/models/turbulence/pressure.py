@@ -3,6 +3,8 @@
     p/rho = -k_i k_j / k^2 of the modes of u_i u_j                                  (paper, Eq. 11),
     T(k) = sum of Re(u_j* (-i k_i u_i u_j)) over a shell,   dE(k)/dt = T(k) - 2 nu k^2 E(k) + forcing.
 
+With waves the pressure has a part that is linear in velocity and buoyancy (waves.py).
+
 With the truncation of phase shifting the products are averages of two evaluations. One is on the grid, the other on
 the grid displaced by half a cell in all directions. Products that alias in one or three directions cancel, and those
 that alias in two lie outside the truncation. So the result is free of aliasing (Patterson and Orszag, Phys. Fluids 14
@@ -24,7 +26,9 @@ from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence.gradients import STRAIN, TransformPair, mean_powers, shape_factors
 from ridgeline.models.turbulence.mode_sums import add_spectrum, add_stress, shift_modes
 from ridgeline.models.turbulence.point_sums import add_magnitudes, count_evenly, multiply
+from ridgeline.models.turbulence.problem import NO_WAVES, Waves
 from ridgeline.models.turbulence.spectra import sum_over_ranks
+from ridgeline.models.turbulence.waves import add_wave_pressure, pressure_terms
 from ridgeline.parallel.reduce import global_max
 
 if TYPE_CHECKING:
@@ -105,13 +109,15 @@ def pressure_spectrum(comm: MPI.Comm, pressure: NDArray[Any], modes: Modes) -> N
     return sum_over_ranks(comm, spectrum) / shells.width
 
 
-def products(comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: TransformPair) -> Products:
+def products(
+    comm: MPI.Comm, fields: NDArray[Any], modes: Modes, transform: TransformPair, waves: Waves = NO_WAVES
+) -> Products:
     """Return pressure, transfer spectrum and Courant rate of a velocity field. Collective.
 
-    velocity: complex [3, n_modes], solenoidal. Cost: 3 inverse and 6 forward transforms, twice with phase shifts;
-    memory: four real and three complex fields more than a transform has.
+    fields: complex [3 + S, n_modes], the velocity solenoidal. Cost: 3 inverse and 6 forward transforms, twice with
+    phase shifts; memory: four real and three complex fields more than a transform has.
     """
-    shells = Shells(modes)
+    shells, velocity = Shells(modes), fields[:3]
     pressure = np.zeros_like(velocity[0])
     transfer = np.zeros(shells.n_shells)
     rate = 0.0
@@ -136,6 +142,10 @@ def products(comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: Tr
                 pressure,
                 transfer,
             )
+    if waves:
+        terms = pressure_terms(waves)
+        unit_y = modes.unit[1]
+        add_wave_pressure(fields, modes.lines.start, modes.kz, modes.kx, unit_y, terms, pressure)
     return Products(pressure, sum_over_ranks(comm, transfer) / shells.width, float(global_max(comm, rate)))
 
 

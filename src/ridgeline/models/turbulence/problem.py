@@ -7,10 +7,38 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
+class Waves:
+    """What makes waves: the frame's rotation (Omega_x, Omega_y, Omega_z), and N of a stratification along z; 1/time.
+
+    With N > 0 the first scalar is the buoyancy over N. False where there are none.
+    """
+
+    rotation: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    brunt_vaisala: float = 0.0
+
+    def __bool__(self) -> bool:
+        return any(self.rotation) or self.stratified
+
+    @property
+    def stratified(self) -> bool:
+        """Whether the first scalar acts on the velocity."""
+        return self.brunt_vaisala > 0
+
+    @property
+    def n_coupled(self) -> int:
+        """Fields that waves turn into each other: the first 3 or 4; 0 without waves."""
+        return (4 if self.stratified else 3) if self else 0
+
+
+NO_WAVES = Waves()
+
+
+@dataclass(frozen=True)
 class FlowParameters:
     """What is solved. viscosity: nu; scheme: in time; schmidt: nu / diffusivity of each scalar.
 
-    mean_gradients: (G_x, G_y, G_z) of each scalar. seed: of the phase shifts.
+    mean_gradients: (G_x, G_y, G_z) of each scalar, zeros for a scalar that is buoyancy. seed: of the phase shifts.
+    waves: of rotation and stratification.
     """
 
     viscosity: float
@@ -18,3 +46,9 @@ class FlowParameters:
     schmidt: tuple[float, ...] = ()
     mean_gradients: tuple[tuple[float, float, float], ...] = ()
     seed: int = 0
+    waves: Waves = NO_WAVES
+
+    @property
+    def diffusivities(self) -> tuple[float, ...]:
+        """Of the velocity, and of each scalar."""
+        return self.viscosity, *(self.viscosity / number for number in self.schmidt)

@@ -19,6 +19,10 @@ PER_POINT_VELOCITY, PER_POINT_SCALAR = 8, 3  # five products u u - u_y u_y I; u 
 PER_PLANE_MODE_VELOCITY, PER_PLANE_MODE_SCALAR = 12, 6  # A_x, A_z; k_x F_x + k_z F_z
 # Derivatives 14, shift back 24, projection 24, Runge-Kutta 24, next shift 18; for a scalar 4, 12, 0, 8 and 6.
 PER_MODE_VELOCITY, PER_MODE_SCALAR = 104, 30
+# Waves, in a step: how often a mode's factor is computed, how many fields it multiplies (stages and what is stored),
+# and how many of them are written for that alone. A sine, a cosine and an exponential count as one operation.
+WAVE_TIMES = {"rk2": (1, 2, 0), "rk4": (2, 5, 1)}
+PER_WAVE_FACTOR, PER_WAVE_TURN, PER_WAVE_BUOYANCY = 50, 80, 20
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,20 @@ def flops(truncation: Truncation, variables: Variables) -> float:
     points = nz * ny * nx * (PER_POINT_VELOCITY + s * PER_POINT_SCALAR)
     plane_modes = ny * truncation.n_lines * (PER_PLANE_MODE_VELOCITY + s * PER_PLANE_MODE_SCALAR)
     return transforms + points + plane_modes + truncation.n_modes * (PER_MODE_VELOCITY + s * PER_MODE_SCALAR)
+
+
+def wave_flops(truncation: Truncation, scheme: str, n_coupled: int) -> float:
+    """Return floating-point operations of the factor of waves in a step, which couples 3 or 4 fields; 0 for none."""
+    if not n_coupled:
+        return 0.0
+    factors, turns, _ = WAVE_TIMES[scheme]
+    each = PER_WAVE_TURN + (PER_WAVE_BUOYANCY if n_coupled > 3 else 0)
+    return truncation.n_modes * float(factors * PER_WAVE_FACTOR + turns * each)
+
+
+def wave_traffic(truncation: Truncation, scheme: str, n_coupled: int) -> float:
+    """Return complex numbers that the factor of waves writes to memory in a step, beside what is written anyway."""
+    return float(WAVE_TIMES[scheme][2] * n_coupled * truncation.n_modes)
 
 
 def between_stages(truncation: Truncation, pencils: bool, rows: int, columns: int) -> float:

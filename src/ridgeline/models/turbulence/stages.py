@@ -35,13 +35,16 @@ class Substep:
     stage = e^powers[0] now + dt weights[0] e^powers[1] N,     now the state at the step's beginning,
     kept = e^powers[2] base + dt weights[1] e^powers[3] N,
 
-    where base and kept are the state, or the sum that RK4 adds up beside it.
+    where base and kept are the state, or the sum that RK4 adds up beside it. turned: what of these is multiplied
+    after that, with the stage, by the integrating factor of waves over `fraction` dt. This factor need not commute
+    with e: it multiplies whole results, and what is stored lies at the time of the stage.
     """
 
     powers: tuple[int, int, int, int]
     weights: tuple[float, float]
     base: Literal["state", "sum"]
     kept: Literal["state", "sum"]
+    turned: tuple[Literal["state", "sum"], ...] = ()
 
     def coefficients(self, dt: float, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the coefficients [12] of `kernels_lines.advance_lines`."""
@@ -65,7 +68,7 @@ class Scheme:
 RK2 = Scheme(
     1.0,
     (
-        Substep((1, 1, 1, 1), (1.0, 1 / 2), "state", "state"),
+        Substep((1, 1, 1, 1), (1.0, 1 / 2), "state", "state", ("state",)),
         Substep((0, 0, 0, 0), (0.0, 1 / 2), "state", "state"),
     ),
     1,
@@ -73,9 +76,9 @@ RK2 = Scheme(
 RK4 = Scheme(
     0.5,
     (
-        Substep((1, 1, 2, 2), (1 / 2, 1 / 6), "state", "sum"),
+        Substep((1, 1, 2, 2), (1 / 2, 1 / 6), "state", "sum", ("state", "sum")),
         Substep((1, 0, 0, 1), (1 / 2, 1 / 3), "sum", "sum"),
-        Substep((2, 1, 0, 1), (1.0, 1 / 3), "sum", "sum"),
+        Substep((2, 1, 0, 1), (1.0, 1 / 3), "sum", "sum", ("sum",)),
         Substep((0, 0, 0, 0), (0.0, 1 / 6), "sum", "state"),
     ),
     2,
@@ -91,11 +94,10 @@ class StepTables:
     k_x, k_z and k_y, so that exponentials are computed for each of these alone.
     """
 
-    def __init__(
-        self, modes: Modes, viscosity: float, schmidt: tuple[float, ...], dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, modes: Modes, diffusivities: Sequence[float], dtype: np.dtype[Any]) -> None:
+        """diffusivities: of velocity and scalars; 0 for those of which another factor takes the decay."""
         self._modes, self._dtype = modes, dtype
-        self._diffusivities = [viscosity, *(viscosity / number for number in schmidt)]
+        self._diffusivities = diffusivities
         lines, (nz, ny, _) = modes.lines, modes.shape
         self._jx, self._jz = np.arange(int(lines.jx.max(initial=0)) + 1), mode_numbers(nz)
         self._jy = mode_numbers(ny)

@@ -11,10 +11,16 @@ from ridgeline.fourier.pencil import ProcessGrid, Truncation
 from ridgeline.models.turbulence.estimate import estimate, paper_bound
 from ridgeline.models.turbulence.fluid_particles.estimate import output_bytes_of_particles
 from ridgeline.models.turbulence.fluid_particles.work import field_traffic, fields_loaded
-from ridgeline.models.turbulence.spectral_work import SUBSTEPS, Variables, least_memory_traffic
+from ridgeline.models.turbulence.spectral_work import (
+    SUBSTEPS,
+    Variables,
+    least_memory_traffic,
+    wave_flops,
+    wave_traffic,
+)
 from ridgeline.runtime.errors import DecompositionError
 from ridgeline.study.prediction.allocation import Allocation
-from ridgeline.study.prediction.prediction import Prediction, optimistic
+from ridgeline.study.prediction.prediction import Part, Prediction, optimistic, traffic
 from ridgeline.study.prediction.turbulence_particles import (
     bounds_of_particles,
     notes_of_particles,
@@ -47,6 +53,22 @@ def large_process_grid(case: TurbulenceCase, place: Allocation) -> ProcessGrid:
         f"grid.shape = {list(case.grid.shape)} with grid.process_grid = {chosen} does not fit {place.ranks} ranks; "
         f"use fewer --nodes or --ranks-per-node"
     )
+
+
+def wave_parts(
+    case: TurbulenceCase, place: Allocation, truncation: Truncation, share: float
+) -> tuple[Part, ...]:
+    """Return the part of a step that is the factor of rotation and stratification; none without them.
+
+    share: of the truncation's modes that a rank has, in the grid of the case.
+    """
+    if not case.waves:
+        return ()
+    scheme, n_coupled = case.model.scheme, case.waves.n_coupled
+    itemsize = 2 * np.dtype(case.run.precision).itemsize
+    moved = share * itemsize * wave_traffic(truncation, scheme, n_coupled)
+    flops = share * wave_flops(truncation, scheme, n_coupled)
+    return (Part.of("waves", "node", lambda: traffic(place, moved, "codes.turbulence", flops)),)
 
 
 def predict_turbulence(case: TurbulenceCase, place: Allocation) -> Prediction:
@@ -87,12 +109,13 @@ def predict_turbulence(case: TurbulenceCase, place: Allocation) -> Prediction:
     share = math.prod(shape) / (nz * ny * nx) / place.ranks
     moved = least_memory_traffic(truncation, grid[0] > 1, variables, case.model.scheme)
     moved += field_traffic(case, truncation, grid[0] > 1)
+    waves = wave_parts(case, place, truncation, share)
     bounds = () if place.machine.transform else optimistic(place, "codes.turbulence")
     particles = particle_parts(case, place, grid, share * place.ranks * truncation.n_modes)
     return Prediction(
         case=f"turbulence, {' x '.join(map(str, shape))} points",
         place=place,
-        parts=(*spectral_parts(step, place, 2 * itemsize * share * moved), *particles),
+        parts=(*spectral_parts(step, place, 2 * itemsize * share * moved), *waves, *particles),
         steps=case.run.steps,
         memory_per_rank=memory,
         output_bytes=output + output_bytes_of_particles(case),

@@ -1,0 +1,66 @@
+"""Structure functions: moments of velocity differences over a separation along x.
+
+With d_i = u_i(x + r, y, z) - u_i(x, y, z), < > over all points and p = 2, 3, 4,
+
+    longitudinal S_p(r) = <d_x^p>,        transverse S_p(r) = <d_y^p + d_z^p> / 2   (p = 2, 4).
+
+Lines along x are whole on every rank, so that nothing but sums is communicated. Along y and z lines would have to be
+transposed: in an isotropic flow these directions say the same. S_2 is exact, the sum over all modes of
+2 |u_i|^2 (1 - cos k_x r). Powers 3 and 4 have an error of sampling, as those of the velocity gradients do.
+Source: Pope, Turbulent Flows (2000), Sec. 6.2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.fourier.modes import Modes
+from ridgeline.models.turbulence.gradients import TransformPair
+from ridgeline.models.turbulence.point_sums import add_increments
+from ridgeline.models.turbulence.spectra import sum_over_ranks
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+@dataclass(frozen=True)
+class StructureFunctions:
+    """Moments over separations, equal on all ranks to rounding; all arrays float64 [n].
+
+    separation: r; longitudinal: S_2, S_3, S_4; transverse: S_2, S_4.
+    """
+
+    separation: NDArray[np.float64]
+    longitudinal: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+    transverse: tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def offsets_along(n: int) -> NDArray[np.int64]:
+    """Return separations in grid cells, int64, rising: 2^m and 3 2^m up to n / 2, and that."""
+    powers = 2 ** np.arange(n.bit_length())
+    every = np.unique(np.concatenate([powers, 3 * powers, [n // 2]]))
+    return every[every <= n // 2].astype(np.int64)
+
+
+def structure_functions(
+    comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: TransformPair
+) -> StructureFunctions:
+    """Return structure functions of a velocity field, complex [3, n_modes]. Collective.
+
+    Cost: 3 inverse transforms, one after the other, and some 2 log2(N_x) passes over their points.
+    """
+    nx = modes.shape[2]
+    offsets = offsets_along(nx)
+    separation = np.multiply(offsets, modes.lengths[2] / nx, dtype=np.float64)
+    sums = np.zeros((3, 3, len(offsets)))
+    for component, out in zip(velocity, sums):
+        values = transform.to_physical(component[np.newaxis])[0]
+        add_increments(values.reshape(-1, nx), offsets, out)
+    along, *across = sum_over_ranks(comm, sums) / math.prod(modes.shape)
+    second, _, fourth = (across[0] + across[1]) / 2
+    return StructureFunctions(separation, (along[0], along[1], along[2]), (second, fourth))

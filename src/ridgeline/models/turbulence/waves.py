@@ -1,0 +1,173 @@
+"""Inertial and internal gravity waves as an exact integrating factor, mode by mode.
+
+The frame rotates with Omega, the stratification of frequency N is along z, and theta = buoyancy / N. With
+e = k / |k|, h = e_z - e e_z.e and c = 2 Omega.e, the linear terms of a mode k without divergence are
+
+    u' = a u - c e x u + N theta h,        theta' = b theta - N h.u,        a = A - nu k^2,  b = -kappa k^2.
+
+Where a = b they are a damped rotation of (u, theta) with frequency sqrt(c^2 + N^2 |h|^2). Its axis is (N t, c),
+t = e_z x e: the mode in geostrophic balance, which stays (Rodrigues' formula). Without rotation u along t decays
+alone, and (u along h, theta) is an oscillator damped in both parts. Both factors are in closed form; there is none as
+short for c != 0, N != 0 and a != b, which settings refuse. The mean k = 0 is balanced by a mean pressure gradient.
+
+Source: Greenspan, The Theory of Rotating Fluids (1968); Bartello, J. Atmos. Sci. 52 (1995) 4410, Sec. 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import float64, int64
+from numpy.typing import NDArray
+
+from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.models.turbulence.problem import FlowParameters, Waves
+
+# Of `terms`: 2 Omega_x, 2 Omega_y, 2 Omega_z, N, A, nu, kappa of the first scalar, and the time of the factor.
+N_TERMS = 8
+
+
+def wave_terms(flow: FlowParameters, linear_rate: float, time: float) -> NDArray[np.float64]:
+    """Return what `turn_lines` takes of a flow, float64 [8]. linear_rate: A of a force A u; time: of the factor."""
+    kappa = flow.diffusivities[1] if flow.waves.stratified else 0.0
+    return np.array([*pressure_terms(flow.waves), linear_rate, flow.viscosity, kappa, time])
+
+
+def pressure_terms(waves: Waves) -> NDArray[np.float64]:
+    """Return the first four of the terms, which `add_wave_pressure` takes."""
+    return np.array([*(2.0 * part for part in waves.rotation), waves.brunt_vaisala])
+
+
+@subroutine(nogil=True)
+def _factors(c, tall, square, terms):
+    """Return the factors (along u, e x u, t t.u, t theta, h h.u, h theta, theta, h.u, t.u) of a mode, for `_turn`.
+
+    c : 2 Omega.e; tall : |h|; square : k^2; terms : see N_TERMS
+    """
+    frequency, time = terms[3], terms[7]
+    a = terms[4] - terms[5] * square
+    if c == 0.0 and frequency > 0.0:
+        b = -terms[6] * square
+        middle, half = 0.5 * (a + b), 0.5 * (a - b)
+        wave = frequency * tall
+        size = wave * wave - half * half
+        both = math.exp(middle * time)
+        if size >= 0.0:
+            root = math.sqrt(size)
+            even = both * math.cos(root * time)
+            odd = both * (math.sin(root * time) / root if root > 0.0 else time)
+        elif -size * time * time < 1.0:
+            root = math.sqrt(-size)
+            even, odd = both * math.cosh(root * time), both * math.sinh(root * time) / root
+        else:
+            # The same, where a hyperbolic sine may overflow and `both` vanish.
+            root = math.sqrt(-size)
+            slow, fast = math.exp((middle + root) * time), math.exp((middle - root) * time)
+            even, odd = 0.5 * (slow + fast), 0.5 * (slow - fast) / root
+        alone = math.exp(a * time)
+        along = (even + odd * half - alone) / (tall * tall) if tall > 0.0 else 0.0
+        push = odd * frequency
+        return alone, 0.0, 0.0, 0.0, along, push, even - odd * half, -push, 0.0
+    sigma = math.sqrt(c * c + frequency * frequency * tall * tall)
+    damp = math.exp(a * time)
+    sine, cosine = math.sin(0.5 * sigma * time), math.cos(0.5 * sigma * time)
+    over = 1.0 / sigma if sigma > 0.0 else 0.0
+    even = damp * (1.0 - 2.0 * sine * sine)
+    odd = damp * 2.0 * sine * cosine * over
+    axis = damp * 2.0 * (sine * over) * (sine * over)
+    push, cross = odd * frequency, axis * frequency * c
+    return even, -odd * c, axis * frequency * frequency, cross, 0.0, push, even + axis * c * c, -push, cross
+
+
+@subroutine(nogil=True)
+def _turn(fields, m, factors, ex, ey, ez):
+    """Multiply parts m, real or imaginary, of u and theta by the factors. fields : (3 or 4, n); e : k / |k|."""
+    x, y, z = np.float64(fields[0, m]), np.float64(fields[1, m]), np.float64(fields[2, m])
+    theta = np.float64(fields[3, m]) if fields.shape[0] > 3 else 0.0
+    hx, hy, hz = -ex * ez, -ey * ez, ex * ex + ey * ey
+    level, upright = ex * y - ey * x, hx * x + hy * y + hz * z
+    to_t = factors[2] * level + factors[3] * theta
+    to_h = factors[4] * upright + factors[5] * theta
+    fields[0, m] = factors[0] * x + factors[1] * (ey * z - ez * y) - to_t * ey + to_h * hx
+    fields[1, m] = factors[0] * y + factors[1] * (ez * x - ex * z) + to_t * ex + to_h * hy
+    fields[2, m] = factors[0] * z + factors[1] * (ex * y - ey * x) + to_h * hz
+    if fields.shape[0] > 3:
+        fields[3, m] = factors[6] * theta + factors[7] * upright + factors[8] * level
+
+
+@kernel(
+    lambda T: (
+        T[:, :, ::1],
+        *[int64] * 3,
+        int64[::1],
+        float64[::1],
+        float64[::1],
+        float64,
+        float64[::1],
+        *[T[:, ::1]] * 2,
+    ),
+    nogil=True,
+)
+def turn_lines(tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, first, second):
+    """Multiply the stage in a tile and up to two stored states by the factor of waves and viscosity, in place.
+
+    Parameters
+    ----------
+    tile : (>= 3 or 4, >= n_lines, >= 2 n_y) real view: modes j_y of a line at j_y modulo n_y
+    start : (lines of the rank + 1,) int64; kz, kx : (lines of the rank,) float64; unit_y : 2 pi / L_y
+    terms : (N_TERMS,) float64, see there; with N > 0 the first scalar is turned too
+    first, second : (3 + S, 2 n_modes) real views, or (0, 0) for none
+
+    Cost: two trigonometric functions and an exponential a mode, and some 35 operations for each complex vector.
+    """
+    n = 4 if terms[3] > 0.0 else 3
+    for l in range(n_lines):
+        line = first_line + l
+        begin = start[line]
+        count = start[line + 1] - begin
+        most = (count - 1) // 2
+        stage = tile[:n, l]
+        for place in range(count):
+            j = place if place <= most else place - count
+            x, y, z = kx[line], unit_y * j, kz[line]
+            square = x * x + y * y + z * z
+            if square > 0.0:
+                over = 1.0 / math.sqrt(square)
+                x, y, z = x * over, y * over, z * over
+                tall = math.sqrt(x * x + y * y)
+                factors = _factors(terms[0] * x + terms[1] * y + terms[2] * z, tall, square, terms)
+            else:
+                factors = (math.exp(terms[4] * terms[7]), 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+            for part in range(2):
+                _turn(stage, 2 * (j if j >= 0 else j + n_y) + part, factors, x, y, z)
+                for stored in (first, second):
+                    if stored.shape[0] > 0:
+                        _turn(stored[:n], 2 * (begin + place) + part, factors, x, y, z)
+
+
+@kernel(lambda T: (T[:, ::1], int64[::1], *[float64[::1]] * 2, float64, float64[::1], T[::1]), nogil=True)
+def add_wave_pressure(fields, start, kz, kx, unit_y, terms, out_pressure):
+    """Add what rotation and buoyancy give to the pressure: i (k.(2 Omega x u) - N k_z theta) / k^2.
+
+    fields : (3 + S, n_modes) complex; out_pressure : (n_modes,) complex; the others are those of `turn_lines`
+    """
+    for line in range(len(kz)):
+        first = start[line]
+        count = start[line + 1] - first
+        x, z = kx[line], kz[line]
+        for place in range(count):
+            m = first + place
+            y = unit_y * (place if 2 * place < count else place - count)
+            square = x * x + y * y + z * z
+            if square > 0.0:
+                # k.(R x u) = u.(k x R)
+                p, q, r = (
+                    y * terms[2] - z * terms[1],
+                    z * terms[0] - x * terms[2],
+                    x * terms[1] - y * terms[0],
+                )
+                push = p * fields[0, m] + q * fields[1, m] + r * fields[2, m]
+                if terms[3] > 0.0:
+                    push -= terms[3] * z * fields[3, m]
+                out_pressure[m] += complex(-push.imag / square, push.real / square)
