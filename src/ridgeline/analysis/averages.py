@@ -20,8 +20,8 @@ PER_ROW = 4
 
 
 def has_averages(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of statistics."""
-    return MEAN in dataset and MOMENT in dataset
+    """Say whether it is a data set of statistics, other than over three directions: those are fields."""
+    return MEAN in dataset and MOMENT in dataset and dataset[MEAN].ndim != 4
 
 
 def plot_averages(dataset: xr.Dataset, variables: Sequence[str] = (), step: int = -1) -> Figure:
@@ -29,7 +29,7 @@ def plot_averages(dataset: xr.Dataset, variables: Sequence[str] = (), step: int 
 
     dataset : as `ridgeline.open` returns it, of output.statistics.
     variables : names; none means all. step : as for `select_step`.
-    Raises ConfigError for a name that is not there, and for statistics over three directions or none.
+    Raises ConfigError for a name that is not there, and for statistics over no direction.
     """
     now = select_step(dataset, step).load()
     dims = now[MEAN].dims
