@@ -67,3 +67,14 @@ def test_the_command_knows_statistics(tmp_path, monkeypatch):
         {name: (("step", "z", "y", "x"), np.ones((1, 2, 3, 4))) for name in ("velocity_x", "uu")}
     )
     assert not has_averages(in_space), "averages over no direction are fields"
+
+
+def test_planes_of_both_signs_are_white_at_zero_each_on_its_own_scale():
+    data = statistics()
+    data["velocity_y"] = 0.01 * (data["velocity_x"] - 5.0)
+    mean, small = (
+        plot_averages(data, [name]).axes[0].collections[0] for name in ("velocity_x", "velocity_y")
+    )
+    assert mean.get_clim() == (0.0, PLANE.max())
+    assert small.get_clim() == pytest.approx((-0.16, 0.16))
+    assert (mean.get_cmap().name, small.get_cmap().name) == ("viridis", "RdBu_r")

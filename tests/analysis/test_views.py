@@ -61,7 +61,7 @@ def test_without_pyvista_one_sentence_says_how_to_get_it(ball, tmp_path, monkeyp
 @pytest.mark.usefixtures("with_pyvista")
 def test_a_crash_of_the_renderer_is_one_sentence(ball, monkeypatch):
     """VTK does not raise where it finds no library to render with."""
-    monkeypatch.setattr(views, "_scene", lambda *_: (ball.rho, int(signal.SIGABRT)))
+    monkeypatch.setattr(views, "_scene", lambda *_: (ball.rho[0], int(signal.SIGABRT)))
     monkeypatch.setattr(views, "render", signal.raise_signal)
     with pytest.raises(DeviceError, match=r"cannot render without a display here .* --slice"):
         views.plot_volume(ball, "rho")

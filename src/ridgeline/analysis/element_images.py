@@ -120,7 +120,8 @@ class _Interpolated(BackendArray):
             located = self._mesh.locate([places[a] for places, a in zip(self._lattice, ascending)])
             for image, step in zip(box, steps):
                 self._evaluate(located, int(step), image.reshape(-1))
-        return box[np.ix_(np.arange(len(steps)), *back)].reshape([w.size for w in wanted if w.ndim])
+        picked = box[np.ix_(np.arange(len(steps)), *back)]
+        return np.asarray(picked.reshape([w.size for w in wanted if w.ndim]))
 
     def _evaluate(self, located: Located, step: int, image: Reals) -> None:
         elements = [element for element, _, _ in located]

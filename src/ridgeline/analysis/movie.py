@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -64,14 +66,15 @@ def _frames(dataset: xr.Dataset, names: Sequence[str], slice_spec: str) -> Itera
         low, high = value_range(take_slice(get_field(dataset, name), slice_spec), skip_nonfinite=True)
         ranges[name] = (low, high) if low <= high else (0.0, 1.0)
     shades = shades_of(ranges, field_names(dataset))
-    figure, images = None, []
+    figure: Figure | None = None
+    images: list[AxesImage] = []
     for step in step_numbers(dataset):
         planes = [load_plane(dataset, name, slice_spec, int(step)) for name in names]
         if figure is None:
             figure, images = planes_figure(planes, shades)
             figure.set_dpi(DOTS_PER_INCH)
-            blocks = np.ceil(figure.get_size_inches() * DOTS_PER_INCH / BLOCK)
-            figure.set_size_inches(blocks * BLOCK / DOTS_PER_INCH)
+            width, height = np.ceil(figure.get_size_inches() * DOTS_PER_INCH / BLOCK) * BLOCK / DOTS_PER_INCH
+            figure.set_size_inches(width, height)
         for image, plane in zip(images, planes):
             image.set_data(plane.values)
         figure.suptitle(title(planes[0]))

@@ -108,13 +108,20 @@ def _figure(scene: Scene, words: str) -> Figure:
     axes.imshow(image)
     axes.set_axis_off()
     figure.suptitle(words)
+    ends = zip("xyz", scene.origin, scene.spacing, reversed(scene.values.shape))
+    figure.supxlabel(
+        ", ".join(f"{name} = {at:.3g} to {at + h * (n - 1):.3g}" for name, at, h, n in ends),
+        fontsize="medium",
+    )
     return figure
 
 
 def render(scene: Scene) -> NDArray[np.uint8]:
     """Return the picture of a scene, [height, width, 3], without its white margins. Runs where VTK may crash."""
     import pyvista
+    from vtkmodules.vtkCommonCore import vtkLogger
 
+    vtkLogger.SetStderrVerbosity(vtkLogger.VERBOSITY_OFF)  # it tells of each library that it tries
     grid = pyvista.ImageData(dimensions=scene.values.shape[::-1], spacing=scene.spacing, origin=scene.origin)
     low, high = scene.shade.limits
     finite = np.isfinite(scene.values)
@@ -139,12 +146,9 @@ def render(scene: Scene) -> NDArray[np.uint8]:
             grid.point_data["inside"] = finite.ravel().astype(np.float32)
             inside = grid.threshold(0.5, scalars="inside", all_scalars=True)
         surface = inside.contour([scene.value], scalars=scene.name)
-        plotter.add_mesh(surface, color="#4878a8", smooth_shading=True, specular=0.3)
+        plotter.add_mesh(surface, color="#6fa3d8", smooth_shading=True, specular=0.3)
     plotter.add_mesh(grid.outline(), color="black")
-    plotter.show_bounds(
-        grid=False, location="outer", ticks="outside", color="black", font_size=24, n_xlabels=3, n_ylabels=3,
-        n_zlabels=3, xtitle="x", ytitle="y", ztitle="z",
-    )  # fmt: skip
+    plotter.add_axes(color="black", line_width=4)
     image = np.asarray(plotter.screenshot(return_img=True))[..., :3]
     plotter.close()
     rows, columns = (np.flatnonzero((image < 255).any(axis=(axis, 2))) for axis in (1, 0))
