@@ -61,7 +61,8 @@ def test_what_tells_most_comes_first_and_what_does_not_change_last():
     assert most_telling(series_of(flat=0 * wave, also=1 + 1e-12 * wave, heat=wave)) == ["heat"]
     assert most_telling(series_of(flat=0 * wave)) == ["flat"]
     assert (
-        most_telling(series_of(dt=wave, scalar_0_mean=wave, scalar_0_nusselt=wave))[0] == "scalar_0_nusselt"
+        most_telling(series_of(dt=wave, scalar_0_dissipation=wave, scalar_0_nusselt=wave))[0]
+        == "scalar_0_nusselt"
     )
 
 

@@ -79,7 +79,7 @@ def most_telling(series: Mapping[str, NDArray[Any]]) -> list[str]:
 
 def _rank(name: str) -> int:
     """Return the place of a column in TELLING, where scalar_0_nusselt is a nusselt."""
-    word = name.split("_")[-1] if name.startswith("scalar_") else name
+    word = "nusselt" if name.endswith("_nusselt") else name
     return TELLING.index(word) if word in TELLING else len(TELLING)
 
 
