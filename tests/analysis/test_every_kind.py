@@ -8,6 +8,7 @@ import xarray as xr
 from mpi4py import MPI
 
 from ridgeline.analysis.command import draw
+from ridgeline.analysis.no_picture import refuse_without_picture
 from ridgeline.bench.result import Plot, Result, to_csv
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.nek5000 import Nek5000Writer
@@ -99,7 +100,7 @@ FILES = {
     "validation": ("report.json", '{"schema": 1, "verdict": {}}', "open report.html beside it"),
     "baseline": ("day.json", '{"schema": 1, "nodes": []}', "measurements of a validation"),
     "predictions": ("p.json", '{"predictions": []}', "`ridgeline predict --plot` draws them"),
-    "manifest": ("manifest.json", '{"format": 1, "files": [], "sequence": 1}', "the manifest of a checkpoint"),
+    "manifest": ("manifest.json", '{"format": 1, "files": [], "xxh3_64": "0"}', "the manifest of a checkpoint"),
     "machine file": ("frontier.toml", "[node]\n", "settings; `ridgeline run` runs a case"),
     "lines of HPL": ("HPL.txt", "WR00L2L4 ...\n", "is text"),
     "page": ("report.html", "<html></html>", "open it in a browser"),
@@ -117,6 +118,17 @@ def test_other_files_say_what_shows_them(kind, tmp_path):
         draw(str(tmp_path / name))
     assert "\n" not in str(error.value)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "kind", [{"model": 1, "run": 1, "phases": 1}, {"benchmark": 1, "plot": {"kind": "lines"}}]
+)
+def test_reports_are_known_whatever_else_they_hold(kind, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(
+        json.dumps(kind | {"files": 1, "schema": 1, "verdict": 1, "xxh3_64": 1, "predictions": 1})
+    )
+    refuse_without_picture(path)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ridgeline.analysis.options import PictureOptions
 from ridgeline.io import bp_files, checkpoint_format
+from ridgeline.io.stored_reports import is_run
 from ridgeline.runtime.errors import ConfigError
 
 # What is in a folder, or in the JSON of a report, and what to do instead.
@@ -22,7 +23,7 @@ IN_REPORTS = {
     "verdict": "the report of a validation; open report.html beside it, which has its pictures",
     "predictions": "predictions; `ridgeline predict --plot` draws them",
     "schema": "measurements of a validation; `ridgeline validate --report` makes a page of them with pictures",
-    "files": "the manifest of a checkpoint; name the data set of output.path",
+    "xxh3_64": "the manifest of a checkpoint; name the data set of output.path",
 }
 _ROWS = "the rows of a benchmark, study or sweep; name the .json beside it"
 _TABLE = (
@@ -69,10 +70,10 @@ def _of_file(path: Path) -> str:
         return _ROWS if table else ""
     if path.suffix == ".json":
         content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
+        if not isinstance(content, dict) or is_run(content):
             return ""
-        if "benchmark" in content and content.get("plot") is None:
-            return _TABLE
+        if "benchmark" in content:
+            return "" if content.get("plot") else _TABLE
         return next((why for key, why in IN_REPORTS.items() if key in content), "")
     return BY_SUFFIX.get(path.suffix, "") if path.exists() else ""
 
