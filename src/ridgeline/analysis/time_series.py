@@ -26,6 +26,14 @@ TELLING = (
     "bulk_velocity", "pair_separation", "particle_correlation", "Temp", "Press", "TotEng", "V_mean", "V_max",
     "U_mean", "kinetic", "potential", "layzer_irvine",
 )  # fmt: skip
+HOW_IT_RAN = (
+    "dt",
+    "courant",
+    "divergence",
+    "iterations_",
+    "mean_velocity_",
+    "momentum_",
+)  # what says little else
 BULK = (2.0, 98.0)  # percentiles between which most values are
 FAR = 4.0  # times the range of most values: outliers beyond it do not set the range
 DECADES = 2.0  # of most values, from which on the axis is logarithmic
@@ -71,16 +79,21 @@ def plot_time_series(
 
 
 def most_telling(series: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Return the columns to look at first, AT_FIRST at most: those of TELLING, then others, of those that change."""
-    known = [name for name in series if name not in NOT_DRAWN]
-    changing = [name for name in known if not _is_flat(np.asarray(series[name], np.float64))]
-    return sorted(changing or known, key=_rank)[:AT_FIRST]
+    """Return the columns to look at first, AT_FIRST at most.
 
+    They are those of TELLING that change, others that change, those of TELLING that do not, and then the rest. What
+    only says how the steps went comes last.
+    """
 
-def _rank(name: str) -> int:
-    """Return the place of a column in TELLING, where scalar_0_nusselt is a nusselt."""
-    word = "nusselt" if name.endswith("_nusselt") else name
-    return TELLING.index(word) if word in TELLING else len(TELLING)
+    def rank(name: str) -> tuple[int, int]:
+        word = "nusselt" if name.endswith("_nusselt") else name
+        place = TELLING.index(word) if word in TELLING else len(TELLING)
+        if name.startswith(HOW_IT_RAN):
+            return 3, place
+        flat = _is_flat(np.asarray(series[name], np.float64))
+        return (2 if flat else 0) if word in TELLING else (4 if flat else 1), place
+
+    return sorted((name for name in series if name not in NOT_DRAWN), key=rank)[:AT_FIRST]
 
 
 def _is_flat(values: Reals) -> bool:
