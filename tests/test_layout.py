@@ -51,6 +51,8 @@ ALLOWED_IMPORTERS = {
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/", "io/picture.py"),
+    "pyvista": ("analysis/views.py",),
+    "imageio_ffmpeg": ("analysis/movie.py",),
     "xarray": ("analysis/", "io/"),
     "typer": ("cli/",),
 }

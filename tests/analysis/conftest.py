@@ -5,29 +5,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import xarray as xr
-from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from recording_array import RecordingArray
 from ridgeline.analysis.slices import slabs
 
 SHAPE = (4, 6, 5, 7)  # step, z, y, x
 STEPS = (0, 10, 20, 40)
-
-
-class RecordingArray(BackendArray):
-    """An array on disk, as far as xarray knows; remembers the bytes of each read."""
-
-    def __init__(self, values: np.ndarray, reads: list[int]) -> None:
-        self.values, self.reads = values, reads
-        self.shape, self.dtype = values.shape, values.dtype
-
-    def __getitem__(self, key):
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._read)
-
-    def _read(self, key):
-        values = self.values[key]
-        self.reads.append(values.nbytes)
-        return values.copy()
 
 
 @dataclass

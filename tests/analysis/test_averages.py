@@ -57,16 +57,24 @@ def test_impossible_wishes():
         plot_averages(statistics(("point",)))
 
 
-def test_the_command_knows_statistics_and_elements(tmp_path, monkeypatch):
+def test_the_command_knows_statistics(tmp_path, monkeypatch):
     assert has_averages(statistics())
     monkeypatch.setattr(ridgeline, "open", lambda name: statistics())
     assert draw(str(tmp_path / "s.bp")) == [tmp_path / "s.png"]
     with pytest.raises(ConfigError, match="no probability density"):
         draw(str(tmp_path / "s.bp"), pdf=True)
-    elements = xr.Dataset(
-        {"p": (("step", "element", "t", "s", "r"), np.zeros((1, 2, 3, 3, 3)))}, {"step": [0]}
+    in_space = xr.Dataset(
+        {name: (("step", "z", "y", "x"), np.ones((1, 2, 3, 4))) for name in ("velocity_x", "uu")}
     )
-    assert not has_averages(elements)
-    monkeypatch.setattr(ridgeline, "open", lambda name: elements)
-    with pytest.raises(ConfigError, match=r"points of spectral elements.* output\.uniform"):
-        draw(str(tmp_path / "u.bp"))
+    assert not has_averages(in_space), "averages over no direction are fields"
+
+
+def test_planes_of_both_signs_are_white_at_zero_each_on_its_own_scale():
+    data = statistics()
+    data["velocity_y"] = 0.01 * (data["velocity_x"] - 5.0)
+    mean, small = (
+        plot_averages(data, [name]).axes[0].collections[0] for name in ("velocity_x", "velocity_y")
+    )
+    assert mean.get_clim() == (0.0, PLANE.max())
+    assert small.get_clim() == pytest.approx((-0.16, 0.16))
+    assert (mean.get_cmap().name, small.get_cmap().name) == ("viridis", "RdBu_r")

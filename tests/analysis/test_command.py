@@ -33,12 +33,10 @@ def test_movie_comes_alone_or_with_a_picture(path, tmp_path):
     gif, png = str(tmp_path / "m.gif"), str(tmp_path / "p.png")
     assert draw(path, movie=gif) == [tmp_path / "m.gif"]
     assert not (tmp_path / "run.png").exists()
-    assert draw(path, ["V"], "y=0", 10, movie=gif, output=png) == [tmp_path / "m.gif", tmp_path / "p.png"]
+    assert draw(path, ["V"], png, slice="y=0", step=10, movie=gif) == [tmp_path / "m.gif", tmp_path / "p.png"]
 
 
 def test_impossible_wishes(path, dataset, monkeypatch):
-    with pytest.raises(ConfigError, match="one variable, not U, V"):
-        draw(path, ["U", "V"], movie="m.gif")
     with pytest.raises(ConfigError, match="'W'"):
         draw(path, ["W"])
     monkeypatch.setattr(ridgeline, "open", lambda name: dataset[[]])

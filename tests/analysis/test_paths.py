@@ -81,5 +81,7 @@ def test_the_command_draws_particles(tmp_path, monkeypatch):
     assert draw(str(tmp_path / "p.bp")) == [tmp_path / "p.png"]
     (axes,) = plot_paths(data, ["dissipation"]).axes
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), autocorrelation(data, "dissipation"))
-    with pytest.raises(ConfigError, match=r"of particles correlations are drawn; .* output\.spectra"):
+    with pytest.raises(
+        ConfigError, match=r"correlations along their paths are drawn, for which --pdf has no"
+    ):
         draw(str(tmp_path / "p.bp"), pdf=True)

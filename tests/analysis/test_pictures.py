@@ -156,9 +156,9 @@ def test_unknown_picture_format(dataset, tmp_path, name):
         plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / name)
 
 
-def test_movie_is_a_gif_at_a_possible_rate(dataset, tmp_path):
-    with pytest.raises(ConfigError, match=r"\.gif"):
-        movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.mp4")
+def test_movie_has_a_known_suffix_and_a_possible_rate(dataset, tmp_path):
+    with pytest.raises(ConfigError, match=r"suffix must be \.gif or \.mp4"):
+        movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.avi")
     with pytest.raises(ConfigError, match="frames_per_second = 0"):
         movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.gif", frames_per_second=0)
     with pytest.raises(ConfigError, match="no output step"):

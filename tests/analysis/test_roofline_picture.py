@@ -131,5 +131,5 @@ def test_a_roofline_needs_a_report(tmp_path):
     for name in ("u.bp", "s.csv"):
         with pytest.raises(ConfigError, match=f"{name}' is no report; --roofline needs"):
             draw(str(tmp_path / name), roofline=True)
-    with pytest.raises(ConfigError, match="--pdf and --movie need a data set"):
+    with pytest.raises(ConfigError, match="is a report, for which --pdf has no meaning"):
         draw(str(tmp_path / "x.json"), pdf=True, roofline=True)

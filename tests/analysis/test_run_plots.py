@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ridgeline.analysis.command import draw
+from ridgeline.analysis.command import draw, draw_as
+from ridgeline.analysis.options import PictureOptions
 from ridgeline.analysis.run_plots import plot_run
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.simulation.distribution import StepDistribution
@@ -132,8 +133,9 @@ def test_a_report_that_is_not_there_or_cut_off_is_named(tmp_path):
 def test_wishes_that_are_not_of_a_report_are_refused(tmp_path):
     path = tmp_path / "b.json"
     path.write_text(json.dumps({"benchmark": "latency", "columns": {}, "rows": []}))
-    with pytest.raises(ConfigError, match="report of a benchmark, whose own --plot draws it"):
+    with pytest.raises(ConfigError, match="a table without a picture of its own; `ridgeline report"):
         draw(str(path))
-    for wish in ({"pdf": True}, {"movie": "m.gif"}, {"variables": ["U"]}):
-        with pytest.raises(ConfigError, match="--movie need a data set"):
-            draw(str(path), **wish)
+    path.write_text(json.dumps(make_report()))
+    for name, wish in (("pdf", True), ("movie", "m.gif"), ("variable", ("U",))):
+        with pytest.raises(ConfigError, match=f"is a report, for which --{name} has no meaning"):
+            draw_as(str(path), PictureOptions(**{name: wish}))

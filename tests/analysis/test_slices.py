@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.analysis.slices import get_field, select_step, slabs, take_slice, value_range
+from ridgeline.analysis.slices import get_field, select_step, slabs, take_mean, take_slice, value_range
 from ridgeline.runtime.errors import ConfigError
 
 PLANE = 5 * 7 * 8  # bytes of one plane across z
@@ -110,3 +110,25 @@ def test_value_range(recorded, values):
     assert np.isnan(value_range(recorded.dataset.U)).all()
     finite = u[np.isfinite(u)]
     assert value_range(recorded.dataset.U, skip_nonfinite=True) == (finite.min(), finite.max())
+
+
+@pytest.mark.parametrize(("spec", "index"), [("z=0.31", 3), ("z=-0.04", 0), ("z=0.549", 5), ("z=2", 2)])
+def test_a_place_is_the_plane_that_is_nearest(dataset, spec, index):
+    located = dataset.assign_coords(z=0.1 * np.arange(6))
+    assert float(take_slice(located.U, spec).z) == pytest.approx(0.1 * index)
+
+
+@pytest.mark.parametrize("spec", ["z=0.56", "z=-0.06", "z=1e3", "z=nan", "z=inf"])
+def test_a_place_beyond_the_grid_is_refused(dataset, spec):
+    with pytest.raises(ConfigError, match="is outside the grid, which has 6 cells in z"):
+        take_slice(dataset.assign_coords(z=0.1 * np.arange(6)), spec)
+
+
+@pytest.mark.parametrize(
+    ("average", "places"), [("10:20", [1, 2]), (":10", [0, 1]), ("20:", [2, 3]), (":", [0, 1, 2, 3])]
+)
+def test_means_are_over_the_outputs_in_the_range(dataset, values, average, places):
+    mean, part = take_mean(dataset, average)
+    np.testing.assert_allclose(mean.U.values, values[0][places].mean(axis=0))
+    assert part.step.values.tolist() == [(0, 10, 20, 40)[place] for place in places]
+    assert mean.attrs == dataset.attrs

@@ -1,4 +1,4 @@
-"""Pictures of spectra and densities, and of recorded time series."""
+"""Pictures of spectra and densities: of a step, as a mean over steps, compensated."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ import ridgeline
 from ridgeline.analysis import spectra
 from ridgeline.analysis.command import draw
 from ridgeline.analysis.plot import save_figure
-from ridgeline.analysis.time_series import plot_time_series
 from ridgeline.runtime.errors import ConfigError
 
 K = 0.5 * np.arange(9)
@@ -47,11 +46,11 @@ def test_spectrum_its_slope_and_other_steps(dataset, energy):
     figure = spectra.plot_spectra(dataset, 10)
     plain, _ = figure.axes
     drawn = lines(plain)
-    np.testing.assert_array_equal(drawn["E(k)"], [K[1:-1], energy[1, 1:-1]])
+    np.testing.assert_array_equal(drawn["$E(k)$"], [K[1:-1], energy[1, 1:-1]])
     np.testing.assert_array_equal(drawn["scalar_0"], [K[1:-1], 3 * energy[1, 1:-1]])
     eps = 0.5 * (2 * NU * K**2 * energy[1]).sum()
     np.testing.assert_allclose(
-        drawn["1.62 ε^(2/3) k^(-5/3)"], [K[1:-1], 1.62 * eps ** (2 / 3) * K[1:-1] ** (-5 / 3)]
+        drawn[r"$1.62\,\varepsilon^{2/3} k^{-5/3}$"], [K[1:-1], 1.62 * eps ** (2 / 3) * K[1:-1] ** (-5 / 3)]
     )
     grey = [line.get_ydata() for line in plain.lines if line.get_color() == "0.8"]
     np.testing.assert_array_equal(grey, energy[[0, 2], 1:-1])
@@ -72,7 +71,7 @@ def test_compensated_spectrum_is_flat_where_the_spectrum_is_a_power_law(dataset,
 def test_spectrum_without_viscosity(dataset, energy):
     bare = dataset.drop_vars("dissipation_spectrum").assign_attrs({"model.viscosity": 0.0})
     plain, compensated = spectra.plot_spectra(bare, 0).axes
-    np.testing.assert_allclose(lines(plain)["k^(-5/3)"], [K[1:-1], energy[0, 1:-1]])
+    np.testing.assert_allclose(lines(plain)["$k^{-5/3}$"], [K[1:-1], energy[0, 1:-1]])
     np.testing.assert_allclose(compensated.lines[0].get_ydata(), 4.0)
 
 
@@ -116,40 +115,46 @@ def test_command_draws_spectra(dataset, tmp_path, monkeypatch):
     assert draw(path, pdf=True, step=10) == [tmp_path / "spectra_pdf.png"]
     with pytest.raises(ConfigError, match="step = 11"):
         draw(path, step=11)
-    with pytest.raises(ConfigError, match="spectra are drawn together"):
+    with pytest.raises(
+        ConfigError, match="spectra, which are drawn together, for which --variable has no meaning"
+    ):
         draw(path, ["energy_spectrum"])
-    with pytest.raises(ConfigError, match="no field to draw"):
+    with pytest.raises(
+        ConfigError, match="spectra, which are drawn together, for which --movie has no meaning"
+    ):
         draw(path, movie="m.gif")
     with pytest.raises(ConfigError, match=r"output\.spectra"):
         spectra.plot_spectra(dataset[["enstrophy_density"]])
 
 
-SERIES = "step,time,energy,dissipation,enstrophy\n0,0.0,0.5,0.1,2.0\n5,0.25,0.4,0.2,3.0\n9,0.45,0.3,0.1,2.5\n"
+def test_compensated_alone_over_the_kolmogorov_length(dataset, energy):
+    (axes,) = spectra.plot_spectra(dataset, 10, alone=True).axes
+    eps = 0.5 * (2 * NU * K**2 * energy[1]).sum()
+    *grey, now, constant = axes.lines
+    assert len(grey) == 2
+    np.testing.assert_allclose(now.get_xdata(), K[1:-1] * (NU**3 / eps) ** 0.25)
+    np.testing.assert_allclose(now.get_ydata(), 2 / eps ** (2 / 3))
+    assert constant.get_ydata()[0] == 1.62
+    assert axes.get_xlabel() == r"$k\eta$"
 
 
-def test_time_series_over_time():
-    series = {"step": np.array([0, 5]), "time": np.array([0.0, 0.25])}
-    series |= {name: np.array([i, i + 1.0]) for i, name in enumerate("abcdef")}
-    figure = plot_time_series(series)
-    shown = [axes for axes in figure.axes if axes.axison]
-    assert [axes.get_title() for axes in shown] == list("abcdef")
-    for axes in shown:
-        x, y = axes.lines[0].get_xydata().T
-        np.testing.assert_array_equal(x, series["time"])
-        np.testing.assert_array_equal(y, series[axes.get_title()])
-    assert [axes.get_title() for axes in plot_time_series(series, ["e", "b"]).axes] == ["e", "b"]
+def test_means_over_outputs(dataset, energy):
+    figure = spectra.plot_spectra(dataset, average="10:")
+    plain, compensated = figure.axes
+    mean = energy[1:].mean(axis=0)
+    np.testing.assert_allclose(lines(plain)["$E(k)$"], [K[1:-1], mean[1:-1]])
+    eps = 0.5 * (2 * NU * K**2 * mean).sum()
+    np.testing.assert_allclose(compensated.lines[0].get_ydata(), 1.5 / eps ** (2 / 3))
+    grey = [line.get_ydata() for line in plain.lines if line.get_color() == "0.8"]
+    np.testing.assert_array_equal(grey, energy[1:, 1:-1])
+    assert figure.get_suptitle() == "mean of 2 outputs, t = 1 to 2"
 
 
-def test_command_draws_time_series(tmp_path):
-    path = tmp_path / "series.csv"
-    path.write_text(SERIES)
-    assert draw(str(path)) == [tmp_path / "series.csv.png"]
-    assert draw(str(path), ["energy"], output=str(tmp_path / "e.svg")) == [tmp_path / "e.svg"]
-    assert (tmp_path / "e.svg").stat().st_size > 1000
-    with pytest.raises(ConfigError, match=r"'enstropy' is not in .*; try enstrophy"):
-        draw(str(path), ["enstropy"])
-    with pytest.raises(ConfigError, match="--pdf and --movie"):
-        draw(str(path), pdf=True)
-    path.write_text(SERIES.splitlines()[0] + "\n")
-    with pytest.raises(ConfigError, match="nothing to draw yet"):
-        draw(str(path))
+@pytest.mark.parametrize(
+    ("average", "words"),
+    [("10", "is no range of time steps; write FIRST:LAST, such as 0:20"), ("a:b", "is no range"),
+     ("11:19", "has no output in it; the data set has the steps 0, 10, 20"), ("20:10", "has no output")],
+)  # fmt: skip
+def test_impossible_means(dataset, average, words):
+    with pytest.raises(ConfigError, match=words):
+        spectra.plot_spectra(dataset, average=average)

@@ -45,5 +45,5 @@ def test_a_sweep_without_pictures_says_so(ridgeline):
     case = ridgeline.write(steps=2, every=0, shape="4, 4, 4")
     done = ridgeline("sweep", case, "--over", "model.F=0.02,0.03", "--at-once", 1)
     assert done.returncode == 0, done.stderr
-    assert "no contact sheet: no case wrote a field on a grid" in done.stdout
+    assert "no contact sheet: no case wrote a field; set output.every" in done.stdout
     assert (ridgeline.path / "sweep_gray_scott" / "sweep.csv").is_file()

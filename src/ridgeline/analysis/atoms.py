@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ridgeline.analysis.plot import blank_figure, panels, title
 from ridgeline.analysis.shades import COLOUR_MAPS
 from ridgeline.analysis.slices import select_step
-from ridgeline.analysis.spectra import other_steps
+from ridgeline.analysis.spectra import step_or_mean
 from ridgeline.runtime.errors import ConfigError
 
 ATOM, POSITION, VELOCITY, RADIAL = "atom", "position", "velocity", "radial_distribution"
@@ -102,21 +102,21 @@ def plot_magnitudes(dataset: xr.Dataset, variables: Sequence[str] = (), step: in
     return figure
 
 
-def plot_radial(dataset: xr.Dataset, step: int = -1) -> Figure:
-    """Draw the radial distribution function, those of other steps in grey. step : as for `select_step`.
+def plot_radial(dataset: xr.Dataset, step: int = -1, average: str | None = None) -> Figure:
+    """Draw the radial distribution function, those of other steps in grey. step, average : as for `step_or_mean`.
 
     The axis ends above the curve of the step: peaks of the lattice at step 0 would leave a liquid flat.
     """
-    now = select_step(dataset, step).load()
+    now, others, words = step_or_mean(dataset, step, average)
     figure = blank_figure(5.6, 4.2)
     (axes,) = panels(figure, 1)
-    for other in other_steps(dataset, int(now["step"])):
+    for other in others:
         _draw_radial(axes, other, "0.8")
     _draw_radial(axes, now, "C0")
     axes.axhline(1.0, linestyle=":", color="black", linewidth=1)
     top = 1.2 * max(1.0, float(now[RADIAL].max()))
     axes.set(xlabel="r / σ", ylabel="g(r)", ylim=(0, top), xlim=(0, float(now["r"].max())))
-    figure.suptitle(title(now))
+    figure.suptitle(words)
     return figure
 
 

@@ -10,7 +10,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 from ridgeline.analysis.plot import blank_figure, panels, title
-from ridgeline.analysis.shades import COLOUR_MAPS
+from ridgeline.analysis.shades import Shade, finite_range, shades_of
 from ridgeline.analysis.slices import select_step
 from ridgeline.runtime.errors import ConfigError
 
@@ -20,8 +20,8 @@ PER_ROW = 4
 
 
 def has_averages(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of statistics."""
-    return MEAN in dataset and MOMENT in dataset
+    """Say whether it is a data set of statistics, other than over three directions: those are fields."""
+    return MEAN in dataset and MOMENT in dataset and dataset[MEAN].ndim != 4
 
 
 def plot_averages(dataset: xr.Dataset, variables: Sequence[str] = (), step: int = -1) -> Figure:
@@ -29,7 +29,7 @@ def plot_averages(dataset: xr.Dataset, variables: Sequence[str] = (), step: int 
 
     dataset : as `ridgeline.open` returns it, of output.statistics.
     variables : names; none means all. step : as for `select_step`.
-    Raises ConfigError for a name that is not there, and for statistics over three directions or none.
+    Raises ConfigError for a name that is not there, and for statistics over no direction.
     """
     now = select_step(dataset, step).load()
     dims = now[MEAN].dims
@@ -45,11 +45,13 @@ def plot_averages(dataset: xr.Dataset, variables: Sequence[str] = (), step: int 
     names = list(variables) or known
     across = min(len(names), PER_ROW)
     figure = blank_figure(4.0 * across, 3.4 * -(-len(names) // across))
-    for i, (axes, name) in enumerate(zip(panels(figure, len(names), PER_ROW), names)):
+    for axes, name in zip(panels(figure, len(names), PER_ROW), names):
         if len(dims) == 1:
             _draw_line(axes, now[name])
         else:
-            image = _draw_plane(axes, now, name, COLOUR_MAPS[i % len(COLOUR_MAPS)])
+            # One by one: a secondary flow would not be seen on the scale of the mean one.
+            shade = shades_of({name: finite_range(now[name].values)}, tuple(known))[name]
+            image = _draw_plane(axes, now, name, shade)
             figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
         axes.set_title(name)
     figure.suptitle(title(now))
@@ -62,11 +64,14 @@ def _draw_line(axes: Axes, values: xr.DataArray) -> None:
     axes.set_xlabel(str(dim))
 
 
-def _draw_plane(axes: Axes, data: xr.Dataset, name: str, colours: str) -> QuadMesh:
+def _draw_plane(axes: Axes, data: xr.Dataset, name: str, shade: Shade) -> QuadMesh:
     """Draw a plane at its places, which are not uniform, and on mapped meshes not on straight lines."""
     across = [place for place in PLACES if place in data.variables]
     horizontal, vertical = across if len(across) == 2 else reversed([str(dim) for dim in data[name].dims])
     axes.set(xlabel=horizontal, ylabel=vertical, aspect="equal")
     x, y = data[horizontal], data[vertical]
     values = data[name] if x.ndim == 2 else data[name].transpose(*y.dims, *x.dims)
-    return axes.pcolormesh(x.values, y.values, values.values, cmap=colours, shading="gouraud")
+    low, high = shade.limits
+    return axes.pcolormesh(
+        x.values, y.values, values.values, cmap=shade.colours, vmin=low, vmax=high, shading="gouraud"
+    )

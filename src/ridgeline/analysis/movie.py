@@ -1,40 +1,50 @@
-"""Animated pictures of a slice."""
+"""Movies of a plane of fields: GIF by Pillow, MP4 (H.264) by the ffmpeg of imageio-ffmpeg, an extra."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from numpy.typing import NDArray
 from PIL import Image
 
-from ridgeline.analysis.plot import draw_plane, load_plane, title
+from ridgeline.analysis.plot import load_plane, planes_figure, title
 from ridgeline.analysis.shades import shades_of
 from ridgeline.analysis.slices import field_names, get_field, step_numbers, take_slice, value_range
 from ridgeline.io.previous import GENERATOR, written
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, OutputError
 
 DOTS_PER_INCH = 100
+BLOCK = 16  # pixels: what H.264 cuts pictures into
+MORE = "pip install 'ridgeline[movie]'"
+
+Frame = NDArray[np.uint8]  # [height, width, 3]
 
 
 def save_movie(
     dataset: xr.Dataset,
-    variable: str,
+    variables: str | Sequence[str],
     slice_spec: str,
     path: str | PathLike[str],
     frames_per_second: float = 10.0,
 ) -> int:
-    """Write an animated GIF of one plane of a field, a frame per output step, and return how many.
+    """Write a movie of one plane of fields side by side, a frame per output step, and return how many.
 
-    All frames share their colours, from the least to the greatest finite value of the plane over all steps.
+    path : its suffix is .gif or .mp4. All frames share the colours of a field, from the least to the greatest finite
+        value of its plane over all steps.
     Planes are read one at a time, or some MiB of small ones; each twice, since the range comes first.
-    Raises ConfigError for a bad field, slice, rate or suffix, OutputError if the file cannot be written.
+    Raises ConfigError for a bad field, slice, rate or suffix, or where an MP4 needs the extra `movie`; OutputError if
+    the file cannot be written.
     """
-    if Path(path).suffix != ".gif":
-        raise ConfigError(f"cannot write a movie to '{path}': its suffix must be .gif")
+    save = {".gif": _save_gif, ".mp4": _save_mp4}.get(Path(path).suffix)
+    if save is None:
+        raise ConfigError(f"cannot write a movie to '{path}': its suffix must be .gif or .mp4")
     if not 0 < frames_per_second <= 100:
         raise ConfigError(
             f"frames_per_second = {frames_per_second} is not possible; use more than 0, at most 100"
@@ -42,32 +52,81 @@ def save_movie(
     steps = step_numbers(dataset)
     if not len(steps):
         raise ConfigError("the data set holds no output step yet; wait for the run's first output")
-    limits = value_range(take_slice(get_field(dataset, variable), slice_spec), skip_nonfinite=True)
-    frames = _frames(dataset, variable, slice_spec, limits if limits[0] <= limits[1] else (0.0, 1.0))
-    duration = round(1000 / frames_per_second)
+    names = [variables] if isinstance(variables, str) else list(variables)
+    frames = _frames(dataset, names, slice_spec)
     with written(path, "--movie") as new:
-        next(frames).save(
-            new, save_all=True, append_images=frames, duration=duration, loop=0, comment=GENERATOR.encode()
-        )
+        save(frames, new, frames_per_second)
     return len(steps)
 
 
-def _frames(
-    dataset: xr.Dataset, variable: str, slice_spec: str, limits: tuple[float, float]
-) -> Iterator[Image.Image]:
-    """Draw one frame after the other into one figure; yield images of 256 colours."""
-    figure = Figure(figsize=(5.6, 5.2), dpi=DOTS_PER_INCH, layout="constrained")
-    canvas: Any = FigureCanvasAgg(figure)  # Matplotlib leaves its drawing methods untyped
-    axes = figure.subplots()
-    image = None
+def _frames(dataset: xr.Dataset, names: Sequence[str], slice_spec: str) -> Iterator[Frame]:
+    """Draw one frame after the other into one figure, whose sides are whole blocks of pixels."""
+    ranges = {}
+    for name in names:
+        low, high = value_range(take_slice(get_field(dataset, name), slice_spec), skip_nonfinite=True)
+        ranges[name] = (low, high) if low <= high else (0.0, 1.0)
+    shades = shades_of(ranges, field_names(dataset))
+    figure: Figure | None = None
+    images: list[AxesImage] = []
     for step in step_numbers(dataset):
-        plane = load_plane(dataset, variable, slice_spec, int(step))
-        if image is None:
-            shade = shades_of({variable: limits}, field_names(dataset))[variable]
-            image = draw_plane(axes, plane, shade)
-            figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
-        image.set_data(plane.values)
-        axes.set_title(f"{variable}: {title(plane)}")
+        planes = [load_plane(dataset, name, slice_spec, int(step)) for name in names]
+        if figure is None:
+            figure, images = planes_figure(planes, shades)
+            figure.set_dpi(DOTS_PER_INCH)
+            width, height = np.ceil(figure.get_size_inches() * DOTS_PER_INCH / BLOCK) * BLOCK / DOTS_PER_INCH
+            figure.set_size_inches(width, height)
+        for image, plane in zip(images, planes):
+            image.set_data(plane.values)
+        figure.suptitle(title(planes[0]))
+        canvas: Any = figure.canvas  # Matplotlib leaves its drawing methods untyped
         canvas.draw()
-        pixels = np.asarray(canvas.buffer_rgba())[..., :3]
-        yield Image.fromarray(np.ascontiguousarray(pixels)).quantize(256)
+        figure.set_layout_engine("none")  # what the first frame found stays, so that nothing moves
+        yield np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
+
+
+def _save_gif(frames: Iterator[Frame], path: Path, frames_per_second: float) -> None:
+    images = (Image.fromarray(frame).quantize(256) for frame in frames)
+    next(images).save(
+        path,
+        save_all=True,
+        append_images=images,
+        duration=round(1000 / frames_per_second),
+        loop=0,
+        comment=GENERATOR.encode(),
+    )
+
+
+def _save_mp4(frames: Iterator[Frame], path: Path, frames_per_second: float) -> None:
+    write = _ffmpeg()
+    first = next(frames)
+    height, width, _ = first.shape
+    movie = write(
+        str(path),
+        (width, height),
+        fps=frames_per_second,
+        macro_block_size=BLOCK,
+        ffmpeg_log_level="error",
+        output_params=["-metadata", f"comment={GENERATOR}"],
+    )
+    try:
+        movie.send(None)
+        for frame in (first, *frames):
+            movie.send(frame)
+    except OSError as error:
+        raise OutputError(f"ffmpeg could not write the movie {path}: {error}") from None
+    finally:
+        movie.close()
+
+
+def _ffmpeg() -> Callable[..., Any]:
+    """Return what writes frames through ffmpeg. Raises ConfigError where it is not installed."""
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe, write_frames
+
+        get_ffmpeg_exe()
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(
+            f"an MP4 needs imageio-ffmpeg with its ffmpeg ({error}); install it by {MORE}, or write a .gif"
+        ) from None
+    found: Callable[..., Any] = write_frames
+    return found

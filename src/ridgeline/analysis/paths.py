@@ -1,4 +1,4 @@
-"""Correlations in time along the paths of particles, from the data set of a run, and a picture of them.
+"""Particles of a run: correlations in time along their paths, or where they are, and pictures of both.
 
 With q of a particle at output i, and q' = q - <q> about the mean over all particles of that output,
 
@@ -15,10 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.fft
 import xarray as xr
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ridgeline.analysis.plot import blank_figure, panels
+from ridgeline.analysis.plot import blank_figure, panels, title
+from ridgeline.analysis.slices import select_step
 from ridgeline.runtime.errors import ConfigError
 
 NOT_CORRELATED = ("position", "image", "velocity_gradient")
@@ -77,6 +79,41 @@ def _known(dataset: xr.Dataset) -> list[str]:
         for name, array in dataset.data_vars.items()
         if array.dims[:2] == ("step", axis) and name not in NOT_CORRELATED
     ]
+
+
+def has_places(dataset: xr.Dataset) -> bool:
+    """Say whether it is a data set of particles in space that nobody follows: of N-body, or of one output."""
+    if "position" not in dataset or dataset["position"].dims[1:] != ("particle", "axis"):
+        return False
+    return str(dataset.attrs.get("run.model", "")) == "n_body" or dataset.sizes["step"] < 2
+
+
+def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) -> Figure:
+    """Draw how many particles there are along each line through the box, over their mean, in colours by decades.
+
+    slice_spec : its axis is that of the lines; all particles count. step : as for `select_step`.
+    """
+    now = select_step(dataset, step)
+    along = "xyz".find(slice_spec.partition("=")[0].strip() or "?")
+    if along < 0:
+        raise ConfigError(f"slice = '{slice_spec}' names no axis to look along; use x, y or z, such as z=mid")
+    horizontal, vertical = (axis for axis in range(3) if axis != along)
+    places = now["position"].values
+    n = int(np.clip(np.sqrt(len(places)) / 2, 8, 512))
+    counts, across, up = np.histogram2d(places[:, horizontal], places[:, vertical], n)
+    figure = blank_figure(6.2, 5.2)
+    (axes,) = panels(figure, 1)
+    over = np.maximum(counts.T / counts.mean(), 0.1)
+    image = axes.imshow(
+        over, origin="lower", cmap="inferno", norm=LogNorm(0.1, max(float(over.max()), 1.0)),
+        extent=(across[0], across[-1], up[0], up[-1]),
+    )  # fmt: skip
+    figure.colorbar(image, ax=axes, label="particles over the mean")
+    unit = now["position"].attrs.get("units", "")
+    names = [f"{'xyz'[axis]} in {unit}" if unit else "xyz"[axis] for axis in (horizontal, vertical)]
+    axes.set(xlabel=names[0], ylabel=names[1])
+    figure.suptitle(f"{title(now)}, along {'xyz'[along]}")
+    return figure
 
 
 def plot_paths(dataset: xr.Dataset, variables: Sequence[str] = ()) -> Figure:

@@ -5,7 +5,7 @@ shows a returned figure by itself. The choice of plots has two sources. Slices o
 Godoy et al., SC-W 2023, Fig. 9. The densities per slice are those of ADIOS2-Examples' `pdf_calc`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from ridgeline.runtime.errors import ConfigError
 
 DOTS_PER_INCH = 150
 WIDE = 2.5  # planes that are so many times as wide as high stand one above the other
+PER_ROW = 3  # of other planes
 
 
 def plot_slices(
@@ -44,21 +45,31 @@ def plot_slices(
     names = _chosen(dataset, variables)
     planes = [load_plane(dataset, name, slice_spec, step) for name in names]
     ranges = {name: finite_range(plane.values) for name, plane in zip(names, planes)}
-    shades = shades_of(ranges, field_names(dataset))
+    figure, _ = planes_figure(planes, shades_of(ranges, field_names(dataset)))
+    figure.suptitle(title(planes[0]))
+    return figure
+
+
+def planes_figure(
+    planes: Sequence[xr.DataArray], shades: Mapping[str, Shade]
+) -> tuple[Figure, list[AxesImage]]:
+    """Return a figure of planes of one shape, each with its colour bar and its name above, and their images."""
     left, right, bottom, top = extent_of(planes[0])
     shape = (right - left) / (top - bottom)
     if shape < WIDE:
-        across, bar, figure = len(planes), 1.0, blank_figure(4.8 * len(planes), 4.6)
+        across, bar = min(len(planes), PER_ROW if len(planes) != 4 else 2), 1.0
+        tall = 2.9 / max(shape, 0.5) + 0.85
+        figure = blank_figure(4.2 * across, tall * -(-len(planes) // across) + 0.3)
     else:
         across, bar, figure = 1, 0.7, blank_figure(9.6, (8.0 / shape + 1.1) * len(planes))
+    images = []
     for axes, plane in zip(panels(figure, len(planes), across), planes):
-        name = str(plane.name)
-        image = draw_plane(axes, plane, shades[name])
+        shade = shades[str(plane.name)]
+        images.append(draw_plane(axes, plane, shade))
         unit = str(plane.attrs.get("units", ""))
-        figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, shrink=bar, label=unit)
-        axes.set_title(f"{name}: zero but for rounding" if shades[name].nought else name)
-    figure.suptitle(title(planes[0]))
-    return figure
+        figure.colorbar(images[-1], ax=axes, fraction=0.046, pad=0.03, shrink=bar, label=unit)
+        axes.set_title(f"{plane.name}: zero but for rounding" if shade.nought else str(plane.name))
+    return figure, images
 
 
 def plot_pdf(
@@ -76,8 +87,9 @@ def plot_pdf(
     Raises DivergedError for a field that is not finite.
     """
     names = _chosen(dataset, variables)
-    figure = blank_figure(4.8 * len(names), 3.8)
-    for axes, name in zip(panels(figure, len(names)), names):
+    across = min(len(names), PER_ROW)
+    figure = blank_figure(4.8 * across, 3.8 * -(-len(names) // across))
+    for axes, name in zip(panels(figure, len(names), PER_ROW), names):
         volume = select_step(get_field(dataset, name), step)
         plane = take_slice(volume, slice_spec)
         within = bin_range(volume, bins)
@@ -157,6 +169,13 @@ def title(data: xr.Dataset | xr.DataArray) -> str:
     parts = [f"step {int(data[STEP])}"] if STEP in data.coords else []
     parts += [f"t = {float(data['time']):g}"] if "time" in data.coords else []
     return ", ".join([*parts, *filter(None, [_place(data)])])
+
+
+def mean_title(outputs: xr.Dataset) -> str:
+    """Return what a mean over outputs is of: "mean of 8 outputs, t = 3 to 10"."""
+    name = "time" if "time" in outputs.coords else STEP
+    first, last = (float(outputs[name][place]) for place in (0, -1))
+    return f"mean of {outputs.sizes[STEP]} outputs, {'t' if name == 'time' else STEP} = {first:g} to {last:g}"
 
 
 def _place(data: xr.Dataset | xr.DataArray) -> str:

@@ -64,6 +64,29 @@ def select_step(data: Data, step: int) -> Data:
     return data.isel({STEP: index})
 
 
+def take_mean(dataset: xr.Dataset, average: str) -> tuple[xr.Dataset, xr.Dataset]:
+    """Return the mean of `dataset` over some of its outputs, in memory, and these outputs, lazy.
+
+    average : "FIRST:LAST", time steps of the first and the last output in it; one may be left out: "600:".
+    Every output counts alike. Raises ConfigError if it is no such thing, or no output lies in it.
+    """
+    first, separator, last = average.partition(":")
+    steps = step_numbers(dataset)
+    try:
+        low, high = int(first or 0), int(last or steps.max(initial=0))
+    except ValueError:
+        separator = ""
+    if not separator:
+        raise ConfigError(
+            f"--average {average} is no range of time steps; write FIRST:LAST, such as 0:{steps.max(initial=0)}"
+        )
+    inside = np.flatnonzero((steps >= low) & (steps <= high))
+    if not len(inside):
+        raise ConfigError(f"--average {average} has no output in it; the data set has {_listed(steps)}")
+    part = dataset.isel({STEP: inside})
+    return part.mean(STEP, keep_attrs=True).load(), part
+
+
 def step_numbers(data: xr.Dataset | xr.DataArray) -> NDArray[np.int64]:
     """Return the time steps of the outputs in `data`, shape (outputs,), ascending."""
     return np.asarray(data[STEP].values, dtype=np.int64)
@@ -72,8 +95,9 @@ def step_numbers(data: xr.Dataset | xr.DataArray) -> NDArray[np.int64]:
 def take_slice(data: Data, spec: str) -> Data:
     """Return the plane of `data` that `spec` names, still lazy, without the dimension across it.
 
-    spec : "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last). The index stays on as a coordinate.
-    Raises ConfigError if `spec` is no such thing or the index is out of range.
+    spec : "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last), or a place with a decimal point, "x=12.5", for
+        the plane that is nearest. The place, or else the index, stays on as a coordinate.
+    Raises ConfigError if `spec` is no such thing or out of range.
     """
     dims = spatial_dims(data)
     axis, separator, place = (part.strip() for part in spec.partition("="))
@@ -84,10 +108,11 @@ def take_slice(data: Data, spec: str) -> Data:
         )
     n = data.sizes[axis]
     try:
-        index = n // 2 if place == "mid" else int(place)
+        index = n // 2 if place == "mid" else _index_of(data, axis, place)
     except ValueError:
         raise ConfigError(
-            f"slice = '{spec}' has no index; use {axis}=mid or an integer of {-n} to {n - 1}, such as {axis}=0"
+            f"slice = '{spec}' has no index; use {axis}=mid, an integer of {-n} to {n - 1}, or a place with a "
+            f"decimal point, such as {axis}=0.5"
         ) from None
     if not -n <= index < n:
         raise ConfigError(
@@ -96,6 +121,18 @@ def take_slice(data: Data, spec: str) -> Data:
         )
     plane = data.isel({axis: index})
     return plane if axis in plane.coords else plane.assign_coords({axis: index % n})
+
+
+def _index_of(data: xr.Dataset | xr.DataArray, axis: str, place: str) -> int:
+    """Return the index that a plane's place means, the number of planes for one beyond them."""
+    if place.lstrip("+-").isdigit():
+        return int(place)
+    if axis not in data.coords:
+        raise ValueError(place)
+    places = data[axis].values
+    half = abs(float(places[1] - places[0])) / 2 if len(places) > 1 else np.inf
+    away = np.abs(places - float(place))
+    return int(away.argmin()) if away.min() <= half * (1 + 1e-9) else len(places)
 
 
 def slabs(field: xr.DataArray, most_bytes: int = SLAB_BYTES) -> Iterator[NDArray[Any]]:

@@ -6,7 +6,7 @@ square. Sources: Kolmogorov's E(k) = C eps^(2/3) k^(-5/3) with C = 1.62 (Yeung a
 1746); compensated spectra over k eta as there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import xarray as xr
@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ridgeline.analysis.plot import blank_figure, panels, title
-from ridgeline.analysis.slices import select_step, step_numbers
+from ridgeline.analysis.plot import blank_figure, mean_title, panels, title
+from ridgeline.analysis.slices import select_step, step_numbers, take_mean
 from ridgeline.runtime.errors import ConfigError
 
 KOLMOGOROV_CONSTANT = 1.62
@@ -29,7 +29,9 @@ def has_spectra(dataset: xr.Dataset) -> bool:
     return ENERGY in dataset
 
 
-def plot_spectra(dataset: xr.Dataset, step: int = -1) -> Figure:
+def plot_spectra(
+    dataset: xr.Dataset, step: int = -1, average: str | None = None, alone: bool = False
+) -> Figure:
     """Draw the energy spectrum with the -5/3 line, and beside it compensated by it.
 
     Left: E(k), spectra of scalars, E(k) of other steps in grey. Right: E(k) / (eps^(2/3) k^(-5/3)) over k eta,
@@ -37,47 +39,69 @@ def plot_spectra(dataset: xr.Dataset, step: int = -1) -> Figure:
     is the integral of D(k), eta follows with the viscosity among the attributes of the data set.
 
     dataset : as `ridgeline.open` returns it, with "k" and "energy_spectrum" in it.
-    step : as for `select_step`.
+    step : as for `select_step`. average : as for `take_mean`, instead of a step; E and eps are means over the
+        outputs, which are drawn in grey. alone : draw the compensated spectrum alone.
     Raises ConfigError if the data set has no spectra or not that step.
     """
-    now = _spectra_at(dataset, step)
-    viscosity = float(dataset.attrs.get("model.viscosity", 0.0))
-    figure = blank_figure(9.6, 4.2)
-    plain, compensated = panels(figure, 2)
+    _refuse_others(dataset)
+    now, others, words = step_or_mean(dataset, step, average)
+    figure = blank_figure(6.4, 4.6) if alone else blank_figure(9.6, 4.2)
+    *left, compensated = panels(figure, 1 if alone else 2)
+    for axes in left:
+        _draw_plain(axes, now, others)
+    _draw_compensated(compensated, now, others if alone else [])
+    figure.suptitle(words)
+    return figure
+
+
+def _draw_plain(plain: Axes, now: xr.Dataset, others: Sequence[xr.Dataset]) -> None:
     k, energy = curve(now, ENERGY)
-    for other in other_steps(dataset, int(now["step"])):
+    for other in others:
         plain.loglog(*curve(other, ENERGY), color="0.8", linewidth=0.8)
-    plain.loglog(k, energy, label="E(k)")
+    plain.loglog(k, energy, label="$E(k)$")
     for name in now:
         if str(name).startswith("scalar_") and str(name).endswith("_spectrum"):
             plain.loglog(*curve(now, str(name)), "--", label=str(name).removesuffix("_spectrum"))
     dissipation = mean_dissipation(now)
     if dissipation > 0:
-        line, label = KOLMOGOROV_CONSTANT * dissipation ** (2 / 3), "1.62 ε^(2/3) k^(-5/3)"
+        line, label = KOLMOGOROV_CONSTANT * dissipation ** (2 / 3), r"$1.62\,\varepsilon^{2/3} k^{-5/3}$"
     else:
-        line, label = float((k ** (5 / 3) * energy).max(initial=0.0)), "k^(-5/3)"
+        line, label = float((k ** (5 / 3) * energy).max(initial=0.0)), "$k^{-5/3}$"
     if len(k):
         plain.loglog(k, line * k ** (-5 / 3), ":", color="black", label=label)
         plain.set_ylim(energy.min() / 3, 3 * max(energy.max(), line * k[-1] ** (-5 / 3)))
-    plain.set(xlabel="k", ylabel="E(k)")
+    plain.set(xlabel="$k$", ylabel="$E(k)$")
     plain.legend()
-    _draw_compensated(compensated, k, energy, dissipation, viscosity)
-    figure.suptitle(title(now))
-    return figure
 
 
-def _draw_compensated(
-    axes: Axes, k: NDArray[np.float64], energy: NDArray[np.float64], dissipation: float, viscosity: float
-) -> None:
-    if dissipation > 0 and viscosity > 0:
-        eta = (viscosity**3 / dissipation) ** 0.25
-        axes.loglog(k * eta, k ** (5 / 3) * energy / dissipation ** (2 / 3))
-        axes.axhline(KOLMOGOROV_CONSTANT, linestyle=":", color="black", label="C = 1.62")
-        axes.set(xlabel="k η", ylabel="k^(5/3) E(k) / ε^(2/3)")
+def _draw_compensated(axes: Axes, now: xr.Dataset, others: Sequence[xr.Dataset]) -> None:
+    for other in others:
+        axes.loglog(*_compensated(other), color="0.8", linewidth=0.8)
+    places, values = _compensated(now)
+    axes.loglog(places, values)
+    if len(values):
+        axes.set_ylim(values.min() / 3, 3 * max(values.max(), KOLMOGOROV_CONSTANT * _has_scales(now)))
+    if _has_scales(now):
+        axes.axhline(KOLMOGOROV_CONSTANT, linestyle=":", color="black", label="$C = 1.62$")
+        axes.set(xlabel=r"$k\eta$", ylabel=r"$k^{5/3}\, E(k)\; \varepsilon^{-2/3}$")
         axes.legend()
     else:
-        axes.loglog(k, k ** (5 / 3) * energy)
-        axes.set(xlabel="k", ylabel="k^(5/3) E(k)")
+        axes.set(xlabel="$k$", ylabel="$k^{5/3}\\, E(k)$")
+
+
+def _has_scales(spectra: xr.Dataset) -> bool:
+    """Say whether there are a dissipation and a viscosity, and so Kolmogorov's scales."""
+    return mean_dissipation(spectra) > 0 and float(spectra.attrs.get("model.viscosity", 0.0)) > 0
+
+
+def _compensated(spectra: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return k eta and k^(5/3) E(k) / eps^(2/3) of one step; without scales k and k^(5/3) E(k)."""
+    k, energy = curve(spectra, ENERGY)
+    if not _has_scales(spectra):
+        return k, k ** (5 / 3) * energy
+    dissipation = mean_dissipation(spectra)
+    eta = (float(spectra.attrs["model.viscosity"]) ** 3 / dissipation) ** 0.25
+    return k * eta, k ** (5 / 3) * energy / dissipation ** (2 / 3)
 
 
 def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
@@ -88,7 +112,8 @@ def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
 
     dataset, step : as for `plot_spectra`.
     """
-    now = _spectra_at(dataset, step)
+    _refuse_others(dataset)
+    now = select_step(dataset, step).load()
     missing = [name for name in DENSITIES if name not in now]
     if missing:
         raise ConfigError(f"the data set has no {missing[0]}; draw its spectra, without --pdf")
@@ -134,13 +159,26 @@ def curve(spectra: xr.Dataset, name: str) -> tuple[NDArray[np.float64], NDArray[
     return k[drawn], values[drawn]
 
 
-def _spectra_at(dataset: xr.Dataset, step: int) -> xr.Dataset:
+def _refuse_others(dataset: xr.Dataset) -> None:
     if not has_spectra(dataset):
         raise ConfigError(
             f"the data set has no {ENERGY}; name the one of output.spectra, which a run writes with "
             f"output.spectra_every > 0"
         )
-    return select_step(dataset, step).load()
+
+
+def step_or_mean(
+    dataset: xr.Dataset, step: int, average: str | None
+) -> tuple[xr.Dataset, list[xr.Dataset], str]:
+    """Return the data of one step or the mean over some, other outputs to draw in grey, and a title.
+
+    step, average : as for `select_step` and `take_mean`; average takes the place of step.
+    """
+    if average is None:
+        now = select_step(dataset, step).load()
+        return now, list(other_steps(dataset, int(now["step"]))), title(now)
+    now, part = take_mean(dataset, average)
+    return now, list(other_steps(part, -1)), mean_title(part)
 
 
 def other_steps(dataset: xr.Dataset, step: int) -> Iterator[xr.Dataset]:

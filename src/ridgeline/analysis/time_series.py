@@ -1,24 +1,55 @@
 """Pictures of the time series that a run records (output.series)."""
 
+from __future__ import annotations
+
+import logging
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure, panels
 from ridgeline.runtime.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 NOT_DRAWN = ("step", "time")
-PER_ROW = 4
+PER_ROW = 3
+AT_FIRST = 3  # panels without a wish
+# Columns by how much they tell of a run, those of all models in one list; what is in none comes after them.
+TELLING = (
+    "friction_factor", "drag", "lift", "nusselt", "energy", "kinetic_energy", "dissipation", "reynolds_taylor",
+    "bulk_velocity", "pair_separation", "particle_correlation", "Temp", "Press", "TotEng", "V_mean", "V_max",
+    "U_mean", "kinetic", "potential", "layzer_irvine",
+)  # fmt: skip
+HOW_IT_RAN = (
+    "dt",
+    "courant",
+    "divergence",
+    "iterations_",
+    "mean_velocity_",
+    "momentum_",
+)  # what says little else
+BULK = (2.0, 98.0)  # percentiles between which most values are
+FAR = 4.0  # times the range of most values: outliers beyond it do not set the range
+DECADES = 2.0  # of most values, from which on the axis is logarithmic
+FEW = 20  # values among which none is an outlier
+FLAT = 1e-9  # of the values: a smaller range is rounding
+
+Reals = NDArray[np.float64]
 
 
-def plot_time_series(series: Mapping[str, NDArray[Any]], names: Sequence[str] = ()) -> Figure:
-    """Draw columns of a time series over time, one panel each.
+def plot_time_series(
+    series: Mapping[str, NDArray[Any]], names: Sequence[str] = (), every: bool = False
+) -> Figure:
+    """Draw columns of a time series over time, one panel each, each with the range that most of its values have.
 
     series : columns by name, as `ridgeline.io.series.read_series` returns them.
-    names : columns to draw; none means all but step and time.
+    names : columns to draw; none means the most telling ones that change, with `every` all but step and time.
     Raises ConfigError for a column that is not there, or a series without rows.
     """
     known = [name for name in series if name not in NOT_DRAWN]
@@ -28,12 +59,65 @@ def plot_time_series(series: Mapping[str, NDArray[Any]], names: Sequence[str] = 
             raise ConfigError(
                 f"variable = '{name}' is not in the time series, which has {', '.join(known)}; try {nearest[0]}"
             )
-    drawn = list(names) or known
+    drawn = list(names) or (known if every else most_telling(series))
     if not drawn or not len(series["time"]):
         raise ConfigError("the time series holds nothing to draw yet; wait for the run's first rows")
-    rows = -(-len(drawn) // PER_ROW)
-    figure = blank_figure(3.6 * min(len(drawn), PER_ROW), 2.8 * rows)
-    for axes, name in zip(panels(figure, len(drawn), PER_ROW), drawn):
-        axes.plot(series["time"], series[name], marker="." if len(series["time"]) < 30 else None)
-        axes.set(xlabel="time", title=name)
+    if len(drawn) < len(known) and not names:
+        log.info("drawn: %s of %d columns; --all draws all", ", ".join(drawn), len(known))
+    across = 1 if len(drawn) <= AT_FIRST else PER_ROW
+    down = -(-len(drawn) // across)
+    figure = blank_figure(7.0 if across == 1 else 4.0 * across, (2.1 if across == 1 else 2.6) * down + 0.8)
+    for place, (axes, name) in enumerate(zip(panels(figure, len(drawn), across), drawn)):
+        values = np.asarray(series[name], np.float64)
+        axes.plot(series["time"], values, marker="." if len(values) < 30 else None)
+        axes.set_title(name)
+        if place + across >= len(drawn):  # nothing is below it
+            axes.set_xlabel("time")
+        _set_range(axes, values)
+        axes.grid(alpha=0.3)
     return figure
+
+
+def most_telling(series: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Return the columns to look at first, AT_FIRST at most.
+
+    They are those of TELLING that change, others that change, those of TELLING that do not, and then the rest. What
+    only says how the steps went comes last.
+    """
+
+    def rank(name: str) -> tuple[int, int]:
+        word = "nusselt" if name.endswith("_nusselt") else name
+        place = TELLING.index(word) if word in TELLING else len(TELLING)
+        if name.startswith(HOW_IT_RAN):
+            return 3, place
+        flat = _is_flat(np.asarray(series[name], np.float64))
+        return (2 if flat else 0) if word in TELLING else (4 if flat else 1), place
+
+    return sorted((name for name in series if name not in NOT_DRAWN), key=rank)[:AT_FIRST]
+
+
+def _is_flat(values: Reals) -> bool:
+    """Say whether values differ by rounding alone."""
+    finite = values[np.isfinite(values)]
+    return not finite.size or bool(np.ptp(finite) <= FLAT * np.abs(finite).max())
+
+
+def _set_range(axes: Axes, values: Reals) -> None:
+    """Make the axis logarithmic for decades, wide for what is constant, and leave outliers out of its range."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return
+    if _is_flat(finite):
+        middle = float(finite.mean())
+        axes.set_ylim(middle - (abs(middle) or 1.0) / 10, middle + (abs(middle) or 1.0) / 10)
+        return
+    low, high = np.percentile(finite, BULK) if len(finite) >= FEW else (finite.min(), finite.max())
+    if low > 0 and high >= low * 10**DECADES:
+        axes.set_yscale("log", nonpositive="mask")
+    elif len(finite) >= FEW and np.ptp(finite) > FAR * (high - low) > 0:
+        margin = 0.2 * (high - low)
+        axes.set_ylim(low - margin, high + margin)
+        beyond = int(((finite < low - margin) | (finite > high + margin)).sum())
+        axes.annotate(
+            f"{beyond} beyond", (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", color="0.4"
+        )

@@ -6,36 +6,31 @@ from typing import Annotated
 
 import typer
 
+from ridgeline.analysis.options import PictureOptions
+from ridgeline.cli.options import with_options
+from ridgeline.runtime.options import options_of
 
+
+@with_options(options_of(PictureOptions), PictureOptions)
 def plot(
     data: Annotated[
         str,
         typer.Argument(
             metavar="DATA",
-            help="BP5 data set of fields, atoms or spectra, time series (CSV), or run report (JSON).",
+            help="BP5 data set, Nek5000 field file, time series (CSV), or report of a run or benchmark (JSON).",
         ),
     ],
-    variable: Annotated[
-        list[str] | None, typer.Option(help="Field, or column of a time series; all without it.")
-    ] = None,
-    slice: Annotated[
-        str, typer.Option(metavar="AXIS=INDEX", help="Plane: z=mid, y=12, x=-1; of atoms in sigma.")
-    ] = "z=mid",
-    step: Annotated[int, typer.Option(help="Output to show; negative counts from the last.")] = -1,
-    pdf: Annotated[
-        bool, typer.Option("--pdf", help="Probability density instead of the plane or the spectra.")
-    ] = False,
-    movie: Annotated[str | None, typer.Option(metavar="GIF", help="Write a movie over all outputs.")] = None,
-    roofline: Annotated[
-        bool,
-        typer.Option("--roofline", help="Of a report the speed of its regions beside the machine's limits."),
-    ] = False,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
     ] = None,
+    *,
+    options: PictureOptions,
 ) -> None:
-    """Draw planes of fields, layers of atoms, densities, a movie, spectra, g(r), time series, or a run report."""
-    from ridgeline.analysis.command import draw
+    """Draw planes or views of fields, layers of atoms, densities, movies, spectra, g(r), time series, or a report.
 
-    for path in draw(data, variable or [], slice, step, pdf, movie, output, roofline):
+    Of what Ridgeline writes and has no picture of, one sentence says what shows it.
+    """
+    from ridgeline.analysis.command import draw_as
+
+    for path in draw_as(data, options, output):
         typer.echo(f"wrote {path}", err=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ridgeline.io.dataset
+from ridgeline.analysis.element_images import on_grid
 from ridgeline.analysis.plot import blank_figure, draw_plane, load_plane, panels, save_figure
 from ridgeline.analysis.shades import finite_range, shades_of
 from ridgeline.analysis.slices import field_names
@@ -35,7 +36,8 @@ def save_contact_sheet(
     names: tuple[str, ...] = ()
     for job in jobs:
         try:
-            with ridgeline.io.dataset.open(job.folder / job.point.paths[DATA]) as data:
+            with ridgeline.io.dataset.open(job.folder / job.point.paths[DATA]) as written:
+                data = on_grid(written)
                 names = field_names(data)
                 if not names:
                     continue
@@ -43,9 +45,7 @@ def save_contact_sheet(
         except OutputError:  # it wrote no output, or wrote it elsewhere
             continue
     if not planes:
-        raise ConfigError(
-            "no case wrote a field on a grid; set output.every, and output.uniform for elements"
-        )
+        raise ConfigError("no case wrote a field; set output.every")
     counts = [len({in_words(point.axes[axis]) for point in plan.points}) for axis in plan.points[0].axes]
     table = len(counts) > 1 and math.prod(counts) == len(plan.points)  # else keys change together
     across = counts[-1] if table else min(len(plan.points), PER_ROW)

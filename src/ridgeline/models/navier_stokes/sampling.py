@@ -13,7 +13,6 @@ number of ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.elements.inverse_map import INSIDE, lattice_inside, values_at
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, interpolation_matrix
+from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.parallel.reduce import global_max, global_min
 
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-NEWTON_STEPS = 30
-INSIDE = 1e-9  # how far beyond [-1, 1] a point still belongs to an element: rounding at its faces
-BEYOND = 1.5  # a point that Newton's method seeks twice farther out than this lies in another element
-CLOSE = 1e-10  # distance from the point at which Newton's method has arrived, in extents of the element
-MARGIN = 0.15  # how far an element's curved faces may bulge beyond the box around its points, in its extents
-CHUNK = 2**15  # points inverted or evaluated at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,109 +174,18 @@ class _CurvedPoints:
     """
 
     def __init__(self, grid: ElementGrid, lattice: Lattice) -> None:
-        self._points = gauss_lobatto(grid.n)[0]
-        derivative = gll_derivative(grid.n)
-        _, ny, nx = lattice.shape
         places, reference = [np.empty(0, np.int64)], [np.empty((3, 0))]
         self._ends = [0]
         for e in range(grid.n_elements):
-            element = grid.coordinates[:, e]
-            numbers = _near(element, lattice)
-            for start in range(0, len(numbers), CHUNK):
-                some = numbers[start : start + CHUNK]
-                targets = np.stack(
-                    [lattice.x[some % nx], lattice.y[some // nx % ny], lattice.z[some // (nx * ny)]]
-                )
-                rst, inside = invert_map(element, targets, self._points, derivative)
-                places.append(some[inside])
-                reference.append(rst[:, inside])
-            self._ends.append(sum(map(len, places)))
+            numbers, rst = lattice_inside(grid.coordinates[:, e], (lattice.z, lattice.y, lattice.x))
+            places.append(numbers)
+            reference.append(rst)
+            self._ends.append(self._ends[-1] + len(numbers))
         self.places = np.concatenate(places)
         self._reference = np.concatenate(reference, axis=1)
 
     def evaluate(self, field: NDArray[Any]) -> Array:
         values = np.empty(len(self.places))
         for u, low, high in zip(field, self._ends, self._ends[1:]):
-            for start in range(low, high, CHUNK):
-                some = slice(start, min(start + CHUNK, high))
-                basis = [interpolation_matrix(self._points, xi) for xi in self._reference[:, some]]
-                values[some] = at_points(u, basis)
+            values[low:high] = values_at(u, self._reference[:, low:high])
         return values
-
-
-def _near(element: Array, lattice: Lattice) -> Integers:
-    """Return the flat numbers of the lattice points in the box around an element, with a margin."""
-    low, high = element.reshape(3, -1).min(axis=1), element.reshape(3, -1).max(axis=1)
-    margin = MARGIN * (high - low).max()
-    k, j, i = (
-        np.arange(*np.searchsorted(at, [low[axis] - margin, high[axis] + margin]))
-        for axis, at in ((2, lattice.z), (1, lattice.y), (0, lattice.x))
-    )
-    _, ny, nx = lattice.shape
-    return np.asarray(((k[:, None, None] * ny + j[:, None]) * nx + i).reshape(-1))
-
-
-def at_points(u: NDArray[Any], basis: Sequence[Array]) -> Array:
-    """Return the polynomial of an element [n, n, n] at m points, from the basis [m, n] along r, s, t at each."""
-    n = len(u)
-    along_t = (basis[2] @ u.reshape(n, -1)).reshape(-1, n, n)
-    along_s = np.matmul(basis[1][:, None, :], along_t)[:, 0]
-    return np.asarray((basis[0] * along_s).sum(axis=1))
-
-
-def _place_and_jacobian(element: Array, rst: Array, points: Array, derivative: Array) -> tuple[Array, Array]:
-    """Return (x, y, z) [3, m] of reference coordinates [3, m], and d(x, y, z)/d(r, s, t) [m, 3, 3]."""
-    n, m = len(points), rst.shape[1]
-    basis = [interpolation_matrix(points, xi) for xi in rst]
-    slopes = [b @ derivative for b in basis]
-    lines = np.ascontiguousarray(element.transpose(1, 0, 2, 3)).reshape(n, -1)
-    at, rising = ((b @ lines).reshape(m, 3 * n, n) for b in (basis[2], slopes[2]))
-
-    def contract(planes: Array, along_r: Array, along_s: Array) -> Array:
-        rows = (planes @ along_r[:, :, None]).reshape(m, 3, n)
-        return np.asarray((rows @ along_s[:, :, None])[:, :, 0])
-
-    jacobian = np.stack(
-        [
-            contract(at, slopes[0], basis[1]),
-            contract(at, basis[0], slopes[1]),
-            contract(rising, basis[0], basis[1]),
-        ],
-        axis=2,
-    )
-    return contract(at, basis[0], basis[1]).T, jacobian
-
-
-def invert_map(
-    element: Array, targets: Array, points: Array, derivative: Array
-) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the reference coordinates (r, s, t) [3, m] of points in space, and which of them lie in the element.
-
-    element: coordinates (x, y, z) of its points, [3, n, n, n]; targets: (x, y, z) [3, m]; points, derivative: of the
-    Gauss-Lobatto points, [n] and [n, n]. Newton's method from the nearest point of the element.
-    """
-    n = len(points)
-    nodes = element.reshape(3, -1)
-    extent = float((nodes.max(axis=1) - nodes.min(axis=1)).max())
-    # |x - node|^2 without the part that is the same for all nodes.
-    nearest = np.argmin((nodes**2).sum(axis=0) - 2.0 * targets.T @ nodes, axis=1)
-    rst = np.stack([points[nearest % n], points[nearest // n % n], points[nearest // (n * n)]])
-    active = np.arange(targets.shape[1])
-    arrived = np.zeros(targets.shape[1], bool)
-    for _ in range(NEWTON_STEPS):
-        places, jacobian = _place_and_jacobian(element, rst[:, active], points, derivative)
-        away = targets[:, active] - places
-        done = np.sqrt((away**2).sum(axis=0)) <= CLOSE * extent
-        regular = np.abs(np.linalg.det(jacobian)) > 1e-14 * extent**3
-        jacobian[~regular] = np.eye(3)
-        step = np.linalg.solve(jacobian, away.T[:, :, None])[:, :, 0].T
-        # Arrived points take the last step too, which brings them to rounding.
-        moved = rst[:, active] + np.where(regular, step, 0.0)
-        far = (np.abs(moved) > BEYOND).any(axis=0) & (np.abs(rst[:, active]) >= BEYOND).any(axis=0)
-        rst[:, active] = np.clip(moved, -BEYOND, BEYOND)
-        arrived[active[done]] = True
-        active = active[~done & regular & ~far]
-        if not len(active):
-            break
-    inside = arrived & (np.abs(rst) <= 1.0 + INSIDE).all(axis=0)
-    return np.clip(rst, -1.0, 1.0), inside

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.elements.inverse_map import MARGIN, at_points, invert_map
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, interpolation_matrix
-from ridgeline.models.navier_stokes.sampling import MARGIN, at_points, invert_map
 from ridgeline.parallel.reduce import global_min
 
 if TYPE_CHECKING:

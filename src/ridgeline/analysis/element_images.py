@@ -1,0 +1,130 @@
+"""Fields at the points of spectral elements, seen on a uniform grid: interpolated where and when they are read.
+
+    images = on_grid(dataset)       # dims (step, z, y, x) instead of (step, element, t, s, r); nothing is computed
+    images.pressure.isel(step=-1, z=200)    # reads the elements that this plane crosses, evaluates them there
+
+Places are all that this looks at: elements may be boxes, curved, or of any mesh, in any order. A point in several
+elements has the value of the first of them, one in no element is NaN.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+from ridgeline.analysis.slices import STEP
+from ridgeline.elements.inverse_map import MARGIN, lattice_inside, values_at
+
+ELEMENT_DIMS = ("element", "t", "s", "r")
+PLACES = ("z", "y", "x")
+LONGEST, SHORTEST = (
+    401,
+    65,
+)  # points along the longest and the shortest side; odd, so that one is in the middle
+LATTICES = 2  # whose points are kept in memory: fields and steps share them
+
+Reals = NDArray[np.float64]
+Located = list[
+    tuple[int, NDArray[np.int64], Reals]
+]  # element, flat numbers of points of the lattice, (r, s, t)
+
+
+def on_grid(dataset: xr.Dataset, longest: int = LONGEST) -> xr.Dataset:
+    """Return the element fields of `dataset` as images on equal cells that fill the box around the domain, lazily.
+
+    dataset : as `ridgeline.open` returns it; without the dim `element` it is returned as it is. longest : cells along
+        the longest side of the box; other sides have as many as are as long, but SHORTEST at least, or `longest`.
+    Fields are float64 over (step, z, y, x), the coordinates z, y, x the middles of the cells.
+    """
+    if ELEMENT_DIMS[0] not in dataset.dims:
+        return dataset
+    mesh = _Mesh(dataset)
+    low, high = mesh.low.min(axis=0), mesh.high.max(axis=0)
+    most = (high - low).max()
+    coords: dict[str, Any] = {name: dataset[name] for name in (STEP, "time") if name in dataset.coords}
+    lattice = []
+    for name, start, end in zip(PLACES, low, high):
+        n = max(round(longest * (end - start) / most), min(SHORTEST, longest)) // 2 * 2 + 1
+        lattice.append(start + (end - start) * (np.arange(n) + 0.5) / n)
+        coords[name] = (name, lattice[-1])
+    images = {
+        str(name): xr.Variable(
+            (STEP, *PLACES), indexing.LazilyIndexedArray(_Interpolated(field, mesh, lattice)), field.attrs
+        )
+        for name, field in dataset.data_vars.items()
+        if field.dims == (STEP, *ELEMENT_DIMS)
+    }
+    found = xr.Dataset(images, coords, dataset.attrs)
+    found.set_close(dataset.close)
+    return found
+
+
+class _Mesh:
+    """Where the elements are. low, high: corners of the boxes around their points, [E, 3] along z, y, x."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._places = [dataset[name] for name in PLACES]
+        n_elements = dataset.sizes[ELEMENT_DIMS[0]]
+        self.low, self.high = np.empty((n_elements, 3)), np.empty((n_elements, 3))
+        for axis, place in enumerate(self._places):
+            values = place.values.reshape(n_elements, -1)
+            self.low[:, axis], self.high[:, axis] = values.min(axis=1), values.max(axis=1)
+        self._located: OrderedDict[bytes, Located] = OrderedDict()
+
+    def locate(self, lattice: list[Reals]) -> Located:
+        """Return the elements that hold points of a lattice, places along (z, y, x), and which; ascending."""
+        key = b"|".join(places.tobytes() for places in lattice)
+        if key not in self._located:
+            self._located[key] = self._locate(lattice)
+            while len(self._located) > LATTICES:
+                self._located.popitem(last=False)
+        return self._located[key]
+
+    def _locate(self, lattice: list[Reals]) -> Located:
+        first, last = np.array([[places[0], places[-1]] for places in lattice]).T
+        margin = MARGIN * (self.high - self.low).max(axis=1, keepdims=True)
+        near = np.flatnonzero(((self.low - margin <= last) & (self.high + margin >= first)).all(axis=1))
+        z, y, x = (place.isel(element=near).values for place in self._places)
+        found: Located = []
+        for number, element in zip(near, np.stack([x, y, z], axis=1).astype(np.float64)):
+            numbers, rst = lattice_inside(element, (lattice[0], lattice[1], lattice[2]))
+            if len(numbers):
+                found.append((int(number), numbers, rst))
+        return found
+
+
+class _Interpolated(BackendArray):
+    """One field over all steps and a lattice, (step, z, y, x), as xarray indexes it."""
+
+    def __init__(self, field: xr.DataArray, mesh: _Mesh, lattice: list[Reals]) -> None:
+        self.shape = (field.sizes[STEP], *map(len, lattice))
+        self.dtype = np.dtype(np.float64)
+        self._field, self._mesh, self._lattice = field, mesh, lattice
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> Reals:
+        """Evaluate an outer selection: an int, a slice or a 1-D array of indices for each axis."""
+        wanted = [np.arange(n)[k] for n, k in zip(self.shape, key)]
+        steps, *axes = (np.atleast_1d(each) for each in wanted)
+        ascending, back = zip(*(np.unique(axis, return_inverse=True) for axis in axes))
+        box = np.full((len(steps), *map(len, ascending)), np.nan)
+        if box.size:
+            located = self._mesh.locate([places[a] for places, a in zip(self._lattice, ascending)])
+            for image, step in zip(box, steps):
+                self._evaluate(located, int(step), image.reshape(-1))
+        picked = box[np.ix_(np.arange(len(steps)), *back)]
+        return np.asarray(picked.reshape([w.size for w in wanted if w.ndim]))
+
+    def _evaluate(self, located: Located, step: int, image: Reals) -> None:
+        elements = [element for element, _, _ in located]
+        values = self._field.isel({STEP: step, ELEMENT_DIMS[0]: elements}).values
+        for (_, numbers, rst), u in reversed(list(zip(located, values))):  # so the first has the last word
+            image[numbers] = values_at(u, rst)

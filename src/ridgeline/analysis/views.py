@@ -1,0 +1,157 @@
+"""Views of fields in space, rendered by VTK through PyVista (the extra `viz`) without a display.
+
+The scene is drawn in a process of its own: where no library can render off screen VTK does not raise, it crashes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ridgeline.analysis.plot import blank_figure, panels, title
+from ridgeline.analysis.shades import SIGNED_MAP, Shade, finite_range, shades_of
+from ridgeline.analysis.slices import field_names, get_field, select_step, spatial_dims
+from ridgeline.runtime.errors import ConfigError, DeviceError
+
+MOST = 101  # points that are drawn along a direction
+WINDOW = (1500, 1300)  # pixels
+MORE = "pip install 'ridgeline[viz]'"
+
+Reals = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What is drawn: values [z, y, x] at origin + index * spacing, both along (x, y, z), and how.
+
+    value: of an isosurface; None sees through the volume.
+    """
+
+    name: str
+    values: Reals
+    origin: tuple[float, ...]
+    spacing: tuple[float, ...]
+    shade: Shade
+    value: float | None
+
+
+def plot_isosurface(dataset: xr.Dataset, wish: str, step: int = -1) -> Figure:
+    """Draw the surface in space where a field has a value. wish: "FIELD=VALUE"; step: as for `select_step`.
+
+    Raises ConfigError for a field or a value that is not there, or without PyVista; DeviceError where VTK cannot
+    render.
+    """
+    name, separator, text = (part.strip() for part in wish.partition("="))
+    try:
+        value = float(text)
+    except ValueError:
+        separator = ""
+    if not separator:
+        raise ConfigError(f"--isosurface {wish} names no surface; write FIELD=VALUE, such as V=0.2")
+    field, scene = _scene(dataset, name, step, value)
+    low, high = finite_range(scene.values)
+    if not low < value < high:
+        raise ConfigError(
+            f"--isosurface {wish}: {name} reaches from {low:.4g} to {high:.4g} there; use a value in between"
+        )
+    return _figure(scene, f"{name} = {value:g}, {title(field)}")
+
+
+def plot_volume(dataset: xr.Dataset, name: str, step: int = -1) -> Figure:
+    """Draw a field in space as a haze, denser where it is greater. name, step and errors: as of `plot_isosurface`."""
+    field, scene = _scene(dataset, name, step, None)
+    return _figure(scene, f"{name}, {title(field)}")
+
+
+def _scene(dataset: xr.Dataset, name: str, step: int, value: float | None) -> tuple[xr.DataArray, Scene]:
+    if find_spec("pyvista") is None:
+        raise ConfigError(
+            f"views in space need PyVista, which is not installed; install it by {MORE}, or draw a plane with --slice"
+        )
+    field = select_step(get_field(dataset, name), step)
+    dims = spatial_dims(field)
+    if len(dims) != 3 or min(field.sizes[dim] for dim in dims) < 2:
+        raise ConfigError(f"{name} has no three directions to look into; draw a plane of it with --slice")
+    thinned = field.isel({dim: slice(None, None, -(-field.sizes[dim] // MOST)) for dim in dims})
+    places = [np.asarray(thinned[dim].values, float) if dim in thinned.coords else None for dim in dims]
+    places = [np.arange(n, dtype=float) if at is None else at for at, n in zip(places, thinned.shape)]
+    values = np.ascontiguousarray(thinned.values, np.float32)
+    return field, Scene(
+        name, values,
+        tuple(float(at[0]) for at in reversed(places)),
+        tuple(float(at[1] - at[0]) for at in reversed(places)),
+        shades_of({name: finite_range(values)}, field_names(dataset))[name],
+        value,
+    )  # fmt: skip
+
+
+def _figure(scene: Scene, words: str) -> Figure:
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            image = process.submit(render, scene).result()
+    except (BrokenProcessPool, RuntimeError, AttributeError, OSError) as error:
+        raise DeviceError(
+            f"VTK cannot render without a display here ({error}); install libosmesa6 or libegl1, or draw a plane "
+            f"with --slice"
+        ) from None
+    figure = blank_figure(7.5, 6.9)
+    (axes,) = panels(figure, 1)
+    axes.imshow(image)
+    axes.set_axis_off()
+    figure.suptitle(words)
+    ends = zip("xyz", scene.origin, scene.spacing, reversed(scene.values.shape))
+    figure.supxlabel(
+        ", ".join(f"{name} = {at:.3g} to {at + h * (n - 1):.3g}" for name, at, h, n in ends),
+        fontsize="medium",
+    )
+    return figure
+
+
+def render(scene: Scene) -> NDArray[np.uint8]:
+    """Return the picture of a scene, [height, width, 3], without its white margins. Runs where VTK may crash."""
+    import pyvista
+    from vtkmodules.vtkCommonCore import vtkLogger
+
+    vtkLogger.SetStderrVerbosity(vtkLogger.VERBOSITY_OFF)  # it tells of each library that it tries
+    grid = pyvista.ImageData(dimensions=scene.values.shape[::-1], spacing=scene.spacing, origin=scene.origin)
+    low, high = scene.shade.limits
+    finite = np.isfinite(scene.values)
+    grid.point_data[scene.name] = np.where(finite, scene.values, 0.0 if low < 0 < high else low).ravel()
+    plotter = pyvista.Plotter(off_screen=True, window_size=WINDOW)
+    plotter.set_background("white")
+    look: dict[str, Any] = {"scalars": scene.name, "cmap": scene.shade.colours, "clim": (low, high)}
+    bar = {
+        "title": scene.name,
+        "color": "black",
+        "vertical": True,
+        "title_font_size": 32,
+        "label_font_size": 28,
+    }
+    if scene.value is None:
+        signed = scene.shade.colours == SIGNED_MAP
+        opacity = [0.6, 0.2, 0.0, 0.2, 0.6] if signed else [0.0, 0.05, 0.2, 0.5]
+        plotter.add_volume(grid, opacity=opacity, scalar_bar_args=bar, **look)
+    else:
+        inside: Any = grid
+        if not finite.all():
+            grid.point_data["inside"] = finite.ravel().astype(np.float32)
+            inside = grid.threshold(0.5, scalars="inside", all_scalars=True)
+        surface = inside.contour([scene.value], scalars=scene.name)
+        plotter.add_mesh(surface, color="#6fa3d8", smooth_shading=True, specular=0.3)
+    plotter.add_mesh(grid.outline(), color="black")
+    plotter.add_axes(color="black", line_width=4)
+    image = np.asarray(plotter.screenshot(return_img=True))[..., :3]
+    plotter.close()
+    rows, columns = (np.flatnonzero((image < 255).any(axis=(axis, 2))) for axis in (1, 0))
+    if not len(rows):
+        raise RuntimeError("the picture is empty")
+    return np.ascontiguousarray(image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])

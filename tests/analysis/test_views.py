@@ -1,0 +1,92 @@
+"""Views in space: what is refused everywhere, and the pictures where PyVista is installed and VTK can render."""
+
+import signal
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import xarray as xr
+from PIL import Image
+
+from ridgeline.analysis import views
+from ridgeline.analysis.command import draw
+from ridgeline.runtime.errors import ConfigError, DeviceError
+
+N = 24
+
+
+@pytest.fixture
+def ball() -> xr.Dataset:
+    """A field that falls off from 1 in the middle of a box, and one that no value crosses."""
+    x = (np.arange(N) + 0.5) / N - 0.5
+    radius = np.sqrt(x**2 + x[:, None] ** 2 + x[:, None, None] ** 2)
+    fields = {"rho": np.exp(-8 * radius**2), "flat": np.ones((N, N, N))}
+    columns = {name: (("step", "z", "y", "x"), values[None]) for name, values in fields.items()}
+    return xr.Dataset(columns, {"step": [3], "time": ("step", [1.5]), "z": x, "y": x, "x": x})
+
+
+@pytest.fixture
+def with_pyvista(monkeypatch):
+    """Act as if PyVista were there; nothing is rendered."""
+    monkeypatch.setattr(views, "find_spec", lambda name: object())
+
+
+@pytest.mark.usefixtures("with_pyvista")
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [("rho", "write FIELD=VALUE, such as V=0.2"), ("rho=much", "names no surface"), ("rh=0.5", "try rho"),
+     ("rho=7", "rho reaches from 0.00.* to 0.9.* there; use a value in between"), ("flat=1", "reaches from 1 to 1")],
+)  # fmt: skip
+def test_impossible_surfaces(ball, wish, words):
+    with pytest.raises(ConfigError, match=words):
+        views.plot_isosurface(ball, wish)
+
+
+@pytest.mark.usefixtures("with_pyvista")
+def test_planes_have_no_depth(ball):
+    with pytest.raises(ConfigError, match="no three directions"):
+        views.plot_volume(ball.isel(z=[2]), "rho")
+
+
+def test_without_pyvista_one_sentence_says_how_to_get_it(ball, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyvista", None)
+    monkeypatch.setattr("ridgeline.open", lambda name: ball)
+    for wish in ({"isosurface": "rho=0.5"}, {"volume": "rho"}):
+        with pytest.raises(ConfigError, match=r"pip install 'ridgeline\[viz\]', or draw a plane") as error:
+            draw(str(tmp_path / "r.bp"), **wish)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.usefixtures("with_pyvista")
+def test_a_crash_of_the_renderer_is_one_sentence(ball, monkeypatch):
+    """VTK does not raise where it finds no library to render with."""
+    monkeypatch.setattr(views, "_scene", lambda *_: (ball.rho[0], int(signal.SIGABRT)))
+    monkeypatch.setattr(views, "render", signal.raise_signal)
+    with pytest.raises(DeviceError, match=r"cannot render without a display here .* --slice"):
+        views.plot_volume(ball, "rho")
+
+
+def test_large_fields_are_thinned_and_places_are_kept(ball, monkeypatch):
+    monkeypatch.setattr(views, "find_spec", lambda name: object())
+    monkeypatch.setattr(views, "MOST", 9)
+    _, scene = views._scene(ball, "rho", -1, None)
+    assert scene.values.shape == (8, 8, 8)
+    assert scene.spacing == pytest.approx((3 / N,) * 3)
+    assert scene.origin == pytest.approx((0.5 / N - 0.5,) * 3)
+
+
+@pytest.mark.full  # starts Python and VTK
+@pytest.mark.skipif(find_spec("pyvista") is None, reason="the extra `viz` (PyVista) is not installed")
+@pytest.mark.parametrize("wish", [{"isosurface": "rho=0.5"}, {"volume": "rho"}])
+def test_views_are_drawn_or_the_reason_is_given(ball, tmp_path, monkeypatch, wish):
+    monkeypatch.setattr("ridgeline.open", lambda name: ball)
+    try:
+        (path,) = draw(str(tmp_path / "r.bp"), **wish)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    assert path == tmp_path / f"r_{next(iter(wish))}.png"
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    middle = pixels[pixels.shape[0] // 2, pixels.shape[1] // 2]
+    assert np.ptp(middle) > 20, "the ball is in the middle, and coloured"
