@@ -16,7 +16,7 @@ import numpy as np
 from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.navier_stokes.courant import advice
+from ridgeline.models.navier_stokes.courant import first_step_remark
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
 from ridgeline.parallel.partition import split
@@ -206,8 +206,8 @@ def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float])
         f"smallest distance of points{' before the map' if mesh.mapping else ''}: x {x:.3g}, y {y:.3g}, z {z:.3g}",
         "memory per rank: " + ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items()),
     ]
-    number = first_courant_rate(case, mesh) * case.model.dt
-    words.append(f"Courant number of step 0: {number:.3g}{advice(number, case.model.dt)}")
+    rate, model = first_courant_rate(case, mesh), case.model
+    words.append(first_step_remark(rate, model.dt, model.control()))
     words.append(
         "work and predicted time are those of one iteration of each solve; expect several times as much"
     )
