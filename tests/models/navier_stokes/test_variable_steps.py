@@ -31,7 +31,7 @@ def test_the_order_in_time_is_that_of_equal_steps(order):
     found = []
     for rounds in (1, 2):
         dt = 0.4 / len(PATTERN) / rounds
-        grid, problem, velocity, _ = ethier_case(1, 9, dt, viscosity=1.0, dealias=14, time_order=order)
+        grid, problem, velocity, _ = ethier_case(1, 7, dt, viscosity=1.0, dealias=11, time_order=order)
         start = velocity(*grid.coordinates, 0.0)
         solver = ReferenceSolver(grid, problem, start, history=history(grid, velocity, dt, levels=order - 1))
         for factor in np.tile(PATTERN, rounds):

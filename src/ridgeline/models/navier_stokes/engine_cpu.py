@@ -297,8 +297,8 @@ class CpuEngine:
         section = "pressure" if name == "pressure" else "velocity"
         raise DivergedError(
             f"the {name} solve of step {self.step_index} did not converge: residual {result.residual:.3g} after "
-            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt, or a larger tolerance or "
-            f"max_iterations in [model.{section}]"
+            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt or model.courant, or a larger "
+            f"tolerance or max_iterations in [model.{section}]"
         )
 
     def courant_rate(self) -> float:

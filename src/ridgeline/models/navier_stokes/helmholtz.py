@@ -64,10 +64,10 @@ class HelmholtzSolve:
         The space of the last solutions is made orthogonal in the new operator where steps of one order change their
         length. It begins anew with the order, of which a run has few changes.
         """
-        if shift == self.shift:
-            return
         change, kept = shift - self.shift, order == self.order
         self.shift, self.order = shift, order
+        if change == 0.0:
+            return
         self._operator.h2 = shift
         self._inverse_diagonal = self._operator.inverse_diagonal()
         if kept:

@@ -70,7 +70,8 @@ class ReferenceSolver:
         self.fixed = self._fixed_points()
         outflow = self._flags(problem.sides_of("outflow"))
         self.pressure_solver = DirectSolver(self.stiffness, outflow, problem.level_is_free)
-        self.solvers: dict[tuple[int, float], DirectSolver] = {}
+        self.solvers: dict[int, DirectSolver] = {}  # of each field, for the last b_0/dt
+        self.shift = 0.0
 
     @property
     def u(self) -> Array:
@@ -166,12 +167,14 @@ class ReferenceSolver:
 
     def _helmholtz(self, i: int, right: Array, dirichlet: Array, shift: float) -> Array:
         """Return field i of the next time level. right: weak, unassembled; dirichlet: its values at fixed points."""
-        if (i, shift) not in self.solvers:
+        if shift != self.shift:
+            self.solvers, self.shift = {}, shift
+        if i not in self.solvers:
             scalars = self.problem.scalars
             diffusivity = self.problem.viscosity if i < 3 else scalars[i - 3].diffusivity
             matrix = sparse.csr_matrix(diffusivity * self.stiffness + shift * self.mass)
-            self.solvers[i, shift] = DirectSolver(matrix, self.fixed[i])
-        solved = self.solvers[i, shift].solve(self.gather(right), dirichlet)
+            self.solvers[i] = DirectSolver(matrix, self.fixed[i])
+        solved = self.solvers[i].solve(self.gather(right), dirichlet)
         return np.asarray(solved[self.elements.ids])
 
     def _hold_flow_rate(self, new: Array, shift: float) -> None:
