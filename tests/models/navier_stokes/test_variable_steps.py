@@ -76,19 +76,19 @@ def steps_of(engine, count):
 
 
 def test_a_flow_that_accelerates_keeps_its_courant_number_in_the_band():
-    engine = wind(StepControl(0.4), force=5.0)
-    lengths, numbers = steps_of(engine, 60)
-    assert engine.u[0].max() > 6  # at first 1
-    assert (abs(numbers / 0.4 - 1) <= BAND + 0.15).all(), numbers  # in one step the flow gains 15 % at most
-    assert (abs(numbers[20:] / 0.4 - 1) <= BAND + 0.02).all(), numbers
+    engine = wind(StepControl(0.4), force=1.0)
+    lengths, numbers = steps_of(engine, 70)
+    assert engine.u[0].max() > 3.5  # at first 1
+    assert (abs(numbers / 0.4 - 1) <= BAND + 0.15).all(), numbers  # in a step the flow gains a ninth at most
+    assert (abs(numbers[20:] / 0.4 - 1) <= BAND + 0.05).all(), numbers
     changes = np.diff(lengths) != 0
     assert (np.diff(lengths) <= 0).all()
     assert changes.sum() <= 12
-    np.testing.assert_allclose(engine.u[0], 1 + 5 * engine.time, rtol=1e-9)
+    np.testing.assert_allclose(engine.u[0], 1 + engine.time, rtol=1e-8)
 
 
 def test_the_bounds_of_the_step_are_kept():
-    lengths, numbers = steps_of(wind(StepControl(0.3, shortest=0.04, longest=0.05), force=3.0), 12)
+    lengths, numbers = steps_of(wind(StepControl(0.3, shortest=0.04, longest=0.05), force=3.0), 14)
     assert lengths.min() == 0.04
     assert lengths.max() <= 0.05
     assert numbers[-1] > 0.36  # which is what the shortest step costs
@@ -146,7 +146,7 @@ def test_checkpoints_of_before_go_on():
     advance(engine, 4)
     same = resumed(engine, problem, without=("time_steps",))
     longer = resumed(engine, replace(problem, dt=2.5e-3), without=("time_steps",))
-    chosen = resumed(engine, replace(problem, control=StepControl(0.1)), without=("time_steps",))
+    chosen = resumed(engine, replace(problem, dt=np.nan, control=StepControl(0.1)), without=("time_steps",))
     np.testing.assert_allclose([*longer.time_levels.steps, *chosen.time_levels.steps], problem.dt, rtol=1e-14)
     assert chosen.dt == pytest.approx(problem.dt)  # it then changes by the factor
     advance(engine, 1)
@@ -156,7 +156,7 @@ def test_checkpoints_of_before_go_on():
     engine.start(make_start(grid, problem))
     advance(engine, 1)
     assert resumed(engine, problem, without=("time_steps",)).time_levels.known == 2
-    first = resumed(engine, replace(problem, control=StepControl(0.1)), without=("time_steps",))
+    first = resumed(engine, replace(problem, dt=np.nan, control=StepControl(0.1)), without=("time_steps",))
     assert first.time_levels.known == 1
     assert first.dt * first.courant_rate() == pytest.approx(0.1, rel=0.01)
 
@@ -193,7 +193,7 @@ def test_the_courant_number_is_steered(tmp_path, monkeypatch):
     with simulate(courant=0.2) as simulation:
         simulation.advance(4)
         first = simulation.time / 4
-        assert first == 0.2 / simulation._run.model._engine.courant_rate() * pytest.approx(1, rel=0.1)
+        assert first * simulation._run.model._engine.courant_rate() == pytest.approx(0.2, rel=0.1)
         simulation.change({"model.courant": 0.4})
         simulation.advance(2)  # by a quarter longer each, after one that was chosen before
         assert simulation.time == pytest.approx(first * (4 + 1 + 1.25))

@@ -250,10 +250,12 @@ class NavierStokes(Model):
         points = (
             f"{problem.dealias_points}^3 Gauss points" if problem.dealias_points else "the element's points"
         )
+        control = problem.control
+        steps = "" if control is None else f" at Courant number {control.courant:g}"
         return {
             "process_grid": [self._context.comm.size],
             "block": [max(grid.counts()), grid.n, grid.n, grid.n],
-            "method": f"BDF{problem.time_order}/EXT{problem.time_order}, advection on {points}; pressure by "
+            "method": f"BDF{problem.time_order}/EXT{problem.time_order}{steps}, advection on {points}; pressure by "
             f"{pressure.solver} with {pressure.preconditioner} in {pressure.precision}; "
             f"{'axis-aligned' if self._geometry.axis_aligned else 'curved'} elements, {problem.products} products; "
             f"messages {'overlap' if problem.overlap else 'do not overlap'} computing",
