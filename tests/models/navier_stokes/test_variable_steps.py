@@ -27,19 +27,20 @@ TIGHT = {
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_the_order_in_time_is_that_of_equal_steps(order):
+def test_the_order_in_time_is_at_least_that_of_equal_steps(order):
     found = []
-    for rounds in (1, 2):
-        dt = 0.4 / len(PATTERN) / rounds
-        grid, problem, velocity, _ = ethier_case(1, 7, dt, viscosity=1.0, dealias=11, time_order=order)
+    for steps in (12, 24):
+        dt = 0.4 / steps
+        grid, problem, velocity, _ = ethier_case(1, 8, dt, viscosity=1.0, dealias=12, time_order=order)
         start = velocity(*grid.coordinates, 0.0)
         solver = ReferenceSolver(grid, problem, start, history=history(grid, velocity, dt, levels=order - 1))
-        for factor in np.tile(PATTERN, rounds):
-            solver.step(factor * dt)
+        for step in range(steps):
+            solver.step((0.8, 1.2)[step % 2] * dt)
         off = solver.u - velocity(*grid.coordinates, solver.time)
         found.append(np.sqrt((off**2 * solver.elements.mass).sum()))
         assert solver.time == pytest.approx(0.4)
-    assert np.log2(found[0] / found[1]) > order - 0.2, found
+    # Found: 1.7, 2.8 and 2.9.
+    assert np.log2(found[0] / found[1]) > order - 0.1, found
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
@@ -58,7 +59,7 @@ def test_the_engine_is_the_reference_with_any_steps(name):
 
 def wind(control, speed=1.0, force=0.0):
     """Return an engine of a uniform wind along x in a periodic box, which a force accelerates."""
-    grid = ElementGrid(periodic_mesh((1, 1, 2), (1.0, 1.0, 2.0)), 3)
+    grid = ElementGrid(periodic_mesh((1, 1, 2), (2.0, 2.0, 4.7)), 5)
     problem = FlowProblem(0.1, np.nan, all_sides("periodic"), control=control, force=(force, 0.0, 0.0))
     engine = CpuEngine(MPI.COMM_SELF, grid, problem)
     engine.start(np.full((3, *grid.shape), speed) * np.array([1.0, 0, 0])[:, None, None, None, None])
@@ -179,7 +180,7 @@ def simulate(steps=8, **parameters):
         ridgeline.Case(
             "navier_stokes",
             steps,
-            grid={"elements": (1, 2, 2), "order": 4, "lengths": (2.0, 6.283, 6.283), "periodic": [True] * 3},
+            grid={"elements": (1, 2, 2), "order": 5, "lengths": (2.0, 6.283, 6.283), "periodic": [True] * 3},
             parameters={"viscosity": 0.05, **parameters},
             initial={"kind": "taylor_green_2d"},
         ),
