@@ -35,11 +35,11 @@ def test_any_number_of_ranks_chooses_the_same_steps(comm, name):
     whole, problem = EVERYTHING[name](**TIGHT, control=StepControl(0.05))
     alone, engine = begin(MPI.COMM_SELF, whole, problem), begin(comm, whole, problem)
     assert engine.dt == alone.dt
-    engine.dt = alone.dt = alone.dt / 3
+    before = engine.dt = alone.dt = alone.dt / 3
     advance(alone, 6)
     advance(engine, 6)
     assert engine.time_levels.steps == alone.time_levels.steps
-    assert len(set(alone.time_levels.steps)) > 1
+    assert engine.dt == alone.dt > before
     mine = slice(engine.grid.first, engine.grid.first + engine.grid.n_elements)
     np.testing.assert_allclose(engine.fields, alone.fields[:, mine], atol=1e-11)
 
