@@ -76,7 +76,7 @@ def test_a_time_step_that_is_too_long_is_told(tmp_path: Path) -> None:
 def test_steps_by_the_courant_number_are_told(tmp_path: Path) -> None:
     text = TEXT.replace("dt = 0.01", "courant = 0.4")
     remarks = estimate(load(tmp_path, text=text), 1).remarks
-    assert "time step of step 0: 0.0231, with the Courant number 0.4" in remarks
+    assert "time step of step 0: 0.0138, with the Courant number 0.4" in remarks
     remarks = estimate(load(tmp_path, "initial.kind=rest", text=text), 1).remarks
     assert any(
         "none, as the fluid is at rest and a run ends at once: need model.dt_max" in r for r in remarks
