@@ -56,7 +56,7 @@ def run(elements, order, dt, end):
         if step:
             engine.advance()
         if step % per_row == 0:
-            row = figures.series(engine.u, engine.fields[3:], dt, engine.courant() / dt)
+            row = figures.series(engine.u, engine.fields[3:], dt, engine.courant_rate())
             energy, rate = row["kinetic_energy"], 2 * nu * row["enstrophy"]
             rows.append((f"{step * dt:.6g}", f"{energy:.10g}", f"{rate:.8g}"))
             counts = engine.last_iterations

@@ -239,6 +239,21 @@ def test_other_fields_are_refused(store):
         store.load(fields(np.zeros(SHAPE, "f4")), IDENTITY)
 
 
+def test_fields_that_came_later_stay_as_they_are(store):
+    save(store, 1)
+    new = np.full(3, 7.0)
+    more = {**fields(np.zeros(SHAPE)), "clock": DistributedArray("clock", (3,), (0,), new)}
+    assert store.load(more, IDENTITY, later=("clock",)).step == 1
+    np.testing.assert_array_equal(more["U"].local, values(1))
+    np.testing.assert_array_equal(new, 7.0)
+    clock = DistributedArray("clock", (3,), (0,), np.arange(3.0))
+    store.save({**more, "clock": clock}, step=2, time=1.0, identity=IDENTITY)
+    assert store.load(more, IDENTITY, later=("clock",)).step == 2
+    np.testing.assert_array_equal(new, np.arange(3.0))
+    with pytest.raises(CheckpointError, match=r"fields\.clock: checkpoint has .*, run has nothing"):
+        store.load(fields(np.zeros(SHAPE)), IDENTITY, later=("clock",))
+
+
 def test_state_that_cannot_be_written_leaves_nothing(store):
     save(store, 1)
     with pytest.raises(CheckpointError, match="plain data, not object"):

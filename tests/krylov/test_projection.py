@@ -142,6 +142,38 @@ def test_reset_forgets_and_depth_zero_guesses_nothing(operator, rng) -> None:
     assert not step(projection, operator, b).any()
 
 
+@pytest.mark.parametrize("change", [3.0, -0.4])
+@pytest.mark.parametrize("steps", [1, 3, 2 * DEPTH])
+def test_a_shifted_operator_keeps_the_space(operator, rng, steps, change) -> None:
+    """The guess is the best combination of the same solutions in the energy norm of A + change B."""
+    projection = Projection(operator, DEPTH, 2)
+    solutions: list[np.ndarray] = []
+    for _ in range(steps):
+        b = operator.spread(rng.standard_normal((2, N)))
+        step(projection, operator, b)
+        solutions.append(operator.distinct(operator.solve(b)))
+    for c, free in enumerate(operator.free):
+        operator.matrices[c] += change * np.diag(operator.distinct(operator.inner.mass) * free)
+    projection.shift(change)
+    for _ in range(2 * DEPTH):
+        b = operator.spread(rng.standard_normal((2, N)))
+        guess = operator.distinct(step(projection, operator, b))
+        exact = operator.distinct(operator.solve(b))
+        for c in range(2):
+            a, space = operator.matrices[c], np.stack([s[c] for s in solutions[-DEPTH:]], axis=1)
+            best = space @ np.linalg.solve(space.T @ a @ space, space.T @ a @ exact[c])
+            np.testing.assert_allclose(guess[c], best, atol=1e-9)
+            rows = operator.distinct(projection.basis[c, : projection.counts[c]])
+            np.testing.assert_allclose(rows @ a @ rows.T, np.eye(len(rows)), atol=1e-9)
+        solutions.append(exact)
+
+
+def test_a_shift_before_the_first_solution_is_nothing(operator) -> None:
+    projection = Projection(operator, DEPTH, 2)
+    projection.shift(0.5)
+    assert projection.size == 0
+
+
 def test_restored_space_gives_the_same_bits(operator, rng) -> None:
     sequence = [operator.spread(rng.standard_normal((2, N))) for _ in range(14)]
     whole = Projection(operator, DEPTH, 2)

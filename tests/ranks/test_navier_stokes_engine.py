@@ -6,6 +6,7 @@ from mpi4py import MPI
 
 from navier_stokes_flows import TIGHT, advance, begin, shared
 from navier_stokes_tools import EVERYTHING, ethier_case
+from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
 from ridgeline.models.navier_stokes.restart import EngineState
@@ -30,12 +31,29 @@ def test_any_number_of_ranks_finds_the_same_flow(comm, name):
 
 
 @pytest.mark.parametrize("name", ["channel", "duct"])
-def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name):
+def test_any_number_of_ranks_chooses_the_same_steps(comm, name):
+    whole, problem = EVERYTHING[name](**TIGHT, control=StepControl(0.05))
+    alone, engine = begin(MPI.COMM_SELF, whole, problem), begin(comm, whole, problem)
+    assert engine.dt == alone.dt
+    before = engine.dt = alone.dt = alone.dt / 3
+    advance(alone, 6)
+    advance(engine, 6)
+    assert engine.time_levels.steps == alone.time_levels.steps
+    assert engine.dt == alone.dt > before
+    mine = slice(engine.grid.first, engine.grid.first + engine.grid.n_elements)
+    np.testing.assert_allclose(engine.fields, alone.fields[:, mine], atol=1e-11)
+
+
+@pytest.mark.parametrize(("name", "growing"), [("channel", False), ("duct", False), ("duct", True)])
+def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name, growing):
     whole, problem = EVERYTHING[name](
         pressure=PressureSolver(tolerance=1e-8, projection=3),
         velocity=HelmholtzSolver(tolerance=1e-9, projection=2),
+        control=StepControl(0.1) if growing else None,
     )
     engine = begin(comm, whole, problem)
+    if growing:
+        engine.dt /= 20  # so that every step is longer than the one before
     advance(engine, 5)
     saved = {key: array.local.copy() for key, array in EngineState(engine).arrays().items()}
     advance(engine, 4)
@@ -48,6 +66,8 @@ def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name):
     assert other.step_index == 5
     advance(other, 4)
     assert other.time == engine.time
+    assert other.time_levels.steps == engine.time_levels.steps
+    assert len(set(engine.time_levels.steps)) == (3 if growing else 1)
     np.testing.assert_array_equal(other.fields, engine.fields)
     np.testing.assert_array_equal(other.p, engine.p)
 

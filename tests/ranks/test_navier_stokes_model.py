@@ -26,7 +26,7 @@ def duct(folder, steps=8, **model):
         {
             "run": {"model": "navier_stokes", "steps": steps},
             "grid": {"elements": [2, 2, 2], "order": 5, "lengths": [2, 2, 2], "periodic": [False, False, True]},
-            "model": {"viscosity": 0.5, "dt": 0.01, "forcing": forcing, **model},
+            "model": {"viscosity": 0.5, "forcing": forcing, **(model or {"dt": 0.01})},
             "boundary": walls,
             "scalar": [{"diffusivity": 0.5, "mean_gradient": [1, 0, 0], "boundary": hot}],
             "output": {
@@ -49,16 +49,26 @@ def run(comm, monkeypatch, case, resume="never"):
     return result, {name: array.local.copy() for name, array in model.state().items()}
 
 
-def test_a_run_in_two_parts_is_the_run_in_one(comm, folder, monkeypatch):
-    whole, state = run(comm, monkeypatch, duct(folder / "one"))
-    run(comm, monkeypatch, duct(folder / "two", steps=4))
-    parts, again = run(comm, monkeypatch, duct(folder / "two"), resume="auto")
+COURANT = {"courant": 0.25}  # of a bulk velocity at first, of the fast middle of the duct then
+
+
+@pytest.mark.parametrize("model", [{"dt": 0.01}, COURANT])
+def test_a_run_in_two_parts_is_the_run_in_one(comm, folder, monkeypatch, model):
+    whole, state = run(comm, monkeypatch, duct(folder / "one", **model))
+    run(comm, monkeypatch, duct(folder / "two", steps=4, **model))
+    parts, again = run(comm, monkeypatch, duct(folder / "two", **model), resume="auto")
     assert state.keys() == again.keys()
     for name in state:
         np.testing.assert_array_equal(state[name], again[name], err_msg=name)
     assert parts["steps"] == 4
     assert parts["diagnostics"] == whole["diagnostics"]
     assert abs(whole["diagnostics"]["bulk_velocity"] - 1.0) < 1e-10
+    if comm.rank == 0:
+        with open(folder / "two" / "s.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert (len({row["dt"] for row in rows[1:]}) > 1) == (model is COURANT)
+        assert (folder / "two" / "s.csv").read_bytes() == (folder / "one" / "s.csv").read_bytes()
+    comm.Barrier()
 
 
 def test_the_report_and_the_files_of_a_run(comm, folder, monkeypatch):
@@ -78,7 +88,7 @@ def test_the_report_and_the_files_of_a_run(comm, folder, monkeypatch):
 
 def test_a_solve_that_fails_ends_the_run_and_keeps_the_checkpoint(comm, folder, monkeypatch):
     run(comm, monkeypatch, duct(folder, steps=4))
-    bad = duct(folder, velocity={"tolerance": 1e-30, "max_iterations": 2})
+    bad = duct(folder, dt=0.01, velocity={"tolerance": 1e-30, "max_iterations": 2})
     with pytest.raises(DivergedError, match=r"the velocity solve of step 5 did not converge"):
         run(comm, monkeypatch, bad, resume="auto")
     assert (folder / "checkpoints").is_dir()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -110,14 +110,16 @@ class CheckpointStore:
         fields: Mapping[str, DistributedArray],
         identity: Mapping[str, Any],
         resume: str | os.PathLike[str] = "auto",
+        later: Collection[str] = (),
     ) -> Loaded | None:
         """Fill `fields` from the newest usable checkpoint here ("auto"; None if there is none), or from a path.
 
-        Collective; see `load` of this module. Checkpoints that were refused are deleted after the next save.
+        later: names of fields that an older checkpoint may lack. Collective; see `load` of this module. Checkpoints
+        that were refused are deleted after the next save.
         """
         automatic = resume == "auto"
         path = self.path if automatic else Path(resume)
-        loaded = load(self._comm, path, fields, identity, required=not automatic)
+        loaded = load(self._comm, path, fields, identity, required=not automatic, later=later)
         if loaded is not None:
             self._refused.update(directory for directory in loaded.refused if directory.parent == self.path)
         return loaded

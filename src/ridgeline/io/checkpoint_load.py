@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -66,13 +66,14 @@ def load(
     identity: Mapping[str, Any],
     *,
     required: bool = True,
+    later: Collection[str] = (),
 ) -> Loaded | None:
     """Fill the local parts of `fields` from a checkpoint, whatever ranks and process grid wrote it. Collective.
 
     path: one checkpoint, or a directory of checkpoints, of which the newest usable one is taken. All ranks together
     pass over damaged ones, which the remarks name. identity: what must be equal in the checkpoint and this run; dtype
-    and shape of the fields are compared too. Each rank reads the tables and chunks that hold its cells, and checks
-    their hashes.
+    and shape of the fields are compared too. later: fields that an older checkpoint may lack; they stay as they are.
+    Each rank reads the tables and chunks that hold its cells, and checks their hashes.
 
     Returns None if there is no checkpoint and it is not `required`.
     Raises CheckpointError if a required checkpoint is missing, or if the one named, or all, are damaged. Raises it
@@ -86,9 +87,11 @@ def load(
     remarks: list[str] = []
     for candidate in candidates:
         try:
-            manifest = decide(comm, in_words()(partial(_matching_manifest, candidate, fields, identity)))
+            manifest = decide(
+                comm, in_words()(partial(_matching_manifest, candidate, fields, identity, later))
+            )
             with together(comm), in_words():
-                size = read_parts(candidate, manifest, fields)
+                size = read_parts(candidate, manifest, _held(manifest, fields, later))
         except DamagedError as error:
             refused.append(candidate)
             remarks.append(f"checkpoint {candidate} was refused: {error}")
@@ -137,11 +140,15 @@ def _candidates(path: Path, required: bool) -> list[Path]:
 
 
 def _matching_manifest(
-    path: Path, fields: Mapping[str, DistributedArray], identity: Mapping[str, Any]
+    path: Path,
+    fields: Mapping[str, DistributedArray],
+    identity: Mapping[str, Any],
+    later: Collection[str],
 ) -> Manifest:
     """Return the manifest of a checkpoint that this run can continue from."""
     manifest = read_manifest(path)
-    mine = {name: (array.local.dtype.str, array.shape_global) for name, array in fields.items()}
+    held = _held(manifest, fields, later)
+    mine = {name: (array.local.dtype.str, array.shape_global) for name, array in held.items()}
     # Fields follow from the settings, so they are worth naming only where the settings agree.
     found = differences(manifest.identity, normalized(identity)) or differences(
         describe_fields(manifest.fields), describe_fields(mine), "fields."
@@ -152,6 +159,13 @@ def _matching_manifest(
             "checkpoint, or start from the beginning with --resume never"
         )
     return manifest
+
+
+def _held(
+    manifest: Manifest, fields: Mapping[str, DistributedArray], later: Collection[str]
+) -> dict[str, DistributedArray]:
+    """Return the fields but for those that came later than the checkpoint."""
+    return {name: array for name, array in fields.items() if name in manifest.fields or name not in later}
 
 
 @dataclass

@@ -245,3 +245,40 @@ def projection_combine(basis, count, fresh, along, scale, cosines, sines, rotate
         for i in range(size):
             x[i] = 0.0
         _add_rows(basis, held - 1 if rotate else held, factors, 1.0, start, end, x)
+
+
+@compiled_pass(lambda: (VECTORS, int64, VECTOR, VECTORS))
+def basis_products(basis, count, weights, out_sums):
+    """Set out_sums[i, j] = out_sums[j, i] = sum basis[i] basis[j] weights, i and j < count.
+
+    basis : [rows >= count, n]; weights : [n]; out_sums : [rows, rows], the others 0. One pass: count + 1 words per
+    point.
+    """
+    n = len(weights)
+    scaled = np.empty(CHAIN, weights.dtype)
+    out_sums[:] = 0.0
+    for start in range(0, n, CHAIN):
+        end = min(start + CHAIN, n)
+        for i in range(count):
+            _multiply(basis[i, start:end], weights[start:end], scaled)
+            _add_dots(basis, i + 1, start, end, scaled, out_sums[i])
+    for i in range(count):
+        for j in range(i):
+            out_sums[j, i] = out_sums[i, j]
+
+
+@compiled_pass(lambda: (VECTORS, int64, VECTORS))
+def basis_transform(basis, count, factors):
+    """Set basis[i] = sum_{j <= i} factors[i, j] basis[j], i < count. One pass: 2 count words per point.
+
+    basis : [rows >= count, n]; factors : [>= count, >= count], of which the lower triangle is read
+    """
+    n = basis.shape[1]
+    for start in range(0, n, CHAIN):
+        end = min(start + CHAIN, n)
+        for back in range(count):
+            i = count - 1 - back
+            row = basis[i, start:end]
+            for p in range(end - start):
+                row[p] *= factors[i, i]
+            _add_rows(basis, i, factors[i], 1.0, start, end, row)

@@ -24,7 +24,7 @@ import numpy as np
 
 from ridgeline.jit import vector
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.krylov.basis_kernels import pair_dots, projection_combine
+from ridgeline.krylov.basis_kernels import basis_products, basis_transform, pair_dots, projection_combine
 from ridgeline.krylov.kernels import copy, subtract
 from ridgeline.krylov.operator import Array, Operator, timed
 
@@ -39,7 +39,8 @@ ROUNDING = 1e-26  # (dx, dx)_A over (x, x)_A: below, dx is rounding of the last 
 class Projection:
     """The space of the last solutions, for each of c components; passive if depth is 0.
 
-    One object per operator; `reset` when the operator changes. Every rank holds the same small numbers.
+    One object per operator. When that changes, `shift` keeps the space where the change is a multiple of the mass
+    matrix, and `reset` begins anew. Every rank holds the same small numbers.
     """
 
     def __init__(
@@ -69,6 +70,35 @@ class Projection:
         self.fresh = np.zeros(c, bool)  # dx of the last solve waits in row `count` of the basis
         self.latest = np.zeros((c, self.depth + 1))  # coordinates of the last guess
         self.upper = np.zeros((c, self.depth + 1, self.depth + 1))  # solutions, oldest first, in the basis
+
+    def shift(self, change: float) -> None:
+        """Go on with the same solutions when the operator A has become A + change B, B the mass matrix. Collective.
+
+        X^T (A + change B) X = I + change X^T B X = L L^T needs no application of A. Then X L^-T is the basis of the
+        space, and its old coordinates are multiplied with L^T. With k vectors 3 k + 1 words per point. B is that of
+        `operator.inner`, ones where it has none. Without solutions nothing is done.
+        """
+        if not self.size:
+            return
+        inner, depth = self.operator.inner, self.depth
+        with timed(self.regions, "projection"):
+            products = np.zeros((self.components, depth + 1, depth + 1))
+            for c, count in enumerate(self.counts):
+                basis_products(self.basis[c], count, inner.mean_weights.reshape(-1), products[c])
+            products = inner.total(products)
+            mass = np.ones(1) if inner.mass is None else inner.mass.reshape(-1)
+            for c, applied in enumerate(inner.parts(self.applied)):
+                k = int(self.counts[c])
+                if self.fresh[c]:
+                    applied += change * mass * self.basis[c, k]
+                lower = np.linalg.cholesky(np.eye(k) + change * products[c, :k, :k])
+                basis_transform(self.basis[c], k, np.ascontiguousarray(np.linalg.inv(lower)))
+                self.upper[c, :k, :k] = lower.T @ self.upper[c, :k, :k]
+                self.latest[c, :k] = lower.T @ self.latest[c, :k]
+        if self.regions is not None:
+            points, held = inner.weights.size, self.counts.astype(float)
+            flops = float((2.0 * held * (held + 1)).sum())
+            self.regions.count("projection", points * flops, 8.0 * points * float((3 * held + 1).sum()))
 
     @property
     def size(self) -> int:
@@ -206,5 +236,5 @@ class Projection:
 
 def kernels_of_projections() -> list[Specialisation]:
     """Return the kernels that a `Projection` calls."""
-    own = specialise([pair_dots, projection_combine, subtract])
+    own = specialise([pair_dots, projection_combine, basis_products, basis_transform, subtract])
     return [*own, *specialise([copy], np.float64), *vector.kernels_of_passes(np.float64)]

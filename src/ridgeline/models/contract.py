@@ -154,6 +154,8 @@ class Model(ABC):
     phases: ClassVar[tuple[str, ...]] = ("compute", "exchange")
     # Which of them send and receive, and do nothing else.
     exchanges: ClassVar[tuple[str, ...]] = ("exchange",)
+    # Names in `state` that came later: a checkpoint of before lacks them, and leaves them as `state` gave them.
+    later: ClassVar[tuple[str, ...]] = ()
     # What to try when the fields stop being finite: the end of a sentence.
     advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
 

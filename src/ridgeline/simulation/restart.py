@@ -64,7 +64,7 @@ class Restart:
             self._others_there = True
             self._model.initialize()
             return 0, None
-        loaded = self._store.load(self._model.state(), self._case.identity(), resume)
+        loaded = self._store.load(self._model.state(), self._case.identity(), resume, self._model.later)
         if loaded is not None:
             for remark in loaded.remarks:
                 self._say(logging.WARNING, remark)

@@ -12,6 +12,7 @@ from ridgeline.elements.mesh import SIDES
 from ridgeline.elements.quadrature import gauss
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.config_fluxes import Faces
+from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of, problem_of
 from ridgeline.runtime.errors import ConfigError
@@ -115,7 +116,15 @@ def test_numbers_of_points_for_advection() -> None:
          'grid.mapping: got "curly"; need "none", "wavy", "annulus", "periodic-hill" or "file.py:function".'),
         (["model.dealias_order=5"],
          'model.dealias_order: got 5; need 0, an integer >= grid.order + 1 = 6, or "none".'),
-        (["model.dt=0"], "model.dt: got 0; need a number > 0."),
+        (["model.dt=0"], "model.dt: got 0; need a number > 0, or model.courant instead."),
+        (["model.courant=0.5"], "model.courant: got 0.5; need exactly one of model.dt and model.courant."),
+        (["model.courant=0.9"],
+         "model.courant: got 0.9; need a number > 0 and <= 0.8, or model.dt instead."),
+        (["model.dt_max=0.1"],
+         "model.dt_max: got 0.1; need no bound beside model.dt: it is of the steps that model.courant sets."),
+        (["model.dt_min=0"], "model.dt_min: got 0; need a number > 0."),
+        (["model.dt_change=1"],
+         "model.dt_change: got 1; need a number > 1 and <= 1.5, which the third order stands."),
         (["model.products=fast"], 'model.products: got "fast"; need "generated" or "plain".'),
         (["model.overlap=off"], 'model.overlap: got "off"; need true or false.'),
         (["model.forcing.kind=flow-rate"],
@@ -168,7 +177,7 @@ def test_numbers_of_points_for_advection() -> None:
         (["grid.mapping=here.py:bend"],
          'grid.mapping = "here.py:bend": no file here.py here; need a Python file and a function of it'),
     ],
-    ids=range(34),
+    ids=range(39),
 )  # fmt: skip
 def test_inconsistent_settings_are_refused(overrides: list[str], expected: str | None) -> None:
     told = faults(*[quoted(o) for o in overrides])
@@ -293,3 +302,26 @@ def test_paths_of_probes_and_forces_are_written_where_there_are_some() -> None:
     text = f'{TEXT}{PROBE}[output.forces]\nsides = ["y_min"]\n'
     assert keys <= load(text=text).written().keys()
     assert not keys & load("output.probes.every=0", "output.forces.every=0", text=text).written().keys()
+
+
+def test_steps_by_the_courant_number() -> None:
+    text = TEXT.replace("dt = 0.01", "courant = 0.4")
+    case = load("model.dt_max=0.2", "model.dt_change=1.1", text=text)
+    problem = problem_of(case, np.nan)
+    assert problem.control == StepControl(0.4, 0.0, 0.2, 1.1)
+    assert problem_of(load(), 0.01).control is None
+    (fault,) = faults("model.dt_max=0.2", "model.dt_min=0.3", text=text)
+    assert fault.endswith("model.dt_max in --set: got 0.2; need a number >= model.dt_min = 0.3.")
+    (fault,) = faults(text=TEXT.replace("dt = 0.01", ""))
+    assert "model.courant" in fault
+    assert fault.endswith("not set; need exactly one of model.dt and model.courant.")
+    # Another length of steps is the same flow, as with dt: checkpoints of the one go on with the other.
+    assert case.identity() == load().identity()
+
+
+def test_formulas_are_looked_at_as_far_as_steps_by_the_courant_number_surely_reach() -> None:
+    text = TEXT.replace("dt = 0.01", "courant = 0.4").replace("sin(y)*t", "1/(0.05 - t)")
+    load(text=text)
+    load("model.dt_min=0.001", text=text)
+    (fault,) = faults("model.dt_min=0.01", text=text)
+    assert "finite values all over the mesh" in fault

@@ -37,8 +37,8 @@ every = 50
 """
 
 
-def load(folder: Path, *overrides: str) -> Any:
-    (folder / "case.toml").write_text(TEXT)
+def load(folder: Path, *overrides: str, text: str = TEXT) -> Any:
+    (folder / "case.toml").write_text(text)
     return load_case(folder / "case.toml", case_class, overrides).case
 
 
@@ -71,6 +71,16 @@ def test_a_time_step_that_is_too_long_is_told(tmp_path: Path) -> None:
     assert any("more than most flows stand (0.5): try model.dt <= 0.0173" in remark for remark in remarks)
     case = load(tmp_path, "initial.kind=taylor_green")
     assert not any("model.dt" in remark for remark in estimate(case, 1).remarks)
+
+
+def test_steps_by_the_courant_number_are_told(tmp_path: Path) -> None:
+    text = TEXT.replace("dt = 0.01", "courant = 0.4")
+    remarks = estimate(load(tmp_path, text=text), 1).remarks
+    assert "time step of step 0: 0.0138, with the Courant number 0.4" in remarks
+    remarks = estimate(load(tmp_path, "initial.kind=rest", text=text), 1).remarks
+    assert any(
+        "none, as the fluid is at rest and a run ends at once: need model.dt_max" in r for r in remarks
+    )
 
 
 SIDES = ("grid.periodic=[true,false,false]", "initial.kind=rest", "boundary.y_min.kind=wall")

@@ -10,11 +10,11 @@ from ridgeline.runtime.errors import DivergedError
 
 def stopped(*numbers: float, first: int = 0) -> str:
     """Return what ends a run with dt = 0.1 whose steps have these Courant numbers; the last of them must end it."""
-    watch = CourantWatch(0.1)
+    watch = CourantWatch()
     for step, number in enumerate(numbers[:-1], start=first):
-        watch.see(step, number)
+        watch.see(step, number, 0.1)
     with pytest.raises(DivergedError) as caught:
-        watch.see(first + len(numbers) - 1, numbers[-1])
+        watch.see(first + len(numbers) - 1, numbers[-1], 0.1)
     return str(caught.value)
 
 
@@ -38,18 +38,18 @@ def test_a_flow_that_blew_up_is_not_asked() -> None:
 
 
 def test_a_flow_that_starts_at_once_is_as_sane_as_any() -> None:
-    watch = CourantWatch(0.1)
+    watch = CourantWatch()
     for step, number in enumerate([0.0, 0.9, 0.9, 0.3, 0.9, 0.95]):  # driven from rest, and again
-        watch.see(step, number)
+        watch.see(step, number, 0.1)
     assert "set model.dt <= 0.0333, for 0.5 there" in stopped(0.0, 1.5)
     assert "set model.dt <= 0.0333, for 0.5 there" in stopped(0.0, 0.0, 0.4, 0.9, 1.5)
 
 
 def test_a_resumed_run_begins_anew() -> None:
-    watch = CourantWatch(0.1)
-    watch.see(0, 0.001)
-    watch.see(1, 0.001)
+    watch = CourantWatch()
+    watch.see(0, 0.001, 0.1)
+    watch.see(1, 0.001, 0.1)
     watch.begin()
     assert not watch.begun
-    watch.see(40, 0.5)
-    watch.see(41, 0.9)
+    watch.see(40, 0.5, 0.1)
+    watch.see(41, 0.9, 0.1)

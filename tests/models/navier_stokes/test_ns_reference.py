@@ -10,7 +10,7 @@ from ridgeline.models.navier_stokes.problem import (
     FlowRate,
     VelocitySide,
     bubble_filter,
-    vorticity_extrapolation,
+    vorticity_order,
 )
 from ridgeline.models.navier_stokes.reference import ReferenceSolver
 
@@ -81,7 +81,7 @@ def test_the_filter_leaves_ends_and_low_modes_alone():
 
 
 def test_the_boundary_vorticity_is_extrapolated_as_stability_allows():
-    assert vorticity_extrapolation(3, 0.1, 1e-3, 0.1) == (3.0, -3.0, 1.0)
-    assert vorticity_extrapolation(3, 0.1, 1e-1, 0.05) == (2.0, -1.0)
-    assert vorticity_extrapolation(2, 0.1, 1.0, 0.05) == (2.0, -1.0)
-    assert vorticity_extrapolation(1, 0.1, 1.0, 0.05) == (1.0,)
+    assert vorticity_order(3, 0.1, 1e-3, 0.1) == 3
+    assert vorticity_order(3, 0.1, 1e-1, 0.05) == 2
+    assert vorticity_order(2, 0.1, 1.0, 0.05) == 2
+    assert vorticity_order(1, 0.1, 1.0, 0.05) == 1

@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import BoxSide, ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, side_axis, side_index
+from ridgeline.models.navier_stokes.extrapolation import StepCoefficients
 from ridgeline.models.navier_stokes.kernels import make_face_derivatives
+from ridgeline.models.navier_stokes.multistep import extrapolation
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
     Array,
     FlowProblem,
     smallest_spacing,
-    vorticity_extrapolation,
+    vorticity_order,
 )
 from ridgeline.parallel.reduce import global_min
 from ridgeline.runtime.errors import ConfigError
@@ -225,14 +227,15 @@ class Boundaries:
         for side in self.sides:
             side.record(velocity)
 
-    def add_pressure_terms(self, shift: float, order: int, b: Array) -> None:
-        """Subtract nu <grad q, n x w*> + shift <q, n.u> from the pressure's weak right-hand side b, at an order."""
-        problem = self._problem
-        a = vorticity_extrapolation(order, problem.viscosity, problem.dt, self._spacing)
+    def add_pressure_terms(self, at: StepCoefficients, b: Array) -> None:
+        """Subtract nu <grad q, n x w*> + b_0/dt <q, n.u> from the pressure's weak right-hand side b, of a step."""
+        viscosity = self._problem.viscosity
+        order = vorticity_order(at.order, viscosity, at.steps[0], self._spacing)
+        a = extrapolation(at.steps[:order])
         for side in self.sides:
-            side.add_viscous(problem.viscosity, a, b)
+            side.add_viscous(viscosity, a, b)
             if self.velocity.nonzero:
-                side.add(-shift * self._through(side.side), b)
+                side.add(-at.shift * self._through(side.side), b)
 
     def _dirichlet_velocity(self, side: BoxSide) -> Array:
         """Return the velocity at the points of a Dirichlet side, [3, f, n, n]."""

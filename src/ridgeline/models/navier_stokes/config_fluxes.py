@@ -123,8 +123,9 @@ def countable(mesh: ElementMesh, side: str) -> bool:
 
 
 def times_of(case: NavierStokesSettings, steady: bool) -> list[float]:
-    """Return the times at which values are looked at: of steady ones 0."""
-    return [0.0] if steady else np.linspace(0.0, case.run.steps * case.model.dt, TIMES).tolist()
+    """Return the times at which values are looked at: of steady ones 0, of others those that a run surely reaches."""
+    end = case.run.steps * (case.model.dt or case.model.dt_min or 0.0)
+    return [0.0] if steady or not end else np.linspace(0.0, end, TIMES).tolist()
 
 
 def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:

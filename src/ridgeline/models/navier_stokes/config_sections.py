@@ -33,6 +33,7 @@ from ridgeline.models.navier_stokes.config_boundary import (
     ScalarSection,
 )
 from ridgeline.models.navier_stokes.config_output import Direction, OutputSection, ProbeSection
+from ridgeline.models.navier_stokes.config_time import TimeSettings
 
 Positive = Annotated[Number, Field(gt=0)]
 MOST_ELEMENTS = 10**6  # along a direction: every rank keeps all their edges
@@ -220,7 +221,7 @@ class ForcingSection(Checked):
             yield Problem("bulk_velocity", 'a number with model.forcing.kind = "flow-rate"')
 
 
-class ModelSection(Checked):
+class ModelSection(TimeSettings):
     """u_t + (u . grad) u = - grad p + nu lap(u) + f, div u = 0, by spectral elements P_N-P_N.
 
     Backward differences for Stokes terms, extrapolation for the others (NekBox paper, Eqs. 1-4).
@@ -234,10 +235,6 @@ class ModelSection(Checked):
         rule="a number > 0",
         gt=0,
     )
-    dt: Number = setting(
-        ..., "Time step; `ridgeline check` says its Courant number for the flow of step 0.", unit="time", gt=0
-    )
-    time_order: Literal[1, 2, 3] = setting(3, "Order of backward differences and extrapolation.")
     dealias_order: Literal["none"] | Annotated[Integer, Field(ge=0, le=128)] = setting(
         0,
         "Gauss points in each direction on which the advection is integrated: 0 takes ceil(3 (p + 1)/2), the 3/2 "

@@ -67,13 +67,14 @@ class CpuEngine:
         self.time_levels = TimeLevels(problem.time_order, n_fields, self.geometry)
         self.p = np.zeros(grid.shape)
         self.time, self.step_index = 0.0, 0
+        self.dt = problem.dt  # length of the next step
         self.solves: dict[str, SolveCount] = {}  # counts alone: memory must not grow with the steps
         self.last_iterations: dict[str, int] = {}  # of each kind's last solve
         self._right = np.zeros((n_fields, *grid.shape))
         self._vector = np.zeros((3, *grid.shape))
         self._weak = np.zeros(grid.shape)
         self._force = np.array([*problem.force, *[0.0] * len(problem.scalars)])
-        self._watch = CourantWatch(problem.dt)
+        self._watch = CourantWatch(problem.control)
         work = self._workspace = Workspace()
         shared = (self.geometry, self.gather, self.inner, work, self.regions)
         self.pressure = PressureSolve(comm, *shared, self.boundaries.pressure_points, problem)
@@ -110,36 +111,47 @@ class CpuEngine:
         """Velocity [3, E, n, n, n]."""
         return self.time_levels.fields[0][:3]
 
-    def start(self, fields: Array, time: float = 0.0, history: Sequence[Array] = ()) -> None:
+    def start(
+        self, fields: Array, time: float = 0.0, history: Sequence[Array] = (), dt: float | None = None
+    ) -> None:
         """Begin at `time` with velocity and scalars [3 + S, E, n, n, n], equal at shared points. Collective.
 
         history: the same at t - dt and t - 2 dt, as far as known; without it the first steps are of lower order.
-        Raises ConfigError for a start that is not finite, and for Dirichlet velocities whose flux has no way out.
+        dt: of the first step, `first_dt` of the fields by default.
+        Raises ConfigError for a start that is not finite, for Dirichlet velocities whose flux has no way out, and
+        what `first_dt` does.
         """
         self.time, self.step_index = time, 0
+        self.dt = self.first_dt(fields) if dt is None else dt
         known = [fields, *history][: self.time_levels.order]
         for level, found in zip(self.time_levels.fields, known):
             level[...] = found
             # Jumps between elements would stay for good: no assembled residual sees them.
             self.gather.sum(level)
             level *= self.inner.weights
-        self.time_levels.known = len(known)
+        self.time_levels.begin(len(known), time, self.dt)
         self.p[...] = 0.0
         self._refresh()
         self._refuse_leak()
 
-    def resume(self, time: float, step: int, known: int, shift: float, force: float) -> None:
-        """Continue from levels of fields and a pressure that were put in place. Collective.
+    def first_dt(self, fields: Array) -> float:
+        """Return the length of the first step from velocity and scalars [3 + S, E, n, n, n]. Collective.
 
-        known: levels that hold a solution; shift: b_0/dt of the last step; force: of the flow rate.
+        Raises ConfigError if the Courant number gives none.
         """
-        self.time, self.step_index = time, step
-        self.time_levels.known = known
+        control = self.problem.control
+        return self.problem.dt if control is None else control.first(self._first_courant_rate(fields[:3]))
+
+    def resume(self, shift: float, order: int, force: float) -> None:
+        """Continue from time, step, dt, levels of fields and a pressure that were put in place. Collective.
+
+        shift, order: b_0/dt and order of the last step; force: of the flow rate.
+        """
         self._refresh()
-        self.boundaries.update(time)
+        self.boundaries.update(self.time)
         if shift:
             for solve in (self.velocity, *self.scalars):
-                solve.prepare(shift)
+                solve.prepare(shift, order)
         if self.flow_rate is not None:
             self.flow_rate.force = force
 
@@ -163,19 +175,21 @@ class CpuEngine:
                 f'it balance; need 0: make inflow and outflow equal, or give one side kind = "outflow"'
             )
 
-    def advance(self) -> None:
-        """Advance by one time step. Collective.
+    def advance(self, dt: float | None = None) -> None:
+        """Advance by one time step, of the engine's dt if none is given. Collective.
 
         Raises DivergedError if a solve does not converge, or if the Courant number is beyond stability before the
         step or after it. The state is then not to be kept.
         """
         problem, levels, regions = self.problem, self.time_levels, self.regions
+        dt = self.dt if dt is None else dt
         if not self._watch.begun:
-            self._watch.see(self.step_index, self._first_courant())
+            self._watch.see(self.step_index, self._first_courant_rate(self.u) * dt, dt)
         self._rate(0)
-        at = levels.coefficients(problem.dt)
-        self.time += problem.dt
+        at = levels.coefficients(dt)
+        self.time += dt
         self.step_index += 1
+        levels.step(self.time, dt)
         right = self._right
         with regions("other", *levels.work()):
             levels.right_hand_side(at, self._force, right)
@@ -184,14 +198,17 @@ class CpuEngine:
         self.assemble(right[:3])
         self._solve_pressure(right[:3], at)
         self._solve_velocity(right[:3], at)
-        self._solve_scalars(right[3:], at.shift)
+        self._solve_scalars(right[3:], at)
         if self.flow_rate is not None:
             self.flow_rate.correct(at.shift, self.u, self.p)
         if problem.filter_weight:
             self._apply_filter()
         with regions("other"):
             self.boundaries.record(self.u)
-        self._watch.see(self.step_index, self.courant())
+        rate = self.courant_rate()
+        self._watch.see(self.step_index, rate * dt, dt)
+        if problem.control is not None:
+            self.dt = problem.control.after(dt, rate)
 
     def _rate(self, back: int) -> None:
         """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago as those of the newest."""
@@ -200,7 +217,7 @@ class CpuEngine:
             self.kernels.advection(fields[:3], fields, rates)
         for i, scalar in enumerate(self.problem.scalars, start=3):
             with self.regions("other"):
-                self._add_sources(scalar, fields[:3], self.time - back * self.problem.dt, rates[i])
+                self._add_sources(scalar, fields[:3], self.time_levels.times[back], rates[i])
 
     def _add_sources(self, scalar: PassiveScalar, velocity: Array, time: float, rate: Array) -> None:
         """Subtract (v, s - u.G) from a scalar's weak rate."""
@@ -222,7 +239,7 @@ class CpuEngine:
         b = self._weak
         with self.regions("other", *self.kernels.divergence_work()):
             self.kernels.force_divergence(right, self.inverse_mass, b)
-            self.boundaries.add_pressure_terms(at.shift, at.order, b)
+            self.boundaries.add_pressure_terms(at, b)
         self.assemble(b)
         self.note("pressure", self.pressure.solve(b, self.p))
 
@@ -232,30 +249,30 @@ class CpuEngine:
         with self.regions("other", *self.kernels.momentum_work()):
             self.kernels.momentum(self.p, right, self.inner.weights, weak)
             self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(at.a, levels.fields)], weak)
-        self.velocity.prepare(at.shift)
+        self.velocity.prepare(at.shift, at.order)
         self.velocity.subtract_dirichlet(weak)
         self.assemble(weak)
         self.note("velocity", self.velocity.solve(weak, levels.oldest_fields()[:3]))
 
-    def _solve_scalars(self, right: Array, shift: float) -> None:
+    def _solve_scalars(self, right: Array, at: StepCoefficients) -> None:
         for i, solve in enumerate(self.scalars):
             weak = right[i]
-            solve.prepare(shift)
+            solve.prepare(at.shift, at.order)
             solve.subtract_dirichlet(weak[None])
             self.assemble(weak)
             self.note(solve.name, solve.solve(weak[None], self.fields[3 + i : 4 + i]))
 
-    def _step_from_rest(self, force: Array, shift: float, velocity: Array, pressure: Array) -> None:
-        """Set velocity and pressure to what a step from rest makes of a weak force, as `StepFromRest` states."""
+    def _step_from_rest(self, force: Array, velocity: Array, pressure: Array, known: bool) -> None:
+        """Set velocity and pressure to what the present step makes of a weak force, as `StepFromRest` states."""
         self.assemble(force)
-        b = np.zeros(self.grid.shape)
-        self.kernels.force_divergence(force, self.inverse_mass, b)
-        self.assemble(b)
-        self.require("pressure", self.pressure.solve(b, pressure, remember=False))
+        if not known:
+            b = np.zeros(self.grid.shape)
+            self.kernels.force_divergence(force, self.inverse_mass, b)
+            self.assemble(b)
+            self.require("pressure", self.pressure.solve(b, pressure, remember=False))
         weak = np.zeros_like(force)
         self.kernels.momentum(pressure, force, self.inner.weights, weak)
         self.assemble(weak)
-        self.velocity.prepare(shift)
         self.require("velocity", self.velocity.solve(weak, velocity, remember=False))
 
     def _apply_filter(self) -> None:
@@ -280,30 +297,29 @@ class CpuEngine:
         section = "pressure" if name == "pressure" else "velocity"
         raise DivergedError(
             f"the {name} solve of step {self.step_index} did not converge: residual {result.residual:.3g} after "
-            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt, or a larger tolerance or "
-            f"max_iterations in [model.{section}]"
+            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt or model.courant, or a larger "
+            f"tolerance or max_iterations in [model.{section}]"
         )
 
-    def courant(self) -> float:
-        """Return the Courant number dt max(|u_r|/dr + |u_s|/ds + |u_t|/dt) of the present velocity. Collective."""
-        return self._courant_of(self.u)
+    def courant_rate(self) -> float:
+        """Return the Courant number over dt, max(|u_r|/dr + |u_s|/ds + |u_t|/dt) of the velocity. Collective."""
+        return self._courant_rate_of(self.u)
 
-    def _courant_of(self, velocity: Array) -> float:
+    def _courant_rate_of(self, velocity: Array) -> float:
         with self.regions("other"):
-            mine = self.kernels.courant(velocity)
-            return float(global_max(self.comm, mine)) * self.problem.dt
+            return float(global_max(self.comm, self.kernels.courant(velocity)))
 
-    def _first_courant(self) -> float:
-        """Return the Courant number before the first step, with what the sides and a flow rate are about to give."""
+    def _first_courant_rate(self, velocity: Array) -> float:
+        """Return the rate before the first step, with what the sides and a flow rate are about to give."""
         ahead, rate = self._vector, self.problem.flow_rate
-        ahead[...] = self.u
+        ahead[...] = velocity
         self.boundaries.update(self.time)
         self.velocity.dirichlet.write(ahead)
-        number = self._courant_of(ahead)
+        number = self._courant_rate_of(ahead)
         if rate is not None:
             ahead[...] = 0.0
             ahead[rate.axis] = rate.bulk_velocity
-            number = max(number, self._courant_of(ahead))
+            number = max(number, self._courant_rate_of(ahead))
         return number
 
     def memory(self) -> dict[str, int]:

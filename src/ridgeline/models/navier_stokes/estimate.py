@@ -16,7 +16,7 @@ import numpy as np
 from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.navier_stokes.courant import advice
+from ridgeline.models.navier_stokes.courant import first_step_remark
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_units
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
@@ -214,8 +214,8 @@ def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float])
         words.append(
             f"probes: {len(places_inside(case, mesh))} places, every {case.output.probes.every} steps"
         )
-    number = first_courant_rate(case, mesh) * case.model.dt
-    words.append(f"Courant number of step 0: {number:.3g}{advice(number, case.model.dt)}")
+    rate, model = first_courant_rate(case, mesh), case.model
+    words.append(first_step_remark(rate, model.dt, model.control()))
     words.append(
         "work and predicted time are those of one iteration of each solve; expect several times as much"
     )

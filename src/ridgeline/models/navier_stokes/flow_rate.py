@@ -1,7 +1,8 @@
 """A force along one axis that holds the mean velocity exactly: the step is linear in a uniform force.
 
-The response of velocity and pressure to a unit force within one step is solved for once per b_0/dt. After each step
-as much of it is added as the flow rate needs.
+The response of velocity and pressure to a unit force within one step is solved for. That of the pressure does not
+depend on the step and is solved for once, that of the velocity with each b_0/dt. After each step as much of the
+response is added as the flow rate needs.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from ridgeline.runtime.regions import Regions
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# (weak force [3, E, n, n, n], b_0/dt, velocity, pressure): set the last two to what a step from rest makes of the
-# force, which is overwritten. Collective.
-StepFromRest = Callable[[Array, float, Array, Array], None]
+# (weak force [3, E, n, n, n], velocity, pressure, known): set velocity and pressure to what the present step makes,
+# from rest, of the force, which is overwritten; the velocity alone if the pressure is known. Collective.
+StepFromRest = Callable[[Array, Array, Array, bool], None]
 
 
 class HeldFlowRate:
@@ -53,9 +54,10 @@ class HeldFlowRate:
         return float(self._comm.allreduce(mine)) / self._volume
 
     def correct(self, shift: float, velocity: Array, pressure: Array) -> None:
-        """Add to the newest velocity and pressure what the flow rate needs. shift: b_0/dt. Collective."""
+        """Add to the newest velocity and pressure what the flow rate needs. shift: b_0/dt of the step. Collective."""
         if shift != self._shift:
-            self._respond(shift)
+            self._respond(known=self._shift > 0.0)
+            self._shift = shift
         points = self._mass.size
         with self._regions("other", (2.0 + 2.0 * len(self._moved)) * points, 16.0 * points):
             self.force = (self.wanted.bulk_velocity - self.bulk(velocity)) / self._unit
@@ -64,12 +66,11 @@ class HeldFlowRate:
             if self._pressure.any():
                 pressure += self.force * self._pressure
 
-    def _respond(self, shift: float) -> None:
-        """Solve for what a unit force does in a step from rest."""
-        self._shift = shift
+    def _respond(self, known: bool) -> None:
+        """Solve for what a unit force does in the present step from rest. known: whether the pressure is there."""
         force = np.zeros_like(self._velocity)
         force[self.wanted.axis] = self._mass
-        self._step_from_rest(force, shift, self._velocity, self._pressure)
+        self._step_from_rest(force, self._velocity, self._pressure, known)
         self._unit = self.bulk(self._velocity)
         rank_has = np.array([bool(u.any()) for u in self._velocity])
         self._moved = [i for i, has in enumerate(self._comm.allreduce(rank_has * 1)) if has]

@@ -39,37 +39,41 @@ class HelmholtzSolve:
         products: int,
     ) -> None:
         self.name, self.dirichlet, self.diffusivity, self.settings = name, dirichlet, diffusivity, settings
-        self._geometry, self._gather, self._inner = geometry, gather, inner
-        self._work, self._regions, self._products = work, regions, products
+        self._geometry, self._work, self._regions, self._products = geometry, work, regions, products
         self.components = len(dirichlet.points)
-        self.shift = 0.0
-        self._operator = self._make_operator(1.0)
+        self.shift, self.order = 0.0, 0  # b_0/dt and order of the last step
+        self._operator = ElementOperator(
+            geometry.grid,
+            geometry,
+            gather,
+            diffusivity,
+            1.0,
+            dirichlet.points,
+            inner=inner,
+            nullspace=False,
+            regions=regions,
+            products=products,
+        )
         self.projection = Projection(self._operator, settings.projection, self.components, regions)
         self._lift = np.zeros(0)
         self._lifted: Array | None = None
 
-    def _make_operator(self, shift: float) -> ElementOperator:
-        return ElementOperator(
-            self._geometry.grid,
-            self._geometry,
-            self._gather,
-            self.diffusivity,
-            shift,
-            self.dirichlet.points,
-            inner=self._inner,
-            nullspace=False,
-            regions=self._regions,
-            products=self._products,
-        )
+    def prepare(self, shift: float, order: int) -> None:
+        """Take the b_0/dt of the next step, which is of an order: another diagonal. Collective.
 
-    def prepare(self, shift: float) -> None:
-        """Take another b_0/dt: a new operator and diagonal, and no past solutions. Collective."""
-        if shift == self.shift:
+        The space of the last solutions is made orthogonal in the new operator where steps of one order change their
+        length. It begins anew with the order, of which a run has few changes.
+        """
+        change, kept = shift - self.shift, order == self.order
+        self.shift, self.order = shift, order
+        if change == 0.0:
             return
-        self.shift = shift
-        self._operator = self._make_operator(shift)
+        self._operator.h2 = shift
         self._inverse_diagonal = self._operator.inverse_diagonal()
-        self.projection.reset(self._operator)
+        if kept:
+            self.projection.shift(change)
+        else:
+            self.projection.reset()
         self._lifted = None
 
     def subtract_dirichlet(self, weak: Array) -> None:

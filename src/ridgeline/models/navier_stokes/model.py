@@ -5,6 +5,7 @@ The arithmetic is in `engine_cpu`; settings, initial flows, outputs, figures and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -41,7 +42,7 @@ from ridgeline.models.navier_stokes.problem import FlowProblem
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.models.navier_stokes.records.forces import SideForces, forces_output
 from ridgeline.models.navier_stokes.records.probes import Probes, probes_output
-from ridgeline.models.navier_stokes.restart import EngineState, field_names
+from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState, field_names
 from ridgeline.models.navier_stokes.statistics.statistics import Statistics
 from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
@@ -57,7 +58,8 @@ class NavierStokes(Model):
     name: ClassVar[str] = "navier_stokes"
     phases: ClassVar[tuple[str, ...]] = REGIONS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
-    advice: ClassVar[str] = "try a smaller model.dt, more elements or a higher grid.order"
+    advice: ClassVar[str] = "try a smaller model.dt or model.courant, more elements or a higher grid.order"
+    later: ClassVar[tuple[str, ...]] = (TIME_STEPS,)
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
         """Decompose the mesh, compile what set-up runs, allocate fields and plan. Collective.
@@ -67,7 +69,7 @@ class NavierStokes(Model):
         """
         self._case, self._context = case, context
         comm = context.comm
-        self._problem: FlowProblem = problem_of(case, case.model.dt)
+        self._problem: FlowProblem = problem_of(case, case.model.dt or math.nan)
         self._grid = ElementGrid(mesh_of(case), case.grid.order, comm.size, comm.rank)
         self._geometry = ElementGeometry(self._grid)
         self._regions = context.regions
@@ -121,13 +123,14 @@ class NavierStokes(Model):
         velocity = initial_velocity(case, x, y, z)
         scalars = [initial_scalar(case, i, x, y, z)[None] for i in range(len(case.scalar))]
         levels = case.model.time_order - 1
-        before = history(case, x, y, z, self._problem.dt, levels) if levels else []
         fields = np.concatenate([velocity, *scalars])
         named = dict(zip(field_names(len(scalars)), fields))
         where = locate_nonfinite(comm, self._grid, self._geometry, named)
         if where is not None:
             raise ConfigError(f"[initial] and [[scalar]] initial: need finite values, unlike {where}")
-        self._engine.start(fields, 0.0, before)
+        dt = self._engine.first_dt(fields)
+        before = history(case, x, y, z, dt, levels) if levels else []
+        self._engine.start(fields, 0.0, before, dt)
         self._forget_times()
 
     def _forget_times(self) -> None:
@@ -185,8 +188,8 @@ class NavierStokes(Model):
         return self._figures.series(
             engine.u,
             engine.fields[3:],
-            problem.dt if engine.step_index else 0.0,
-            engine.courant() / problem.dt,
+            engine.time_levels.steps[0] if engine.step_index else 0.0,
+            engine.courant_rate(),
             tuple(float(f) for f in force),
             iterations,
         )
@@ -259,10 +262,12 @@ class NavierStokes(Model):
         points = (
             f"{problem.dealias_points}^3 Gauss points" if problem.dealias_points else "the element's points"
         )
+        control = problem.control
+        steps = "" if control is None else f" at Courant number {control.courant:g}"
         return {
             "process_grid": [self._context.comm.size],
             "block": [max(grid.counts()), grid.n, grid.n, grid.n],
-            "method": f"BDF{problem.time_order}/EXT{problem.time_order}, advection on {points}; pressure by "
+            "method": f"BDF{problem.time_order}/EXT{problem.time_order}{steps}, advection on {points}; pressure by "
             f"{pressure.solver} with {pressure.preconditioner} in {pressure.precision}; "
             f"{'axis-aligned' if self._geometry.axis_aligned else 'curved'} elements, {problem.products} products; "
             f"messages {'overlap' if problem.overlap else 'do not overlap'} computing",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.quadrature import legendre_matrix
+from ridgeline.models.navier_stokes.courant import StepControl
 
 Array = NDArray[np.float64]
 # (x, y, z, t) -> three components, each a number or an array of x's shape.
@@ -27,10 +28,6 @@ DIRICHLET: tuple[VelocityKind, ...] = ("inflow", "moving-wall", "wall")
 # Net flux through Dirichlet sides, over that of the same speeds straight through them, which is surely a
 # mistake. Not over the flux in and out: along walls that move, it is rounding itself.
 LEAK = 1e-3
-
-# Backward differences: sum_j b_j u^{n+1-j} / dt, j = 0 ... k; extrapolation: sum_j a_j u^{n+1-j}, j = 1 ... k.
-BACKWARD = ((1.0, -1.0), (3 / 2, -2.0, 1 / 2), (11 / 6, -3.0, 3 / 2, -1 / 3))
-EXTRAPOLATION = ((1.0,), (2.0, -1.0), (3.0, -3.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -104,6 +101,7 @@ class HelmholtzSolver:
 class FlowProblem:
     """What is solved, and how in time.
 
+    dt: length of every step, NaN where `control` chooses it.
     dealias_points: Gauss points per direction of the advection term; 0 evaluates it at the Gauss-Lobatto points.
     filter_weight: share of the highest `filter_modes` modes that each step takes away, quadratically growing
     with the mode; 0 is none.
@@ -115,6 +113,7 @@ class FlowProblem:
     dt: float
     sides: Mapping[str, VelocitySide]
     time_order: int = 3
+    control: StepControl | None = None
     dealias_points: int = 0
     scalars: tuple[PassiveScalar, ...] = ()
     force: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -145,17 +144,15 @@ def smallest_spacing(coordinates: Array) -> float:
     return min(float(gap.min(initial=np.inf)) for gap in gaps)
 
 
-def vorticity_extrapolation(order: int, viscosity: float, dt: float, spacing: float) -> tuple[float, ...]:
-    """Return the coefficients that extrapolate the vorticity at Dirichlet sides, in a step of an order.
+def vorticity_order(order: int, viscosity: float, dt: float, spacing: float) -> int:
+    """Return the order at which the vorticity at Dirichlet sides is extrapolated, in a step dt of an order.
 
     Third-order extrapolation is stable only while nu dt is not many times the square of the spacing of the points
     there. Second-order extrapolation is always stable. It leaves the velocity third order in time, with a larger
     factor. So the former is taken where nu dt <= spacing^2. Source: Leriche, Perchat, Labrosse, Deville, J. Sci.
     Comput. 26 (2006) 25.
     """
-    if order == 3 and viscosity * dt > spacing**2:
-        return EXTRAPOLATION[1]
-    return EXTRAPOLATION[order - 1]
+    return 2 if order == 3 and viscosity * dt > spacing**2 else order
 
 
 def bubble_filter(points: Array, weight: float, modes: int) -> Array:

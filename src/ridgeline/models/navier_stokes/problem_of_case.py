@@ -179,7 +179,7 @@ def dealias_points(case: NavierStokesSettings) -> int:
 
 
 def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
-    """Return the problem that a case describes, with time step dt."""
+    """Return the problem that a case describes, with time step dt; NaN where model.courant sets it."""
     model = case.model
     forcing, pressure, velocity = model.forcing, model.pressure, model.velocity
     rate = None
@@ -191,6 +191,7 @@ def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
         dt=dt,
         sides=velocity_sides(case),
         time_order=model.time_order,
+        control=model.control(),
         dealias_points=dealias_points(case),
         scalars=tuple(scalar_of(case, number) for number in range(len(case.scalar))),
         force=forcing.value if forcing.kind == "force" else (0.0, 0.0, 0.0),

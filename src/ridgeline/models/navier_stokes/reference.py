@@ -13,7 +13,7 @@ the coefficients, N = f - u.grad u (dealiased), and F = sum_j a_j N^{n+1-j} - su
 
 <., .> are integrals over Dirichlet sides; the first is the rotational form of the viscous term:
 (grad q, curl w) = <grad q, n x w>, whose parts between elements cancel for the continuous w that curl() returns.
-a' is a, or that of order 2 (`vorticity_extrapolation`).
+a' is a, or that of order 2 (`vorticity_order`). Steps may have any lengths (multistep.py).
 Sources: Karniadakis, Israeli and Orszag, J. Comput. Phys. 97 (1991) 414; Tomboulides, Lee and Orszag, J. Sci.
 Comput. 12 (1997) 139; Hadri et al., Eqs. 2-4. Backflow at outflow sides: Bruneau and Fabrie, RAIRO 30 (1996) 815.
 """
@@ -26,15 +26,14 @@ import numpy as np
 from scipy import sparse
 
 from ridgeline.elements.mesh import ElementGrid, side_axis
+from ridgeline.models.navier_stokes.multistep import backward, extrapolation
 from ridgeline.models.navier_stokes.problem import (
-    BACKWARD,
     DIRICHLET,
-    EXTRAPOLATION,
     Array,
     FlowProblem,
     bubble_filter,
     smallest_spacing,
-    vorticity_extrapolation,
+    vorticity_order,
 )
 from ridgeline.models.navier_stokes.reference_elements import DirectSolver, Elements, Flags
 
@@ -64,13 +63,15 @@ class ReferenceSolver:
         self.rates = [
             self.rate(old, time - back * problem.dt) for back, old in enumerate(self.fields[1:], start=1)
         ]
+        self.steps = [problem.dt] * len(history)  # lengths of those before the present time, newest first
         self.p = np.zeros(grid.shape)
         self.stiffness = self.elements.stiffness()
         self.mass = sparse.diags(self.gather(self.elements.mass))
         self.fixed = self._fixed_points()
         outflow = self._flags(problem.sides_of("outflow"))
         self.pressure_solver = DirectSolver(self.stiffness, outflow, problem.level_is_free)
-        self.solvers: dict[tuple[int, float], DirectSolver] = {}
+        self.solvers: dict[int, DirectSolver] = {}  # of each field, for the last b_0/dt
+        self.shift = 0.0
 
     @property
     def u(self) -> Array:
@@ -82,19 +83,21 @@ class ReferenceSolver:
         """The present scalars."""
         return self.fields[0][3:]
 
-    def step(self) -> None:
-        """Advance by one time step."""
+    def step(self, dt: float | None = None) -> None:
+        """Advance by one time step, of the problem's dt if none is given."""
         problem, elements = self.problem, self.elements
         self.rates.insert(0, self.rate(self.fields[0], self.time))
         order = min(problem.time_order, len(self.fields))
-        b, a = BACKWARD[order - 1], EXTRAPOLATION[order - 1]
-        self.time += problem.dt
-        shift = b[0] / problem.dt
-        differences = sum(c * old for c, old in zip(b[1:], self.fields)) / problem.dt
+        dt = problem.dt if dt is None else dt
+        steps = [dt, *self.steps[: order - 1]]
+        b, a = backward(steps), extrapolation(steps)
+        self.time += dt
+        shift = b[0] / dt
+        differences = sum(c * old for c, old in zip(b[1:], self.fields)) / dt
         right = sum(c * rate for c, rate in zip(a, self.rates)) - elements.mass * differences
         ahead = np.asarray(sum(c * old for c, old in zip(a, self.fields)))
         dirichlet = self._dirichlet(self.time)
-        self.p = self._pressure(right[:3], order, dirichlet[:3], shift)
+        self.p = self._pressure(right[:3], steps, dirichlet[:3], shift)
         right[:3] += self._backflow(ahead[:3]) - elements.mass * elements.gradient(self.p)
         right[3:] += self._fluxes(self.time)
         new = np.stack([self._helmholtz(i, right[i], dirichlet[i], shift) for i in range(len(right))])
@@ -103,6 +106,7 @@ class ReferenceSolver:
             self._filter(new, dirichlet)
         self.fields = [new, *self.fields[: problem.time_order - 1]]
         self.rates = self.rates[: problem.time_order - 1]
+        self.steps = steps[: problem.time_order - 1]
 
     def rate(self, fields: Array, time: float) -> Array:
         """Return N, unassembled: (v, f - u.grad u) and (v, s - u.grad T) of fields [3 + S, E, n, n, n]."""
@@ -123,12 +127,16 @@ class ReferenceSolver:
             np.bincount(self.elements.ids.ravel(), weak.ravel(), self.elements.grid.n_unique), np.float64
         )
 
-    def _pressure(self, right: Array, order: int, dirichlet: Array, shift: float) -> Array:
-        """Return the pressure of the next time level. dirichlet: velocity at Dirichlet points [3, n_unique]."""
+    def _pressure(self, right: Array, steps: Sequence[float], dirichlet: Array, shift: float) -> Array:
+        """Return the pressure of the next time level. dirichlet: velocity at Dirichlet points [3, n_unique].
+
+        steps: lengths of the steps that the order takes, newest first.
+        """
         elements, problem = self.elements, self.problem
         force = elements.assemble(right) / elements.assembled_mass
         weak = elements.weak_divergence(force)
-        a = vorticity_extrapolation(order, problem.viscosity, problem.dt, self._spacing())
+        order = vorticity_order(len(steps), problem.viscosity, steps[0], self._spacing())
+        a = extrapolation(steps[:order])
         vorticity = elements.curl(np.asarray(sum(c * old[:3] for c, old in zip(a, self.fields))))
         for name in problem.sides_of(*DIRICHLET):
             normal = elements.normal_area(name)
@@ -159,12 +167,14 @@ class ReferenceSolver:
 
     def _helmholtz(self, i: int, right: Array, dirichlet: Array, shift: float) -> Array:
         """Return field i of the next time level. right: weak, unassembled; dirichlet: its values at fixed points."""
-        if (i, shift) not in self.solvers:
+        if shift != self.shift:
+            self.solvers, self.shift = {}, shift
+        if i not in self.solvers:
             scalars = self.problem.scalars
             diffusivity = self.problem.viscosity if i < 3 else scalars[i - 3].diffusivity
             matrix = sparse.csr_matrix(diffusivity * self.stiffness + shift * self.mass)
-            self.solvers[i, shift] = DirectSolver(matrix, self.fixed[i])
-        solved = self.solvers[i, shift].solve(self.gather(right), dirichlet)
+            self.solvers[i] = DirectSolver(matrix, self.fixed[i])
+        solved = self.solvers[i].solve(self.gather(right), dirichlet)
         return np.asarray(solved[self.elements.ids])
 
     def _hold_flow_rate(self, new: Array, shift: float) -> None:
