@@ -25,7 +25,6 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.elements.coarse import CoarseSolver
 from ridgeline.elements.coarse_amg import AlgebraicCoarse
 from ridgeline.elements.coarse_direct import DirectCoarse
-from ridgeline.elements.fast_diagonalisation import mean_extents
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders
@@ -96,9 +95,10 @@ class SchwarzMultigrid:
     ) -> None:
         self.dtype, self.regions = np.dtype(dtype), regions
         if orders is None:
-            inverse = (1.0 / mean_extents(grid.mesh, grid.positions)).sum(axis=0)
+            inverse = (1.0 / grid.mesh.extents(grid.positions)).sum(axis=0)
             total = comm.allreduce(inverse) if comm.size > 1 else inverse
-            orders = level_orders(grid.order, tuple(1.0 / total[::-1]))
+            # Where the axes of neighbours differ, what is short is no direction of the mesh.
+            orders = level_orders(grid.order, tuple(1.0 / total[::-1]) if grid.mesh.regular else (1.0,) * 3)
         if len(orders) < 2 or tuple(orders[0]) != (grid.order,) * 3:
             raise ValueError(
                 f"orders {orders} of multigrid: at least two triples, the first of order {grid.order}"

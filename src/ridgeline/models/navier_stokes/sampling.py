@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, interpolation_matrix
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.parallel.reduce import global_max, global_min
@@ -132,6 +132,7 @@ class _BoxPoints:
     """
 
     def __init__(self, grid: ElementGrid, lattice: Lattice) -> None:
+        assert isinstance(grid.mesh, ElementMesh)  # as all that is axis-aligned
         self._n = grid.n
         self._positions = grid.positions
         self._parts = [
