@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from ridgeline.elements.distribution import distribute
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, periodic_hill, wavy
-from ridgeline.elements.distribution import distribute
 from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, side_index
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 

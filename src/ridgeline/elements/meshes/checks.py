@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from ridgeline.elements.geometry import CHUNK, reference_gradient
-from ridgeline.elements.hexahedron import FACE_CORNERS
+from ridgeline.elements.hexahedron import FACE_CORNERS, face_places
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.meshes.topology import face_permutations
 from ridgeline.elements.quadrature import derivative_matrix, gauss_lobatto, gll_derivative
 from ridgeline.runtime.errors import ConfigError
 
@@ -17,6 +18,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 NEAR = 1e-6  # of an edge: places that are nearer are one
+FIT = 1e-4  # of a face: surfaces that are nearer are one
 MOST_LOOKED_AT = 1000  # faces without partner whose neighbourhood is searched
 NEWTON_STEPS = 12
 
@@ -62,6 +64,30 @@ def require_unfolded(mesh: Mesh, order: int) -> None:
             raise ConfigError(
                 f"the map of the mesh folds {mesh.name_of(positions[bad])}: its Jacobian falls to {worst[bad]:.3g} "
                 f"at order {order}; need > 0 everywhere: check {mesh.advice}, or use more elements"
+            )
+
+
+def require_fitting(raw: RawMesh, pairs: Indices, codes: Indices) -> None:
+    """Raise ConfigError if two elements make different surfaces of the face that they share, but for a translation.
+
+    pairs: int64 [p, 2] of faces 6 e + f; codes: how the corners of the second lie in the first.
+    """
+    q = len(raw.points)
+    places, permutations = face_places(q).reshape(6, -1), face_permutations(q).reshape(8, -1)
+    flat = raw.nodes.reshape(3, raw.n_elements, -1)
+    step = max(1, CHUNK // (20 * q * q))
+    for start in range(0, len(pairs), step):
+        (a, b), code = pairs[start : start + step].T, codes[start : start + step]
+        order = np.take_along_axis(places[a % 6], permutations[code], axis=1)
+        first, second = flat[:, a[:, None] // 6, order], flat[:, b[:, None] // 6, places[b % 6]]
+        size = np.ptp(first, axis=2).max(axis=0)
+        first, second = (c - c[:, :, :1] for c in (first, second))
+        bad = np.flatnonzero(np.abs(first - second).max(axis=(0, 2)) > FIT * size)
+        if len(bad):
+            one, other = (raw.name(*divmod(int(faces[bad[0]]), 6)) for faces in (a, b))
+            raise raw.error(
+                f"{one} and {other} are one and are curved differently",
+                "curve the edges of both elements alike",
             )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.hexahedron import FACE_CORNERS, MEAN_POINTS, edge_index, face_index, mean_lengths
 from ridgeline.elements.mesh_protocol import Array, Indices
 from ridgeline.elements.meshes.bisection import bisection_order
-from ridgeline.elements.meshes.checks import require_closed, require_right_handed
+from ridgeline.elements.meshes.checks import require_closed, require_fitting, require_right_handed
 from ridgeline.elements.meshes.periodic import codes_of_pairs, match_sides
 from ridgeline.elements.meshes.raw import RawMesh
 from ridgeline.elements.meshes.topology import (
@@ -256,6 +256,7 @@ def build_mesh(raw: RawMesh, periodic: Mapping[str, str] | None = None) -> Hexah
     free[matched], free[around] = False, False
     require_closed(raw, np.flatnonzero(free & (side_of < 0)))
     codes = np.concatenate([_codes(raw, matched), codes_of_pairs(raw, around)])
+    require_fitting(raw, np.concatenate([matched, around]), codes)
     topology = connect(raw, np.concatenate([matched, around]), codes, len(matched))
     kept = [s for s in range(len(raw.sides)) if (side_of == s).any()]
     renumber = np.full(len(raw.sides) + 1, -1)
@@ -311,11 +312,13 @@ def _around(
 ) -> tuple[Indices, list[tuple[float, float, float]]]:
     """Return the pairs of faces that are periodic, int64 [p, 2], and the translations between them."""
     element, face, other, other_face = raw.pairs.T
-    found, shifts = [np.stack([6 * element + face, 6 * other + other_face], axis=1)], []
-    corners = raw.corner_places().mean(axis=1)
-    if len(raw.pairs):
-        steps = np.round((corners[other] - corners[element]) / np.abs(corners).max(), 6)
-        shifts = [tuple(s * np.abs(corners).max()) for s in np.unique(steps, axis=0).tolist()]
+    found = [np.stack([6 * element + face, 6 * other + other_face], axis=1)]
+    corners = raw.corner_places()
+    centres = [
+        corners[e[:, None], FACE_CORNERS[f]].mean(axis=1) for e, f in ((element, face), (other, other_face))
+    ]
+    rounded = np.round((centres[1] - centres[0]) / np.abs(corners).max(), 6) * np.abs(corners).max()
+    shifts = [tuple(step) for step in np.unique(rounded, axis=0).tolist()]
     for a, b in periodic.items():
         first, second = (np.flatnonzero(side_of == raw.sides.index(name)) for name in (a, b))
         pairs, shift = match_sides(raw, first, second, f'the sides "{a}" and "{b}"')

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from ridgeline.elements.meshes.raw import RawMesh
 from ridgeline.io.meshes.gmsh import read_gmsh
+from ridgeline.io.meshes.re2 import read_re2
 from ridgeline.runtime.errors import ConfigError
 
-READERS = {".msh": read_gmsh}
+READERS = {".msh": read_gmsh, ".re2": read_re2}
 
 
 def read_mesh(path: Path) -> RawMesh:
-    """Return the mesh of a file by its suffix: .msh of Gmsh. Raises ConfigError for what cannot be read."""
+    """Return the mesh of a file: .msh of Gmsh, .re2 of Nek5000. Raises ConfigError for what cannot be read."""
     reader = READERS.get(path.suffix)
     if reader is None:
         raise ConfigError(f'grid.mesh = "{path}": need a file of {" or ".join(READERS)}')

@@ -35,8 +35,8 @@ class GridSection(sections.AnyGridSection):
     mesh: PathText = setting(
         "",
         "Mesh of hexahedra instead of a box: a file of Gmsh (.msh), of any order, whose physical surfaces are the "
-        'sides [boundary.NAME]; "" is a box.',
-        rule="a path that ends in .msh",
+        'sides [boundary.NAME], or of Nek5000 (.re2), whose sides have the names of its conditions; "" is a box.',
+        rule="a path that ends in .msh or .re2",
     )
     order: Integer = setting(
         7, "Polynomial order p: p + 1 Gauss-Lobatto points in each direction of an element.", ge=1, le=31
