@@ -67,23 +67,28 @@ def sections_of(case_class: type[BaseModel]) -> list[Section]:
 def named_sections(case_class: type[BaseModel], document: Mapping[str, Any]) -> list[Section]:
     """Return the tables of a document whose names it chooses: those inside a table with NAMED_WITH, a setting's key.
 
-    They are like the first table that is a field there. Only if the document gives that setting a value.
+    Only if the document gives that setting a value. A name in one such table is known in all of them, where it is
+    like the first table that is a field there.
     """
-    found = {}
-    for section in sections_of(case_class):
-        key = getattr(section.table, "NAMED_WITH", None)
-        if key is None or not _at(document, key.split(".")):
-            continue
-        like = next(table for field in section.table.model_fields.values() if (table := _table(field)))
-        for table in _tables_at(document, section.key.split(".")):
-            for name, value in table.items():
-                if (
-                    isinstance(value, Mapping)
-                    and SIDE_NAME.fullmatch(name)
-                    and name not in section.table.model_fields
-                ):
-                    found[f"{section.key}.{name}"] = like
-    return [Section(key, table, False) for key, table in found.items()]
+    homes = {
+        section.key: next(table for field in section.table.model_fields.values() if (table := _table(field)))
+        for section in sections_of(case_class)
+        if (key := getattr(section.table, "NAMED_WITH", None)) and _at(document, key.split("."))
+    }
+    names = {
+        name
+        for home in homes
+        for table in _tables_at(document, home.split("."))
+        for name, value in table.items()
+        if isinstance(value, Mapping) and SIDE_NAME.fullmatch(name)
+    }
+    own = set(fields_of(case_class))
+    return [
+        Section(f"{home}.{name}", like, False)
+        for name in sorted(names)
+        for home, like in homes.items()
+        if not any(key.startswith(f"{home}.{name}.") for key in own)
+    ]
 
 
 def _table(field: FieldInfo) -> type[BaseModel] | None:

@@ -94,6 +94,7 @@ class SchwarzMultigrid:
         overlap: bool = True,
     ) -> None:
         self.dtype, self.regions = np.dtype(dtype), regions
+        self._regular = grid.mesh.regular
         if orders is None:
             inverse = (1.0 / grid.mesh.extents(grid.positions)).sum(axis=0)
             total = comm.allreduce(inverse) if comm.size > 1 else inverse
@@ -133,6 +134,11 @@ class SchwarzMultigrid:
         """Set z = M r. r: float64 [E, n, n, n], assembled; z: of any float dtype and that shape, continuous."""
         self._r[0][:] = r.reshape(-1)
         self._down(0)
+        if not self._regular:
+            # Elements that are turned against each other round the corrections of lower orders differently.
+            finest = self.levels[0]
+            finest.points.sum(self._z[0].reshape(finest.level.shape))
+            self._z[0] *= finest.share
         np.copyto(z.reshape(-1), self._z[0])
 
     def _down(self, place: int) -> None:

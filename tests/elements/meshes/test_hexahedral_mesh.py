@@ -188,7 +188,7 @@ def test_a_face_of_two_sides():
     raw = BoxFile(ELEMENTS).raw()
     raw.named[1, :2] = raw.named[0, :2]
     raw.named[1, 2] = (raw.named[0, 2] + 1) % 6
-    with pytest.raises(ConfigError, match='is of the sides "._m.." and "._m.."; name it once'):
+    with pytest.raises(ConfigError, match=r'is of the sides "._m.." and "._m.."; name it once'):
         build_mesh(raw)
 
 

@@ -31,7 +31,7 @@ def box_re2(path, seed=1, around=False, **how):
     return write_re2(path, raw.corner_places(), faces=faces, **how)
 
 
-@pytest.mark.parametrize(("version", "order"), product(("#v001", "#v002", "#v003"), "<>"))
+@pytest.mark.parametrize(("version", "order"), list(product(("#v001", "#v002", "#v003"), "<>")))
 def test_a_box_comes_back(tmp_path, version, order):
     mesh = build_mesh(read_re2(box_re2(tmp_path / "box.re2", version=version, order=order)))
     assert mesh.sides == ("O", "SYM", "W", "v")
@@ -41,7 +41,7 @@ def test_a_box_comes_back(tmp_path, version, order):
     np.testing.assert_allclose(
         np.sort(grid.coordinates.reshape(3, -1)), np.sort(box.coordinates.reshape(3, -1)), atol=1e-6
     )
-    x, y, z = grid.coordinates.reshape(3, -1)
+    x, _, z = grid.coordinates.reshape(3, -1)
     for side, on in (("v", x < 1e-6), ("O", x > 3 - 1e-6), ("SYM", (z < 1e-6) | (z > 1 - 1e-6))):
         np.testing.assert_array_equal(grid.side_points([side]), np.flatnonzero(on))
 
@@ -49,7 +49,7 @@ def test_a_box_comes_back(tmp_path, version, order):
 def test_periodic_faces_of_the_file(tmp_path):
     mesh = build_mesh(read_re2(box_re2(tmp_path / "box.re2", around=True)))
     assert mesh.sides == ("O", "W", "v")
-    np.testing.assert_allclose(np.abs(mesh.translations), [[0, 0, 1]], atol=1e-6)
+    assert np.unique(np.round(np.abs(mesh.translations), 5), axis=0).tolist() == [[0, 0, 1]]
     box = ElementMesh.box((2, 3, 2), (1.0, 2.0, 3.0), periodic=(True, False, False))
     assert mesh.n_unique((4,) * 3) == box.n_unique((4,) * 3)
     assert (mesh.neighbours(mesh.range(0, 12)) < 0).sum() == 20
@@ -94,11 +94,10 @@ def test_points_in_the_middle_of_edges(tmp_path):
     np.testing.assert_allclose(np.hypot(*places[:2])[..., 0], 1.0)
     np.testing.assert_allclose(np.hypot(*places[:2])[..., -1], 2.0)
     outside = [(e, f, "W", ()) for e in (0, 1) for f in range(6) if f != 1 - e]
+    two = np.array([[(x + s, y, z) for z in (0, 1) for y in (0, 1) for x in (0, 1)] for s in (0, 1)], float)
+    raw = read_re2(write_re2(tmp_path / "two.re2", two, [(0, 2, (1.1, 0.5, 0), "m")], outside))
     with pytest.raises(ConfigError, match="are one and are curved differently"):
-        two = np.array(
-            [[(x + s, y, z) for z in (0, 1) for y in (0, 1) for x in (0, 1)] for s in (0, 1)], float
-        )
-        build_mesh(read_re2(write_re2(tmp_path / "two.re2", two, [(0, 2, (1.1, 0.5, 0), "m")], outside)))
+        build_mesh(raw)
 
 
 def test_every_shorter_file_says_so(tmp_path):
@@ -106,7 +105,7 @@ def test_every_shorter_file_says_so(tmp_path):
     whole = path.read_bytes()
     for length in [0, 3, 40, 79, 82, 84, 100, 500, len(whole) - 1, *range(84, len(whole), 97)]:
         path.write_bytes(whole[:length])
-        with pytest.raises(ConfigError, match="ends in its|is no .re2 file"):
+        with pytest.raises(ConfigError, match=r"ends in its|is no .re2 file"):
             read_re2(path)
 
 
@@ -149,7 +148,7 @@ def test_what_is_not_read(tmp_path):
     with pytest.raises(ConfigError, match="has curved edges of kind 's'; need"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, 0, 0, 1), "s")], faces))
     with pytest.raises(
-        ConfigError, match="has an arc of radius 0.1 at element 3, whose chord has the length 2.8"
+        ConfigError, match=r"has an arc of radius 0.1 at element 3, whose chord has the length 2.8"
     ):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(2, 2, (0.1,), "C")], faces))
     faces[0] = (0, 0, "P", (2, 4))

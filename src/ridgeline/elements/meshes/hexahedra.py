@@ -201,7 +201,7 @@ class HexahedralMesh:
     def side_faces(self, positions: Indices, side: str) -> tuple[Indices, Indices]:
         """Return which of some elements lie at a side, and by which face: int64 [f] each, sorted by face."""
         faces, elements = np.nonzero(self._side(side) == self.rows.sides[self._rows(positions)].T)
-        return elements, faces
+        return np.ascontiguousarray(elements), np.ascontiguousarray(faces)
 
     def on_side(self, positions: Indices, side: str, points: Triple) -> NDArray[np.bool_]:
         """Return which points of elements lie on a side, all copies, bool [m, n_z, n_y, n_x]."""

@@ -1,6 +1,6 @@
 """Meshes of Nek5000: .re2 files of version #v001 (numbers of 4 bytes), #v002 or #v003 (8), any byte order.
 
-    80 bytes of text: version, elements, dimensions, fluid elements; the number 6.54321 in 4 bytes tells the byte order
+    80 bytes of text: version, elements, dimensions, fluid elements; 6.54321 in 4 bytes, which tells the byte order
     for each element: a group, then x, y and z of its 8 corners
     a count, and for each curved edge: element, edge, five numbers, a letter
     a count, and for each face of the surface: element, face, five numbers, three letters; then the same for scalars

@@ -134,11 +134,14 @@ class NavierStokesCase(NavierStokesSettings):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
-        found = [*_sides(self), *_scalars(self), *_initial(self), *_others(self)]
-        yield from found
-        if not found and self.grid.mesh:
+        found = list(_sides(self))
+        if self.grid.mesh and not found:
             found += mesh_problems(self)
-            yield from found
+        if not (
+            self.grid.mesh and found
+        ):  # what else is said of sides that the mesh lacks is not worth a word
+            found += [*_scalars(self), *_initial(self), *_others(self)]
+        yield from found
         if not found:
             # These ask for the mesh, and for functions that the settings before make valid.
             yield from flux_problems(self)
