@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ class Side:
     def _places(self) -> NDArray[np.int64]:
         return face_places(self.area.shape[-1])[self.faces]
 
-    def take(self, field: Array) -> Array:
+    def take(self, field: NDArray[Any]) -> NDArray[Any]:
         """Return the values of a field [..., e, z, y, x] on the faces, [..., f, n, n]."""
         n = self.area.shape[-1]
         flat = field.reshape(*field.shape[:-4], -1)

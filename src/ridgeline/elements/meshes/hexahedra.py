@@ -200,7 +200,8 @@ class HexahedralMesh:
 
     def side_faces(self, positions: Indices, side: str) -> tuple[Indices, Indices]:
         """Return which of some elements lie at a side, and by which face: int64 [f] each, sorted by face."""
-        faces, elements = np.nonzero(self._side(side) == self.rows.sides[self._rows(positions)].T)
+        sides: Indices = self.rows.sides[self._rows(positions)].T
+        faces, elements = np.nonzero(np.equal(sides, self._side(side)))
         return np.ascontiguousarray(elements), np.ascontiguousarray(faces)
 
     def on_side(self, positions: Indices, side: str, points: Triple) -> NDArray[np.bool_]:

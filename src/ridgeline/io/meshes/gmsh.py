@@ -38,7 +38,7 @@ def _quadrilateral(p: int) -> list[Place]:
     """Return the places (u, v) of the nodes of a quadrilateral of order p, 0 ... p, in Gmsh's order."""
     if p < 1:
         return [(0, 0)] * (p + 1)
-    ends = [(0, 0), (p, 0), (p, p), (0, p)]
+    ends: list[Place] = [(0, 0), (p, 0), (p, p), (0, p)]
     found = list(ends)
     for a, b in ((0, 1), (1, 2), (2, 3), (3, 0)):
         found += [_between(ends[a], ends[b], t, p) for t in range(1, p)]

@@ -283,5 +283,6 @@ class Boundaries:
             for name, condition in scalar.sides.items():
                 if condition.kind == "flux" and condition.value is not None:
                     side = self._geometry.sides[name]
-                    found = condition.value(*side.take(self._geometry.coordinates), time)
+                    x, y, z = side.take(self._geometry.coordinates)
+                    found = condition.value(x, y, z, time)
                     side.add(side.area * found, right[i])

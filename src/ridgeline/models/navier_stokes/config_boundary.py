@@ -71,7 +71,7 @@ class BoundarySection(Checked):
     # With this setting any further table is a side like x_min.
     NAMED_WITH: ClassVar[str] = "grid.mesh"
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, SideSection]
+    __pydantic_extra__: dict[str, SideSection] = Field(init=False)
 
     x_min: SideSection = Field(default_factory=SideSection)
     x_max: SideSection = Field(default_factory=SideSection)
@@ -127,7 +127,7 @@ class ScalarBoundarySection(Checked):
 
     NAMED_WITH: ClassVar[str] = "grid.mesh"
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, ScalarSideSection]
+    __pydantic_extra__: dict[str, ScalarSideSection] = Field(init=False)
 
     x_min: ScalarSideSection = Field(default_factory=ScalarSideSection)
     x_max: ScalarSideSection = Field(default_factory=ScalarSideSection)

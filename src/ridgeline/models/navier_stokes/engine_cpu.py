@@ -264,7 +264,7 @@ class CpuEngine:
             self.kernels.filter(self.fields)
             if not self.grid.mesh.regular:  # turned elements round differently: copies of a point stay equal
                 self.gather.sum(self.fields)
-                self.fields *= self.inner.weights
+                np.multiply(self.fields, self.inner.weights, out=self.fields)
         self.velocity.dirichlet.write(self.u)
         for i, solve in enumerate(self.scalars, start=3):
             solve.dirichlet.write(self.fields[i : i + 1])
