@@ -4,8 +4,8 @@
 
 R_e takes the points of element e and one layer of each face neighbour; K_e is the Laplacian of the box with the
 element's mean lengths, zero one point further out; W is damping over the number of overlaps at a point. Local
-neighbours are read in place; faces across ranks, and all faces of meshes that are not regular, travel in two
-exchanges (layers in, corrections out), and one gather-scatter adds up shared points. Sources: Lottes and Fischer, J.
+neighbours are read in place. Faces across ranks, and all faces of meshes that are not regular, travel in two
+exchanges: layers in, corrections out. One gather-scatter adds up shared points. Sources: Lottes and Fischer, J.
 Sci. Comput. 24 (2005) 45; Fischer and Lottes (2005); oracle: `schwarz_reference.py`.
 """
 

@@ -38,7 +38,7 @@ MOST_SIDES = 62  # bits of a number that says on which sides a vertex or an edge
 
 
 @dataclass(frozen=True)
-class Counts:
+class MeshCounts:
     """Elements, vertices, edges and faces of the whole mesh."""
 
     elements: int
@@ -48,7 +48,7 @@ class Counts:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ElementRows:
     """What belongs to each of some elements, consecutive in curve order; int64 unless said otherwise.
 
     nodes: float64 [m, 3, q, q, q]. vertices [m, 8], edges [m, 12], reversed bool [m, 12], faces, codes, across
@@ -71,9 +71,11 @@ class Rows:
     extents_across: Array
     names: Indices
 
-    def taken(self, which: Indices | slice) -> Rows:
+    def taken(self, which: Indices | slice) -> ElementRows:
         """Return some of the rows, copied."""
-        return Rows(**{field.name: np.array(getattr(self, field.name)[which]) for field in fields(self)})
+        return ElementRows(
+            **{field.name: np.array(getattr(self, field.name)[which]) for field in fields(self)}
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +90,8 @@ class HexahedralMesh:
     points: Array
     sides: tuple[str, ...]
     translations: tuple[tuple[float, float, float], ...]
-    counts: Counts
-    rows: Rows
+    counts: MeshCounts
+    rows: ElementRows
     first: int = 0
 
     @property
@@ -245,8 +247,8 @@ def build_mesh(raw: RawMesh, periodic: Mapping[str, str] | None = None) -> Hexah
 
     periodic: pairs of sides that are one, by name; they are no sides of the mesh any more.
 
-    Raises ConfigError that names the element and the side: for left-handed and folded elements, faces of more than
-    two elements, faces of neither an element nor a side, and periodic sides that do not match.
+    Raises ConfigError that names the element or the side. Elements must be right-handed and must not fold. A face
+    must be of two elements, or of one and a side. Periodic sides must match.
     """
     require_right_handed(raw)
     matched, alone = match_faces(raw)
@@ -271,7 +273,7 @@ def build_mesh(raw: RawMesh, periodic: Mapping[str, str] | None = None) -> Hexah
     place[order] = np.arange(len(order))
     rows = rows.taken(order)
     rows.across[...] = np.where(rows.across < 0, -1, place[rows.across])
-    counts = Counts(
+    counts = MeshCounts(
         raw.n_elements, *(int(t.max()) + 1 for t in (topology.vertices, topology.edges, topology.faces))
     )
     return HexahedralMesh(
@@ -328,7 +330,7 @@ def _around(
     return np.concatenate(found), shifts
 
 
-def _rows_of(raw: RawMesh, topology: Topology, sides: Indices) -> Rows:
+def _rows_of(raw: RawMesh, topology: Topology, sides: Indices) -> ElementRows:
     """Return the rows of all elements, in the order of the file."""
     q = gauss_lobatto(MEAN_POINTS)[0]
     matrix = interpolation_matrix(raw.points, q)
@@ -345,7 +347,7 @@ def _rows_of(raw: RawMesh, topology: Topology, sides: Indices) -> Rows:
         np.bitwise_or.at(on_vertex, topology.vertices[elements][:, FACE_CORNERS[face]], bits[:, None])
         for edge, _, _ in FACE_EDGES[face]:
             np.bitwise_or.at(on_edge, topology.edges[elements, edge], bits)
-    return Rows(
+    return ElementRows(
         nodes=np.ascontiguousarray(raw.nodes.swapaxes(0, 1)),
         vertices=topology.vertices,
         edges=topology.edges,

@@ -140,8 +140,8 @@ def _join(places: Array) -> Indices:
 def _curved(reader: _Reader, places: Array, curves: NDArray[Any]) -> tuple[Array, Array]:
     """Return the points along an element, [q], and the nodes [3, E, q, q, q], with curved edges.
 
-    What an edge is away from its chord is added to the trilinear element, less and less towards the edges beside it
-    (Gordon and Hall, Int. J. Numer. Meth. Eng. 7 (1973) 461).
+    What an edge is away from its chord is added to the trilinear element, less and less towards the edges beside it.
+    Source: Gordon and Hall, Int. J. Numer. Meth. Eng. 7 (1973) 461.
     """
     letters = np.char.strip(np.char.decode(curves["letters"], "latin-1"))
     letters = np.array([text.strip("\0 ")[:1] for text in letters])
