@@ -84,6 +84,7 @@ class NavierStokes(Model):
         self._case, self._context = case, context
         comm = context.comm
         self._problem: FlowProblem = problem_of(case, case.model.dt)
+        self._least = least_work(case, comm.size)  # asks for the whole mesh, of a file too
         self._grid = ElementGrid(own_mesh(case, comm), case.grid.order, comm.size, comm.rank)
         self._geometry = ElementGeometry(self._grid)
         self._regions = context.regions
@@ -236,7 +237,7 @@ class NavierStokes(Model):
     def work(self) -> Work:
         """Return the counted work of a step, the mean of this run's, on all ranks; an estimate before. Collective."""
         comm = self._context.comm
-        least = least_work(self._case, comm.size)
+        least = self._least
         if not self._steps:
             return least
         table = self._regions.table.values()
