@@ -68,7 +68,7 @@ class Side:
     def of_elements(self, values: Array) -> Array:
         """Return what values [f, z, y, x] of the elements of the faces are on them, [f, n, n]."""
         every = np.arange(len(self.faces))[:, None, None]
-        return np.asarray(values.reshape(len(values), -1)[every, self._places])
+        return np.asarray(values.reshape(len(values), self.area.shape[-1] ** 3)[every, self._places])
 
     def add(self, values: Array, field: Array) -> None:
         """Add values on the faces [f, n, n] to a field [E, n, n, n]."""
