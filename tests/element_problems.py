@@ -7,7 +7,7 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import wavy
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
-from ridgeline.elements.operator import ElementOperator, side_points
+from ridgeline.elements.operator import ElementOperator
 from ridgeline.krylov.cg import cg
 from ridgeline.runtime.regions import Regions
 
@@ -35,7 +35,7 @@ class Problem:
         self.geometry = ElementGeometry(self.grid)
         self.gather_scatter = GatherScatter(comm, self.grid.ids)
         self.regions = Regions()
-        points = [side_points(self.grid, group) for group in sides]
+        points = [self.grid.side_points(group) for group in sides]
         self.operator = ElementOperator(
             self.grid, self.geometry, self.gather_scatter, h1, h2, points, regions=self.regions
         )

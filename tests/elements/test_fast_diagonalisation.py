@@ -9,8 +9,6 @@ from ridgeline.elements.fast_diagonalisation import (
     extended_eigenpairs,
     extended_operators,
     line_problems,
-    mean_extents,
-    neighbour_numbers,
 )
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
@@ -56,7 +54,7 @@ def test_neighbours_and_lengths():
         periodic=(False, True, False),
     )
     positions = np.array([[0, 0, 1], [0, 1, 2]])
-    assert neighbour_numbers(mesh, positions).tolist() == [[0, 2, 4, 4, -1, -1], [4, -1, 2, 2, -1, -1]]
+    assert mesh.neighbours(positions).tolist() == [[0, 2, 4, 4, -1, -1], [4, -1, 2, 2, -1, -1]]
     lengths, kinds = line_problems(mesh, positions, ("x_max",))
     np.testing.assert_allclose(lengths[0, 0] * 7, [1, 2, 4])
     assert kinds[1].tolist() == [[NEIGHBOUR, DIRICHLET], [NEIGHBOUR] * 2, [NEUMANN] * 2]
@@ -64,9 +62,7 @@ def test_neighbours_and_lengths():
 
 def test_mean_extents_are_the_geometry_s():
     grid = ElementGrid(wavy(3, 0.02), 6)
-    np.testing.assert_allclose(
-        mean_extents(grid.mesh, grid.positions), ElementGeometry(grid).extents, rtol=1e-2
-    )
+    np.testing.assert_allclose(grid.mesh.extents(grid.positions), ElementGeometry(grid).extents, rtol=1e-2)
 
 
 def test_equal_lines_share_their_matrices():

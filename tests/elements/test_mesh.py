@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from ridgeline.elements.distribution import distribute
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, periodic_hill, wavy
-from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, distribute, side_index
+from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, side_index
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
 BOX = ((0.5, -1.0, 2.0), (1.0, 2.0, 3.0))  # origin, lengths

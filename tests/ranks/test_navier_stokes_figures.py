@@ -157,7 +157,7 @@ def test_a_number_that_is_not_finite_is_found(comm):
         fields["pressure"][-1, 0, 1, 2] = np.nan
     words = locate_nonfinite(comm, grid, geometry, fields)
     assert words.startswith("pressure at x=3, y=")
-    assert words.endswith("(element z=1, y=2, x=1)")
+    assert words.endswith("in element (z=1, y=2, x=1)")
     u = np.zeros((3, *grid.shape))
     u[1] = fields["pressure"]
     assert math.isnan(Diagnostics(comm, grid, geometry, NU).series(u, none(grid), 0, 0)["divergence"])

@@ -14,7 +14,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from ridgeline.config.fields import CROSS_FIELD, general_rule, rule_of, toml
-from ridgeline.config.schema import ANY, Section, fields_of, in_schema, sections_of, settings_of
+from ridgeline.config.schema import (
+    ANY,
+    Section,
+    fields_of,
+    in_schema,
+    named_sections,
+    sections_of,
+    settings_in,
+    settings_of,
+)
 from ridgeline.runtime.errors import ConfigError
 
 Table = Mapping[str, Any]
@@ -222,8 +231,10 @@ def check_case(case_class: type[Model], document: Table, locate: Locate) -> Mode
 
     Raises ConfigError with one sentence for each fault of the document.
     """
-    fields = fields_of(case_class)
-    sorter = _Sorter({section.key: section for section in sections_of(case_class)}, list(fields), locate)
+    named = named_sections(case_class, document)
+    fields = fields_of(case_class) | settings_in(named)
+    sections = {section.key: section for section in [*sections_of(case_class), *named]}
+    sorter = _Sorter(sections, list(fields), locate)
     known = sorter.sort(document, "")
     sentences = sorter.sentences
     try:

@@ -4,13 +4,15 @@ A setting has a dotted *key*. That of a repeated section carries the number of i
 the schema itself says `scalar.N.schmidt`.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+SIDE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")  # of tables whose names a document chooses
 ANY = "N"  # stands for the number of a repeated table in the keys of a schema
 
 
@@ -62,18 +64,73 @@ def sections_of(case_class: type[BaseModel]) -> list[Section]:
     return sorted(found, key=lambda section: section.key.split(".")[0] in ("output", "checkpoint"))
 
 
+def named_sections(case_class: type[BaseModel], document: Mapping[str, Any]) -> list[Section]:
+    """Return the tables of a document whose names it chooses: those inside a table with NAMED_WITH, a setting's key.
+
+    Only if the document gives that setting a value. A name in one such table is known in all of them, where it is
+    like the first table that is a field there.
+    """
+    homes = {
+        section.key: next(table for field in section.table.model_fields.values() if (table := _table(field)))
+        for section in sections_of(case_class)
+        if (key := getattr(section.table, "NAMED_WITH", None)) and _at(document, key.split("."))
+    }
+    names = {
+        name
+        for home in homes
+        for table in _tables_at(document, home.split("."))
+        for name, value in table.items()
+        if isinstance(value, Mapping) and SIDE_NAME.fullmatch(name)
+    }
+    own = set(fields_of(case_class))
+    return [
+        Section(f"{home}.{name}", like, False)
+        for name in sorted(names)
+        for home, like in homes.items()
+        if not any(key.startswith(f"{home}.{name}.") for key in own)
+    ]
+
+
+def _table(field: FieldInfo) -> type[BaseModel] | None:
+    found = table_of(field.annotation)
+    return found[0] if found else None
+
+
+def _at(document: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        document = document.get(part) if isinstance(document, Mapping) else None
+    return document
+
+
+def _tables_at(document: Any, path: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the tables at a key of the schema."""
+    if not path:
+        if isinstance(document, Mapping):
+            yield document
+    elif path[0] == ANY:
+        for item in document if isinstance(document, list) else ():
+            yield from _tables_at(item, path[1:])
+    elif isinstance(document, Mapping):
+        yield from _tables_at(document.get(path[0]), path[1:])
+
+
 def settings_of(table: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the fields of a table that are no tables."""
     return {name: field for name, field in table.model_fields.items() if table_of(field.annotation) is None}
 
 
-def fields_of(case_class: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return all settings of a case by their keys in the schema."""
+def settings_in(sections: Sequence[Section]) -> dict[str, FieldInfo]:
+    """Return the settings of some tables by their keys in the schema."""
     return {
         f"{section.key}.{name}": field
-        for section in sections_of(case_class)
+        for section in sections
         for name, field in settings_of(section.table).items()
     }
+
+
+def fields_of(case_class: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return all settings of a case by their keys in the schema."""
+    return settings_in(sections_of(case_class))
 
 
 def is_index(part: str) -> bool:

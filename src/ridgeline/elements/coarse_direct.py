@@ -27,7 +27,7 @@ LEAST = 1e-3  # of an eigenvalue times L^2 that is not 0
 
 def line_pair(fine: PolynomialLevel, coarse: PolynomialLevel, axis: int) -> tuple[Array, Array]:
     """Return the assembled stiffness and mass [N, N] of one direction (0: z), with the quadrature of `fine`."""
-    lengths = np.diff(coarse.mesh.edges[axis])
+    lengths = np.diff(coarse.box.edges[axis])
     derivative, weights = fine.derivatives[axis], fine.weights[axis]
     j = gll_interpolation(coarse.n[axis], fine.n[axis])
     stiffness = j.T @ (derivative.T @ (weights[:, None] * derivative)) @ j
@@ -64,7 +64,7 @@ class DirectCoarse:
                 value, vector = scipy.linalg.eigh(stiffness[at], mass[at])
                 # A single element that closes on itself has the eigenvalue 0 alone, up to rounding; others are above
                 # (pi/2L)^2, L the length of the direction.
-                length = float(np.ptp(coarse.mesh.edges[axis]))
+                length = float(np.ptp(coarse.box.edges[axis]))
                 value[value < max(ZERO * value.max(), LEAST / length**2)] = 0.0
                 s[np.ix_(inner, np.arange(len(inner)))] = vector
                 full[: len(inner)] = value

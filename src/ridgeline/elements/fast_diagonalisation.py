@@ -11,74 +11,29 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import reference_gradient
-from ridgeline.elements.mesh import SIDES, ElementMesh, side_axis
+from ridgeline.elements.mesh_protocol import Array, Indices, Mesh
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 NEIGHBOUR, NEUMANN, DIRICHLET = 0, 1, 2  # what lies at an end of an element's line
 ZERO = 1e-10  # eigenvalues below this part of the largest are the constant's
 
 
-def neighbour_numbers(mesh: ElementMesh, positions: Indices) -> Indices:
-    """Return the numbers of the elements across the six faces, int64 [m, 6] in the order of SIDES; -1: none.
-
-    positions: int64 [m, 3] as (e_z, e_y, e_x); numbers are lexicographic, (e_z E_y + e_y) E_x + e_x.
-    """
-    sizes = np.array(mesh.elements)
-    found = np.empty((len(positions), 6), np.int64)
-    for column, side in enumerate(SIDES):
-        axis, upper = side_axis(side)
-        place = positions.copy()
-        place[:, axis] += 1 if upper else -1
-        outside = (place[:, axis] < 0) | (place[:, axis] >= sizes[axis])
-        place[:, axis] %= sizes[axis]
-        number = (place[:, 0] * sizes[1] + place[:, 1]) * sizes[2] + place[:, 2]
-        found[:, column] = np.where(outside & (not mesh.periodic[axis]), -1, number)
-    return found
-
-
-def mean_extents(mesh: ElementMesh, positions: Indices) -> Array:
-    """Return the mean physical lengths of elements along r, s, t, float64 [m, 3], of any elements on any rank."""
-    if mesh.axis_aligned:
-        return mesh.box_lengths(positions)
-    n = 4  # enough for a mean
-    points, weights = gauss_lobatto(n)
-    cube = np.einsum("k,j,i->kji", weights, weights, weights)
-    tangents = np.stack(
-        [np.stack(reference_gradient(c, gll_derivative(n))) for c in mesh.places(positions, points)]
-    )
-    speed = np.sqrt((tangents**2).sum(axis=0))  # [3 of r, m, n, n, n]
-    return np.ascontiguousarray((speed * cube).sum(axis=(2, 3, 4)).T) / 4.0
-
-
-def line_problems(
-    mesh: ElementMesh, positions: Indices, dirichlet_sides: tuple[str, ...]
-) -> tuple[Array, Indices]:
+def line_problems(mesh: Mesh, positions: Indices, dirichlet_sides: tuple[str, ...]) -> tuple[Array, Indices]:
     """Return what the one-dimensional problems of elements depend on: (lengths, kinds).
 
     lengths: float64 [m, 3, 3], of the lower neighbour, the element and the upper neighbour (0: none), for each of the
     directions r, s, t; kinds: int64 [m, 3, 2], NEIGHBOUR, NEUMANN or DIRICHLET at the lower and the upper end.
     """
-    sizes = np.array(mesh.elements)
-    numbers = neighbour_numbers(mesh, positions)
-    needed, back = np.unique(numbers, return_inverse=True)
-    back = back.reshape(numbers.shape)
-    places = np.stack(np.unravel_index(np.maximum(needed, 0), tuple(sizes)), axis=1).astype(np.int64)
-    lengths = np.empty((len(positions), 3, 3))
-    lengths[:, :, 1] = mean_extents(mesh, positions)
-    lengths[:, :, 0::2] = np.take_along_axis(
-        mean_extents(mesh, places)[back].reshape(-1, 3, 2, 3), np.arange(3)[None, :, None, None], axis=3
-    )[..., 0]
-    kinds = np.full((len(positions), 3, 2), NEIGHBOUR, np.int64)
-    for column, side in enumerate(SIDES):
-        outside = numbers[:, column] < 0
-        direction, end = divmod(column, 2)
-        kinds[outside, direction, end] = DIRICHLET if side in dirichlet_sides else NEUMANN
-        lengths[outside, direction, 2 * end] = 0.0
-    return lengths, kinds
+    m = len(positions)
+    lengths = np.empty((m, 3, 3))
+    lengths[:, :, 1] = mesh.extents(positions)
+    lengths[:, :, 0::2] = mesh.extents_across(positions).reshape(m, 3, 2)
+    kinds = np.where(mesh.neighbours(positions) < 0, NEUMANN, NEIGHBOUR)
+    for side in dirichlet_sides:
+        elements, faces = mesh.side_faces(positions, side)
+        outside = kinds[elements, faces] == NEUMANN
+        kinds[elements[outside], faces[outside]] = DIRICHLET
+    return lengths, kinds.reshape(m, 3, 2)
 
 
 def extended_operators(n: int, lengths: Array, kinds: Indices) -> tuple[Array, Array, NDArray[np.bool_]]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.mesh import SIDES, ElementGrid, side_axis, side_index
+from ridgeline.elements.hexahedron import face_index, face_places
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 from ridgeline.runtime.errors import ConfigError
 
@@ -31,31 +33,48 @@ def reference_gradient(u: Array, derivative: Array) -> tuple[Array, Array, Array
 
 
 @dataclass(frozen=True, eq=False)
-class BoxSide:
-    """The faces of this rank's elements at one side of the box.
+class Side:
+    """The faces of this rank's elements at one side of the mesh.
 
-    elements: int64 [f], local indices. normal_area: float64 [f, 3, n, n], outward normal times area times quadrature
-    weight at each point; area: its length [f, n, n]. The axes of a face are those of the field without its own.
+    elements: int64 [f], local indices; faces: int64 [f], 0 ... 5, ascending. An element may have several faces here.
+    normal_area: float64 [f, 3, n, n], outward normal times area times quadrature weight at each point; area: its
+    length [f, n, n]. The axes of a face are those of the field without its own.
     """
 
     name: str
     elements: NDArray[np.int64]
+    faces: NDArray[np.int64]
     normal_area: Array
     area: Array
 
-    @property
-    def index(self) -> tuple[slice | int, ...]:
-        """Index that takes the face out of a field [e, z, y, x]."""
-        return side_index(self.name)
+    @cached_property
+    def parts(self) -> list[tuple[int, slice]]:
+        """The runs of equal faces: (face, which of the f)."""
+        starts = np.searchsorted(self.faces, np.arange(7))
+        return [
+            (face, slice(*starts[face : face + 2])) for face in range(6) if starts[face] < starts[face + 1]
+        ]
 
-    def take(self, field: Array) -> Array:
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        return face_places(self.area.shape[-1])[self.faces]
+
+    def take(self, field: NDArray[Any]) -> NDArray[Any]:
         """Return the values of a field [..., e, z, y, x] on the faces, [..., f, n, n]."""
-        faces: Array = field[(..., *self.index)]
-        return faces[..., self.elements, :, :]
+        n = self.area.shape[-1]
+        flat = field.reshape(*field.shape[:-4], -1)
+        return np.asarray(flat[..., self.elements[:, None, None] * n**3 + self._places])
 
-    def take_own(self, values: Array) -> Array:
-        """Return on the faces what is known on their elements alone, [..., f, n, n, n] -> [..., f, n, n]."""
-        return np.asarray(values[(..., *self.index)])
+    def of_elements(self, values: Array) -> Array:
+        """Return what values [..., f, z, y, x] of the elements of the faces are on them, [..., f, n, n]."""
+        every = np.arange(len(self.faces))[:, None, None]
+        flat = values.reshape(*values.shape[:-3], self.area.shape[-1] ** 3)
+        return np.asarray(flat[..., every, self._places])
+
+    def add(self, values: Array, field: Array) -> None:
+        """Add values on the faces [f, n, n] to a field [E, n, n, n]."""
+        for face, part in self.parts:
+            field[face_index(face)][self.elements[part]] += values[part]
 
 
 class ElementGeometry:
@@ -105,10 +124,10 @@ class ElementGeometry:
         worst = jacobian.reshape(len(jacobian), -1).min(axis=1)
         if not (worst > 0).all():
             local = int(np.argmin(worst))
-            z, y, x = self.grid.positions[chunk][local]
+            name = self.grid.mesh.name_of(self.grid.positions[chunk][local])
             raise ConfigError(
-                f"the map of the mesh folds element (z={z}, y={y}, x={x}): its Jacobian falls to {worst[local]:.3g}; "
-                f"need > 0 everywhere: check grid.mapping and grid.mapping_amplitude, or use more elements"
+                f"the map of the mesh folds {name}: its Jacobian falls to {worst[local]:.3g}; need > 0 everywhere: "
+                f"check {self.grid.mesh.advice}, or use more elements"
             )
         metrics = adjugate / jacobian
         mass = jacobian * self._cube
@@ -131,22 +150,23 @@ class ElementGeometry:
         )
 
     @cached_property
-    def sides(self) -> dict[str, BoxSide]:
-        """The faces at the six sides of the box by name, periodic ones included."""
-        return {name: self._side(name) for name in SIDES}
+    def sides(self) -> dict[str, Side]:
+        """The faces at the sides of the mesh by name, periodic ones of a box included."""
+        return {name: self._side(name) for name in self.grid.mesh.sides}
 
-    def _side(self, name: str) -> BoxSide:
-        grid = self.grid
-        elements = grid.side_elements(name)
-        axis, upper = side_axis(name)
-        adjugate, _ = _cross_products(self._tangents(elements))
-        face = adjugate[
-            (2 - axis, slice(None), *side_index(name))
-        ]  # J grad r, s or t on the face: [3, f, n, n]
+    def _side(self, name: str) -> Side:
+        elements, faces = self.grid.side_faces(name)
+        n = self.grid.n
         weights = np.outer(self.weights, self.weights)
-        normal_area = np.ascontiguousarray((face if upper else -face).transpose(1, 0, 2, 3)) * weights
+        normal_area = np.empty((len(elements), 3, n, n))
+        for face in np.unique(faces):
+            part = faces == face
+            adjugate, _ = _cross_products(self._tangents(elements[part]))
+            # J grad r, s or t on the face: [3, f, n, n]
+            normal = adjugate[(face // 2, slice(None), *face_index(face))]
+            normal_area[part] = (normal if face % 2 else -normal).transpose(1, 0, 2, 3) * weights
         area = np.sqrt((normal_area**2).sum(axis=1))
-        return BoxSide(name, elements, normal_area, area)
+        return Side(name, elements, faces, normal_area, area)
 
 
 def _cross_products(tangents: Array) -> tuple[Array, Array]:

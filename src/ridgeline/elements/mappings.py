@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ridgeline.elements.mesh import Array, Mapping
+from ridgeline.elements.mesh import Mapping
+from ridgeline.elements.mesh_protocol import Array
 from ridgeline.runtime.errors import ConfigError
 
 

@@ -5,6 +5,8 @@ direction, repeated, the first part before the second. It depends on no rank. A 
 that parts are compact and balanced to one element. Files hold elements in one order for any number of ranks. Points
 carry global numbers of the lattice of Gauss-Lobatto points, in closed form.
 
+Meshes from files are in `elements.meshes`, what both tell in `mesh_protocol`.
+
 Axes are (element, z, y, x) with x fastest; the reference directions r, s, t run along x, y, z.
 """
 
@@ -18,13 +20,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.elements.distribution import distribute
+from ridgeline.elements.hexahedron import MEAN_POINTS, face_index, face_places, mean_lengths
+from ridgeline.elements.mesh_protocol import Array, Indices, Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
-Array = NDArray[np.float64]
 Mapping = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
-DISTRIBUTIONS = ("uniform", "geometric", "geometric-walls", "sine")
 SIDES = ("x_min", "x_max", "y_min", "y_max", "z_min", "z_max")
 MOST_ORDER = 31
 
@@ -34,32 +37,9 @@ def side_axis(side: str) -> tuple[int, bool]:
     return "zyx".index(side[0]), side.endswith("max")
 
 
-def distribute(kind: str, n: int, parameter: float) -> Array:
-    """Return the n + 1 boundaries of n elements in [0, 1].
-
-    uniform: equal elements. geometric: each element `parameter` times as long as the one before it.
-    geometric-walls: so from both ends to the middle. sine: s -> sin(a s)/sin(a) on each half, s = 1 at the walls,
-    a = parameter in (0, pi/2]: the offset sine profile (Hadri et al., Sec. 2.2).
-
-    Raises ConfigError for an unknown kind or a parameter out of range.
-    """
-    even = np.linspace(0.0, 1.0, n + 1)
-    if kind == "uniform":
-        return even
-    if kind == "sine":
-        if not 0 < parameter <= math.pi / 2:
-            raise ConfigError(f"a sine distribution has its parameter in (0, pi/2], not {parameter:g}")
-        s = 2.0 * even - 1.0
-        return np.asarray((1.0 + np.sin(parameter * s) / math.sin(parameter)) / 2.0)
-    if kind not in DISTRIBUTIONS:
-        raise ConfigError(f"no distribution {kind!r} of elements; use one of {', '.join(DISTRIBUTIONS)}")
-    if not parameter > 0:
-        raise ConfigError(f"a {kind} distribution has a ratio > 0, not {parameter:g}")
-    place = np.arange(n)
-    power = place if kind == "geometric" else np.minimum(place, n - 1 - place)
-    lengths = float(parameter) ** power
-    edges = np.concatenate([[0.0], np.cumsum(lengths)])
-    return np.asarray(edges / edges[-1])
+def side_index(side: str) -> tuple[slice | int, ...]:
+    """Return the index that takes the face at a side of a box out of a field [e, z, y, x]."""
+    return face_index(SIDES.index(side))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +88,131 @@ class ElementMesh:
         """Whether all elements are boxes along the axes."""
         return self.mapping is None
 
-    def lattice(self, order: int) -> Triple:
-        """Return the numbers of distinct points along (z, y, x)."""
-        z, y, x = (e * order + (not wraps) for e, wraps in zip(self.elements, self.periodic))
+    def lattice(self, orders: Triple) -> Triple:
+        """Return the numbers of distinct points along (z, y, x) at orders (z, y, x)."""
+        z, y, x = (e * o + (not wraps) for e, o, wraps in zip(self.elements, orders, self.periodic))
         return z, y, x
+
+    @property
+    def advice(self) -> str:
+        """What to check if the map of an element folds."""
+        return "grid.mapping and grid.mapping_amplitude"
+
+    @property
+    def regular(self) -> bool:
+        """True: the axes of all elements agree."""
+        return True
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """SIDES."""
+        return SIDES
+
+    def range(self, first: int, count: int) -> Indices:
+        """Return the places (e_z, e_y, e_x) of elements first ... first + count - 1 of the curve order."""
+        return curve_range(self.elements, first, count)
+
+    def spread(self, most: int) -> Indices:
+        """Return the places of at most `most` elements, evenly spread with those at the ends; [m, 3]."""
+        line = max(2, int(most ** (1 / 3))) if self.n_elements > most else max(self.elements)
+        chosen = [np.unique(np.linspace(0, e - 1, min(e, line)).astype(np.int64)) for e in self.elements]
+        return np.stack([i.ravel() for i in np.meshgrid(*chosen, indexing="ij")], axis=1)
+
+    def numbers(self, positions: Indices) -> Indices:
+        """Return the lexicographic numbers (e_z E_y + e_y) E_x + e_x of elements, int64 [m]."""
+        z, y, x = positions.T
+        return np.asarray((z * self.elements[1] + y) * self.elements[2] + x)
+
+    def _places_across(self, positions: Indices) -> tuple[Indices, NDArray[np.bool_]]:
+        """Return the places across the six faces, [m, 6, 3], and whether there are elements at them, [m, 6]."""
+        sizes = np.array(self.elements)
+        places = np.repeat(positions[:, None, :], 6, axis=1)
+        there = np.ones(places.shape[:2], np.bool_)
+        for face, side in enumerate(SIDES):
+            axis, upper = side_axis(side)
+            places[:, face, axis] += 1 if upper else -1
+            if not self.periodic[axis]:
+                there[:, face] = (places[:, face, axis] >= 0) & (places[:, face, axis] < sizes[axis])
+        return places % sizes, there
+
+    def neighbours(self, positions: Indices) -> Indices:
+        """Return the numbers of the elements across the six faces, int64 [m, 6]; -1: none."""
+        places, there = self._places_across(positions)
+        return np.where(there, self.numbers(places.reshape(-1, 3)).reshape(there.shape), -1)
+
+    def extents(self, positions: Indices) -> Array:
+        """Return the mean physical lengths of elements along r, s, t, float64 [m, 3]."""
+        if self.axis_aligned:
+            return self.box_lengths(positions)
+        return mean_lengths(self.places(positions, gauss_lobatto(MEAN_POINTS)[0]))
+
+    def extents_across(self, positions: Indices) -> Array:
+        """Return the mean lengths of the neighbours, across the face that they share, float64 [m, 6]; 0: none."""
+        places, there = self._places_across(positions)
+        needed, back = np.unique(places.reshape(-1, 3), axis=0, return_inverse=True)
+        lengths = self.extents(needed)[back.reshape(there.shape)]  # [m, 6, 3]
+        across = lengths[:, np.arange(6), np.arange(6) // 2]
+        return np.where(there, across, 0.0)
+
+    def n_unique(self, orders: Triple) -> int:
+        """Return the distinct points of the whole mesh at orders (z, y, x)."""
+        return math.prod(self.lattice(orders))
+
+    def ids(self, positions: Indices, orders: Triple) -> Indices:
+        """Return the global numbers of points at orders (z, y, x), int64 [m, n_z, n_y, n_x]; equal where shared."""
+        lattice = self.lattice(orders)
+        z, y, x = (
+            (positions[:, axis, None] * orders[axis] + np.arange(orders[axis] + 1)) % lattice[axis]
+            for axis in range(3)
+        )
+        ids = z[:, :, None, None] * lattice[1] + y[:, None, :, None]
+        return np.asarray(ids * lattice[2] + x[:, None, None, :])
+
+    def face_ids(self, positions: Indices, faces: Indices, points: Triple) -> Indices:
+        """Return numbers of the points of faces, int64 [f, most]: both elements at a face number its points alike."""
+        sizes, shape = self.elements, tuple(e + 1 for e in self.elements)
+        counts = [math.prod(points) // points[axis] for axis in range(3)]
+        ids = np.full((len(faces), max(counts)), -1, np.int64)
+        for face in range(6):
+            axis, upper = 2 - face // 2, face % 2
+            mine = faces == face
+            place = positions[mine].copy()
+            place[:, axis] = (place[:, axis] + upper) % (sizes[axis] if self.periodic[axis] else shape[axis])
+            number = axis * math.prod(shape) + np.ravel_multi_index(tuple(place.T), shape)
+            ids[mine, : counts[axis]] = number[:, None] * max(counts) + np.arange(counts[axis])
+        return ids
+
+    def side_faces(self, positions: Indices, side: str) -> tuple[Indices, Indices]:
+        """Return which of some elements lie at a side of the box, also a periodic one, and by which face."""
+        axis, upper = side_axis(side)
+        found = np.flatnonzero(positions[:, axis] == (self.elements[axis] - 1 if upper else 0))
+        return found, np.full(len(found), SIDES.index(side), np.int64)
+
+    def on_side(self, positions: Indices, side: str, points: Triple) -> NDArray[np.bool_]:
+        """Return which points of elements lie at a side of the box, bool [m, n_z, n_y, n_x]."""
+        found = np.zeros((len(positions), *points), np.bool_)
+        elements, _ = self.side_faces(positions, side)
+        found[side_index(side)][elements] = True
+        return found
+
+    def side_size(self, side: str) -> int:
+        """Return how many faces of elements lie at a side."""
+        return self.n_elements // self.elements[side_axis(side)[0]]
+
+    def side_positions(self, side: str, most: int) -> Indices:
+        """Return the places of elements at a side: all, or at most `most` evenly spread ones, [m, 3]."""
+        axis, upper = side_axis(side)
+        size = [n if a != axis else 1 for a, n in enumerate(self.elements)]
+        total = math.prod(size)
+        chosen = np.unique(np.linspace(0, total - 1, min(total, most)).astype(np.int64))
+        found = np.stack(np.unravel_index(chosen, size), axis=1).astype(np.int64)
+        found[:, axis] = self.elements[axis] - 1 if upper else 0
+        return found
+
+    def name_of(self, position: Indices) -> str:
+        """Return "element (z=..., y=..., x=...)"."""
+        z, y, x = position
+        return f"element (z={z}, y={y}, x={x})"
 
     def box_lengths(self, positions: NDArray[np.int64]) -> Array:
         """Return the edges of elements before the map, [m, 3] along r, s, t (that is x, y, z).
@@ -177,7 +278,7 @@ class ElementGrid:
     Raises DecompositionError if there are more ranks than elements, ConfigError for an order out of range.
     """
 
-    mesh: ElementMesh
+    mesh: Mesh
     order: int
     size: int = 1
     rank: int = 0
@@ -229,30 +330,22 @@ class ElementGrid:
     @property
     def n_unique(self) -> int:
         """Distinct points of the whole mesh."""
-        return math.prod(self.mesh.lattice(self.order))
+        return self.mesh.n_unique((self.order,) * 3)
 
     @cached_property
-    def positions(self) -> NDArray[np.int64]:
-        """Places (e_z, e_y, e_x) of this rank's elements, int64 [n_elements, 3]."""
-        return curve_range(self.mesh.elements, self.first, self.n_elements)
+    def positions(self) -> Indices:
+        """What names this rank's elements to the mesh, int64, elements first."""
+        return self.mesh.range(self.first, self.n_elements)
 
     @property
-    def number(self) -> NDArray[np.int64]:
-        """Lexicographic numbers (e_z E_y + e_y) E_x + e_x of this rank's elements, int64 [n_elements]."""
-        _, ey, ex = self.mesh.elements
-        z, y, x = self.positions.T
-        return np.asarray((z * ey + y) * ex + x)
+    def number(self) -> Indices:
+        """Numbers of this rank's elements; of a box the lexicographic ones, int64 [n_elements]."""
+        return self.mesh.numbers(self.positions)
 
     @cached_property
-    def ids(self) -> NDArray[np.int64]:
+    def ids(self) -> Indices:
         """Global numbers of this rank's points, int64 [n_elements, n, n, n]; equal where elements share a point."""
-        lattice = self.mesh.lattice(self.order)
-        lines = [
-            (self.positions[:, axis, None] * self.order + np.arange(self.n)) % lattice[axis]
-            for axis in range(3)
-        ]
-        z, y, x = lines[0][:, :, None, None], lines[1][:, None, :, None], lines[2][:, None, None, :]
-        return np.asarray((z * lattice[1] + y) * lattice[2] + x)
+        return self.mesh.ids(self.positions, (self.order,) * 3)
 
     @cached_property
     def coordinates(self) -> Array:
@@ -263,19 +356,28 @@ class ElementGrid:
         """Return the elements of every rank."""
         return [split(self.mesh.n_elements, self.size, rank)[1] for rank in range(self.size)]
 
-    def side_elements(self, side: str) -> NDArray[np.int64]:
-        """Return the local indices of the elements that lie at a side ("x_min", ...) of the box, int64.
+    def side_faces(self, side: str) -> tuple[Indices, Indices]:
+        """Return the local indices of the elements at a side of the mesh, and their faces there: int64 [f] each.
 
-        Also at periodic sides, where the box is closed on itself.
+        Sorted by face. Of a box also at periodic sides, where it is closed on itself.
         """
-        axis, upper = side_axis(side)
-        place = self.mesh.elements[axis] - 1 if upper else 0
-        return np.flatnonzero(self.positions[:, axis] == place)
+        return self.mesh.side_faces(self.positions, side)
 
+    def side_elements(self, side: str) -> Indices:
+        """Return the local indices of the elements that lie at a side of the mesh, int64 [f]."""
+        return self.side_faces(side)[0]
 
-def side_index(side: str) -> tuple[slice | int, ...]:
-    """Return the index that takes a side's face out of a field [e, z, y, x]: [e, z, y], [e, z, x] or [e, y, x]."""
-    axis, upper = side_axis(side)
-    index: list[slice | int] = [slice(None)] * 4
-    index[1 + axis] = -1 if upper else 0
-    return tuple(index)
+    def side_places(self, side: str) -> Indices:
+        """Return the places in a flat field of the points of the faces at a side, int64 [f, n, n]."""
+        elements, faces = self.side_faces(side)
+        return elements[:, None, None] * self.n**3 + face_places(self.n)[faces]
+
+    def side_points(self, sides: Sequence[str]) -> Indices:
+        """Return the places in a flat field of all copies of the points on some sides, int64, ascending.
+
+        Also of those in elements that have no face there.
+        """
+        found = np.zeros(self.shape, np.bool_)
+        for side in sides:
+            found |= self.mesh.on_side(self.positions, side, (self.n,) * 3)
+        return np.flatnonzero(found)

@@ -25,7 +25,6 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.elements.coarse import WHOLE, CoarseSolver
 from ridgeline.elements.coarse_amg import AlgebraicCoarse
 from ridgeline.elements.coarse_direct import DirectCoarse
-from ridgeline.elements.fast_diagonalisation import mean_extents
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders
@@ -94,10 +93,12 @@ class SchwarzMultigrid:
         overlap: bool = True,
     ) -> None:
         self.dtype, self.regions = np.dtype(dtype), regions
+        self._regular = grid.mesh.regular
         if orders is None:
-            inverse = (1.0 / mean_extents(grid.mesh, grid.positions)).sum(axis=0)
+            inverse = (1.0 / grid.mesh.extents(grid.positions)).sum(axis=0)
             total = comm.allreduce(inverse) if comm.size > 1 else inverse
-            orders = level_orders(grid.order, tuple(1.0 / total[::-1]))
+            # Where the axes of neighbours differ, what is short is no direction of the mesh.
+            orders = level_orders(grid.order, tuple(1.0 / total[::-1]) if grid.mesh.regular else (1.0,) * 3)
         if len(orders) < 2 or tuple(orders[0]) != (grid.order,) * 3:
             raise ValueError(
                 f"orders {orders} of multigrid: at least two triples, the first of order {grid.order}"
@@ -132,6 +133,11 @@ class SchwarzMultigrid:
         """Set z = M r. r: float64 [E, n, n, n], assembled; z: of any float dtype and that shape, continuous."""
         self._r[0][:] = r.reshape(-1)
         self._down(0)
+        if not self._regular:
+            # Elements that are turned against each other round the corrections of lower orders differently.
+            finest = self.levels[0]
+            finest.points.sum(self._z[0].reshape(finest.level.shape))
+            self._z[0] *= finest.share
         np.copyto(z.reshape(-1), self._z[0])
 
     def _down(self, place: int) -> None:

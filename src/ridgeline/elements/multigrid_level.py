@@ -12,13 +12,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.mesh import ElementMesh, side_axis, side_index
+from ridgeline.elements.mesh import ElementMesh
+from ridgeline.elements.mesh_protocol import Array, Indices, Mesh
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, gll_interpolation
 from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.errors import ConfigError
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Line = tuple[Array, Array, Array]
 
 
@@ -37,44 +36,44 @@ def apply_tensor(matrices: Sequence[Array], u: Array) -> Array:
 class PolynomialLevel:
     """Points, numbering and operator of some elements at orders (z, y, x); float64, set-up and reference only.
 
-    positions: int64 [E, 3], the places (e_z, e_y, e_x) of the elements. n: points along (z, y, x).
+    positions: int64, of the elements, as the mesh names them. n: points along (z, y, x).
     Memory: 6 or 7 numbers a point where the mesh is mapped, else 4 an element.
     """
 
     def __init__(
-        self, mesh: ElementMesh, positions: Indices, orders: Triple, dirichlet_sides: Sequence[str]
+        self, mesh: Mesh, positions: Indices, orders: Triple, dirichlet_sides: Sequence[str]
     ) -> None:
         self.mesh, self.positions, self.orders = mesh, positions, orders
         self.dirichlet_sides = tuple(dirichlet_sides)
         nz, ny, nx = (order + 1 for order in orders)
         self.n: Triple = (nz, ny, nx)
         self.shape = (len(positions), nz, ny, nx)
-        z, y, x = (e * o + (not wraps) for e, o, wraps in zip(mesh.elements, orders, mesh.periodic))
-        self.lattice: Triple = (z, y, x)
-        self.n_unique = z * y * x
+        self.n_unique = mesh.n_unique(orders)
         self.derivatives: Line = tuple(gll_derivative(n) for n in self.n)  # type: ignore[assignment]
         self.weights: Line = tuple(gauss_lobatto(n)[1] for n in self.n)  # type: ignore[assignment]
+
+    @property
+    def box(self) -> ElementMesh:
+        """The mesh, which must be a box."""
+        assert isinstance(self.mesh, ElementMesh)
+        return self.mesh
+
+    @property
+    def lattice(self) -> Triple:
+        """Distinct points of a box along (z, y, x)."""
+        return self.box.lattice(self.orders)
 
     @cached_property
     def ids(self) -> Indices:
         """Global numbers of the points, int64 [E, n_z, n_y, n_x]; equal where elements share a point."""
-        z, y, x = (
-            (self.positions[:, axis, None] * self.orders[axis] + np.arange(self.n[axis])) % self.lattice[axis]
-            for axis in range(3)
-        )
-        ids = z[:, :, None, None] * self.lattice[1] + y[:, None, :, None]
-        return np.asarray(ids * self.lattice[2] + x[:, None, None, :])
+        return self.mesh.ids(self.positions, self.orders)
 
     @cached_property
     def constrained(self) -> NDArray[np.bool_]:
         """Which points lie on a Dirichlet side, bool [E, n_z, n_y, n_x]."""
         found = np.zeros(self.shape, np.bool_)
         for side in self.dirichlet_sides:
-            axis, upper = side_axis(side)
-            place = self.mesh.elements[axis] - 1 if upper else 0
-            face = np.zeros(self.shape, np.bool_)
-            face[side_index(side)] = True
-            found |= face & (self.positions[:, axis] == place)[:, None, None, None]
+            found |= self.mesh.on_side(self.positions, side, self.n)
         return found
 
     @cached_property

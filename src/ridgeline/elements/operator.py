@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.helmholtz import make_diagonal, make_helmholtz, make_helmholtz_cg
-from ridgeline.elements.mesh import ElementGrid, side_index
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.krylov.kernels import zero_points
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
 Points = NDArray[np.int64]
 CHUNK_BYTES = 2**19  # geometry of curved elements that stays in a second-level cache for all components
-
-
-def side_points(grid: ElementGrid, sides: Sequence[str]) -> Points:
-    """Return the flat places, in a field of this rank, of all points on some sides of the box, int64, ascending."""
-    inside = np.zeros(grid.shape, bool)
-    for side in sides:
-        inside[side_index(side)][grid.side_elements(side)] = True
-    return np.flatnonzero(inside)
 
 
 class ElementOperator:

@@ -4,9 +4,9 @@
 
 R_e takes the points of element e and one layer of each face neighbour; K_e is the Laplacian of the box with the
 element's mean lengths, zero one point further out; W is damping over the number of overlaps at a point. Local
-neighbours are read in place; faces across ranks travel in two exchanges (layers in, corrections out), and one
-gather-scatter adds up shared points. Sources: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45; Fischer and Lottes
-(2005); oracle: `schwarz_reference.py`.
+neighbours are read in place. Faces across ranks, and all faces of meshes that are not regular, travel in two
+exchanges: layers in, corrections out. One gather-scatter adds up shared points. Sources: Lottes and Fischer, J.
+Sci. Comput. 24 (2005) 45; Fischer and Lottes (2005); oracle: `schwarz_reference.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.fast_diagonalisation import (
-    Indices,
-    extended_eigenpairs,
-    line_problems,
-    neighbour_numbers,
-)
+from ridgeline.elements.fast_diagonalisation import extended_eigenpairs, line_problems
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.mesh import SIDES, side_axis
+from ridgeline.elements.mesh_protocol import Indices
 from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.elements.schwarz_kernels import make_residual, make_sweep
 from ridgeline.elements.tensor import GENERATED
@@ -123,32 +118,20 @@ class SchwarzLevel:
     def _find_neighbours(self, comm: MPI.Comm, overlap: bool) -> None:
         """Find which element lies across each face, and plan the exchange of faces with other ranks."""
         level = self.level
-        sizes, (nz, ny, nx) = level.mesh.elements, level.n
-        numbers = neighbour_numbers(level.mesh, level.positions)
-        z, y, x = level.positions.T
-        own = (z * sizes[1] + y) * sizes[2] + x
+        numbers = level.mesh.neighbours(level.positions)
+        own = level.mesh.numbers(level.positions)
         order = np.argsort(own)
         found = np.minimum(np.searchsorted(own, numbers, sorter=order), len(own) - 1)
         local = order[found]
-        here = own[local] == numbers
+        here = (own[local] == numbers) & level.mesh.regular
         self.neighbours = np.where(here, local, -1)
+        # Where axes differ, faces of this rank travel through the exchange, too: its numbers bring points together.
         remote = np.argwhere((numbers >= 0) & ~here)
         self.faces: Indices = np.ascontiguousarray(remote, np.int64)
         self.neighbours[remote[:, 0], remote[:, 1]] = -2 - np.arange(len(remote))
-        counts = {0: nz * ny, 1: nz * nx, 2: ny * nx}
-        largest = max(counts.values())
-        ids = np.full((len(remote), largest), -1, np.int64)
-        shape = tuple(size + 1 for size in sizes)
-        for slot, (element, face) in enumerate(remote):
-            axis, upper = side_axis(SIDES[face])
-            place = level.positions[element].copy()
-            place[axis] = (place[axis] + int(upper)) % (
-                sizes[axis] if level.mesh.periodic[axis] else shape[axis]
-            )
-            number = axis * int(np.prod(shape)) + int(np.ravel_multi_index(tuple(place), shape))
-            count = counts[int(face) // 2]
-            ids[slot, :count] = number * largest + np.arange(count)
-        self._across = GatherScatter(comm, ids, overlap=overlap) if comm.size > 1 else None
+        ids = level.mesh.face_ids(level.positions[remote[:, 0]], remote[:, 1], level.n)
+        needed = comm.size > 1 or not level.mesh.regular
+        self._across = GatherScatter(comm, ids, overlap=overlap) if needed else None
         if self._across is not None:
             self._across.compile(dtypes=(self.dtype,))
 

@@ -21,9 +21,8 @@ from ridgeline.elements.fast_diagonalisation import (
     eigenpairs,
     extended_operators,
     line_problems,
-    neighbour_numbers,
 )
-from ridgeline.elements.mesh import ElementMesh, curve_range
+from ridgeline.elements.mesh import ElementMesh
 from ridgeline.elements.multigrid_level import PolynomialLevel, apply_tensor, galerkin_matrices
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.parallel.partition import Triple
@@ -36,17 +35,16 @@ class ReferenceLevel(PolynomialLevel):
     """One set of orders: operator, restriction to extended elements, and the additive Schwarz sweep on [n_unique]."""
 
     def __init__(self, mesh: ElementMesh, orders: Triple, dirichlet_sides: tuple[str, ...]) -> None:
-        super().__init__(mesh, curve_range(mesh.elements, 0, mesh.n_elements), orders, dirichlet_sides)
+        super().__init__(mesh, mesh.range(0, mesh.n_elements), orders, dirichlet_sides)
         self.free = np.ones(self.n_unique, np.bool_)
         self.free[self.ids[self.constrained]] = False
 
     def prepare_schwarz(self) -> None:
         """Find the points of the extended elements, their eigenpairs and overlaps."""
         size, n = self.shape[0], self.n
-        neighbours = neighbour_numbers(self.mesh, self.positions)
-        z, y, x = self.positions.T
+        neighbours = self.mesh.neighbours(self.positions)
         local = np.empty(size, np.int64)
-        local[(z * self.mesh.elements[1] + y) * self.mesh.elements[2] + x] = np.arange(size)
+        local[self.mesh.numbers(self.positions)] = np.arange(size)
         points = np.full((size, n[0] + 2, n[1] + 2, n[2] + 2), self.n_unique)  # one place more: takes no part
         inside = slice(1, -1)
         points[:, inside, inside, inside] = self.ids

@@ -1,4 +1,4 @@
-"""What the sides of the box add to the equations on this rank: Dirichlet values, surface integrals, fluxes.
+"""What the sides of the mesh add to the equations on this rank: Dirichlet values, surface integrals, fluxes.
 
 Source of the terms: reference.py, whose names are used here; only faces at sides are touched.
 """
@@ -6,14 +6,15 @@ Source of the terms: reference.py, whose names are used here; only faces at side
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import BoxSide, ElementGeometry
-from ridgeline.elements.mesh import ElementGrid, side_axis, side_index
+from ridgeline.elements.geometry import ElementGeometry, Side
+from ridgeline.elements.hexahedron import face_index
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models.navier_stokes.extrapolation import StepCoefficients
 from ridgeline.models.navier_stokes.kernels import make_face_derivatives
 from ridgeline.models.navier_stokes.multistep import extrapolation
@@ -32,18 +33,6 @@ if TYPE_CHECKING:
 
 Indices = NDArray[np.int64]
 FLAT = 1e-8  # a side is a plane if its normals differ by less
-
-
-def side_points(grid: ElementGrid, side: str) -> Indices:
-    """Return the places in a flat field [E n n n] of the points of this rank's elements on a side, [f, n, n]."""
-    places = np.arange(grid.n_points, dtype=np.int64).reshape(grid.shape)
-    return np.asarray(places[side_index(side)][grid.side_elements(side)])
-
-
-def points_on(grid: ElementGrid, sides: Sequence[str]) -> Indices:
-    """Return the sorted distinct places in a flat field of this rank's points on any of some sides."""
-    found = [side_points(grid, side).ravel() for side in sides]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 
 class DirichletValues:
@@ -73,6 +62,23 @@ class DirichletValues:
             field.reshape(-1)[points] = values
 
 
+class _FacePart(NamedTuple):
+    """Faces of one kind, 0 ... 5, of a side: what `make_face_derivatives` takes and gives."""
+
+    elements: Indices
+    walk: Indices
+    end_row: Array
+    derivatives: Array
+
+
+def _walk(face: int, n: int) -> Indices:
+    """Return where a face begins in an element, and the steps across, along its slow and along its fast direction."""
+    steps = (n * n, n, 1)  # from a point to the next along z, y, x
+    axis = 2 - face // 2
+    first, second = (a for a in range(3) if a != axis)
+    return np.array([(n - 1) * steps[axis] * (face % 2), steps[axis], steps[first], steps[second]], np.int64)
+
+
 class PressureSideTerms:
     """Surface integrals of the pressure equation at one Dirichlet side.
 
@@ -88,49 +94,53 @@ class PressureSideTerms:
         levels: int,
         overlap: bool,
     ) -> None:
-        self.side: BoxSide = geometry.sides[name]
+        self.side: Side = geometry.sides[name]
         self.elements = self.side.elements
-        n = grid.n
-        axis, upper = side_axis(name)
-        steps = (n * n, n, 1)  # from a point to the next along z, y, x
-        first, second = (a for a in range(3) if a != axis)
-        start = (n - 1) * steps[axis] if upper else 0
-        self.places = np.array([start, steps[axis], steps[first], steps[second]], np.int64)
+        n, d = grid.n, geometry.derivative
         self._derive = make_face_derivatives()
-        self.derivative = geometry.derivative
-        self.end_row = np.ascontiguousarray(geometry.derivative[-1 if upper else 0])
-        # Reference directions across and along the face, as rows of the metrics (r along x is row 0).
-        self.rows = (2 - axis, 2 - first, 2 - second)
-        self.metrics = self._metrics(geometry, name)
-        self.mass = geometry.mass[side_index(name)][self.elements]
-        self.sum = GatherScatter(comm, grid.ids[side_index(name)][self.elements], 3, overlap)
+        self.derivative = d
+        self._parts = [
+            _FacePart(
+                self.elements[part],
+                _walk(face, n),
+                np.ascontiguousarray(d[-1 if face % 2 else 0]),
+                np.zeros((3, 3, part.stop - part.start, n, n)),
+            )
+            for face, part in self.side.parts
+        ]
+        self.metrics = self._metrics(geometry)
+        self.mass = self.side.take(geometry.mass)
+        self.sum = GatherScatter(comm, self.side.take(grid.ids), 3, overlap)
         total = self.mass.copy()
         self.sum.sum(total)
         self.share = self.mass / total
-        self.derivatives = np.zeros((3, 3, len(self.elements), n, n))
         self.vorticity = [np.zeros((3, len(self.elements), n, n)) for _ in range(levels)]
 
-    def _metrics(self, geometry: ElementGeometry, name: str) -> Array:
-        """Return d(across, first, second)/d(x, y, z) on the faces, [3, 3, f, n, n]."""
+    def _metrics(self, geometry: ElementGeometry) -> Array:
+        """Return d(across, slow, fast)/d(x, y, z) on the faces, [3, 3, f, n, n]."""
         n = len(geometry.weights)
         chosen = np.zeros((3, 3, len(self.elements), n, n))
-        for place, row in enumerate(self.rows):
-            if geometry.axis_aligned:
-                chosen[place, row] = geometry.scale[self.elements, row][:, None, None]
-            else:
-                for x in range(3):
-                    field = geometry.metrics[:, 3 * row + x]
-                    chosen[place, x] = field[side_index(name)][self.elements]
+        for face, part in self.side.parts:
+            elements = self.elements[part]
+            # Reference directions across and along the face, as rows of the metrics (r along x is row 0).
+            rows = (face // 2, *(row for row in (2, 1, 0) if row != face // 2))
+            for place, row in enumerate(rows):
+                if geometry.axis_aligned:
+                    chosen[place, row, part] = geometry.scale[elements, row][:, None, None]
+                else:
+                    of_row = geometry.metrics[elements, 3 * row : 3 * row + 3].swapaxes(0, 1)
+                    chosen[place, :, part] = of_row[(slice(None), *face_index(face))]
         return chosen
 
     def record(self, velocity: Array) -> None:
         """Take the vorticity of a velocity [3, E, n, n, n] as that of the newest level. Neighbours."""
         fields = velocity.reshape(3, velocity.shape[1], -1)
-        self._derive(self.elements, self.places, self.end_row, self.derivative, fields, self.derivatives)
         newest = self.vorticity.pop()
-        g = np.einsum("rxfab,crfab->cxfab", self.metrics, self.derivatives)
-        for i, (c, x) in enumerate(((2, 1), (0, 2), (1, 0))):
-            np.subtract(g[c, x], g[x, c], out=newest[i])
+        for (_, where), part in zip(self.side.parts, self._parts):
+            self._derive(part.elements, part.walk, part.end_row, self.derivative, fields, part.derivatives)
+            g = np.einsum("rxfab,crfab->cxfab", self.metrics[:, :, where], part.derivatives)
+            for i, (c, x) in enumerate(((2, 1), (0, 2), (1, 0))):
+                np.subtract(g[c, x], g[x, c], out=newest[i, where])
         newest *= self.share
         self.sum.sum(newest)
         self.vorticity.insert(0, newest)
@@ -142,11 +152,7 @@ class PressureSideTerms:
         tangential = -viscosity * np.cross(normal, vorticity, axis=0)
         along_first, along_second = np.einsum("rxfab,xfab->rfab", self.metrics[1:], tangential)
         d = self.derivative
-        self.add(d.T @ along_first + along_second @ d, b)
-
-    def add(self, faces: Array, b: Array) -> None:
-        """Add values on the faces [f, n, n] to a field [E, n, n, n]."""
-        b[self.side.index][self.elements] += faces
+        self.side.add(d.T @ along_first + along_second @ d, b)
 
 
 class Boundaries:
@@ -160,19 +166,19 @@ class Boundaries:
         self, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, problem: FlowProblem
     ) -> None:
         self._comm, self._grid, self._geometry, self._problem = comm, grid, geometry, problem
-        dirichlet = points_on(grid, problem.sides_of(*DIRICHLET))
+        self._points: dict[str, Indices] = {}
+        dirichlet = grid.side_points(problem.sides_of(*DIRICHLET))
         velocity = [dirichlet, dirichlet, dirichlet]
         for name in problem.sides_of("symmetry"):
-            self._refuse_curved(name)
-            component = 2 - side_axis(name)[0]
-            velocity[component] = np.union1d(velocity[component], points_on(grid, [name]))
+            component = self._normal_component(name)
+            velocity[component] = np.union1d(velocity[component], grid.side_points([name]))
         self.velocity = DirichletValues(grid, velocity)
         self.velocity.nonzero = any(problem.sides[s].value is not None for s in problem.sides_of(*DIRICHLET))
-        self.pressure_points = points_on(grid, problem.sides_of("outflow"))
+        self.pressure_points = grid.side_points(problem.sides_of("outflow"))
         self.scalars = []
         for scalar in problem.scalars:
             fixed = [name for name, side in scalar.sides.items() if side.kind == "fixed"]
-            self.scalars.append(DirichletValues(grid, [points_on(grid, fixed)]))
+            self.scalars.append(DirichletValues(grid, [grid.side_points(fixed)]))
             self.scalars[-1].nonzero = any(scalar.sides[name].value is not None for name in fixed)
         self.sides = [
             PressureSideTerms(comm, grid, geometry, name, problem.time_order, problem.overlap)
@@ -187,20 +193,27 @@ class Boundaries:
         self._spacing = float(global_min(comm, smallest_spacing(geometry.coordinates[:, near])))
         self._updated = False
 
-    def _refuse_curved(self, name: str) -> None:
-        side = self._geometry.sides[name]
-        normal = side.normal_area / side.area[:, None]
-        axis = 2 - side_axis(name)[0]
-        bent = float(np.abs(np.delete(normal, axis, axis=1)).max(initial=0.0))
-        if self._comm.allreduce(bent > FLAT):
+    def _normal_component(self, name: str) -> int:
+        """Return the component (0: x) across a symmetry side; ConfigError if it is no such plane. Collective."""
+        normal = np.abs(self._geometry.sides[name].normal_area).sum(axis=(0, 2, 3))
+        total = self._comm.allreduce(normal) if self._comm.size > 1 else normal
+        component = int(np.argmax(total))
+        if np.delete(total, component).max() > FLAT * total[component]:
             raise ConfigError(
-                f'[boundary.{name}] kind = "symmetry" on a side that is not a plane across {name[0]}: symmetry holds '
-                f"for one component of the velocity; use a mapping that keeps the side flat, or another kind"
+                f'[boundary.{name}] kind = "symmetry" on a side that is not a plane across x, y or z: symmetry holds '
+                f"for one component of the velocity; use a mesh or a mapping whose side is flat, or another kind"
             )
+        return component
 
-    def coordinates(self, name: str) -> tuple[Array, Array, Array]:
-        """Return (x, y, z) of the points of this rank's faces on a side, [f, n, n] each."""
-        x, y, z = self._geometry.sides[name].take(self._geometry.coordinates)
+    def _places(self, name: str) -> Indices:
+        """Return the places of all copies of the points on a side, ascending."""
+        if name not in self._points:
+            self._points[name] = self._grid.side_points([name])
+        return self._points[name]
+
+    def _at(self, places: Indices) -> tuple[Array, Array, Array]:
+        """Return (x, y, z) of points at places of a flat field."""
+        x, y, z = self._geometry.coordinates.reshape(3, -1)[:, places]
         return x, y, z
 
     def update(self, time: float) -> None:
@@ -208,8 +221,8 @@ class Boundaries:
         problem = self._problem
         if not (self._updated and self.velocity.steady):
             for name in problem.sides_of(*DIRICHLET):
-                side, places = problem.sides[name], side_points(self._grid, name)
-                found = (0.0, 0.0, 0.0) if side.value is None else side.value(*self.coordinates(name), time)
+                side, places = problem.sides[name], self._places(name)
+                found = (0.0, 0.0, 0.0) if side.value is None else side.value(*self._at(places), time)
                 for component in range(3):
                     self.velocity.put(component, places, found[component])
         for scalar, dirichlet in zip(problem.scalars, self.scalars):
@@ -217,9 +230,8 @@ class Boundaries:
                 continue
             for name, fixed in scalar.sides.items():
                 if fixed.kind == "fixed" and fixed.value is not None:
-                    dirichlet.put(
-                        0, side_points(self._grid, name), fixed.value(*self.coordinates(name), time)
-                    )
+                    places = self._places(name)
+                    dirichlet.put(0, places, fixed.value(*self._at(places), time))
         self._updated = True
 
     def record(self, velocity: Array) -> None:
@@ -235,15 +247,15 @@ class Boundaries:
         for side in self.sides:
             side.add_viscous(viscosity, a, b)
             if self.velocity.nonzero:
-                side.add(-at.shift * self._through(side.side), b)
+                side.side.add(-at.shift * self._through(side.side), b)
 
-    def _dirichlet_velocity(self, side: BoxSide) -> Array:
+    def _dirichlet_velocity(self, side: Side) -> Array:
         """Return the velocity at the points of a Dirichlet side, [3, f, n, n]."""
-        places = side_points(self._grid, side.name)
+        places = self._grid.side_places(side.name)
         dirichlet = self.velocity
         return np.stack([v[np.searchsorted(p, places)] for p, v in zip(dirichlet.points, dirichlet.values)])
 
-    def _through(self, side: BoxSide) -> Array:
+    def _through(self, side: Side) -> Array:
         """Return n.u times area at the points of a Dirichlet side, [f, n, n]."""
         return np.asarray((side.normal_area.swapaxes(0, 1) * self._dirichlet_velocity(side)).sum(axis=0))
 
@@ -266,7 +278,7 @@ class Boundaries:
             u = np.sum([factor * side.take(velocity) for factor, velocity in ahead], axis=0)
             inwards = np.minimum(0.0, np.einsum("fxab,xfab->fab", side.normal_area, u))
             for component in range(3):
-                right[component][side.index][side.elements] += 0.5 * inwards * u[component]
+                side.add(0.5 * inwards * u[component], right[component])
 
     def add_scalar_fluxes(self, time: float, right: Array) -> None:
         """Add <q, k dT/dn> to the weak right-hand sides of the scalars, [S, E, n, n, n]."""
@@ -274,5 +286,6 @@ class Boundaries:
             for name, condition in scalar.sides.items():
                 if condition.kind == "flux" and condition.value is not None:
                     side = self._geometry.sides[name]
-                    found = condition.value(*self.coordinates(name), time)
-                    right[i][side.index][side.elements] += side.area * found
+                    x, y, z = side.take(self._geometry.coordinates)
+                    found = condition.value(x, y, z, time)
+                    side.add(side.area * found, right[i])

@@ -12,6 +12,7 @@ from ridgeline.config.size_law import ALL, GlobalGrid, Settings
 from ridgeline.elements.mesh import SIDES
 from ridgeline.models.navier_stokes.config_fluxes import flux_problems
 from ridgeline.models.navier_stokes.config_formulas import formula_problems
+from ridgeline.models.navier_stokes.config_mesh import mesh_problems, sides_of_file
 from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_sides
 from ridgeline.models.navier_stokes.initial_channel import walls_across
@@ -32,8 +33,21 @@ UNMAPPED_KINDS = ("duct", "perturbed-duct", "channel", "perturbed-channel")
 
 
 def _sides(case: NavierStokesSettings) -> Iterator[Problem]:
+    for name in case.side_names():
+        if case.boundary.side(name).value == "exact" and case.initial.kind not in EXACT_KINDS:
+            yield Problem(
+                f"boundary.{name}.value",
+                f'an initial.kind that is an exact solution ({", ".join(EXACT_KINDS)}) with value = "exact"',
+            )
+    if case.grid.mesh:
+        yield from sides_of_file(case)
+    else:
+        yield from _sides_of_box(case)
+
+
+def _sides_of_box(case: NavierStokesSettings) -> Iterator[Problem]:
     for side in SIDES:
-        kind, periodic = getattr(case.boundary, side).kind, case.is_periodic(side)
+        kind, periodic = case.boundary.side(side).kind, case.is_periodic(side)
         axis = side[0]
         place = "zyx".index(axis)
         if periodic and kind not in (None, "periodic"):
@@ -51,16 +65,13 @@ def _sides(case: NavierStokesSettings) -> Iterator[Problem]:
                 f'"wall", "moving-wall", "inflow", "outflow" or "symmetry" at side {side}, or grid.periodic[{place}] '
                 "= true",
             )
-        if getattr(case.boundary, side).value == "exact" and case.initial.kind not in EXACT_KINDS:
-            yield Problem(
-                f"boundary.{side}.value",
-                f'an initial.kind that is an exact solution ({", ".join(EXACT_KINDS)}) with value = "exact"',
-            )
+        if case.boundary.side(side).partner:
+            yield Problem(f"boundary.{side}.partner", "no partner: a box is periodic by grid.periodic")
 
 
 def _scalars(case: NavierStokesSettings) -> Iterator[Problem]:
     for number in range(len(case.scalar)):
-        for side in SIDES:
+        for side in case.side_names():
             kind, periodic = case.scalar_kind(number, side), case.is_periodic(side)
             key = f"scalar.{number}.boundary.{side}.kind"
             if kind is None:
@@ -78,6 +89,9 @@ def _initial(case: NavierStokesSettings) -> Iterator[Problem]:
     kind = case.initial.kind
     if kind not in UNMAPPED_KINDS:
         return
+    if case.grid.mesh:
+        yield Problem("initial.kind", f'another kind on a mesh from a file: "{kind}" is that of a box')
+        return
     if case.grid.mapping != "none":
         yield Problem("initial.kind", f'another kind on a mapped box, or grid.mapping = "none" with "{kind}"')
     along = case.initial.direction
@@ -91,7 +105,7 @@ def _initial(case: NavierStokesSettings) -> Iterator[Problem]:
             )
         return
     across = [side for side in SIDES if side[0] != along]
-    if any(getattr(case.boundary, side).kind != "wall" for side in across):
+    if any(case.boundary.side(side).kind != "wall" for side in across):
         yield Problem(
             "initial.direction",
             f'the direction along a duct: kind = "wall" at {", ".join(across)} with "{kind}"',
@@ -103,24 +117,33 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
     dealias = case.model.dealias_order
     if dealias != "none" and 0 < dealias < least:
         yield Problem("model.dealias_order", f'0, an integer >= grid.order + 1 = {least}, or "none"')
-    if case.model.expected_re_tau is not None and (not wall_sides(case) or case.grid.mapping != "none"):
+    if case.model.expected_re_tau is not None and (not wall_sides(case) or not case.is_plain_box):
         yield Problem(
             "model.expected_re_tau", 'none, or sides of kind "wall" on a box with grid.mapping = "none"'
         )
     forcing = case.model.forcing
-    if forcing.kind == "flow-rate" and not case.grid.periodic["zyx".index(forcing.direction)]:
+    if (
+        forcing.kind == "flow-rate"
+        and not case.grid.mesh
+        and not case.is_periodic(f"{forcing.direction}_min")
+    ):
         yield Problem("model.forcing.direction", "a direction that is periodic (grid.periodic)")
     most = len(case.scalar) - 1
     if any(name.startswith("scalar_") and int(name[7:]) > most for name in case.output.variables):
         have = f"the case has {most + 1} [[scalar]]" if most >= 0 else "the case has no [[scalar]]"
         yield Problem("output.variables", f"scalars that exist: {have}")
     not_periodic = [d for d in case.output.homogeneous if not case.grid.periodic["zyx".index(d)]]
-    if not_periodic:
+    if not_periodic and not case.grid.mesh:
         yield Problem("output.homogeneous", "directions that are periodic (grid.periodic)")
-    closed = [side for side in SIDES if not case.is_periodic(side)]
+    closed = [side for side in case.side_names() if not case.is_periodic(side)]
     if not {*case.output.forces.sides} <= {*closed}:
         yield Problem(
             "output.forces.sides", f"sides that are not periodic: {', '.join(closed) or 'none here'}"
+        )
+    if case.output.homogeneous and case.grid.mesh:
+        yield Problem(
+            "output.homogeneous",
+            "no directions with grid.mesh: lines of points along x, y or z are those of a box",
         )
 
 
@@ -141,7 +164,13 @@ class NavierStokesCase(NavierStokesSettings):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
-        found = [*_sides(self), *_scalars(self), *_initial(self), *_others(self)]
+        found = list(_sides(self))
+        if self.grid.mesh and not found:
+            found += mesh_problems(self)
+        if not (
+            self.grid.mesh and found
+        ):  # what else is said of sides that the mesh lacks is not worth a word
+            found += [*_scalars(self), *_initial(self), *_others(self)]
         yield from found
         if not found:
             # These ask for the mesh, and for functions that the settings before make valid.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ridgeline.config.expressions import faults
 from ridgeline.config.fields import Checked, Number, Problem, setting
@@ -20,6 +20,8 @@ def _as_text(value: Any) -> Any:
 Formula = Annotated[
     str, BeforeValidator(_as_text), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
 ]
+Name = Annotated[str, Field(max_length=100)]
+NAME_RULE = "the name of a side of the mesh"
 Formulas = tuple[Formula, Formula, Formula]
 NOUGHT: tuple[str, str, str] = ("0", "0", "0")
 
@@ -37,6 +39,11 @@ class SideSection(Checked):
         'p = 0, stabilised where it flows back), "symmetry" (no normal velocity, no shear), or "periodic".',
         rule='"wall", "moving-wall", "inflow", "outflow", "symmetry" or, with grid.periodic, "periodic"',
     )
+    partner: Name = setting(
+        "",
+        "Side of a mesh from a file with which a periodic side is one, after a translation.",
+        rule=NAME_RULE,
+    )
     value: Literal["exact"] | Formulas | None = setting(
         None,
         'Velocity at a moving wall or an inflow: [u, v, w] as numbers or formulas of x, y, z, t; or "exact", that '
@@ -47,6 +54,8 @@ class SideSection(Checked):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
+        if self.partner and self.kind != "periodic":
+            yield Problem("partner", 'no partner but at kind = "periodic"')
         if self.kind in ("moving-wall", "inflow"):
             if self.value is None:
                 yield Problem("value", f'{VECTOR_RULE}, or "exact", at kind = "{self.kind}"')
@@ -57,7 +66,12 @@ class SideSection(Checked):
 
 
 class BoundarySection(Checked):
-    """The six sides of the box, each its own table."""
+    """The six sides of the box, each its own table; of a mesh from a file its sides, by their names."""
+
+    # With this setting any further table is a side like x_min.
+    NAMED_WITH: ClassVar[str] = "grid.mesh"
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, SideSection] = Field(init=False)
 
     x_min: SideSection = Field(default_factory=SideSection)
     x_max: SideSection = Field(default_factory=SideSection)
@@ -65,6 +79,26 @@ class BoundarySection(Checked):
     y_max: SideSection = Field(default_factory=SideSection)
     z_min: SideSection = Field(default_factory=SideSection)
     z_max: SideSection = Field(default_factory=SideSection)
+
+    def given(self) -> tuple[str, ...]:
+        """Return the names of the sides that have a kind."""
+        return tuple(
+            name for name in (*type(self).model_fields, *self.__pydantic_extra__) if self.side(name).kind
+        )
+
+    def periodic_pairs(self) -> tuple[tuple[str, str], ...]:
+        """Return the pairs of periodic sides that name each other, or of which one names the other; each once."""
+        pairs = {
+            (min(name, partner), max(name, partner))
+            for name in self.given()
+            if (partner := self.side(name).partner)
+        }
+        return tuple(sorted(pairs))
+
+    def side(self, name: str) -> SideSection:
+        """Return what is said of a side; of one that has no table, nothing."""
+        found: SideSection = self.__dict__.get(name) or self.__pydantic_extra__.get(name) or SideSection()
+        return found
 
 
 class ScalarSideSection(Checked):
@@ -89,7 +123,11 @@ class ScalarSideSection(Checked):
 
 
 class ScalarBoundarySection(Checked):
-    """The six sides as this scalar sees them."""
+    """The six sides as this scalar sees them; of a mesh from a file its sides, by their names."""
+
+    NAMED_WITH: ClassVar[str] = "grid.mesh"
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, ScalarSideSection] = Field(init=False)
 
     x_min: ScalarSideSection = Field(default_factory=ScalarSideSection)
     x_max: ScalarSideSection = Field(default_factory=ScalarSideSection)
@@ -97,6 +135,13 @@ class ScalarBoundarySection(Checked):
     y_max: ScalarSideSection = Field(default_factory=ScalarSideSection)
     z_min: ScalarSideSection = Field(default_factory=ScalarSideSection)
     z_max: ScalarSideSection = Field(default_factory=ScalarSideSection)
+
+    def side(self, name: str) -> ScalarSideSection:
+        """Return what is said of a side; of one that has no table, nothing."""
+        found: ScalarSideSection = (
+            self.__dict__.get(name) or self.__pydantic_extra__.get(name) or ScalarSideSection()
+        )
+        return found
 
 
 class ScalarSection(Checked):

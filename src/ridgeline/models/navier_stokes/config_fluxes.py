@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.config.fields import Problem
-from ridgeline.elements.mesh import SIDES, ElementMesh, side_axis
+from ridgeline.elements.hexahedron import face_places
+from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_lobatto
 from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array
@@ -36,52 +37,46 @@ Rule = tuple[Array, Array]
 class Faces:
     """The f faces of a side with q x q points each, lines of the faster direction last.
 
-    positions: int64 [f, 3], (e_z, e_y, e_x) of their elements; places: coordinates [3, f, q, q]; normal: outward,
-    times area and quadrature weight, [3, f, q, q].
+    positions: of their elements, as the mesh names them; faces: int64 [f], 0 ... 5; places: coordinates [3, f, q, q];
+    normal: outward, times area and quadrature weight, [3, f, q, q].
     """
 
-    mesh: ElementMesh
+    mesh: Mesh
     side: str
     positions: NDArray[np.int64]
+    faces: NDArray[np.int64]
     places: Array
     normal: Array
 
     @classmethod
-    def of(cls, mesh: ElementMesh, side: str, rule: Rule) -> Faces:
+    def of(cls, mesh: Mesh, side: str, rule: Rule) -> Faces:
         """Return the faces of a side with the points and weights of a quadrature rule in [-1, 1]."""
-        axis, upper = side_axis(side)
-        low = [0, 0, 0]
-        counts = list(mesh.elements)
-        counts[axis] = 1
-        low[axis] = mesh.elements[axis] - 1 if upper else 0
-        positions = np.stack([i.ravel() + l for i, l in zip(np.indices(counts), low)], axis=1).astype(
-            np.int64
-        )
         points, weights = rule
-        lines = [points, points, points]
-        lines[axis] = np.array([1.0 if upper else -1.0])
-        found = mesh.places(positions, (lines[0], lines[1], lines[2])).squeeze(2 + axis)
+        positions = mesh.side_positions(side, mesh.side_size(side))
+        elements, faces = mesh.side_faces(positions, side)
+        positions = positions[elements]
+        places = np.empty((3, len(faces), len(points), len(points)))
+        normal = np.empty_like(places)
         d = derivative_matrix(points)
-        along_faster = np.einsum("il,cfjl->cfji", d, found)
-        along_slower = np.einsum("jl,cfli->cfji", d, found)
-        # x = r, y = s, z = t are right-handed: d/dfaster x d/dslower points along +x and +z, and against y.
-        sign = (1.0 if upper else -1.0) * (-1.0 if axis == 1 else 1.0)
-        normal = sign * np.cross(along_faster, along_slower, axis=0)
-        return cls(mesh, side, positions, found, normal * np.outer(weights, weights))
+        for face in np.unique(faces).tolist():
+            part, axis, upper = faces == face, 2 - face // 2, face % 2
+            lines = [points, points, points]
+            lines[axis] = np.array([1.0 if upper else -1.0])
+            found = mesh.places(positions[part], (lines[0], lines[1], lines[2])).squeeze(2 + axis)
+            along_faster = np.einsum("il,cfjl->cfji", d, found)
+            along_slower = np.einsum("jl,cfli->cfji", d, found)
+            # x = r, y = s, z = t are right-handed: d/dfaster x d/dslower points along +x and +z, and against y.
+            sign = (1.0 if upper else -1.0) * (-1.0 if axis == 1 else 1.0)
+            places[:, part] = found
+            normal[:, part] = sign * np.cross(along_faster, along_slower, axis=0)
+        return cls(mesh, side, positions, faces, places, normal * np.outer(weights, weights))
 
     def edge(self, other: str) -> NDArray[np.bool_]:
         """Say which points, [f, q, q], are on another side too; the points are those of a rule with both ends."""
-        found = np.zeros(self.places.shape[1:], np.bool_)
-        own, axis = side_axis(self.side)[0], side_axis(other)[0]
-        upper = side_axis(other)[1]
-        if own == axis:
-            return found
-        across = [a for a in range(3) if a != own].index(axis)
-        at_end = self.positions[:, axis] == (self.mesh.elements[axis] - 1 if upper else 0)
-        index: list[slice | int] = [slice(None), slice(None)]
-        index[across] = -1 if upper else 0
-        found[(slice(None), *index)] = at_end[:, None]
-        return found
+        q = self.places.shape[-1]
+        flags = self.mesh.on_side(self.positions, other, (q, q, q)).reshape(-1, q**3)
+        every = np.arange(len(flags))[:, None, None]
+        return np.asarray(flags[every, face_places(q)[self.faces]])
 
     def dirichlet_velocity(self, sides: Mapping[str, VelocitySide], t: float, edges: bool = False) -> Array:
         """Return the Dirichlet velocity at these points, [3, f, q, q].
@@ -116,10 +111,9 @@ class Flux(NamedTuple):
         return cls(float(through.sum()), float(np.abs(through).sum()), float(straight.sum()))
 
 
-def countable(mesh: ElementMesh, side: str) -> bool:
+def countable(mesh: Mesh, side: str) -> bool:
     """Say whether a side has so few elements that all of them are looked at."""
-    axis, _ = side_axis(side)
-    return mesh.n_elements // mesh.elements[axis] <= MOST_ELEMENTS
+    return mesh.side_size(side) <= MOST_ELEMENTS
 
 
 def times_of(case: NavierStokesSettings, steady: bool) -> list[float]:
@@ -137,7 +131,7 @@ def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:
     Raises ConfigError for a mapping that cannot be had.
     """
     mesh, sides = mesh_of(case), velocity_sides(case)
-    if not all(countable(mesh, name) for name in SIDES):
+    if not all(countable(mesh, name) for name in mesh.sides):
         return
     fine, nodes = gauss(POINTS), gauss_lobatto(case.grid.order + 1)
     for name in sides_of(sides, "symmetry"):
@@ -145,7 +139,7 @@ def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:
             yield Problem(
                 f"boundary.{name}.kind", "another kind: a symmetry side is flat and across x, y or z"
             )
-    dirichlet = [name for name in SIDES if sides[name].value is not None]
+    dirichlet = [name for name in sides if sides[name].value is not None]
     smooth = {name: Faces.of(mesh, name, fine) for name in dirichlet}
     discrete = {name: Faces.of(mesh, name, nodes) for name in dirichlet}
     for t in times_of(case, all(sides[name].steady for name in dirichlet)):
@@ -196,6 +190,5 @@ def _way(net: float) -> str:
 
 
 def _is_flat(faces: Faces) -> bool:
-    across = 2 - side_axis(faces.side)[0]
-    others = [component for component in range(3) if component != across]
-    return float(np.abs(faces.normal[others]).max()) <= FLAT * float(np.abs(faces.normal).max())
+    most = np.sort(np.abs(faces.normal).max(axis=(1, 2, 3)))
+    return bool(most[1] <= FLAT * most[2])

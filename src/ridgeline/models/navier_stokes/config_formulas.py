@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgeline.config.expressions import is_number, parse
 from ridgeline.config.fields import Problem, toml
-from ridgeline.elements.mesh import SIDES, ElementMesh
+from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.config_fluxes import Faces, countable, times_of
 from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
@@ -41,28 +41,23 @@ def formula_problems(case: NavierStokesSettings) -> Iterator[Problem]:
         yield from _scalar_sides(case, mesh, i)
 
 
-def some_points(mesh: ElementMesh, order: int) -> Array:
+def some_points(mesh: Mesh, order: int) -> Array:
     """Return coordinates (x, y, z) of points of the mesh, [3, m]: all of them, or at most about MOST_POINTS."""
     n = order + 1
-    most = max(2, int((MOST_POINTS / n**3) ** (1 / 3)))
-    if mesh.n_elements * n**3 <= MOST_POINTS:
-        most = max(mesh.elements)
-    chosen = [np.unique(np.linspace(0, e - 1, min(e, most)).astype(np.int64)) for e in mesh.elements]
-    positions = np.stack([i.ravel() for i in np.meshgrid(*chosen, indexing="ij")], axis=1)
-    return mesh.places(positions, gauss_lobatto(n)[0]).reshape(3, -1)
+    return mesh.places(mesh.spread(MOST_POINTS // n**3), gauss_lobatto(n)[0]).reshape(3, -1)
 
 
-def _scalar_sides(case: NavierStokesSettings, mesh: ElementMesh, number: int) -> Iterator[Problem]:
+def _scalar_sides(case: NavierStokesSettings, mesh: Mesh, number: int) -> Iterator[Problem]:
     """Yield the values of a scalar at sides that are not finite; where two sides fix it, the later one does."""
     sides = scalar_sides(case, number)
-    for name in SIDES:
-        text = getattr(case.scalar[number].boundary, name).value
+    for name in sides:
+        text = case.scalar[number].boundary.side(name).value
         if sides[name].value is None or is_number(text) or not countable(mesh, name):
             continue
         faces = Faces.of(mesh, name, gauss_lobatto(case.grid.order + 1))
         used = np.ones(faces.places.shape[1:], np.bool_)
         if sides[name].kind == "fixed":
-            for other in SIDES[SIDES.index(name) + 1 :]:
+            for other in list(sides)[list(sides).index(name) + 1 :]:
                 if sides[other].kind == "fixed":
                     used &= ~faces.edge(other)
         key = f"scalar.{number}.boundary.{name}.value"

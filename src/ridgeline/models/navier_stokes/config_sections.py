@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from ridgeline.config import sections
-from ridgeline.config.case import AnyCase
+from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.expressions import faults, is_number
 from ridgeline.config.fields import (
-    MOST_POINTS,
     Checked,
     Integer,
     Number,
-    PathText,
     Problem,
-    Triple,
     Truth,
     setting,
 )
-from ridgeline.elements.mesh import side_axis
+from ridgeline.elements.mesh import SIDES, side_axis
 from ridgeline.models.navier_stokes.config_boundary import (
     NOUGHT,
     VECTOR_RULE,
@@ -32,19 +28,17 @@ from ridgeline.models.navier_stokes.config_boundary import (
     ScalarKind,
     ScalarSection,
 )
+from ridgeline.models.navier_stokes.config_grid import GridSection
 from ridgeline.models.navier_stokes.config_output import Direction, OutputSection, ProbeSection
 from ridgeline.models.navier_stokes.config_time import TimeSettings
 
 Positive = Annotated[Number, Field(gt=0)]
-MOST_ELEMENTS = 10**6  # along a direction: every rank keeps all their edges
 
 
-Distribution = Literal["uniform", "geometric", "geometric-walls", "sine"]
 InitialKind = Literal[
     "rest", "uniform", "expression", "taylor_green", "taylor_green_2d", "abc", "walsh", "ethier_steinman",
     "kovasznay", "duct", "perturbed-duct", "channel", "perturbed-channel",
 ]  # fmt: skip
-NAMED_MAPPINGS = ("none", "wavy", "annulus", "periodic-hill")
 
 
 class RunSection(sections.RunSection):
@@ -59,75 +53,6 @@ class RunSection(sections.RunSection):
         1, "Threads of each rank: this model takes one rank per core.", unit="threads"
     )
     device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
-
-
-class GridSection(sections.AnyGridSection):
-    """The box, its elements, and a smooth map that may bend it."""
-
-    EXTENT: ClassVar[str] = "elements"
-
-    elements: Triple = setting(
-        ..., "Elements [E_z, E_y, E_x].", unit="elements", rule="three integers >= 1 as [E_z, E_y, E_x]"
-    )
-    order: Integer = setting(
-        7, "Polynomial order p: p + 1 Gauss-Lobatto points in each direction of an element.", ge=1, le=31
-    )
-    lengths: tuple[Positive, Positive, Positive] = setting(
-        (1.0, 1.0, 1.0),
-        "Edges of the box, [L_z, L_y, L_x].",
-        unit="length",
-        rule="three numbers > 0 as [L_z, L_y, L_x]",
-    )
-    origin: tuple[Number, Number, Number] = setting(
-        (0.0, 0.0, 0.0),
-        "Lower corner of the box, [z, y, x].",
-        unit="length",
-        rule="three numbers as [z, y, x]",
-    )
-    distribution: tuple[Distribution, Distribution, Distribution] = setting(
-        ("uniform", "uniform", "uniform"),
-        'Lengths of the elements along z, y, x: "uniform"; "geometric", each parameter times the one before it; '
-        '"geometric-walls", so from both ends to the middle; "sine", s -> sin(a s)/sin(a) from the middle to both '
-        "ends with the parameter a, the duct paper's.",
-        rule='three of "uniform", "geometric", "geometric-walls" and "sine" as [z, y, x]',
-    )
-    distribution_parameter: tuple[Positive, Positive, Positive] = setting(
-        (1.0, 1.0, 1.0),
-        "Ratio of a geometric distribution, a in (0, pi/2] of a sine, along z, y, x.",
-        rule="three numbers > 0 as [z, y, x]; at most pi/2 for a sine",
-    )
-    mapping: PathText = setting(
-        "none",
-        'Smooth map of the box: "none", "wavy", "annulus" (x is the angle, y the radius), "periodic-hill" (a floor '
-        'of hills), or "file.py:function" with a function of arrays (x, y, z) that returns three.',
-        rule='"none", "wavy", "annulus", "periodic-hill" or "file.py:function"',
-    )
-    mapping_amplitude: Number = setting(0.05, "How far a named map moves the points, in lengths of the box.")
-    periodic: tuple[Truth, Truth, Truth] = setting(
-        (False, False, False),
-        "Directions z, y, x in which the flow is periodic; their sides need no [boundary].",
-        rule="three truth values as [z, y, x]",
-    )
-
-    def points(self) -> tuple[int, int, int]:
-        """Return the unique points [nz, ny, nx]."""
-        z, y, x = (e * self.order + (0 if around else 1) for e, around in zip(self.elements, self.periodic))
-        return z, y, x
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
-        points = math.prod(self.elements) * (self.order + 1) ** 3
-        if max(self.elements) > MOST_ELEMENTS or points > MOST_POINTS:
-            yield Problem(
-                "elements",
-                f"three integers >= 1 and <= {MOST_ELEMENTS} as [E_z, E_y, E_x], and at most 2^53 points of "
-                "(order + 1)^3 in each",
-            )
-        for kind, parameter in zip(self.distribution, self.distribution_parameter):
-            if kind == "sine" and parameter > math.pi / 2:
-                yield Problem("distribution_parameter", "a number in (0, pi/2] for a sine distribution")
-        if self.mapping not in NAMED_MAPPINGS and not re.fullmatch(r".+\.py:[A-Za-z_]\w*", self.mapping):
-            yield Problem("mapping", '"none", "wavy", "annulus", "periodic-hill" or "file.py:function"')
 
 
 class FilterSection(Checked):
@@ -333,16 +258,33 @@ class NavierStokesSettings(AnyCase):
             {"output.probes.path": self.output.probes.path} if self.has_probes else {}
         )
 
+    # Checkpoints of boxes from before there were meshes from files go on.
+    LATER: ClassVar[Mapping[str, Plain]] = {
+        "grid.mesh": "",
+        **{f"boundary.{side}.partner": "" for side in SIDES},
+    }
+
+    @property
+    def is_plain_box(self) -> bool:
+        """Whether the domain is a box along the axes."""
+        return not self.grid.mesh and self.grid.mapping == "none"
+
+    def side_names(self) -> tuple[str, ...]:
+        """Return the sides that settings may name: of a box its six, of a mesh from a file those with a kind."""
+        return self.boundary.given() if self.grid.mesh else SIDES
+
     def is_periodic(self, side: str) -> bool:
         """Say whether the flow is periodic across a side, such as "x_min"."""
+        if self.grid.mesh:
+            return self.boundary.side(side).kind == "periodic"
         return self.grid.periodic[side_axis(side)[0]]
 
     def scalar_kind(self, number: int, side: str) -> ScalarKind | None:
         """Return what scalar `number` meets at a side, defaults put in; None if it is not said."""
-        kind: ScalarKind | None = getattr(self.scalar[number].boundary, side).kind
+        kind: ScalarKind | None = self.scalar[number].boundary.side(side).kind
         if kind is not None:
             return kind
         if self.is_periodic(side):
             return "periodic"
-        flow = getattr(self.boundary, side).kind
+        flow = self.boundary.side(side).kind
         return "adiabatic" if flow in ("outflow", "symmetry") else None

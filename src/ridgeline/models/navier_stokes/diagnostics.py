@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 AXES = ("x", "y", "z")
+FLAT = 1e-8  # of the area of walls: less does not stand across a direction
 ROUNDING = 1e-12  # of the parts of a sum that cancel: less is no figure, and nothing to divide by
 SUMMARY_UNITS = {
     "kinetic_energy": "length^2/time^2",
@@ -93,11 +94,13 @@ class Diagnostics:
     scalars: Sequence[ScalarFigures] = ()
     volume: float = field(init=False)
     wall_area: float = field(init=False)
+    wall_directions: int = field(init=False)
 
     def __post_init__(self) -> None:
         (volume,) = self._sums([self._integral(1.0)])
         object.__setattr__(self, "volume", volume)
         object.__setattr__(self, "wall_area", sum(self._areas(self.walls).values()))
+        object.__setattr__(self, "wall_directions", self._wall_directions())
 
     def _sums(self, per_element: Sequence[Array]) -> list[float]:
         """Return sums over all ranks of arrays with a number for each of some elements."""
@@ -120,8 +123,17 @@ class Diagnostics:
     @property
     def half_height(self) -> float:
         """Length h of Re_tau: D/2 between walls across two directions, V/A across one."""
-        across = {side_axis(name)[0] for name in self.walls}
-        return self.hydraulic_diameter / (4.0 if len(across) == 1 else 2.0)
+        return self.hydraulic_diameter / (4.0 if self.wall_directions == 1 else 2.0)
+
+    def _wall_directions(self) -> int:
+        """Return how many of x, y, z walls stand across: of a box by their names, of other meshes by normals."""
+        if self.grid.mesh.regular:
+            return len({side_axis(name)[0] for name in self.walls})
+        total = np.zeros(3)
+        for name in self.walls:
+            total += np.abs(self.geometry.sides[name].normal_area).sum(axis=(0, 2, 3))
+        total = self.comm.allreduce(total)
+        return int((total > FLAT * total.max()).sum())
 
     def state_figures(self, velocity: Array, scalars: Array) -> dict[str, float]:
         """Return the figures without derivatives: energy, mean velocity, bulk velocity, scalars. Two passes."""
@@ -209,8 +221,7 @@ class Diagnostics:
         """Return du/dn times area at the points of a side's faces, [f, n, n]."""
         side = self.geometry.sides[name]
         gradient = physical_gradient(self.geometry, u, side.elements)
-        faces = np.stack([component[side.index] for component in gradient], axis=1)
-        return np.asarray((faces * side.normal_area).sum(axis=1))
+        return np.asarray((side.of_elements(gradient) * side.normal_area.swapaxes(0, 1)).sum(axis=0))
 
     def _heat_figures(
         self, name: str, theta: Array, scalar: ScalarFigures, velocity: Array
@@ -262,6 +273,6 @@ def locate_nonfinite(
         if len(bad) and found is None:
             e, k, j, i = np.unravel_index(bad[0], values.shape)
             x, y, z = geometry.coordinates[:, e, k, j, i]
-            ez, ey, ex = grid.positions[e]
-            found = f"{name} at x={x:.6g}, y={y:.6g}, z={z:.6g} (element z={ez}, y={ey}, x={ex})"
+            element = grid.mesh.name_of(grid.positions[e])
+            found = f"{name} at x={x:.6g}, y={y:.6g}, z={z:.6g} in {element}"
     return next((words for words in comm.allgather(found) if words is not None), None)

@@ -279,6 +279,9 @@ class CpuEngine:
         """Take away part of the highest modes; Dirichlet values stay."""
         with self.regions("other"):
             self.kernels.filter(self.fields)
+            if not self.grid.mesh.regular:  # turned elements round differently: copies of a point stay equal
+                self.gather.sum(self.fields)
+                np.multiply(self.fields, self.inner.weights, out=self.fields)
         self.velocity.dirichlet.write(self.u)
         for i, solve in enumerate(self.scalars, start=3):
             solve.dirichlet.write(self.fields[i : i + 1])

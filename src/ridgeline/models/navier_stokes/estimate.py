@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh_protocol import Mesh
+from ridgeline.elements.meshes.checks import require_unfolded
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.courant import first_step_remark
@@ -37,7 +39,7 @@ def part_sizes(case: NavierStokesCase, n_ranks: int) -> tuple[ElementGrid, int]:
     return grid, max(grid.counts())
 
 
-def shared_faces(mesh: ElementMesh, n_ranks: int) -> tuple[float, float]:
+def shared_faces(mesh: Mesh, n_ranks: int) -> tuple[float, float]:
     """Return (element faces between parts, pairs of parts that share one), over all ranks."""
     if n_ranks == 1:
         return 0.0, 0.0
@@ -45,25 +47,15 @@ def shared_faces(mesh: ElementMesh, n_ranks: int) -> tuple[float, float]:
     if total > MOST_ELEMENTS:
         size = total / n_ranks
         return 3.0 * n_ranks * size ** (2 / 3), 3.0 * n_ranks
-    owner = np.empty(mesh.elements, np.int64)
-    z, y, x = curve_range(mesh.elements, 0, total).T
-    counts = [split(total, n_ranks, rank)[1] for rank in range(n_ranks)]
-    owner[z, y, x] = np.repeat(np.arange(n_ranks), counts)
-    faces, pairs = 0, set()
-    for axis in range(3):
-        if mesh.elements[axis] == 1:
-            continue
-        after = np.roll(owner, -1, axis)
-        if not mesh.periodic[axis]:
-            inner = [slice(None)] * 3
-            inner[axis] = slice(0, -1)
-            here, there = owner[tuple(inner)], after[tuple(inner)]
-        else:
-            here, there = owner, after
-        cut = here != there
-        faces += int(cut.sum())
-        pairs |= set(map(tuple, np.sort(np.stack([here[cut], there[cut]], axis=1), axis=1).tolist()))
-    return float(faces), float(len(pairs))
+    positions = mesh.range(0, total)
+    parts = np.repeat(np.arange(n_ranks), [split(total, n_ranks, rank)[1] for rank in range(n_ranks)])
+    owner = np.empty(total, np.int64)
+    owner[mesh.numbers(positions)] = parts
+    across = mesh.neighbours(positions)
+    there = np.where(across < 0, parts[:, None], owner[across])
+    cut = parts[:, None] < there  # each face once
+    pairs = np.unique(np.stack([np.broadcast_to(parts[:, None], cut.shape)[cut], there[cut]]), axis=1)
+    return float(cut.sum()), float(pairs.shape[1])
 
 
 @dataclass(frozen=True)
@@ -87,7 +79,7 @@ class Counts:
             m=dealias_points(case) or case.grid.order + 1,
             fields=3 + len(case.scalar),
             order=case.model.time_order,
-            curved=case.grid.mapping != "none",
+            curved=case.grid.mapping != "none" or bool(case.grid.mesh),
             pressure_vectors=case.model.projection.pressure,
             velocity_vectors=case.model.projection.velocity,
             single=SINGLE if case.model.pressure.precision == "float32" else DOUBLE,
@@ -150,7 +142,7 @@ def least_work(case: NavierStokesCase, n_ranks: int) -> Work:
     calls = 2.0 * (1 + len(case.scalar)) + 2 + 2 * (PRECONDITIONER_LEVELS - 1)
     exchanged = 2.0 * faces * counts.n**2 * (DOUBLE * doubles + counts.single * singles)
     return Work(
-        math.prod(mesh.lattice(case.grid.order)),
+        mesh.n_unique((case.grid.order,) * 3),
         flops * stored,
         moved * stored,
         exchanged,
@@ -192,21 +184,31 @@ def checkpoint_words(case: NavierStokesCase) -> float:
     )
 
 
-def spacings(case: NavierStokesCase, mesh: ElementMesh) -> tuple[float, float, float]:
-    """Return the smallest distances of points along x, y, z, before the map."""
+def spacings(case: NavierStokesCase, mesh: Mesh) -> tuple[float, float, float]:
+    """Return the smallest distances of points along x, y, z of a box before its map, else along r, s, t, about."""
     gap = float(np.diff(gauss_lobatto(case.grid.order + 1)[0]).min()) / 2
-    x, y, z = (gap * float(np.diff(mesh.edges[axis]).min()) for axis in (2, 1, 0))
+    if isinstance(mesh, ElementMesh):
+        x, y, z = (gap * float(np.diff(mesh.edges[axis]).min()) for axis in (2, 1, 0))
+    else:
+        x, y, z = gap * mesh.extents(mesh.range(0, mesh.n_elements)).min(axis=0)
     return x, y, z
 
 
-def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float]) -> tuple[str, ...]:
+def _smallest(case: NavierStokesCase, mesh: Mesh) -> str:
+    x, y, z = spacings(case, mesh)
+    if not isinstance(mesh, ElementMesh):
+        return f"smallest distance of points: about {min(x, y, z):.3g}"
+    before = " before the map" if mesh.mapping else ""
+    return f"smallest distance of points{before}: x {x:.3g}, y {y:.3g}, z {z:.3g}"
+
+
+def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tuple[str, ...]:
     """Return what `ridgeline check` says beside the common figures."""
     n = case.grid.order + 1
-    x, y, z = spacings(case, mesh)
-    stored, unique = mesh.n_elements * n**3, math.prod(mesh.lattice(case.grid.order))
+    stored, unique = mesh.n_elements * n**3, mesh.n_unique((case.grid.order,) * 3)
     words = [
         f"{mesh.n_elements} elements of order {case.grid.order}: {stored} points stored, {unique} unique",
-        f"smallest distance of points{' before the map' if mesh.mapping else ''}: x {x:.3g}, y {y:.3g}, z {z:.3g}",
+        _smallest(case, mesh),
         "memory per rank: " + ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items()),
     ]
     words += wall_units(case, mesh)
@@ -234,6 +236,8 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     folds an element, and for probes outside the box.
     """
     plan = estimate_sizes(case, n_ranks)
+    if case.grid.mesh:
+        require_unfolded(mesh_of(case), case.grid.order)
     most, n, *_ = plan.block
     return replace(plan, remarks=remarks(case, mesh_of(case), memory(case, most * n**3)))
 

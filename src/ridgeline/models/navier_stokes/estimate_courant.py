@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.courant import inverse_spacing
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, side_axis
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
-from ridgeline.models.navier_stokes.boundary_terms import side_points
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.initial import initial_velocity
 from ridgeline.models.navier_stokes.problem import DIRICHLET, VelocitySide, sides_of
@@ -30,7 +30,7 @@ GROUP = 64  # elements at a time
 
 @dataclass(frozen=True, eq=False)
 class ChosenElements(ElementGrid):
-    """Any elements of a mesh, as if a rank had them. chosen: their places (e_z, e_y, e_x), int64 [m, 3]."""
+    """Any elements of a mesh, as if a rank had them. chosen: their positions."""
 
     chosen: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
 
@@ -41,29 +41,24 @@ class ChosenElements(ElementGrid):
 
     @property
     def positions(self) -> NDArray[np.int64]:
-        """Their places."""
+        """Their positions."""
         return self.chosen
 
 
-def _groups(mesh: ElementMesh, sides: Mapping[str, VelocitySide]) -> Iterator[NDArray[np.int64]]:
-    """Yield places of elements: all, or evenly spread ones and of each side with a value some."""
+def _groups(mesh: Mesh, sides: Mapping[str, VelocitySide]) -> Iterator[NDArray[np.int64]]:
+    """Yield positions of elements: all, or evenly spread ones and of each side with a value some."""
     total = mesh.n_elements
     parts = -(-total // GROUP)
     for part in np.unique(np.linspace(0, parts - 1, min(parts, MOST_ELEMENTS // GROUP)).astype(np.int64)):
         first = int(part) * GROUP
-        yield curve_range(mesh.elements, first, min(GROUP, total - first))
+        yield mesh.range(first, min(GROUP, total - first))
     if total <= MOST_ELEMENTS:
         return
     for name in (name for name, side in sides.items() if side.value is not None):
-        axis, upper = side_axis(name)
-        size = [n if a != axis else 1 for a, n in enumerate(mesh.elements)]
-        chosen = np.unique(np.linspace(0, np.prod(size) - 1, GROUP).astype(np.int64))
-        found = np.stack(np.unravel_index(chosen, size), axis=1).astype(np.int64)
-        found[:, axis] = mesh.elements[axis] - 1 if upper else 0
-        yield found
+        yield mesh.side_positions(name, GROUP)
 
 
-def first_courant_rate(case: NavierStokesCase, mesh: ElementMesh) -> float:
+def first_courant_rate(case: NavierStokesCase, mesh: Mesh) -> float:
     """Return the largest |u_r|/dr + |u_s|/ds + |u_t|/dt before step 1, 1/time, as the engine finds it.
 
     Of the flow of step 0 with what its sides give, and of that which a held flow rate makes; over `_groups`.
@@ -77,19 +72,21 @@ def first_courant_rate(case: NavierStokesCase, mesh: ElementMesh) -> float:
         grid = ChosenElements(mesh, case.grid.order, chosen=positions)
         geometry = ElementGeometry(grid)
         velocity = initial_velocity(case, *grid.coordinates)
-        _write_dirichlet(velocity, grid, sides)
+        _write_dirichlet(velocity, geometry, sides)
         for u in (velocity, np.broadcast_to(along[:, None, None, None, None], velocity.shape)):
             largest = max(largest, _rate(geometry, u))
     return largest
 
 
-def _write_dirichlet(velocity: Array, grid: ElementGrid, sides: Mapping[str, VelocitySide]) -> None:
+def _write_dirichlet(velocity: Array, geometry: ElementGeometry, sides: Mapping[str, VelocitySide]) -> None:
     """Put the Dirichlet velocities at time 0 into a field [3, e, n, n, n]."""
+    grid = geometry.grid
     for name in sides_of(sides, "symmetry"):
-        velocity[2 - side_axis(name)[0]].reshape(-1)[side_points(grid, name)] = 0.0
+        across = int(np.argmax(np.abs(geometry.sides[name].normal_area).sum(axis=(0, 2, 3))))
+        velocity[across].reshape(-1)[grid.side_points([name])] = 0.0
     for name in sides_of(sides, *DIRICHLET):
-        places, value = side_points(grid, name), sides[name].value
-        x, y, z = (c.reshape(-1)[places] for c in grid.coordinates)
+        places, value = grid.side_points([name]), sides[name].value
+        x, y, z = grid.coordinates.reshape(3, -1)[:, places]
         velocity.reshape(3, -1)[:, places] = 0.0 if value is None else np.asarray(value(x, y, z, 0.0))
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.elements.mesh import SIDES, ElementMesh, side_axis
+from ridgeline.elements.mesh import ElementMesh, side_axis
+from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ PUBLISHED = (
 
 def wall_sides(case: NavierStokesSettings) -> list[str]:
     """Return the names of the sides that are walls."""
-    return [side for side in SIDES if getattr(case.boundary, side).kind in ("wall", "moving-wall")]
+    return [side for side in case.side_names() if case.boundary.side(side).kind in ("wall", "moving-wall")]
 
 
 def friction(case: NavierStokesSettings) -> tuple[float, float] | None:
@@ -32,7 +33,7 @@ def friction(case: NavierStokesSettings) -> tuple[float, float] | None:
     length h of Re_tau is that of the time series: half a gap, or half the side of a square duct.
     """
     walls, model = wall_sides(case), case.model
-    if not walls or case.grid.mapping != "none":
+    if not walls or not case.is_plain_box:
         return None
     volume = math.prod(case.grid.lengths)
     area = sum(volume / case.grid.lengths[side_axis(side)[0]] for side in walls)
@@ -45,10 +46,10 @@ def friction(case: NavierStokesSettings) -> tuple[float, float] | None:
     return speed * half / model.viscosity, speed
 
 
-def wall_units(case: NavierStokesSettings, mesh: ElementMesh) -> tuple[str, ...]:
+def wall_units(case: NavierStokesSettings, mesh: Mesh) -> tuple[str, ...]:
     """Return a sentence on the distances of points along x, y, z over nu/u_tau; none where nothing is expected."""
     found = friction(case)
-    if found is None:
+    if found is None or not isinstance(mesh, ElementMesh):
         return ()
     re_tau, speed = found
     walls = {side[0] for side in wall_sides(case)}

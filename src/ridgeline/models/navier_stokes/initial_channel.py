@@ -18,7 +18,7 @@ def walls_across(case: NavierStokesSettings) -> list[str]:
         axis
         for axis in "xyz"
         if axis != case.initial.direction
-        and all(getattr(case.boundary, f"{axis}_{end}").kind == "wall" for end in ("min", "max"))
+        and all(case.boundary.side(f"{axis}_{end}").kind == "wall" for end in ("min", "max"))
     ]
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh_protocol import Mesh
+from ridgeline.elements.meshes.hexahedra import share_out
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import (
     Context,
@@ -39,7 +41,7 @@ from ridgeline.models.navier_stokes.initial import history, initial_scalar, init
 from ridgeline.models.navier_stokes.outputs import OutputFields
 from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
 from ridgeline.models.navier_stokes.problem import FlowProblem
-from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
+from ridgeline.models.navier_stokes.problem_of_case import forget_mesh, mesh_of, problem_of
 from ridgeline.models.navier_stokes.records.forces import SideForces, forces_output
 from ridgeline.models.navier_stokes.records.probes import Probes, probes_output
 from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState, field_names
@@ -47,9 +49,25 @@ from ridgeline.models.navier_stokes.statistics.statistics import Statistics
 from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
 REGIONS = (
     "gmres", "cg", "helmholtz", "advection", "schwarz", "transfer", "coarse", "projection", "gather-scatter", "other",
 )  # fmt: skip
+
+
+def own_mesh(case: NavierStokesCase, comm: MPI.Comm) -> Mesh:
+    """Return the mesh: a box whole, of a file this rank's elements alone, which rank 0 sends. Collective.
+
+    Raises DecompositionError for more ranks than elements, ConfigError for a file or a map that cannot be used.
+    """
+    whole = mesh_of(case)
+    if isinstance(whole, ElementMesh):
+        return whole
+    ElementGrid(whole, case.grid.order, comm.size, comm.rank)  # refuses too many ranks on all
+    forget_mesh()
+    return share_out(comm, whole if comm.rank == 0 else None)
 
 
 class NavierStokes(Model):
@@ -70,7 +88,8 @@ class NavierStokes(Model):
         self._case, self._context = case, context
         comm = context.comm
         self._problem: FlowProblem = problem_of(case, case.model.dt or math.nan)
-        self._grid = ElementGrid(mesh_of(case), case.grid.order, comm.size, comm.rank)
+        self._least = least_work(case, comm.size)  # asks for the whole mesh, of a file too
+        self._grid = ElementGrid(own_mesh(case, comm), case.grid.order, comm.size, comm.rank)
         self._geometry = ElementGeometry(self._grid)
         self._regions = context.regions
         self._engine = CpuEngine(comm, self._grid, self._problem, self._regions, self._geometry)
@@ -233,7 +252,7 @@ class NavierStokes(Model):
     def work(self) -> Work:
         """Return the counted work of a step, the mean of this run's, on all ranks; an estimate before. Collective."""
         comm = self._context.comm
-        least = least_work(self._case, comm.size)
+        least = self._least
         if not self._steps:
             return least
         table = self._regions.table.values()

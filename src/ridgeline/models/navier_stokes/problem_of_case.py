@@ -9,6 +9,7 @@ import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,10 @@ import numpy as np
 from ridgeline.config.expressions import Expression, parse
 from ridgeline.config.load import NO_PYTHON
 from ridgeline.elements.mappings import MAPPINGS
-from ridgeline.elements.mesh import SIDES, ElementMesh
+from ridgeline.elements.mesh import ElementMesh
 from ridgeline.elements.mesh import Mapping as BoxMapping
+from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh
+from ridgeline.io.meshes.read import read_mesh
 from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow
 from ridgeline.models.navier_stokes.initial import exact_flow
@@ -108,9 +111,40 @@ def box_mapping(case: NavierStokesSettings) -> BoxMapping | None:
     return _load_function(grid.mapping)
 
 
-def mesh_of(case: NavierStokesSettings) -> ElementMesh:
-    """Return the mesh of a case: plain data, equal on all ranks. Raises ConfigError for a map that cannot be had."""
+@lru_cache(maxsize=1)
+def _mesh_of_file(path: Path, stamp: tuple[int, int], pairs: tuple[tuple[str, str], ...]) -> HexahedralMesh:
+    """Return the mesh of a file; stamp: its time and size, so that a file that changed is read anew."""
+    raw = read_mesh(path)
+    missing = [name for pair in pairs for name in pair if name not in raw.sides]
+    if missing:
+        raise raw.error(
+            f'has no side "{missing[0]}", which is periodic in the settings',
+            f"it has {', '.join(raw.sides) or 'none'}",
+        )
+    return build_mesh(raw, dict(pairs))
+
+
+def forget_mesh() -> None:
+    """Give the memory of a mesh from a file back, which is kept for those who ask again."""
+    _mesh_of_file.cache_clear()
+
+
+def mesh_of(case: NavierStokesSettings) -> ElementMesh | HexahedralMesh:
+    """Return the mesh of a case, whole: plain data, equal on all ranks.
+
+    Raises ConfigError for a map that cannot be had, and for a file with a mesh that cannot be used.
+    """
     grid = case.grid
+    if grid.mesh:
+        path = Path(grid.mesh)
+        try:
+            stat = path.stat()
+        except OSError as error:
+            raise ConfigError(
+                f'grid.mesh = "{path}" cannot be read: {error.strerror}; need a mesh file'
+            ) from None
+        return _mesh_of_file(path, (stat.st_mtime_ns, stat.st_size), case.boundary.periodic_pairs())
+    assert grid.elements is not None  # config_grid.py
     return ElementMesh.box(
         grid.elements,
         grid.lengths,
@@ -123,21 +157,23 @@ def mesh_of(case: NavierStokesSettings) -> ElementMesh:
 
 
 def velocity_sides(case: NavierStokesSettings) -> dict[str, VelocitySide]:
-    """Return what the flow meets at each of the six sides, by name."""
+    """Return what the flow meets at each side of the mesh, by name."""
     found = {}
-    for name in SIDES:
-        side = getattr(case.boundary, name)
+    for name in case.side_names():
+        side = case.boundary.side(name)
+        kind: Any = side.kind
         if case.is_periodic(name):
-            found[name] = VelocitySide("periodic")
+            if not case.grid.mesh:  # of a mesh from a file, periodic sides are none
+                found[name] = VelocitySide("periodic")
         elif side.value is None:
-            found[name] = VelocitySide(side.kind)
+            found[name] = VelocitySide(kind)
         elif side.value == "exact":
             flow = exact_flow(case)
             assert flow is not None  # config.py: "exact" goes with kinds that have one
-            found[name] = VelocitySide(side.kind, FlowVelocity(flow), case.initial.kind in STEADY_KINDS)
+            found[name] = VelocitySide(kind, FlowVelocity(flow), case.initial.kind in STEADY_KINDS)
         else:
             value = FormulaVector.of(side.value)
-            found[name] = VelocitySide(side.kind, value, value.steady)
+            found[name] = VelocitySide(kind, value, value.steady)
     return found
 
 
@@ -145,12 +181,14 @@ STEADY_KINDS = ("uniform", "kovasznay", "duct", "channel")
 
 
 def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSide]:
-    """Return what scalar `number` meets at each of the six sides, by name."""
+    """Return what scalar `number` meets at each side of the mesh, by name."""
     found = {}
-    for name in SIDES:
+    for name in case.side_names():
         kind: Any = case.scalar_kind(number, name)
+        if kind == "periodic" and case.grid.mesh:
+            continue
         if kind in ("fixed", "flux"):
-            value = parse(getattr(case.scalar[number].boundary, name).value)
+            value = parse(case.scalar[number].boundary.side(name).value)
             found[name] = ScalarSide(kind, value, value.steady)
         else:
             found[name] = ScalarSide(kind)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.inverse_map import INSIDE, lattice_inside, values_at
-from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.parallel.reduce import global_max, global_min
@@ -125,6 +125,7 @@ class _BoxPoints:
     """
 
     def __init__(self, grid: ElementGrid, lattice: Lattice) -> None:
+        assert isinstance(grid.mesh, ElementMesh)  # as all that is axis-aligned
         self._n = grid.n
         self._positions = grid.positions
         self._parts = [

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import BoxSide, ElementGeometry
+from ridgeline.elements.geometry import ElementGeometry, Side
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models.contract import FurtherOutput, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
@@ -74,13 +74,13 @@ class SideForces:
             sums = np.concatenate([sums, sums[:, :1] / self.dynamic], axis=1)
         return dict(zip(self.columns, sums.reshape(-1).tolist()))
 
-    def _faces(self, side: BoxSide, flow: FlowState) -> Array:
+    def _faces(self, side: Side, flow: FlowState) -> Array:
         """Return force, its part of the pressure, and torque of each face of a side, [9, f]."""
         normal = side.normal_area.transpose(1, 0, 2, 3)
         pressure = side.take(flow.pressure) * normal
         strain = np.zeros_like(pressure)  # (grad u + grad u^T) n
         for i, u in enumerate(flow.velocity):
-            gradient = side.take_own(physical_gradient(self.geometry, u, side.elements))
+            gradient = side.of_elements(physical_gradient(self.geometry, u, side.elements))
             strain[i] += (gradient * normal).sum(axis=0)
             strain += gradient * normal[i]
         force = pressure - self.viscosity * strain

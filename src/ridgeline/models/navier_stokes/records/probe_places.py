@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.mesh import ElementMesh
+from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.io.place_lists import read_places
 from ridgeline.runtime.errors import ConfigError
 
@@ -49,13 +50,13 @@ def refuse_outside(places: Array, missing: NDArray[np.int64]) -> None:
     )
 
 
-def places_inside(case: NavierStokesSettings, mesh: ElementMesh) -> Array:
+def places_inside(case: NavierStokesSettings, mesh: Mesh) -> Array:
     """Return the places of a case as `places_of` does; ConfigError too for those outside a box without a map.
 
     In curved boxes the elements are asked when the run begins.
     """
     places = places_of(case)
-    if mesh.axis_aligned:
+    if isinstance(mesh, ElementMesh) and mesh.axis_aligned:
         low, high = (np.array([mesh.edges[axis][end] for axis in (2, 1, 0)]) for end in (0, -1))
         slack = 1e-9 * (high - low)
         outside = ((places < low - slack) | (places > high + slack)).any(axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gauss_lobatto
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class AverageLines:
         self._comm, self._grid, self._geometry = comm, grid, geometry
         self._along = tuple(1 + AXES.index(name) for name in AXES if name in homogeneous)
         self._kept = tuple(a for a in range(3) if AXES[a] not in homogeneous)
+        assert isinstance(grid.mesh, ElementMesh)  # config.py: homogeneous directions are those of a box
+        self._mesh = grid.mesh
         # Ends of a periodic direction stay apart: each point has one place.
         self._shape = tuple(grid.mesh.elements[a] * grid.order + 1 for a in self._kept) or (1,)
         index = np.zeros((grid.n_elements, *(grid.n,) * len(self._kept)), np.int64)
@@ -73,7 +75,7 @@ class AverageLines:
 
     def _places(self, axis: int) -> Array:
         """Return the places of the lattice's points along an axis of a mesh without a map."""
-        edges = self._grid.mesh.edges[axis]
+        edges = self._mesh.edges[axis]
         xi = gauss_lobatto(self._grid.n)[0]
         inside = edges[:-1, None] * (1 - xi) / 2 + edges[1:, None] * (1 + xi) / 2
         return np.asarray(np.append(inside[:, :-1].reshape(-1), edges[-1]), np.float64)

@@ -1,0 +1,1 @@
+"""Meshes of hexahedra from files: what touches what, checks, the order of elements, numbers of points."""

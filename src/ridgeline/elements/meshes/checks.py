@@ -1,0 +1,139 @@
+"""What is wrong with a mesh from a file, said with the element: handedness, folds, faces without partner."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from ridgeline.elements.geometry import CHUNK, reference_gradient
+from ridgeline.elements.hexahedron import FACE_CORNERS, face_places
+from ridgeline.elements.mesh_protocol import Mesh
+from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.meshes.topology import face_permutations
+from ridgeline.elements.quadrature import derivative_matrix, gauss_lobatto, gll_derivative
+from ridgeline.runtime.errors import ConfigError
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+NEAR = 1e-6  # of an edge: places that are nearer are one
+FIT = 1e-4  # of a face: surfaces that are nearer are one
+MOST_LOOKED_AT = 1000  # faces without partner whose neighbourhood is searched
+NEWTON_STEPS = 12
+
+
+def jacobians(places: Array, derivative: Array) -> Array:
+    """Return the Jacobians of elements at their points, [m, q, q, q], from coordinates [3, m, q, q, q]."""
+    x_r, x_s, x_t = (np.stack(t) for t in zip(*(reference_gradient(c, derivative) for c in places)))
+    return np.asarray((x_r * np.cross(x_s, x_t, axis=0)).sum(axis=0))
+
+
+def require_right_handed(raw: RawMesh) -> None:
+    """Raise ConfigError if an element is a mirror image, or folds, at the points of the file."""
+    derivative = derivative_matrix(raw.points)
+    step = max(1, CHUNK // (12 * len(raw.points) ** 3))
+    for start in range(0, raw.n_elements, step):
+        found = jacobians(raw.nodes[:, start : start + step], derivative).reshape(-1, len(raw.points) ** 3)
+        low, high = found.min(axis=1), found.max(axis=1)
+        bad = np.flatnonzero(~(low > 0))
+        if len(bad) == 0:
+            continue
+        element = int(bad[0])
+        name = raw.name(start + element)
+        if high[element] < 0:
+            raise raw.error(
+                f"{name} is left-handed",
+                "number its corners so that the third direction points along the cross product of the first two",
+            )
+        raise raw.error(
+            f"{name} folds: its Jacobian falls to {low[element]:.3g}", "need > 0 everywhere: mend the mesh"
+        )
+
+
+def require_unfolded(mesh: Mesh, order: int) -> None:
+    """Raise ConfigError naming the element whose map folds at the Gauss-Lobatto points of an order."""
+    n = order + 1
+    points, derivative = gauss_lobatto(n)[0], gll_derivative(n)
+    step = max(1, CHUNK // (12 * n**3))
+    for start in range(0, mesh.n_elements, step):
+        positions = mesh.range(start, min(step, mesh.n_elements - start))
+        worst = jacobians(mesh.places(positions, points), derivative).reshape(len(positions), -1).min(axis=1)
+        bad = int(np.argmin(worst))
+        if not worst[bad] > 0:
+            raise ConfigError(
+                f"the map of the mesh folds {mesh.name_of(positions[bad])}: its Jacobian falls to {worst[bad]:.3g} "
+                f"at order {order}; need > 0 everywhere: check {mesh.advice}, or use more elements"
+            )
+
+
+def require_fitting(raw: RawMesh, pairs: Indices, codes: Indices) -> None:
+    """Raise ConfigError if two elements make different surfaces of the face that they share, but for a translation.
+
+    pairs: int64 [p, 2] of faces 6 e + f; codes: how the corners of the second lie in the first.
+    """
+    q = len(raw.points)
+    places, permutations = face_places(q).reshape(6, -1), face_permutations(q).reshape(8, -1)
+    flat = raw.nodes.reshape(3, raw.n_elements, -1)
+    step = max(1, CHUNK // (20 * q * q))
+    for start in range(0, len(pairs), step):
+        (a, b), code = pairs[start : start + step].T, codes[start : start + step]
+        order = np.take_along_axis(places[a % 6], permutations[code], axis=1)
+        first, second = flat[:, a[:, None] // 6, order], flat[:, b[:, None] // 6, places[b % 6]]
+        size = np.ptp(first, axis=2).max(axis=0)
+        first, second = (c - c[:, :, :1] for c in (first, second))
+        bad = np.flatnonzero(np.abs(first - second).max(axis=(0, 2)) > FIT * size)
+        if len(bad):
+            one, other = (raw.name(*divmod(int(faces[bad[0]]), 6)) for faces in (a, b))
+            raise raw.error(
+                f"{one} and {other} are one and are curved differently",
+                "curve the edges of both elements alike",
+            )
+
+
+def require_closed(raw: RawMesh, alone: Indices) -> None:
+    """Raise ConfigError if faces 6 e + f are left that are of no side and of no other element."""
+    if not len(alone):
+        return
+    corners = raw.corner_places()
+    faces = corners[alone[:, None] // 6, FACE_CORNERS[alone % 6]]  # [s, 4, 3]
+    for number, other in _meetings(faces[:MOST_LOOKED_AT], faces):
+        element, face = divmod(int(alone[number]), 6)
+        raise raw.error(
+            f"{raw.name(element, face)} hangs: a corner of element {raw.numbers[alone[other] // 6]} lies inside it",
+            "faces of neighbours must have the same corners: refine both sides alike",
+        )
+    element, face = divmod(int(alone[0]), 6)
+    more = f", and {len(alone) - 1} more faces are so" if len(alone) > 1 else ""
+    raise raw.error(
+        f"{raw.name(element, face)} is of no other element and of no side{more}",
+        "give every face of the surface to a named side (a physical surface of Gmsh), and join volumes that touch",
+    )
+
+
+def _meetings(some: Array, faces: Array) -> list[tuple[int, int]]:
+    """Return the first (face of `some`, face) of which a corner lies inside the former; corners: [s, 4, 3]."""
+    places = faces.reshape(-1, 3)
+    tree = cKDTree(places)
+    centre = some.mean(axis=1)
+    reach = np.sqrt(((some - centre[:, None]) ** 2).sum(axis=2)).max(axis=1)
+    for number, near in enumerate(tree.query_ball_point(centre, reach * (1 + NEAR))):
+        for place in near:
+            if _is_inside(places[place], some[number], NEAR * reach[number]):
+                return [(number, place // 4)]
+    return []
+
+
+def _is_inside(point: Array, face: Array, distance: float) -> bool:
+    """Say whether a point lies on a bilinear face, [4, 3], and is none of its corners."""
+    if np.sqrt(((face - point) ** 2).sum(axis=1)).min() <= distance:
+        return False
+    at = np.array([0.5, 0.5])
+    for _ in range(NEWTON_STEPS):
+        a, b = at
+        weights = np.array([(1 - a) * (1 - b), (1 - a) * b, a * (1 - b), a * b])
+        slopes = np.array([[b - 1, -b, 1 - b, b], [a - 1, 1 - a, -a, a]])
+        away = point - weights @ face
+        at = np.clip(at + np.linalg.lstsq((slopes @ face).T, away, rcond=None)[0], -1.0, 2.0)
+    inside = (at >= -NEAR).all() and (at <= 1 + NEAR).all()
+    return bool(inside and np.sqrt((away**2).sum()) <= 100 * distance)

@@ -1,0 +1,267 @@
+"""Meshes of Nek5000: .re2 files of version #v001 (numbers of 4 bytes), #v002 or #v003 (8), any byte order.
+
+    80 bytes of text: version, elements, dimensions, fluid elements; 6.54321 in 4 bytes, which tells the byte order
+    for each element: a group, then x, y and z of its 8 corners
+    a count, and for each curved edge: element, edge, five numbers, a letter
+    a count, and for each face of the surface: element, face, five numbers, three letters; then the same for scalars
+
+A count is a whole number in #v001, else a float. Corners go around the lower face, then around the upper one. Edges
+and faces have the numbers of Nek5000's preprocessor. Edges: "C", an arc of a circle in planes of equal z, whose
+radius is positive where the element bulges; "m", the point in the middle. A side is called as its three letters are
+without blanks; "E" is inside, and "P" is one with another face. Source: https://nek5000.github.io/NekDoc (mesh file
+formats); the reader of Nek5000 itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from ridgeline.elements.hexahedron import EDGE_CORNERS
+from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.quadrature import gauss_lobatto
+from ridgeline.io.nek5000_format import ENDIAN_TAG
+from ridgeline.runtime.errors import ConfigError
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+HEADER, TAG_BYTES = 80, 4
+WORDS = {"#v001": 4, "#v002": 8, "#v003": 8}
+CORNERS = (0, 1, 3, 2, 4, 5, 7, 6)  # of the file, by our numbers
+FACES = np.array([2, 1, 3, 0, 4, 5])  # of the file, 1 ... 6, by our numbers
+# Edges of the file, 1 ... 12, by their first and second corner.
+AROUND = ((0, 1), (1, 3), (3, 2), (2, 0))
+EDGES = (*AROUND, *((a + 4, b + 4) for a, b in AROUND), (0, 4), (1, 5), (3, 7), (2, 6))
+ARC_POINTS = 9  # along an element of a mesh with arcs: of an eighth of a circle right to rounding
+NEAR = 0.02  # of the shortest edge: corners that are nearer are one
+MOST_NUMBER_IN_FLOAT = 10**6  # elements from which Nek5000 writes numbers of partners as integers
+
+
+@dataclass
+class _Reader:
+    """The bytes of a file, taken from the front."""
+
+    path: Path
+    data: bytes
+    place: int = 0
+
+    def error(self, what: str, advice: str = "write it again") -> ConfigError:
+        return ConfigError(f'grid.mesh = "{self.path}" {what}; {advice}')
+
+    def take(self, dtype: np.dtype[Any], count: int, what: str) -> NDArray[Any]:
+        size = dtype.itemsize * count
+        if count < 0 or self.place + size > len(self.data):
+            raise self.error(
+                f"ends in its {what}: it has {len(self.data)} bytes, and they need {self.place + max(size, 0)}"
+            )
+        found = np.frombuffer(self.data, dtype, count, self.place)
+        self.place += size
+        return found
+
+
+def read_re2(path: Path) -> RawMesh:
+    """Return the mesh of a .re2 file. Raises ConfigError for what is no such file, or has what is not read."""
+    reader = _Reader(path, path.read_bytes())
+    n, order, words = _header(reader)
+    number = f"{order}f{words}"
+    elements = reader.take(np.dtype([("group", number), ("places", number, (3, 8))]), n, "elements")
+    places = np.ascontiguousarray(elements["places"][:, :, CORNERS].transpose(0, 2, 1), np.float64)
+    if not np.isfinite(places).all():
+        raise reader.error("has corners that are not finite")
+    corners = _join(places)
+    curves = _records(reader, order, words, n, 12, "curved edges")
+    points, nodes = _curved(reader, places, curves)
+    faces = _records(reader, order, words, n, 6, "faces of the surface")
+    sides, named, pairs = _surface(reader, faces, n, order, words)
+    return RawMesh(str(path), points, nodes, corners, sides, named, pairs, np.arange(1, n + 1))
+
+
+def _header(reader: _Reader) -> tuple[int, str, int]:
+    """Return elements, byte order and bytes of a number."""
+    text = reader.data[:HEADER].decode("ascii", "replace")
+    version, counts = text[:5], re.findall(r"-?\d+", text[5:HEADER])
+    if version not in WORDS or len(counts) < 2 or len(reader.data) < HEADER + TAG_BYTES:
+        raise reader.error(
+            "is no .re2 file of Nek5000",
+            f"need one of versions {', '.join(WORDS)}: it begins with {version!r}",
+        )
+    if counts[1] != "3":
+        raise reader.error(f"has {counts[1]} dimensions", "need three: extrude it by one layer with n2to3")
+    tag = reader.data[HEADER : HEADER + TAG_BYTES]
+    orders = [o for o in "<>" if abs(np.frombuffer(tag, f"{o}f4")[0] - ENDIAN_TAG) < 1e-4]
+    if not orders:
+        raise reader.error("is damaged: it lacks the number that tells its byte order")
+    reader.place = HEADER + TAG_BYTES
+    if int(counts[0]) < 1:
+        raise reader.error("has no elements", "need at least one")
+    return int(counts[0]), orders[0], WORDS[version]
+
+
+def _records(reader: _Reader, order: str, words: int, n: int, most: int, what: str) -> NDArray[Any]:
+    """Return the records after a count: (element, part), numbered from 0, values [5] and letters."""
+    count = reader.take(np.dtype(f"{order}{'i4' if words == 4 else 'f8'}"), 1, f"count of {what}")[0]
+    if not 0 <= count <= most * n or count != int(count):
+        raise reader.error(f"is damaged: it has {count} {what} of {n} elements")
+    whole = f"{order}{'i4' if words == 4 else 'f8'}"
+    form = [("element", whole), ("part", whole), ("values", f"{order}f{words}", 5), ("letters", f"S{words}")]
+    found = reader.take(np.dtype(form), int(count), what)
+    for name, high in (("element", n), ("part", most)):
+        bad = found[name][~((found[name] >= 1) & (found[name] <= high))]
+        if len(bad):
+            raise reader.error(f"is damaged: one of its {what} is of {name} {bad[0]:g}, of {high}")
+    return found
+
+
+def _join(places: Array) -> Indices:
+    """Return numbers of vertices [E, 8], and give corners that are one the same place, the mean."""
+    edges = places[:, EDGE_CORNERS[:, 1]] - places[:, EDGE_CORNERS[:, 0]]
+    lengths = np.sqrt((edges**2).sum(axis=2))
+    shortest = float(lengths[lengths > 0].min(initial=np.inf))
+    flat = places.reshape(-1, 3)
+    near = cKDTree(flat).query_pairs(NEAR * shortest, output_type="ndarray") if np.isfinite(shortest) else []
+    a, b = np.asarray(near, np.int64).reshape(-1, 2).T
+    links = coo_matrix((np.ones(len(a)), (a, b)), shape=(len(flat), len(flat)))
+    _, number = connected_components(links, directed=False)
+    count = np.bincount(number)
+    for axis in range(3):
+        flat[:, axis] = (np.bincount(number, flat[:, axis]) / count)[number]
+    return np.asarray(number.reshape(-1, 8), np.int64)
+
+
+def _curved(reader: _Reader, places: Array, curves: NDArray[Any]) -> tuple[Array, Array]:
+    """Return the points along an element, [q], and the nodes [3, E, q, q, q], with curved edges.
+
+    What an edge is away from its chord is added to the trilinear element, less and less towards the edges beside it.
+    Source: Gordon and Hall, Int. J. Numer. Meth. Eng. 7 (1973) 461.
+    """
+    letters = np.char.strip(np.char.decode(curves["letters"], "latin-1"))
+    letters = np.array([text.strip("\0 ")[:1] for text in letters])
+    kinds = set(letters.tolist()) - {""}
+    if kinds - {"C", "m"}:
+        raise reader.error(
+            f"has curved edges of kind {', '.join(sorted(kinds - {'C', 'm'}))!r}",
+            'need "C", arcs of circles, and "m", points in the middle',
+        )
+    points = gauss_lobatto(ARC_POINTS if "C" in kinds else 3 if kinds else 2)[0]
+    q = len(points)
+    upper = (1 + points) / 2
+    blend = np.stack([1 - upper, upper])  # [end, q]
+    cube = np.einsum("ak,bj,ci->abckji", blend, blend, blend).reshape(8, q, q, q)
+    nodes = np.einsum("ced,ckji->dekji", places.transpose(1, 0, 2), cube)
+    for edge, (first, second) in enumerate(EDGES):
+        for letter in sorted(kinds):
+            mine = np.flatnonzero((curves["part"] == edge + 1) & (letters == letter))
+            if not len(mine):
+                continue
+            element = curves["element"][mine].astype(np.int64) - 1
+            a, b, values = places[element, first], places[element, second], curves["values"][mine]
+            away = (
+                _middle(a, b, values, upper) if letter == "m" else _arc(reader, element, a, b, values, upper)
+            )
+            nodes[:, element] += _spread(away, first, second, blend)
+    return points, nodes
+
+
+def _spread(away: Array, first: int, second: int, blend: Array) -> Array:
+    """Return what the points of an edge are away, [m, q, 3] from its first corner on, all over [3, m, q, q, q]."""
+    along = abs(second - first)
+    if second < first:
+        away = away[:, ::-1]
+    lines: list[Array] = []
+    for bit in (4, 2, 1):
+        lines.append(np.ones(blend.shape[1]) if along == bit else blend[int(bool(first & bit))])
+    axis = "kji"[(4, 2, 1).index(along)]
+    return np.asarray(np.einsum(f"m{axis}d,k,j,i->dmkji", away, *lines))
+
+
+def _middle(a: Array, b: Array, values: NDArray[Any], upper: Array) -> Array:
+    """Return the parabola through a point in the middle, away from the chord, [m, q, 3]."""
+    away = values[:, :3].astype(np.float64) - (a + b) / 2
+    return away[:, None] * (4 * upper * (1 - upper))[:, None]
+
+
+def _arc(reader: _Reader, element: Indices, a: Array, b: Array, values: NDArray[Any], upper: Array) -> Array:
+    """Return an arc from a to b in a plane of equal z, away from the chord, [m, q, 3]; equal steps of its angle."""
+    radius = values[:, 0].astype(np.float64)
+    chord = (b - a)[:, :2]
+    length = np.sqrt((chord**2).sum(axis=1))
+    bad = np.flatnonzero(~(np.abs(radius) >= length / 2 * (1 - 1e-5)) | (length == 0))
+    if len(bad):
+        raise reader.error(
+            f"has an arc of radius {radius[bad[0]]:g} at element {element[bad[0]] + 1}, whose chord has the length "
+            f"{length[bad[0]]:g}",
+            "need a radius of at least half the chord",
+        )
+    half = np.arcsin(np.minimum(length / 2 / np.abs(radius), 1.0))  # of the angle
+    angle = half[:, None] * (2 * upper - 1)
+    r, sign = np.abs(radius)[:, None], np.sign(radius)[:, None]
+    forward = r * (np.sin(angle) + np.sin(half)[:, None])  # along the chord
+    outward = sign * r * (np.cos(angle) - np.cos(half)[:, None])  # to the right of it, out of an element
+    along = chord / length[:, None]
+    right = np.stack([along[:, 1], -along[:, 0]], axis=1)
+    found = np.zeros((len(a), len(upper), 3))
+    step = forward - upper * length[:, None]
+    found[:, :, :2] = step[:, :, None] * along[:, None] + outward[:, :, None] * right[:, None]
+    return found
+
+
+def _surface(
+    reader: _Reader, faces: NDArray[Any], n: int, order: str, words: int
+) -> tuple[tuple[str, ...], Indices, Indices]:
+    """Return names of the sides, faces on them (element, face, side), and periodic pairs of faces."""
+    letters = np.array([text.decode("latin-1")[:3].strip("\0 ") for text in faces["letters"]], "U3")
+    element, face = faces["element"].astype(np.int64) - 1, FACES[faces["part"].astype(np.int64) - 1]
+    refused = sorted({text for text in letters.tolist() if text in ("J", "SP")})
+    if refused:
+        at = int(np.argmax(np.isin(letters, refused)))
+        raise reader.error(
+            f"has faces that hang (kind {refused[0]}), such as one of element {element[at] + 1}",
+            "faces of neighbours must have the same corners",
+        )
+    around = letters == "P"
+    values = faces["values"][around]
+    partner = values[:, 0]
+    if words == 4 and n >= MOST_NUMBER_IN_FLOAT:
+        partner = np.ascontiguousarray(partner).view(f"{order}i4")
+    pairs = _pairs(reader, element[around], face[around], partner, values[:, 1], n)
+    side = ~around & ~np.isin(letters, ("E", ""))
+    names, number = np.unique(letters[side], return_inverse=True)
+    sides = tuple(re.sub(r"[^A-Za-z0-9_-]", "_", str(name)) for name in names)
+    return sides, np.stack([element[side], face[side], number.reshape(-1)], axis=1), pairs
+
+
+def _pairs(
+    reader: _Reader, element: Indices, face: Indices, partner: NDArray[Any], part: NDArray[Any], n: int
+) -> Indices:
+    """Return periodic pairs (element, face, element, face), each once."""
+    good = (partner >= 1) & (partner <= n) & (part >= 1) & (part <= 6)
+    if not good.all():
+        at = int(np.argmin(good))
+        raise reader.error(
+            f"is damaged: a periodic face of element {element[at] + 1} is one with face {part[at]:g} of element "
+            f"{partner[at]:g}"
+        )
+    here = 6 * element + face
+    there = 6 * (partner.astype(np.int64) - 1) + FACES[part.astype(np.int64) - 1]
+    order = np.argsort(here)
+    back = np.searchsorted(here[order], there)
+    back = np.minimum(back, len(here) - 1)
+    mutual = (here[order][back] == there) & (there[order][back] == here) if len(here) else np.ones(0, bool)
+    if not mutual.all():
+        at = int(np.argmin(mutual))
+        raise reader.error(
+            f"has a periodic face of element {element[at] + 1} whose partner, of element {partner[at]:g}, names "
+            "another one",
+            "periodic faces must name each other",
+        )
+    first = here < there
+    return np.stack([here[first] // 6, here[first] % 6, there[first] // 6, there[first] % 6], axis=1)

@@ -1,0 +1,27 @@
+"""A mesh file, whatever its format, as a `RawMesh`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.io.meshes.gmsh import read_gmsh
+from ridgeline.io.meshes.re2 import read_re2
+from ridgeline.runtime.errors import ConfigError
+
+READERS = {".msh": read_gmsh, ".re2": read_re2}
+
+
+def read_mesh(path: Path) -> RawMesh:
+    """Return the mesh of a file: .msh of Gmsh, .re2 of Nek5000. Raises ConfigError for what cannot be read."""
+    reader = READERS.get(path.suffix)
+    if reader is None:
+        raise ConfigError(f'grid.mesh = "{path}": need a file of {" or ".join(READERS)}')
+    try:
+        return reader(path)
+    except OSError as error:
+        raise ConfigError(
+            f'grid.mesh = "{path}" cannot be read: {error.strerror}; need a mesh file'
+        ) from None
+    except MemoryError:
+        raise ConfigError(f'grid.mesh = "{path}" is larger than memory, or damaged; write it again') from None

@@ -1,0 +1,116 @@
+"""Meshes of Gmsh: what is written is read, at every order; damage and what is not read have a sentence."""
+
+import numpy as np
+import pytest
+
+from mesh_files import BoxFile
+from ridgeline.io.meshes.gmsh import node_places, read_gmsh
+from ridgeline.io.meshes.read import read_mesh
+from ridgeline.runtime.errors import ConfigError
+
+
+def test_nodes_of_the_third_order_are_where_gmsh_says():
+    """Typed from gmsh.model.mesh.getElementProperties(92), times 3: edges, two faces, the inside."""
+    places = node_places(3)
+    assert len(set(places)) == len(places) == 64
+    assert places[:12] == (
+        (0, 0, 0), (3, 0, 0), (3, 3, 0), (0, 3, 0), (0, 0, 3), (3, 0, 3), (3, 3, 3), (0, 3, 3),
+        (1, 0, 0), (2, 0, 0), (0, 1, 0), (0, 2, 0),
+    )  # fmt: skip
+    assert places[32:40] == (
+        (1, 1, 0), (1, 2, 0), (2, 2, 0), (2, 1, 0), (1, 0, 1), (2, 0, 1), (2, 0, 2), (1, 0, 2),
+    )  # fmt: skip
+    assert places[56:60] == ((1, 1, 1), (2, 1, 1), (2, 2, 1), (1, 2, 1))
+
+
+@pytest.mark.parametrize("order", [2, 3, 4, 5])
+def test_nodes_are_where_gmsh_itself_says(order):
+    gmsh = pytest.importorskip("gmsh", exc_type=ImportError)
+    gmsh.initialize(interruptible=False)
+    try:
+        kind = {2: 12, 3: 92, 4: 93, 5: 94}[order]
+        _, _, _, _, places, _ = gmsh.model.mesh.getElementProperties(kind)
+    finally:
+        gmsh.finalize()
+    here = np.array(node_places(order)) * 2 / order - 1
+    np.testing.assert_allclose(here, np.reshape(places, (-1, 3)), atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_a_box_comes_back(tmp_path, order):
+    box = BoxFile((2, 1, 3), (1.0, 2.0, 3.0), order, seed=order, bend=lambda x, y, z: (x + 0.1 * y * y, y, z))
+    expected, found = box.raw(), read_mesh(box.write(tmp_path / "box.msh"))
+    assert found.sides == expected.sides
+    np.testing.assert_allclose(found.nodes, expected.nodes, rtol=0, atol=1e-15)
+    np.testing.assert_array_equal(found.corners, expected.corners)
+    np.testing.assert_array_equal(
+        found.named[np.lexsort(found.named.T)], expected.named[np.lexsort(expected.named.T)]
+    )
+
+
+def test_names_become_those_of_settings(tmp_path):
+    box = BoxFile((1, 1, 1))
+    box.sides = dict(zip(("no slip", "2nd", "a.b", "y_max", "z-min", "ä"), box.sides.values()))
+    assert read_gmsh(box.write(tmp_path / "a.msh")).sides == (
+        "no_slip",
+        "side_2nd",
+        "a_b",
+        "y_max",
+        "z-min",
+        "_",
+    )
+    box.sides = dict(zip(("a b", "a.b"), box.sides.values()))
+    with pytest.raises(ConfigError, match="has two surfaces of one name"):
+        read_gmsh(box.write(tmp_path / "a.msh"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        (" 5 2 99", " 17 2 99", "cannot be read as a mesh of Gmsh|has hexahedra without inner nodes"),
+        ("2.2 0 8", "9.9 0 8", r"cannot be read as a mesh of Gmsh \(.*\); write it again"),
+        ("$Nodes", "$Notes", "has no hexahedra"),
+        ("$MeshFormat", "MeshFormat", r"cannot be read as a mesh of Gmsh"),
+        ("$Elements\n", "$Elements\nmany ", r"cannot be read as a mesh of Gmsh"),
+    ],
+)
+def test_damaged_files(tmp_path, old, new, match):
+    path = BoxFile((1, 1, 2)).write(tmp_path / "box.msh")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ConfigError, match=match):
+        read_gmsh(path)
+
+
+def test_files_that_end_early_say_so(tmp_path):
+    path = BoxFile((1, 2, 2)).write(tmp_path / "box.msh")
+    whole = path.read_text()
+    end = whole.index("$EndElements")
+    for length in [0, 5, *range(20, end - 200, 150)]:
+        path.write_text(whole[:length])
+        with pytest.raises(ConfigError, match=r"grid.mesh = .*; "):
+            read_gmsh(path)
+
+
+def test_what_is_no_mesh_of_hexahedra(tmp_path):
+    path = tmp_path / "a.msh"
+    head = (
+        '$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$PhysicalNames\n1\n3 1 "all"\n$EndPhysicalNames\n$Nodes\n8\n'
+    )
+    nodes = "".join(f"{4 * k + 2 * j + i + 1} {i} {j} {k}\n" for k in (0, 1) for j in (0, 1) for i in (0, 1))
+    for cells, match in (
+        ("1 4 2 1 1 1 2 3 5", "has elements of kind tetra; need hexahedra alone"),
+        ("1 3 2 1 1 1 2 4 3", "has no hexahedra; extrude quadrilaterals by one layer"),
+        ("1 2 2 1 1 1 2 4", "has no hexahedra; extrude"),
+    ):
+        path.write_text(f"{head}{nodes}$EndNodes\n$Elements\n1\n{cells}\n$EndElements\n")
+        with pytest.raises(ConfigError, match=match):
+            read_gmsh(path)
+    for name, match in (
+        ("none.msh", "No such file"),
+        (".", "need a file of .msh or .re2"),
+        ("a.stl", "need a file"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            read_mesh(tmp_path / name)

@@ -1,0 +1,169 @@
+"""Settings of meshes from files: sides by name, periodic pairs, and what does not go with such a mesh."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mesh_files import BoxFile
+from ridgeline.config.load import load_case
+from ridgeline.models import case_class
+from ridgeline.models.navier_stokes.estimate import estimate
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
+from ridgeline.runtime.errors import ConfigError
+
+TEXT = """
+[run]
+model = "navier_stokes"
+steps = 5
+[grid]
+mesh = "{mesh}"
+order = 3
+[model]
+viscosity = 0.05
+dt = 0.01
+[boundary.inlet]
+kind = "inflow"
+value = ["4*y*(2 - y)", "0", "0"]
+[boundary.x_max]
+kind = "outflow"
+[boundary.floor]
+kind = "wall"
+[boundary.roof]
+kind = "wall"
+[boundary.back]
+kind = "periodic"
+partner = "front"
+[boundary.front]
+kind = "periodic"
+[[scalar]]
+diffusivity = 0.1
+boundary.inlet.kind = "fixed"
+boundary.inlet.value = "1"
+boundary.floor.kind = "adiabatic"
+boundary.roof = {{ kind = "flux", value = "2" }}
+"""
+NAMES = {"x_min": "inlet", "y_min": "floor", "y_max": "roof", "z_min": "back", "z_max": "front"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path: Path = tmp_path_factory.mktemp("meshes")
+    box = BoxFile((2, 3, 2), (1.0, 2.0, 3.0), 1, seed=1)
+    box.sides = {NAMES.get(name, name): faces for name, faces in box.sides.items()}
+    box.write(path / "box.msh")
+    (path / "case.toml").write_text(TEXT.format(mesh=path / "box.msh"))
+    return path
+
+
+def load(folder, *overrides):
+    return load_case(folder / "case.toml", case_class, overrides).case
+
+
+def test_what_the_settings_say_of_sides(folder):
+    case = load(folder)
+    mesh, problem = mesh_of(case), problem_of(case, 0.01)
+    assert set(mesh.sides) == {"inlet", "x_max", "floor", "roof"} == set(problem.sides)
+    assert problem.sides_of("wall") == ["floor", "roof"]
+    assert problem.scalars[0].sides["x_max"].kind == "adiabatic"  # as an outflow
+    assert problem.scalars[0].sides["roof"].kind == "flux"
+    np.testing.assert_allclose(np.abs(mesh.translations), [[0, 0, 1]], atol=1e-12)
+    assert case.flatten()["boundary.inlet.kind"] == "inflow"
+    assert case.identity()["boundary.back.partner"] == "front"
+
+
+def test_a_mesh_is_estimated_as_the_box_is(folder, tmp_path):
+    case = load(folder)
+    plan = estimate(case, 2)
+    assert plan.block == (6, 4, 4, 4)
+    assert plan.work.points == 7 * 10 * 6
+    assert plan.remarks[0] == "12 elements of order 3: 768 points stored, 420 unique"
+    assert plan.remarks[1] == "smallest distance of points: about 0.138"
+    assert "Courant number of step 0: 0.0943" in plan.remarks[3]
+    assert plan.work.messages > 0
+
+
+def test_a_box_is_as_it_was(folder):
+    """Checkpoints of boxes from before there were meshes from files go on."""
+    text = '[run]\nmodel = "navier_stokes"\nsteps = 1\n[grid]\nelements = [1, 1, 1]\nperiodic = [true, true, true]\n'
+    (folder / "box.toml").write_text(text + "[model]\nviscosity = 1.0\ndt = 0.1\n")
+    keys = load_case(folder / "box.toml", case_class).case.identity()
+    assert not [key for key in keys if "partner" in key or key == "grid.mesh"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "match"),
+    [
+        (["grid.elements=[1,2,3]"], r"grid.elements in --set: got \[1, 2, 3\]; need no value with grid.mesh"),
+        (["grid.periodic=[true,false,false]"], "grid.periodic in --set: .* need no value with grid.mesh"),
+        (
+            ["boundary.flor.kind=wall"],
+            r"boundary.flor.kind .* need a side that the mesh has: .*did you mean floor",
+        ),
+        (
+            ["boundary.floor.kid=wall"],
+            r"boundary.floor.kid .*need a known key of \[boundary.floor\].*mean 'kind'",
+        ),
+        (["boundary.floor.kind=wal"], 'boundary.floor.kind in --set: got "wal"'),
+        (["boundary.front.kind=wall"], "boundary.back.partner .* need another side of kind"),
+        (["boundary.front.partner=roof"], "boundary.front.partner .* need another side of kind"),
+        (["boundary.back.partner=nowhere"], "boundary.back.partner .* need another side of kind"),
+        (["boundary.floor.partner=roof"], "boundary.floor.partner .* need no partner but at kind"),
+        (["scalar.0.boundary.flor.kind=adiabatic"], "boundary.flor.kind .* not set; need"),
+        (["boundary.x_max.kind=symmetry"], "boundary.inlet.value .* need as much flow in as out"),
+        (['boundary.inlet.value=["1/x","0","0"]'], "boundary.inlet.value .* need values that are finite"),
+        (['output.homogeneous=["z"]'], "output.homogeneous .* need no directions with grid.mesh"),
+        (["initial.kind=duct"], "initial.kind .* need another kind on a mesh from a file"),
+        (
+            ["model.forcing.kind=flow-rate", "model.forcing.bulk_velocity=1.0"],
+            "model.forcing.direction .* need a direction along which two sides of the mesh are periodic",
+        ),
+        (["grid.mesh=no.msh"], 'grid.mesh = "no.msh" cannot be read: No such file'),
+    ],
+)
+def test_wrong_settings(folder, overrides, match):
+    with pytest.raises(ConfigError, match=match):
+        load(folder, *overrides)
+
+
+def test_a_side_without_a_table(folder):
+    text = (folder / "case.toml").read_text().replace('[boundary.roof]\nkind = "wall"\n', "")
+    (folder / "short.toml").write_text(text.replace('boundary.roof = { kind = "flux", value = "2" }', ""))
+    with pytest.raises(ConfigError, match=r"grid.mesh .*for each side of it: none is given for roof"):
+        load_case(folder / "short.toml", case_class)
+
+
+def test_names_of_sides_belong_to_meshes_from_files(folder):
+    text = '[run]\nmodel = "navier_stokes"\nsteps = 1\n[grid]\nelements = [1, 1, 1]\nperiodic = [true, true, true]\n'
+    (folder / "box.toml").write_text(
+        text + '[model]\nviscosity = 1.0\ndt = 0.1\n[boundary.inlet]\nkind = "wall"\n'
+    )
+    with pytest.raises(ConfigError, match=r"boundary.inlet .*need a known key of \[boundary\]"):
+        load_case(folder / "box.toml", case_class)
+
+
+def test_neither_elements_nor_a_mesh(folder):
+    text = (
+        '[run]\nmodel = "navier_stokes"\nsteps = 1\n[grid]\norder = 3\n[model]\nviscosity = 1.0\ndt = 0.1\n'
+    )
+    (folder / "none.toml").write_text(text)
+    with pytest.raises(
+        ConfigError, match=r"grid.elements .*not set; need three integers .*, or a file as grid.mesh"
+    ):
+        load_case(folder / "none.toml", case_class)
+
+
+def test_a_folded_element_is_found_by_check(folder):
+    box = BoxFile((1, 1, 2), (1.0, 1.0, 2.0), 3)
+    for plane, shift in (
+        (1, 0.18),
+        (2, -0.18),
+    ):  # r -> 1.2 r^3 - 0.2 r: it rises at the nodes, and not between
+        box.points[box.lattice[0, :, :, plane], 0] += shift
+    box.sides = {NAMES.get(name, name): faces for name, faces in box.sides.items()}
+    box.write(folder / "folded.msh")
+    case = load(folder, f'grid.mesh="{folder}/folded.msh"', "grid.order=9")
+    with pytest.raises(
+        ConfigError, match=r"folds element 1 of .*folded.msh: its Jacobian falls to -.* at order 9"
+    ):
+        estimate(case, 1)
