@@ -15,7 +15,7 @@ QUICK_RANKS = (3,)  # takes more than 5 s
 TIMEOUT = 300
 
 
-@pytest.mark.parametrize("name", ["channel", "duct"])
+@pytest.mark.parametrize("name", ["channel", "duct", "convection"])
 def test_any_number_of_ranks_finds_the_same_flow(comm, name):
     whole, problem = EVERYTHING[name](**TIGHT)
     alone, engine = begin(MPI.COMM_SELF, whole, problem), begin(comm, whole, problem)
@@ -29,7 +29,7 @@ def test_any_number_of_ranks_finds_the_same_flow(comm, name):
         assert engine.flow_rate.force == pytest.approx(alone.flow_rate.force, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["channel", "duct"])
+@pytest.mark.parametrize("name", ["channel", "duct", "convection"])
 def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name):
     whole, problem = EVERYTHING[name](
         pressure=PressureSolver(tolerance=1e-8, projection=3),

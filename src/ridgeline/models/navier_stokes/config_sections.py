@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from ridgeline.config import sections
-from ridgeline.config.case import AnyCase
+from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.expressions import faults, is_number
 from ridgeline.config.fields import (
     MOST_POINTS,
@@ -225,6 +225,8 @@ class ForcingSection(Checked):
 class ModelSection(Checked):
     """u_t + (u . grad) u = - grad p + nu lap(u) + f, div u = 0, by spectral elements P_N-P_N.
 
+    f: the forcing, and the buoyancy of scalars with an expansion.
+
     Backward differences for Stokes terms, extrapolation for the others (NekBox paper, Eqs. 1-4).
     """
 
@@ -246,6 +248,12 @@ class ModelSection(Checked):
     overlap: Truth = setting(
         True,
         "Whether messages to neighbours travel while elements are computed; false waits, to compare with.",
+    )
+    gravity: tuple[Number, Number, Number] = setting(
+        (0.0, 0.0, 0.0),
+        "Gravity g = [g_x, g_y, g_z] of the buoyancy; goes with a scalar that has an expansion.",
+        unit="length/time^2",
+        rule="three numbers as [g_x, g_y, g_z]",
     )
     filter: FilterSection = Field(default_factory=FilterSection)
     pressure: PressureSection = Field(default_factory=PressureSection)
@@ -373,10 +381,17 @@ class NavierStokesSettings(AnyCase):
         "model.dealias_order",
         "model.filter",
         "model.forcing",
+        "model.gravity",
         "boundary",
         "scalar",
         "initial",
     )
+
+    LATER: ClassVar[Mapping[str, Plain]] = {
+        "model.gravity": [0.0, 0.0, 0.0],
+        "scalar.*.expansion": 0.0,
+        "scalar.*.reference": 0.0,
+    }
 
     run: RunSection
     grid: GridSection

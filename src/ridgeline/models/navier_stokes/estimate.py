@@ -16,6 +16,8 @@ import numpy as np
 from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts
+from ridgeline.models.navier_stokes.convection import convection_remarks
 from ridgeline.models.navier_stokes.courant import advice
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
@@ -71,6 +73,7 @@ class Counts:
     n: int
     m: int  # points of the advection
     fields: int  # c
+    buoyancy: tuple[int, int]  # scalars that act on the flow, components that they act on
     order: int  # in time
     curved: bool
     pressure_vectors: int
@@ -84,6 +87,10 @@ class Counts:
             n=case.grid.order + 1,
             m=dealias_points(case) or case.grid.order + 1,
             fields=3 + len(case.scalar),
+            buoyancy=(
+                sum(scalar.expansion != 0 for scalar in case.scalar),
+                sum(g != 0 for g in case.model.gravity),
+            ),
             order=case.model.time_order,
             curved=case.grid.mapping != "none",
             pressure_vectors=case.model.projection.pressure,
@@ -133,6 +140,8 @@ class Counts:
         # Right-hand sides: levels of fields and rates; divergence; gradient of the pressure.
         parts.append(((4.0 * self.order + 2) * c, DOUBLE * (2.0 * self.order + 1) * c))
         parts += [(6.0 * self.n + 12, DOUBLE * 5.0), (6.0 * self.n + 12, DOUBLE * 8.0)]
+        flops, words = buoyancy_counts(*self.buoyancy)
+        parts.append((flops, DOUBLE * words))
         return math.fsum(f for f, _ in parts), math.fsum(b for _, b in parts)
 
 
@@ -208,6 +217,7 @@ def remarks(case: NavierStokesCase, mesh: ElementMesh, needed: dict[str, float])
     ]
     number = first_courant_rate(case, mesh) * case.model.dt
     words.append(f"Courant number of step 0: {number:.3g}{advice(number, case.model.dt)}")
+    words += convection_remarks(case)
     words.append(
         "work and predicted time are those of one iteration of each solve; expect several times as much"
     )

@@ -26,6 +26,7 @@ from ridgeline.models.contract import (
     Work,
 )
 from ridgeline.models.navier_stokes.config import NavierStokesCase
+from ridgeline.models.navier_stokes.convection import conduction_axes
 from ridgeline.models.navier_stokes.diagnostics import (
     Diagnostics,
     ScalarFigures,
@@ -91,8 +92,13 @@ class NavierStokes(Model):
         elif "duct" in case.initial.kind:
             axis = "xyz".index(case.initial.direction)
         scalars = [
-            ScalarFigures(s.diffusivity, tuple(k for k, v in s.sides.items() if v.kind in ("fixed", "flux")))
-            for s in problem.scalars
+            ScalarFigures(
+                s.diffusivity,
+                tuple(k for k, v in s.sides.items() if v.kind in ("fixed", "flux")),
+                bool(s.expansion),
+                conduction_axes(case, i),
+            )
+            for i, s in enumerate(problem.scalars)
         ]
         walls = problem.sides_of("wall", "moving-wall")
         return Diagnostics(
