@@ -1,4 +1,4 @@
-"""Find the Rayleigh number at which convection begins, from growth rates 1 % below and above the exact one.
+"""Find the Rayleigh number at which convection begins, from growth rates 0.5 % below and above the exact one.
 
     python examples/rayleigh_benard/onset.py
 
@@ -9,6 +9,7 @@ Stability, Oxford 1961, Chapter II: 1707.762 at the wavenumber 3.117 between pla
 """
 
 import math
+import tempfile
 from pathlib import Path
 
 import ridgeline
@@ -16,7 +17,7 @@ import ridgeline
 SETTINGS = Path(__file__).with_name("settings.toml")
 PRANDTL = 0.71
 STEP = 0.003  # in diffusion times of the height
-STEPS = 100  # until the rolls are alone, and then for the rate
+STEPS = 150  # until the rolls are alone, and then for the rate
 EXACT = {
     "plates": ("wall", 3.117, 1707.762),
     "sides without shear": ("symmetry", math.pi / math.sqrt(2), 27 * math.pi**4 / 4),
@@ -41,16 +42,18 @@ def growth_rate(kind: str, wavenumber: float, rayleigh: float) -> float:
         "output.series_every": 0,
         "checkpoint.every": 0,
     }
-    with ridgeline.Simulation(ridgeline.Case.read(SETTINGS, changes)) as simulation:
-        energies = []
-        for _ in range(2):
-            simulation.advance(STEPS)
-            energies.append(simulation.diagnostics()["kinetic_energy"])
+    energies = []
+    with tempfile.TemporaryDirectory() as folder:  # for the report of the run
+        case = ridgeline.Case.read(SETTINGS, changes | {"output.path": f"{folder}/onset.bp"})
+        with ridgeline.Simulation(case, progress=False) as simulation:
+            for _ in range(2):
+                simulation.advance(STEPS)
+                energies.append(simulation.diagnostics()["kinetic_energy"])
     return math.log(energies[1] / energies[0]) / (2 * STEPS * STEP)
 
 
 for between, (kind, wavenumber, exact) in EXACT.items():
-    numbers = (0.99 * exact, 1.01 * exact)
+    numbers = (0.995 * exact, 1.005 * exact)
     low, high = (growth_rate(kind, wavenumber, number) for number in numbers)
     found = numbers[0] + (numbers[1] - numbers[0]) * low / (low - high)
     print(f"growth rates {low:+.6f} and {high:+.6f} between {between}")

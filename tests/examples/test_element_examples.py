@@ -180,31 +180,32 @@ def check_heated_cavity(rows: list[list[float]], near: float) -> None:
 
 
 def test_heated_cavity_in_short_is_as_de_vahl_davis_has_it(tmp_path: Path) -> None:
-    rows = heated_cavity(tmp_path, 3, 0.05, 400, "grid.elements=[1,2,2]")
+    rows = heated_cavity(tmp_path, 3, 0.05, 600, "grid.elements=[1,2,2]")
     check_heated_cavity(rows, 2e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("power", "dt", "steps", "near"), [(4, 0.05, 1600, 2e-3), (5, 0.03, 4000, 2e-3), (6, 0.02, 15000, 6e-3)]
+    ("power", "dt", "steps", "near"), [(4, 0.04, 1200, 2e-3), (5, 0.03, 3000, 2e-3), (6, 0.015, 14000, 6e-3)]
 )
 def test_heated_cavity_is_as_de_vahl_davis_has_it(
     tmp_path: Path, power: int, dt: float, steps: int, near: float
 ) -> None:
-    more = ["grid.elements=[1,6,6]"] if power == 6 else []
+    more = ["grid.order=9"] if power == 6 else []
     check_heated_cavity(heated_cavity(tmp_path, power, dt, steps, *more), near)
 
 
 def test_rolls_carry_as_much_heat_as_clever_and_busse_have_it(tmp_path: Path) -> None:
-    run(tmp_path, "rayleigh_benard", 1, "grid.order=5", "output.every=2500")
-    rows = printed(tmp_path, "rayleigh_benard/figures.py")
-    found = [float(row.split()[-5]) for row in rows]
-    assert len(found) == 3
-    assert found == pytest.approx([2.116] * 3, rel=1e-3)
+    run(tmp_path, "rayleigh_benard", 1, "output.every=1500")
+    found = [float(row.split()[-5]) for row in printed(tmp_path, "rayleigh_benard/figures.py")]
+    assert found == pytest.approx([2.116] * 3, rel=3e-3)
+    # This solver's own at order 9, 2.11026: through the volume order 7 gives the same, at the plates 1e-3 more.
+    assert found[0] == pytest.approx(2.11026, rel=2e-5)
+    assert found[1:] == pytest.approx([2.11026] * 2, rel=2e-3)
 
 
 def test_convection_begins_where_chandrasekhar_and_rayleigh_have_it(tmp_path: Path) -> None:
     rows = printed(tmp_path, "rayleigh_benard/onset.py")
     found = [float(row.split()[4]) for row in rows if row.startswith("onset")]
-    assert found == pytest.approx([1707.762, 657.511], rel=1e-4)
+    assert found == pytest.approx([1707.762, 657.511], rel=5e-5)
     assert not list(tmp_path.iterdir())

@@ -137,6 +137,7 @@ def test_nusselt_numbers_between_a_hot_and_a_cold_wall(comm):
     assert found["scalar_0_nusselt_y_min"] == pytest.approx(1 - 2 * a)
     assert found["scalar_0_nusselt_y_max"] == pytest.approx(1 + 2 * a)
     assert found["scalar_0_nusselt_y"] == pytest.approx(1 + c / (3 * k))
+    assert "scalar_0_nusselt" not in found
     # The same upside down, at another level: heat goes the other way.
     found = Diagnostics(comm, grid, geometry, NU, walls, None, (active,)).series(-u, 300 - theta, 0.0, 0.0)
     assert found["scalar_0_nusselt_y"] == pytest.approx(1 - c / (3 * k))

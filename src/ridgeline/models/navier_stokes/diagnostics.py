@@ -21,7 +21,7 @@ one: half the gap of a channel. Scalars: mean, min, max; where walls heat (kinds
 
     scalar_0_flux     q = k dT/dn, mean over these walls, into the fluid
     scalar_0_bulk     T_b = <u_a T>/U, or <T> without an axis or a flow along it
-    scalar_0_nusselt  q D / (k (T_w - T_b)), T_w the mean over these walls
+    scalar_0_nusselt  q D / (k (T_w - T_b)), T_w the mean over these walls; not between a hot and a cold one
 
 Scalars that act on the flow have also, for each of these walls, scalar_0_flux_y_min, ... Between opposite walls at a
 distance H, fixed at T_0 and T_1, conduction alone gives the flux k (T_0 - T_1)/H. The ratios to it:
@@ -241,7 +241,9 @@ class Diagnostics:
         bulk = carried / flow if _rest(flow, through) else mean / self.volume
         diameter = self.hydraulic_diameter or _ratio(4.0 * self.volume, area)
         nusselt = _ratio(flux * diameter, scalar.diffusivity * _rest(wall - bulk, abs(wall) + abs(bulk)))
-        found = {"flux": flux, "wall": wall, "bulk": bulk, "nusselt": nusselt}
+        found = {"flux": flux, "wall": wall, "bulk": bulk}
+        if not scalar.axes:  # else what one wall gives, the other takes
+            found["nusselt"] = nusselt
         if scalar.active:
             each = dict(zip(areas, zip(sums, sums[len(sides) :])))
             means = {side: (_ratio(f, areas[side]), _ratio(w, areas[side])) for side, (f, w) in each.items()}
