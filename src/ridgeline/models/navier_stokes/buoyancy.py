@@ -3,49 +3,16 @@
 Each scalar theta with an expansion beta adds -beta (theta - theta_0) g to the force, at a gravity g. It is part of
 the rates N of its time level, and is extrapolated with them: the scheme keeps its order in time. Density changes
 nothing else. Sources: Boussinesq, Theorie analytique de la chaleur 2 (1903) 172; Chandrasekhar, Hydrodynamic and
-Hydromagnetic Stability, Oxford 1961, Sec. 8.
+Hydromagnetic Stability, Oxford 1961, Chapter II.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
 import numpy as np
 
-from ridgeline.elements.points import compiled
 from ridgeline.models.navier_stokes.extrapolation import TimeLevels
+from ridgeline.models.navier_stokes.kernels import make_buoyancy
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
-
-
-@cache
-def make_buoyancy() -> Any:
-    """Return kernel(factors, references, scalars, volume, cube, mass, out), which adds to weak rates.
-
-    out[i] += mass sum_s factors[i, s] (scalars[s] - references[s]). factors: [3, S]; references: [S]; scalars:
-    [S, E, N]; volume, cube, mass: as in kernels.py; out: [3, E, N]. One pass: reads the scalars that have a factor
-    (and the mass of curved elements), reads and writes the components that have one.
-    """
-
-    @compiled("float64", "r2 r1 r3 r1 r1 r2 w3")
-    def buoyancy(factors, references, scalars, volume, cube, mass, out):
-        n_elements, n_points = out.shape[1], out.shape[2]
-        aligned = volume.size > 0
-        weights = np.empty(n_points)
-        for e in range(n_elements):
-            if aligned:
-                weights[:] = volume[e] * cube
-            else:
-                weights[:] = mass[e]
-            for i in range(3):
-                target = out[i, e]
-                for s in range(references.size):
-                    factor, reference, theta = factors[i, s], references[s], scalars[s, e]
-                    if factor != 0.0:
-                        for p in range(n_points):
-                            target[p] += factor * weights[p] * (theta[p] - reference)
-
-    return buoyancy
 
 
 def buoyancy_counts(n_scalars: int, n_components: int) -> tuple[float, float]:

@@ -22,13 +22,17 @@ from ridgeline.jit.kernel import compile_kernels
 from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
-from ridgeline.models.navier_stokes.buoyancy import Buoyancy, make_buoyancy
+from ridgeline.models.navier_stokes.buoyancy import Buoyancy
 from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.extrapolation import StepCoefficients, TimeLevels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve, kernels_of_helmholtz
-from ridgeline.models.navier_stokes.kernels import make_face_derivatives, make_weak_right_hand_side
+from ridgeline.models.navier_stokes.kernels import (
+    make_buoyancy,
+    make_face_derivatives,
+    make_weak_right_hand_side,
+)
 from ridgeline.models.navier_stokes.pressure import PressureSolve, kernels_of_pressure
 from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, Array, FlowProblem, TransportedScalar
 from ridgeline.parallel.communicator import in_turn_per_node
