@@ -21,7 +21,8 @@ from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.threads import cores_available
 
 JOB = str(Path(__file__).with_name("navier_stokes_job.py"))
-RUNS = ("p=7", "p=15", "p=7 curved")
+PASSIVE, BUOYANT = "p=7 passive scalar", "p=7 buoyant scalar"
+RUNS = ("p=7", "p=15", "p=7 curved", PASSIVE, BUOYANT)
 POINTS = 56  # 8^3 elements of order 7: what Nek5000's figure was taken with
 # Microseconds per unique point and step of Nek5000, 8^3 elements of order 7, Taylor-Green, with one pressure and
 # one velocity iteration a step, measured on 2 cores where STREAM's triad gave 21 GB/s on one rank, 31 on two.
@@ -63,6 +64,12 @@ def rows(ranks: int, result: dict[str, Any]) -> Iterator[Row]:
                 f"speed over Nek5000's as quoted, {name}: {where}", quoted / ours, ">= 1.5",
                 note=f"{quoted} us against {ours:.3g} us; {NEK_NOTE}; here {triad / 1e9:.3g}; {iterations}",
             )  # fmt: skip
+    if {PASSIVE, BUOYANT} <= {*timings.samples}:
+        yield Row(
+            f"time of a step whose scalar acts on the flow over that of a passive one, p=7: {where}",
+            timings.ratio(BUOYANT, PASSIVE), "<= 1.03", timings.median_ratio(BUOYANT, PASSIVE),
+            f"{timings.best(BUOYANT) * 1e3:.4g} ms against {timings.best(PASSIVE) * 1e3:.4g} ms",
+        )  # fmt: skip
     if "alone" in timings.samples:
         name = next(iter(result["counted"]))
         yield Row(

@@ -23,15 +23,24 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 200
 WARM_UP = 25  # steps: the spaces of last solutions fill, and iterations settle
-# Name of a run: order, mapping. Taylor-Green at Re = 1600 in a periodic box.
-RUNS = {"p=7": (7, "none"), "p=15": (15, "none"), "p=7 curved": (7, "wavy")}
+# Name of a run: order, mapping, scalar and its expansion. Taylor-Green at Re = 1600 in a periodic box.
+RUNS: dict[str, tuple[int, str, float | None]] = {
+    "p=7": (7, "none", None),
+    "p=15": (15, "none", None),
+    "p=7 curved": (7, "wavy", None),
+    "p=7 passive scalar": (7, "none", 0.0),
+    "p=7 buoyant scalar": (7, "none", 1.0),
+}
 # Chosen so that a step takes 1 iteration for the pressure and 1 for the velocity, as Nek5000's figure is quoted.
 TOLERANCES = {"pressure": 1e-8, "velocity": 1e-10}
 
 
 def settings_of_case(name: str, points: int) -> dict[str, Any]:
     """Return the settings of a run without output."""
-    order, mapping = RUNS[name]
+    order, mapping, expansion = RUNS[name]
+    scalars = []
+    if expansion is not None:  # in a stable stratification
+        scalars = [{"diffusivity": 1 / 1600, "mean_gradient": [0, 0, 1], "expansion": expansion}]
     elements = max(1, round(points / order))
     return {
         "run": {"model": "navier_stokes", "steps": 1},
@@ -46,10 +55,12 @@ def settings_of_case(name: str, points: int) -> dict[str, Any]:
         "model": {
             "viscosity": 1 / 1600,
             "dt": 1e-3,
+            "gravity": [0, 0, -1 if expansion else 0],
             "pressure": {"tolerance": TOLERANCES["pressure"]},
             "velocity": {"tolerance": TOLERANCES["velocity"]},
         },
         "initial": {"kind": "taylor_green"},
+        "scalar": scalars,
     }
 
 

@@ -8,8 +8,8 @@ from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
 from ridgeline.models.navier_stokes.problem import (
     FlowProblem,
     FlowRate,
-    PassiveScalar,
     ScalarSide,
+    TransportedScalar,
     VelocitySide,
 )
 
@@ -144,8 +144,8 @@ def channel(**more):
     hot["y_min"] = ScalarSide("flux", lambda x, y, z, t: 1.0 + x)
     warm = {name: ScalarSide("fixed", lambda x, y, z, t: 2.0) for name in SIDES}
     scalars = (
-        PassiveScalar(0.05, hot, lambda x, y, z, t: np.sin(x) + t),
-        PassiveScalar(0.02, warm, None, (0.5, 0.0, -1.0)),
+        TransportedScalar(0.05, hot, lambda x, y, z, t: np.sin(x) + t),
+        TransportedScalar(0.02, warm, None, (0.5, 0.0, -1.0)),
     )
     return ElementGrid(mesh, 4), FlowProblem(0.02, 2e-3, sides, dealias_points=6, scalars=scalars, **more)
 
@@ -166,4 +166,20 @@ def forced(**more):
     return ElementGrid(mesh, 5), FlowProblem(0.1, 2e-3, sides, time_order=2, force=(0.1, -0.2, 0.3), **more)
 
 
-EVERYTHING = {"channel": channel, "duct": duct, "forced": forced}
+def convection(mapping=None, **more):
+    """Two scalars that act on the flow and one that does not, gravity that leans, walls all round."""
+    mesh = ElementMesh.box((1, 2, 2), (1.0, 1.0, 2.0), mapping=mapping)
+    hot = {name: ScalarSide("adiabatic") for name in SIDES}
+    hot["x_min"] = ScalarSide("fixed", lambda x, y, z, t: 2.0 + y)
+    hot["x_max"] = ScalarSide("fixed", lambda x, y, z, t: 1.0)
+    scalars = (
+        TransportedScalar(0.05, hot, lambda x, y, z, t: np.sin(x) + t, (0.1, -0.6, 0.0), 0.7, 1.5),
+        TransportedScalar(0.02, hot, None, (0.0, 1.0, 1.0)),
+        TransportedScalar(0.03, hot, expansion=-0.4, reference=0.2),
+    )
+    gravity = (0.5, -3.0, 0.0)
+    problem = FlowProblem(0.02, 5e-3, _sides(), dealias_points=6, scalars=scalars, gravity=gravity, **more)
+    return ElementGrid(mesh, 4), problem
+
+
+EVERYTHING = {"channel": channel, "duct": duct, "forced": forced, "convection": convection}

@@ -16,7 +16,7 @@ QUICK_RANKS = (3,)  # takes more than 5 s
 TIMEOUT = 300
 
 
-@pytest.mark.parametrize("name", ["channel", "duct"])
+@pytest.mark.parametrize("name", ["channel", "duct", "convection"])
 def test_any_number_of_ranks_finds_the_same_flow(comm, name):
     whole, problem = EVERYTHING[name](**TIGHT)
     alone, engine = begin(MPI.COMM_SELF, whole, problem), begin(comm, whole, problem)
@@ -44,7 +44,9 @@ def test_any_number_of_ranks_chooses_the_same_steps(comm, name):
     np.testing.assert_allclose(engine.fields, alone.fields[:, mine], atol=1e-11)
 
 
-@pytest.mark.parametrize(("name", "growing"), [("channel", False), ("duct", False), ("duct", True)])
+@pytest.mark.parametrize(
+    ("name", "growing"), [("channel", False), ("duct", False), ("duct", True), ("convection", False)]
+)
 def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name, growing):
     whole, problem = EVERYTHING[name](
         pressure=PressureSolver(tolerance=1e-8, projection=3),

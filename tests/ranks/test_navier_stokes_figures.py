@@ -122,6 +122,35 @@ def test_nusselt_number_of_a_channel_heated_at_a_uniform_rate(comm):
     assert (found["friction_factor"], found["f_re"], found["scalar_0_nusselt"]) == (0.0, 0.0, 0.0)
 
 
+def test_nusselt_numbers_between_a_hot_and_a_cold_wall(comm):
+    """T = 3 - y + a y (2 - y) and v = c (1 - y) across H = 2: 1 - 2 a, 1 + 2 a at the walls, 1 + c/(3 k) between."""
+    grid, geometry = geometry_of(comm, 4)
+    y = grid.coordinates[1]
+    a, c, k = 0.2, 0.6, 0.3
+    theta = (3 - y + a * y * (2 - y))[None]
+    u = np.stack([0 * y, c * (1 - y), 0 * y])
+    walls = ("y_min", "y_max")
+    active = ScalarFigures(k, walls, active=True, axes=(1,))
+    found = Diagnostics(comm, grid, geometry, NU, walls, None, (active,)).series(u, theta, 0.0, 0.0)
+    assert found["scalar_0_flux_y_min"] == pytest.approx(k * (1 - 2 * a))
+    assert found["scalar_0_flux_y_max"] == pytest.approx(-k * (1 + 2 * a))
+    assert found["scalar_0_nusselt_y_min"] == pytest.approx(1 - 2 * a)
+    assert found["scalar_0_nusselt_y_max"] == pytest.approx(1 + 2 * a)
+    assert found["scalar_0_nusselt_y"] == pytest.approx(1 + c / (3 * k))
+    assert "scalar_0_nusselt" not in found
+    # The same upside down, at another level: heat goes the other way.
+    found = Diagnostics(comm, grid, geometry, NU, walls, None, (active,)).series(-u, 300 - theta, 0.0, 0.0)
+    assert found["scalar_0_nusselt_y"] == pytest.approx(1 - c / (3 * k))
+    assert found["scalar_0_flux_y_max"] == pytest.approx(k * (1 + 2 * a))
+    assert found["scalar_0_nusselt_y_max"] == pytest.approx(1 + 2 * a)
+    # Walls of one temperature conduct nothing; a passive scalar has none of these columns.
+    found = Diagnostics(comm, grid, geometry, NU, walls, None, (active,)).series(u, 0 * theta + 1, 0.0, 0.0)
+    assert (found["scalar_0_nusselt_y"], found["scalar_0_nusselt_y_min"]) == (0.0, 0.0)
+    passive = ScalarFigures(k, walls)
+    found = Diagnostics(comm, grid, geometry, NU, walls, None, (passive,)).series(u, theta, 0.0, 0.0)
+    assert not any(name.startswith(("scalar_0_flux_", "scalar_0_nusselt_")) for name in found)
+
+
 def test_shear_of_a_curved_wall(comm):
     """u_x = a function of the distance to y = 0 on a mesh whose inside is curved: as on a straight one."""
     lengths = (1.0, 2.0, 3.0)

@@ -27,7 +27,7 @@ class AnyCase(Checked):
     # ...except these, which only decide how fast.
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ()
     # Settings that came later, with the values that mean what was before. An identity lacks those that have these
-    # values, so that checkpoints of before go on.
+    # values, so that checkpoints of before go on. "scalar.*.key" is the key of every such section.
     LATER: ClassVar[Mapping[str, Plain]] = {}
     # How the grid follows from the number of ranks in a scaling study.
     SIZE_LAW: ClassVar[SizeLaw] = GlobalGrid("grid.shape")
@@ -66,7 +66,7 @@ class AnyCase(Checked):
             key: value
             for key, value in self.flatten().items()
             if _within(key, self.PHYSICS) and not _within(key, self.NOT_PHYSICS)
-            if key not in self.LATER or value != self.LATER[key]
+            if (general := _of_every(key)) not in self.LATER or value != self.LATER[general]
         }
 
 
@@ -94,6 +94,11 @@ def _flat(key: str, value: Any) -> Iterator[tuple[str, Plain]]:
         return
     for name, item in inside:
         yield from _flat(f"{key}.{name}" if key else str(name), item)
+
+
+def _of_every(key: str) -> str:
+    """Return the key with a star for the number of a repeated section."""
+    return ".".join("*" if word.isdigit() else word for word in key.split("."))
 
 
 def _within(key: str, names: tuple[str, ...]) -> bool:

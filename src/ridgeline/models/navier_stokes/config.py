@@ -5,7 +5,9 @@ Whatever can be known without MPI is found here; the engine checks the rest on t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from ridgeline.config.fields import Problem
 from ridgeline.config.size_law import ALL, GlobalGrid, Settings
@@ -112,6 +114,26 @@ def _initial(case: NavierStokesSettings) -> Iterator[Problem]:
         )
 
 
+def _parallel(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Say whether two vectors (x, y, z) are parallel but for rounding; zero is so with all."""
+    return float(np.linalg.norm(np.cross(a, b))) <= 1e-12 * float(np.linalg.norm(a) * np.linalg.norm(b))
+
+
+def _buoyancy(case: NavierStokesSettings) -> Iterator[Problem]:
+    gravity = case.model.gravity
+    active = [i for i, scalar in enumerate(case.scalar) if scalar.expansion]
+    if any(gravity) and not active:
+        yield Problem("model.gravity", "[0, 0, 0], or a [[scalar]] with an expansion on which it acts")
+    for i in active:
+        if not any(gravity):
+            yield Problem(f"scalar.{i}.expansion", "0, or a model.gravity that is not [0, 0, 0]")
+        elif not _parallel(case.scalar[i].mean_gradient, gravity):
+            yield Problem(
+                f"scalar.{i}.mean_gradient",
+                "a gradient along model.gravity with an expansion: no pressure balances the buoyancy of another",
+            )
+
+
 def _others(case: NavierStokesSettings) -> Iterator[Problem]:
     least = case.grid.order + 1
     dealias = case.model.dealias_order
@@ -170,7 +192,7 @@ class NavierStokesCase(NavierStokesSettings):
         if not (
             self.grid.mesh and found
         ):  # what else is said of sides that the mesh lacks is not worth a word
-            found += [*_scalars(self), *_initial(self), *_others(self)]
+            found += [*_scalars(self), *_initial(self), *_buoyancy(self), *_others(self)]
         yield from found
         if not found:
             # These ask for the mesh, and for functions that the settings before make valid.

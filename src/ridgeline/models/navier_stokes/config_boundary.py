@@ -145,7 +145,10 @@ class ScalarBoundarySection(Checked):
 
 
 class ScalarSection(Checked):
-    """A passive scalar, one section each: theta_t + u . grad theta = diffusivity lap(theta) + source - G . u."""
+    """A scalar, one section each: theta_t + u . grad theta = diffusivity lap(theta) + source - G . u.
+
+    It is passive, or acts on the flow with the force -expansion (theta - reference) model.gravity (Boussinesq).
+    """
 
     diffusivity: Number = setting(..., "Diffusivity: nu/Pr.", unit="length^2/time", gt=0)
     source: Formula = setting(
@@ -161,6 +164,14 @@ class ScalarSection(Checked):
         unit="scalar/length",
         rule="three numbers as [G_x, G_y, G_z]",
     )
+    expansion: Number = setting(
+        0.0,
+        "Expansion beta, the density lost per unit of the scalar, relative; negative for salt; 0 is passive.",
+        unit="1/scalar",
+    )
+    reference: Number = setting(
+        0.0, "Scalar at which there is no buoyancy; goes with an expansion.", unit="scalar"
+    )
     initial: Formula = setting(
         "0",
         "Scalar of step 0: a number or a formula of x, y, z.",
@@ -171,5 +182,7 @@ class ScalarSection(Checked):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
+        if self.reference and not self.expansion:
+            yield Problem("reference", "0, or an expansion that is not 0")
         yield from faults("source", (self.source,))
         yield from faults("initial", (self.initial,), steady=True)

@@ -149,6 +149,8 @@ class ForcingSection(Checked):
 class ModelSection(TimeSettings):
     """u_t + (u . grad) u = - grad p + nu lap(u) + f, div u = 0, by spectral elements P_N-P_N.
 
+    f: the forcing, and the buoyancy of scalars with an expansion.
+
     Backward differences for Stokes terms, extrapolation for the others (NekBox paper, Eqs. 1-4).
     """
 
@@ -173,6 +175,12 @@ class ModelSection(TimeSettings):
     overlap: Truth = setting(
         True,
         "Whether messages to neighbours travel while elements are computed; false waits, to compare with.",
+    )
+    gravity: tuple[Number, Number, Number] = setting(
+        (0.0, 0.0, 0.0),
+        "Gravity g = [g_x, g_y, g_z] of the buoyancy; goes with a scalar that has an expansion.",
+        unit="length/time^2",
+        rule="three numbers as [g_x, g_y, g_z]",
     )
     filter: FilterSection = Field(default_factory=FilterSection)
     pressure: PressureSection = Field(default_factory=PressureSection)
@@ -233,6 +241,7 @@ class NavierStokesSettings(AnyCase):
         "model.dealias_order",
         "model.filter",
         "model.forcing",
+        "model.gravity",
         "boundary",
         "scalar",
         "initial",
@@ -258,8 +267,10 @@ class NavierStokesSettings(AnyCase):
             {"output.probes.path": self.output.probes.path} if self.has_probes else {}
         )
 
-    # Checkpoints of boxes from before there were meshes from files go on.
     LATER: ClassVar[Mapping[str, Plain]] = {
+        "model.gravity": [0.0, 0.0, 0.0],
+        "scalar.*.expansion": 0.0,
+        "scalar.*.reference": 0.0,
         "grid.mesh": "",
         **{f"boundary.{side}.partner": "" for side in SIDES},
     }

@@ -21,7 +21,13 @@ one: half the gap of a channel. Scalars: mean, min, max; where walls heat (kinds
 
     scalar_0_flux     q = k dT/dn, mean over these walls, into the fluid
     scalar_0_bulk     T_b = <u_a T>/U, or <T> without an axis or a flow along it
-    scalar_0_nusselt  q D / (k (T_w - T_b)), T_w the mean over these walls
+    scalar_0_nusselt  q D / (k (T_w - T_b)), T_w the mean over these walls; not between a hot and a cold one
+
+Scalars that act on the flow have also, for each of these walls, scalar_0_flux_y_min, ... Between opposite walls at a
+distance H, fixed at T_0 and T_1, conduction alone gives the flux k (T_0 - T_1)/H. The ratios to it:
+
+    scalar_0_nusselt_y_min, ..._y_max   of the fluxes through both
+    scalar_0_nusselt_y                  of the flux through the volume: 1 + <u_y T> H/(k (T_0 - T_1))
 
 With an axis also bulk_velocity U and peak_velocity, the largest u_a. A figure is 0 where it has no meaning. Sums
 are rounded alike for any number of ranks.
@@ -71,10 +77,15 @@ SUMMARY_UNITS = {
 
 @dataclass(frozen=True)
 class ScalarFigures:
-    """What the figures of a scalar need: its diffusivity, and the sides that heat the fluid."""
+    """What the figures of a scalar need: its diffusivity, and the sides that heat the fluid.
+
+    active: whether it acts on the flow; axes: along which it is then conducted between two sides (`convection`).
+    """
 
     diffusivity: float
     heated: tuple[str, ...] = ()
+    active: bool = False
+    axes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +240,8 @@ class Diagnostics:
         sides = [self.geometry.sides[side] for side in scalar.heated]
         fluxes = [self._normal_derivative(theta, side).sum(axis=(1, 2)) for side in scalar.heated]
         values = [(side.area * side.take(theta)).sum(axis=(1, 2)) for side in sides]
-        area = sum(self._areas(scalar.heated).values())
+        areas = self._areas(scalar.heated)
+        area = sum(areas.values())
         sums = self._sums([*fluxes, *values])
         flux = _ratio(scalar.diffusivity * sum(sums[: len(sides)]), area)
         wall = _ratio(sum(sums[len(sides) :]), area)
@@ -240,8 +252,35 @@ class Diagnostics:
         bulk = carried / flow if _rest(flow, through) else mean / self.volume
         diameter = self.hydraulic_diameter or _ratio(4.0 * self.volume, area)
         nusselt = _ratio(flux * diameter, scalar.diffusivity * _rest(wall - bulk, abs(wall) + abs(bulk)))
-        found = {"flux": flux, "wall": wall, "bulk": bulk, "nusselt": nusselt}
+        found = {"flux": flux, "wall": wall, "bulk": bulk}
+        if not scalar.axes:  # else what one wall gives, the other takes
+            found["nusselt"] = nusselt
+        if scalar.active:
+            each = dict(zip(areas, zip(sums, sums[len(sides) :])))
+            means = {side: (_ratio(f, areas[side]), _ratio(w, areas[side])) for side, (f, w) in each.items()}
+            found |= {f"flux_{side}": scalar.diffusivity * slope for side, (slope, _) in means.items()}
+            for axis in scalar.axes:
+                found |= self._convection_figures(axis, theta, velocity[axis], scalar.diffusivity, means)
         return {name + key: value for key, value in found.items()}
+
+    def _convection_figures(
+        self,
+        axis: int,
+        theta: Array,
+        velocity: Array,
+        diffusivity: float,
+        means: Mapping[str, tuple[float, float]],
+    ) -> dict[str, float]:
+        """Return the Nusselt numbers along an axis. means: of dT/dn and T at sides, by name."""
+        low, high = f"{AXES[axis]}_min", f"{AXES[axis]}_max"
+        (low_slope, low_wall), (high_slope, high_wall) = means[low], means[high]
+        slope = (low_wall - high_wall) * self._areas([low])[low] / self.volume
+        (carried,) = self._sums([self._integral(velocity * (theta - 0.5 * (low_wall + high_wall)))])
+        return {
+            f"nusselt_{low}": _ratio(low_slope, slope),
+            f"nusselt_{high}": _ratio(-high_slope, slope),
+            f"nusselt_{AXES[axis]}": 1.0 + carried / (self.volume * diffusivity * slope) if slope else 0.0,
+        }
 
 
 def _rest(total: float, parts: float) -> float:
@@ -257,9 +296,9 @@ def summarise(row: Mapping[str, float]) -> dict[str, Figure]:
     """Return the figures of a row of the series that are looked at first, with units. No communication."""
     units = {name: unit for name, unit in SUMMARY_UNITS.items() if name in row}
     for name in row:
-        quantity = re.fullmatch(r"scalar_\d+_(mean|min|max|nusselt)", name)
+        quantity = re.fullmatch(r"scalar_\d+_(mean|min|max|nusselt(?:_[xyz])?)", name)
         if quantity:
-            units[name] = "" if quantity[1] == "nusselt" else "scalar"
+            units[name] = "" if quantity[1].startswith("nusselt") else "scalar"
     return {name: Figure(row[name], unit) for name, unit in units.items()}
 
 

@@ -22,14 +22,19 @@ from ridgeline.jit.kernel import compile_kernels
 from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
+from ridgeline.models.navier_stokes.buoyancy import Buoyancy
 from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.extrapolation import StepCoefficients, TimeLevels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve, kernels_of_helmholtz
-from ridgeline.models.navier_stokes.kernels import make_face_derivatives, make_weak_right_hand_side
+from ridgeline.models.navier_stokes.kernels import (
+    make_buoyancy,
+    make_face_derivatives,
+    make_weak_right_hand_side,
+)
 from ridgeline.models.navier_stokes.pressure import PressureSolve, kernels_of_pressure
-from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, Array, FlowProblem, PassiveScalar
+from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, Array, FlowProblem, TransportedScalar
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import ConfigError, DivergedError
@@ -65,6 +70,7 @@ class CpuEngine:
         self.inner = InnerProduct(comm, self.gather.inverse_multiplicity(), assembled)
         self.boundaries = Boundaries(comm, grid, self.geometry, problem)
         self.time_levels = TimeLevels(problem.time_order, n_fields, self.geometry)
+        self.buoyancy = Buoyancy(problem, self.time_levels) if problem.buoyant else None
         self.p = np.zeros(grid.shape)
         self.time, self.step_index = 0.0, 0
         self.dt = problem.dt  # length of the next step
@@ -98,6 +104,8 @@ class CpuEngine:
         make_weak_right_hand_side()
         if problem.sides_of(*DIRICHLET):
             make_face_derivatives()
+        if problem.buoyant:
+            make_buoyancy()
         compile_kernels([*kernels_of_pressure(problem.pressure), *kernels_of_helmholtz(problem.velocity)])
         return ElementKernels(self.grid, self.geometry, problem, 3 + len(problem.scalars))
 
@@ -211,15 +219,21 @@ class CpuEngine:
             self.dt = problem.control.after(dt, rate)
 
     def _rate(self, back: int) -> None:
-        """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago as those of the newest."""
+        """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago as those of the newest.
+
+        s: the sources of scalars; of the velocity, their buoyancy.
+        """
         fields, rates = self.time_levels.fields[back], self.time_levels.oldest_rate()
         with self.regions("advection", *self.kernels.advection_work()):
             self.kernels.advection(fields[:3], fields, rates)
         for i, scalar in enumerate(self.problem.scalars, start=3):
             with self.regions("other"):
                 self._add_sources(scalar, fields[:3], self.time_levels.times[back], rates[i])
+        if self.buoyancy is not None:
+            with self.regions("other", *self.buoyancy.work()):
+                self.buoyancy.subtract(fields, rates)
 
-    def _add_sources(self, scalar: PassiveScalar, velocity: Array, time: float, rate: Array) -> None:
+    def _add_sources(self, scalar: TransportedScalar, velocity: Array, time: float, rate: Array) -> None:
         """Subtract (v, s - u.G) from a scalar's weak rate."""
         mass = self.geometry.mass
         x, y, z = self.geometry.coordinates

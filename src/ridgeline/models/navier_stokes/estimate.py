@@ -18,6 +18,8 @@ from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.meshes.checks import require_unfolded
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts
+from ridgeline.models.navier_stokes.convection import convection_remarks
 from ridgeline.models.navier_stokes.courant import first_step_remark
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_units
@@ -65,6 +67,7 @@ class Counts:
     n: int
     m: int  # points of the advection
     fields: int  # c
+    buoyancy: tuple[int, int]  # scalars that act on the flow, components that they act on
     order: int  # in time
     curved: bool
     pressure_vectors: int
@@ -78,6 +81,10 @@ class Counts:
             n=case.grid.order + 1,
             m=dealias_points(case) or case.grid.order + 1,
             fields=3 + len(case.scalar),
+            buoyancy=(
+                sum(scalar.expansion != 0 for scalar in case.scalar),
+                sum(g != 0 for g in case.model.gravity),
+            ),
             order=case.model.time_order,
             curved=case.grid.mapping != "none" or bool(case.grid.mesh),
             pressure_vectors=case.model.projection.pressure,
@@ -127,6 +134,8 @@ class Counts:
         # Right-hand sides: levels of fields and rates; divergence; gradient of the pressure.
         parts.append(((4.0 * self.order + 2) * c, DOUBLE * (2.0 * self.order + 1) * c))
         parts += [(6.0 * self.n + 12, DOUBLE * 5.0), (6.0 * self.n + 12, DOUBLE * 8.0)]
+        flops, words = buoyancy_counts(*self.buoyancy)
+        parts.append((flops, DOUBLE * words))
         return math.fsum(f for f, _ in parts), math.fsum(b for _, b in parts)
 
 
@@ -218,6 +227,7 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
         )
     rate, model = first_courant_rate(case, mesh), case.model
     words.append(first_step_remark(rate, model.dt, model.control()))
+    words += convection_remarks(case)
     words.append(
         "work and predicted time are those of one iteration of each solve; expect several times as much"
     )

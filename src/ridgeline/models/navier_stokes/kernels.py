@@ -48,6 +48,36 @@ def make_weak_right_hand_side() -> Any:
 
 
 @cache
+def make_buoyancy() -> Any:
+    """Return kernel(factors, references, scalars, volume, cube, mass, out), which adds to weak rates.
+
+    out[i] += mass sum_s factors[i, s] (scalars[s] - references[s]). factors: [3, S]; references: [S]; scalars:
+    [S, E, N]; out: [3, E, N]. One pass: reads the scalars that have a factor
+    (and the mass of curved elements), reads and writes the components that have one.
+    """
+
+    @compiled("float64", "r2 r1 r3 r1 r1 r2 w3")
+    def buoyancy(factors, references, scalars, volume, cube, mass, out):
+        n_elements, n_points = out.shape[1], out.shape[2]
+        aligned = volume.size > 0
+        weights = np.empty(n_points)
+        for e in range(n_elements):
+            if aligned:
+                weights[:] = volume[e] * cube
+            else:
+                weights[:] = mass[e]
+            for i in range(3):
+                target = out[i, e]
+                for s in range(references.size):
+                    factor, reference, theta = factors[i, s], references[s], scalars[s, e]
+                    if factor != 0.0:
+                        for p in range(n_points):
+                            target[p] += factor * weights[p] * (theta[p] - reference)
+
+    return buoyancy
+
+
+@cache
 def make_face_derivatives() -> Any:
     """Return kernel(elements, places, end_row, derivative, fields, out): derivatives in the reference directions.
 

@@ -29,6 +29,7 @@ from ridgeline.models.contract import (
     Work,
 )
 from ridgeline.models.navier_stokes.config import UNMAPPED_KINDS, NavierStokesCase
+from ridgeline.models.navier_stokes.convection import conduction_axes
 from ridgeline.models.navier_stokes.diagnostics import (
     Diagnostics,
     ScalarFigures,
@@ -122,8 +123,13 @@ class NavierStokes(Model):
         elif case.initial.kind in UNMAPPED_KINDS:
             axis = "xyz".index(case.initial.direction)
         scalars = [
-            ScalarFigures(s.diffusivity, tuple(k for k, v in s.sides.items() if v.kind in ("fixed", "flux")))
-            for s in problem.scalars
+            ScalarFigures(
+                s.diffusivity,
+                tuple(k for k, v in s.sides.items() if v.kind in ("fixed", "flux")),
+                bool(s.expansion),
+                conduction_axes(case, i),
+            )
+            for i, s in enumerate(problem.scalars)
         ]
         walls = problem.sides_of("wall", "moving-wall")
         return Diagnostics(

@@ -54,16 +54,19 @@ class ScalarSide:
 
 
 @dataclass(frozen=True)
-class PassiveScalar:
-    """A passive scalar: dT/dt + u.grad T = k lap T + source - mean_gradient.u. sides: by name, "x_min" ... "z_max".
+class TransportedScalar:
+    """A scalar of the flow: dT/dt + u.grad T = k lap T + source - mean_gradient.u.
 
-    mean_gradient: (x, y, z) of a uniform gradient from which T is the deviation.
+    sides: by name, "x_min" ... "z_max". mean_gradient: (x, y, z) of a uniform gradient from which T is the deviation.
+    expansion, reference: of the force -expansion (T - reference) gravity on the flow; 0 is a passive scalar.
     """
 
     diffusivity: float
     sides: Mapping[str, ScalarSide]
     source: ScalarFunction | None = None
     mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    expansion: float = 0.0
+    reference: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class FlowProblem:
     dealias_points: Gauss points per direction of the advection term; 0 evaluates it at the Gauss-Lobatto points.
     filter_weight: share of the highest `filter_modes` modes that each step takes away, quadratically growing
     with the mode; 0 is none.
+    gravity: (x, y, z), of the buoyancy of scalars with an expansion.
     products: the code of the small matrix products, see `elements.tensor`.
     overlap: whether messages between neighbours travel while elements are computed.
     """
@@ -115,8 +119,9 @@ class FlowProblem:
     time_order: int = 3
     control: StepControl | None = None
     dealias_points: int = 0
-    scalars: tuple[PassiveScalar, ...] = ()
+    scalars: tuple[TransportedScalar, ...] = ()
     force: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    gravity: tuple[float, float, float] = (0.0, 0.0, 0.0)
     flow_rate: FlowRate | None = None
     filter_weight: float = 0.0
     filter_modes: int = 1
@@ -128,6 +133,11 @@ class FlowProblem:
     def sides_of(self, *kinds: VelocityKind) -> list[str]:
         """Return the names of the sides of some kinds, those of one kind together, in the order of the kinds."""
         return sides_of(self.sides, *kinds)
+
+    @property
+    def buoyant(self) -> bool:
+        """Whether a scalar acts back on the flow."""
+        return any(self.gravity) and any(scalar.expansion for scalar in self.scalars)
 
     @property
     def level_is_free(self) -> bool:

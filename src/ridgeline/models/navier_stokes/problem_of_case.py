@@ -29,9 +29,9 @@ from ridgeline.models.navier_stokes.problem import (
     FlowProblem,
     FlowRate,
     HelmholtzSolver,
-    PassiveScalar,
     PressureSolver,
     ScalarSide,
+    TransportedScalar,
     VelocitySide,
 )
 from ridgeline.runtime.errors import ConfigError
@@ -195,16 +195,18 @@ def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSid
     return found
 
 
-def scalar_of(case: NavierStokesSettings, number: int) -> PassiveScalar:
+def scalar_of(case: NavierStokesSettings, number: int) -> TransportedScalar:
     """Return scalar `number` of a case."""
     section = case.scalar[number]
     source = parse(section.source)
     nothing = section.source.strip() in ("0", "0.0")
-    return PassiveScalar(
+    return TransportedScalar(
         section.diffusivity,
         scalar_sides(case, number),
         None if nothing else source,
         section.mean_gradient,
+        section.expansion,
+        section.reference,
     )
 
 
@@ -233,6 +235,7 @@ def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
         dealias_points=dealias_points(case),
         scalars=tuple(scalar_of(case, number) for number in range(len(case.scalar))),
         force=forcing.value if forcing.kind == "force" else (0.0, 0.0, 0.0),
+        gravity=model.gravity,
         flow_rate=rate,
         filter_weight=model.filter.weight,
         filter_modes=model.filter.modes,

@@ -4,6 +4,7 @@ Written to be read: dense operators (reference_elements.py), assembled sparse ma
 Fields are float64 [E, n, n, n] = (element, z, y, x), equal where elements share a point; vectors [3, E, n, n, n].
 
     du/dt + u.grad u = -grad p + nu lap u + f,   div u = 0,   dT/dt + u.grad T = k lap T + s
+    f: the constant force, and -beta (T - T_0) g of each scalar with an expansion beta, at the gravity g
 
 BDF k / EXT k splitting, velocity and pressure in the same space. With (., .) the quadrature on the points, b and a
 the coefficients, N = f - u.grad u (dealiased), and F = sum_j a_j N^{n+1-j} - sum_{j>0} b_j u^{n+1-j} / dt:
@@ -119,6 +120,9 @@ class ReferenceSolver:
                 result[i] += elements.mass * scalar.source(*self.elements.at(), time)
             for component, gradient in enumerate(scalar.mean_gradient):
                 result[i] -= gradient * elements.mass * fields[component]
+            for component, gravity in enumerate(problem.gravity):
+                lighter = scalar.expansion * (fields[i] - scalar.reference)
+                result[component] -= elements.mass * lighter * gravity
         return result
 
     def gather(self, weak: Array) -> Array:
