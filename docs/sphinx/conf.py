@@ -27,6 +27,7 @@ root_doc = "docs/index"
 include_patterns = [*pages.PATTERNS]
 # Folders that Sphinx need not walk through.
 exclude_patterns = [".*", "build", "dist", "src", "tests", "tools", "checkpoints", "**.bp"]
+smartquotes = False
 highlight_language = "bash"  # of listings without a language: commands, most of them
 
 myst_enable_extensions: list[str] = []  # a page has no more than Git hosts show; formulas are plain text
@@ -55,6 +56,7 @@ html_theme_options = {
     "navbar_persistent": [],
     "navbar_end": ["search-button", "theme-switcher"],
     "secondary_sidebar_items": ["page-toc", "sourcelink"],
+    "primary_sidebar_end": [],
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version", "theme-version"],
     "navigation_with_keys": False,

@@ -162,6 +162,7 @@ def docstring_as_rst(text: str) -> str:
 
 def write_files(folder: Path) -> None:
     """Write what is no page: the notebooks as one file, and the start of the site."""
+    (folder / "notebooks").mkdir(exist_ok=True)
     with zipfile.ZipFile(folder / "notebooks" / "notebooks.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             archive.write(path, path.name)

@@ -7,9 +7,10 @@ task() { printf '\n== %s\n' "$*"; }
 
 laminar="$examples/laminar_duct/settings.toml"
 turbulent="$examples/square_duct/settings.toml"
-small="--set grid.elements=[3,3,2] --set grid.order=5 --set model.dt=0.01 --set output.series_every=2"
-small="$small --set output.every=10 --set checkpoint.every=10"
-small="$small --set output.statistics_every=2 --set output.statistics_start=0.1"
+small=(
+  --set grid.elements=[3,3,2] --set grid.order=5 --set model.dt=0.01 --set checkpoint.every=10
+  --set output.every=10 --set output.series_every=2 --set output.statistics_every=2 --set output.statistics_start=0.1
+)
 
 task "Know points, distances, memory and the Courant number before a run"
 ridgeline check "$turbulent" -n 16
@@ -23,10 +24,10 @@ task "Change the sides: another aspect ratio"
 ridgeline check "$laminar" --set grid.lengths=[4,2,2] --set grid.origin=[-2,-1,0]
 
 task "Start turbulent flow, and gather statistics"
-ridgeline run "$turbulent" $small --set run.steps=20 -n 2
+ridgeline run "$turbulent" "${small[@]}" --set run.steps=20 -n 2
 
 task "Go on from the checkpoint: series and statistics continue"
-ridgeline run "$turbulent" $small --set run.steps=30 -n 2 --resume auto
+ridgeline run "$turbulent" "${small[@]}" --set run.steps=30 -n 2 --resume auto
 
 task "Draw the mean flow and the forces at the walls"
 ridgeline plot square_duct_statistics.bp -o statistics.png

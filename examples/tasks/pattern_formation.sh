@@ -37,10 +37,13 @@ picture.save('start.png')"
 ridgeline run spots.toml --set initial.kind=image --set initial.path=start.png
 
 task "Start from random patches, from a formula, from an earlier run"
-ridgeline run spots.toml --set initial.kind=patches --set initial.count=6 --set output.path=patches.bp
-ridgeline run spots.toml --set initial.kind=formula --set 'initial.formula_v="0.3*(hypot(x-32, y-32) < 8)"' \
-  --set output.path=formula.bp
-ridgeline run spots.toml --set initial.kind=file --set initial.path=patches.bp --set output.path=further.bp
+ridgeline run spots.toml --set initial.kind=patches --set initial.count=6 \
+  --set output.path=patches.bp --set output.series=patches.csv
+ridgeline run spots.toml --set initial.kind=formula \
+  --set 'initial.formula_v="0.3 if hypot(x - 32, y - 32) < 8 else 0"' \
+  --set output.path=formula.bp --set output.series=formula.csv
+ridgeline run spots.toml --set initial.kind=file --set initial.path=patches.bp \
+  --set output.path=further.bp --set output.series=further.csv
 
 task "Give lengths: a cell of my own size"
 ridgeline check "$examples/gray_scott_pearson/settings.toml" --set grid.cell_size=0.02
@@ -61,7 +64,8 @@ task "Watch a run in Python, and stop it when the pattern fills the box"
 python - <<'PYTHON'
 import ridgeline
 
-case = ridgeline.Case.read("spots.toml", {"run.steps": 4000, "output.path": "watched.bp"})
+changes = {"run.steps": 4000, "output.path": "watched.bp", "output.series": "watched.csv"}
+case = ridgeline.Case.read("spots.toml", changes)
 
 
 def look(now):
