@@ -27,6 +27,9 @@ MAX_WORDS = 25
 ABBREVIATION = re.compile(r"\b(et al|Eqs?|Secs?|Figs?|Comput)\. ")
 WORD = re.compile(r"[aAI]|\d[\d.,]*|[^\W\d_][\w'’/^-]+")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+TAG = re.compile(
+    r"(?<!\\)</?[A-Za-z][A-Za-z0-9-]*(?:\s+[A-Za-z_:][\w.:-]*)*\s*/?>"
+)  # CommonMark's, without values
 # Where an item of a list in a docstring begins: `name : what`, a ruled heading, `; name, other [shape]: what`.
 NAME = r"[\w`]+(?:\s+\[[^]]*\])?"
 ITEM = re.compile(rf"\n(?=[\w*, ]+ : )|\n-{{4,}}\n|;\s+(?={NAME}(?:,\s+{NAME})*:\s)")
@@ -75,6 +78,13 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         elif fragment and target.suffix in (".md", ".ipynb") and fragment not in anchors(target):
             broken.append(f"{link}: no such heading in {name(target)}")
     assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
+def test_no_average_is_taken_for_a_tag(page: Path) -> None:
+    """`<u>` is shown in code; elsewhere a browser takes it for underlining, and \\<u> is what shows it."""
+    found = TAG.findall(re.sub(r"`[^`]*`", "", FENCE.sub("", text_of(page))))
+    assert not found
 
 
 def test_every_page_of_docs_is_reached_from_the_index() -> None:
