@@ -28,7 +28,7 @@ include_patterns = [*pages.PATTERNS]
 # Folders that Sphinx need not walk through.
 exclude_patterns = [".*", "build", "dist", "src", "tests", "tools", "checkpoints", "**.bp"]
 smartquotes = False
-highlight_language = "bash"  # of listings without a language: commands, most of them
+highlight_language = "text"  # of listings without a language that pages.py does not take for commands
 
 myst_enable_extensions: list[str] = []  # a page has no more than Git hosts show; formulas are plain text
 myst_heading_anchors = 4  # as Git hosts name them

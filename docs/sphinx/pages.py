@@ -28,7 +28,10 @@ START = f"""<!doctype html>
 """
 
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)\)")
-ITEM = re.compile(r"^- \[[^\]]*\]\(([^)\s#]+)\)", re.MULTILINE)
+ITEM = re.compile(r"^- \[([^\]]*)\]\(([^)\s#]+)\)", re.MULTILINE)
+COMMANDS = re.compile(
+    r"^```\n(?=(?:ridgeline|make|python3?|pip|mpiexec|srun|sbatch|[A-Z_]+=\S+) )", re.MULTILINE
+)
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 PROSE = re.compile(r"(?m)^(?![|!#<]|```|    |\s*$)(?:.+\n)+")
 SENTENCE = re.compile(r".+?(?:[.!?](?=\s+[A-Z`])|[.!?:](?=\s*$))", re.DOTALL)
@@ -47,7 +50,7 @@ class Summary:
 
 def prepared(page: str, text: str) -> str:
     """Return the source of a page of the site: as it is stored, with what the site adds."""
-    text = with_pages_for_folders(page, text)
+    text = COMMANDS.sub("```bash\n", with_pages_for_folders(page, text))
     if page == INDEX:
         text = "\n".join(_with_tree(section) for section in re.split(r"(?m)^(?=## )", text))
         return text.replace("\n## Examples\n", f"\n## Examples\n\n{cards(with_picture=True)}\n", 1)
@@ -59,7 +62,7 @@ def prepared(page: str, text: str) -> str:
     if page == PYTHON:
         text += f"\n## Reference\n\n{interface()}\n"
     if page in (GALLERY, TUTORIALS):
-        text += _tree("", linked_below(page))
+        text += _tree("", [f"/{below}" for below in linked_below(page)])
     return text
 
 
@@ -113,7 +116,7 @@ def summaries() -> Iterator[Summary]:
 def cards(with_picture: bool = False) -> str:
     """Return a grid of cards of the examples; with_picture leaves out those that have none."""
     shown = [one for one in summaries() if one.picture or not with_picture]
-    return "\n".join(["`````{grid} 1 2 3 4", ":gutter: 3", "", *map(_card, shown), "`````"])
+    return "\n".join(["`````{grid} 1 2 2 3", ":gutter: 3", "", *map(_card, shown), "`````"])
 
 
 def _card(one: Summary) -> str:
@@ -123,17 +126,17 @@ def _card(one: Summary) -> str:
 
 
 def _with_tree(section: str) -> str:
-    """Return a section of the index with a table of contents: the pages that its items begin with."""
+    """Return a section of the index with a table of contents: the pages that its items begin with, by their words."""
     here = (ROOT / INDEX).parent
-    pages = [name_of(here / target) for target in ITEM.findall(section) if not target.startswith("http")]
-    return section + _tree(section.split("\n", 1)[0].removeprefix("## "), pages)
+    entries = [f"{words} </{name_of(here / target)}>" for words, target in ITEM.findall(section)]
+    return section + _tree(section.split("\n", 1)[0].removeprefix("## "), entries)
 
 
-def _tree(caption: str, pages: list[str]) -> str:
-    if not pages:
+def _tree(caption: str, entries: list[str]) -> str:
+    if not entries:
         return ""
     head = ["```{toctree}", ":hidden:", *([f":caption: {caption}"] if caption else []), ""]
-    return "\n" + "\n".join([*head, *(f"/{page}" for page in pages), "```"]) + "\n"
+    return "\n" + "\n".join([*head, *entries, "```"]) + "\n"
 
 
 def interface() -> str:

@@ -26,7 +26,7 @@ def pages() -> ModuleType:
 def tree_of(text: str) -> list[str]:
     """Return the pages of all tables of contents of a text."""
     trees = re.findall(r"```\{toctree\}\n:hidden:\n(?::caption: [^\n]+\n)?\n(.*?)```", text, re.DOTALL)
-    return [line.removeprefix("/") for tree in trees for line in tree.splitlines()]
+    return [line.split("<")[-1].strip("/>") for tree in trees for line in tree.splitlines()]
 
 
 def test_every_example_has_a_card(pages) -> None:
@@ -75,6 +75,11 @@ def test_links_to_folders_lead_to_their_page(pages) -> None:
     assert pages.with_pages_for_folders("docs/index", text) == (
         "[a](../examples/hpl/README.md) b [c](theory.md) ![d](figures) [e](https://host/x)"
     )
+
+
+def test_commands_are_told_from_other_listings(pages) -> None:
+    text = "```\nridgeline run a.toml\n```\n```\nu_t = f\n```\n```toml\nmake = 1\n```\n"
+    assert pages.prepared("docs/theory", text) == text.replace("```\nridge", "```bash\nridge")
 
 
 def test_the_interface_has_every_public_name(pages) -> None:
