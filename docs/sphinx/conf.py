@@ -36,7 +36,8 @@ myst_heading_anchors = 4  # as Git hosts name them
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_in_temp = True  # notebooks write data sets
-nb_execution_timeout = 600  # seconds of a cell: the first run of a machine compiles
+nb_execution_timeout = 1800  # seconds of a cell: the first run of a machine compiles
+nb_execution_show_tb = True
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 

@@ -80,6 +80,7 @@ series = "channel.csv"
 series_every = 1
 uniform = [1, 17, 33]
 nek5000 = "channel"
+nek5000_every = 10
 TOML
 ridgeline run channel.toml
 
