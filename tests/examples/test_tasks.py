@@ -14,7 +14,7 @@ SCRIPTS = sorted(ROOT.glob("examples/tasks/*.sh"))
 LEFT = {
     "pattern_formation": ("further.bp", "map/sweep.csv", "map/sweep.png", "density.png", "series.png", "spots.gif"),
     "turbulence": ("spectra.png", "densities.png", "finer_spectra.bp", "correlations.png", "own.csv"),
-    "duct": ("friction.png", "statistics.png", "walls.png", "channel.png", "square_duct_statistics.bp", "channel0.f00001"),
+    "duct": ("friction.png", "statistics.png", "walls.png", "channel.png", "channel0.f00001"),
     "computing_centre": (
         "stream.json", "latency.png", "health/report.html", "scaling/study.csv", "large/submit/ranks_512.slurm",
         "predicted.svg", "frontier.slurm",
