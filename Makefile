@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXAMPLE := examples/gray_scott/settings.toml
 TIER := quick
+# Of the site: `cache` executes the notebooks that have changed, `off` shows them as they are stored.
+NOTEBOOKS := cache
 
-.PHONY: run test test-all test-slow lint types unit adios2-mpi bench docs lock clean
+.PHONY: run test test-all test-slow lint types unit adios2-mpi bench docs site site-links lock clean
 
 run: $(VENV)/.run
 	$(BIN)/ridgeline run $(EXAMPLE) -n 2
@@ -15,7 +17,7 @@ run: $(VENV)/.run
 test: lint types unit
 
 test-all: TIER := all
-test-all: lint types unit
+test-all: $(VENV)/.docs lint types unit
 
 test-slow: TIER := slow
 test-slow: unit
@@ -23,7 +25,7 @@ test-slow: unit
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/vermin -q --no-tips --no-parse-comments --violations --target=3.11- src tests tools benchmarks examples site
+	$(BIN)/vermin -q --no-tips --no-parse-comments --violations --target=3.11- src tests tools docs benchmarks examples site
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -42,9 +44,18 @@ docs: $(VENV)/.dev
 	$(BIN)/python tools/generate_settings_doc.py
 	$(BIN)/python tools/generate_benchmarks_doc.py
 
+# The pages as a web site: build/site/index.html. Warnings are errors.
+site: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs/sphinx -D nb_execution_mode=$(NOTEBOOKS) \
+	  -d build/doctrees . build/site
+
+# Do the links to other hosts lead somewhere? Needs the network; the tests look at all other links.
+site-links: $(VENV)/.docs
+	$(BIN)/python -m sphinx -q -b linkcheck -c docs/sphinx -D nb_execution_mode=off . build/site-links
+
 lock: $(VENV)/.dev
 	$(BIN)/python -m pip install -q uv
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra adios2-mpi-build --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra docs --extra adios2-mpi-build --universal --python-version 3.11 \
 	  --no-emit-index-url --no-header -q -o requirements-ci.txt
 
 $(VENV)/pyvenv.cfg:
@@ -62,6 +73,10 @@ $(VENV)/.run: $(VENV)/pyvenv.cfg pyproject.toml
 $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml requirements-ci.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c requirements-ci.txt -e '.[dev]'
 	@touch $@ $(VENV)/.run
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c requirements-ci.txt -e '.[docs]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,6 +1,7 @@
 """What the documents point to exists: files, headings, commands and make targets. Their sentences are short."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,10 @@ from ridgeline.runtime import errors
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
     path
-    for folder in (ROOT, ROOT / "docs", ROOT / "examples", ROOT / "benchmarks", ROOT / "notebooks")
+    for folder in (ROOT, *(ROOT / name for name in ("docs", "examples", "benchmarks", "notebooks", "site")))
     for path in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 # Pages that are generated, or a record to which lines are only added.
 NOT_PROSE = ("benchmarks.md", "decisions.md", "settings.md", "CHANGELOG.md", "RESULTS.md")
@@ -25,6 +27,9 @@ MAX_WORDS = 25
 ABBREVIATION = re.compile(r"\b(et al|Eqs?|Secs?|Figs?|Comput)\. ")
 WORD = re.compile(r"[aAI]|\d[\d.,]*|[^\W\d_][\w'’/^-]+")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+TAG = re.compile(
+    r"(?<!\\)</?[A-Za-z][A-Za-z0-9-]*(?:\s+[A-Za-z_:][\w.:-]*)*\s*/?>"
+)  # CommonMark's, without values
 # Where an item of a list in a docstring begins: `name : what`, a ruled heading, `; name, other [shape]: what`.
 NAME = r"[\w`]+(?:\s+\[[^]]*\])?"
 ITEM = re.compile(rf"\n(?=[\w*, ]+ : )|\n-{{4,}}\n|;\s+(?={NAME}(?:,\s+{NAME})*:\s)")
@@ -34,11 +39,19 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def text_of(page: Path) -> str:
+    """Return the text of a page, of a notebook that of its cells of text."""
+    if page.suffix != ".ipynb":
+        return page.read_text()
+    cells = json.loads(page.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
 def anchors(page: Path) -> set[str]:
     """Return the fragments that the headings of a page answer to, made as GitHub makes them."""
     found: dict[str, int] = {}
     names = set()
-    for heading in re.findall(r"^#+\s+(.+?)\s*#*$", FENCE.sub("", page.read_text()), re.MULTILINE):
+    for heading in re.findall(r"^#+\s+(.+?)\s*#*$", FENCE.sub("", text_of(page)), re.MULTILINE):
         slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         count = found.get(slug, 0)
         found[slug] = count + 1
@@ -51,10 +64,10 @@ def test_there_are_pages() -> None:
     assert ROOT / "docs" / "index.md" in PAGES
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
 def test_relative_links_lead_somewhere(page: Path) -> None:
     broken = []
-    for groups in LINK.findall(FENCE.sub("", page.read_text())):
+    for groups in LINK.findall(FENCE.sub("", text_of(page))):
         link = groups[0] or groups[1]
         if re.match(r"[a-z]+:", link):
             continue
@@ -62,9 +75,16 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / file).resolve() if file else page
         if not target.exists():
             broken.append(f"{link}: no such file")
-        elif fragment and target.suffix == ".md" and fragment not in anchors(target):
+        elif fragment and target.suffix in (".md", ".ipynb") and fragment not in anchors(target):
             broken.append(f"{link}: no such heading in {name(target)}")
     assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
+def test_no_average_is_taken_for_a_tag(page: Path) -> None:
+    """`<u>` is shown in code; elsewhere a browser takes it for underlining, and \\<u> is what shows it."""
+    found = TAG.findall(re.sub(r"`[^`]*`", "", FENCE.sub("", text_of(page))))
+    assert not found
 
 
 def test_every_page_of_docs_is_reached_from_the_index() -> None:
@@ -77,7 +97,7 @@ def test_pages_named_in_the_code_exist() -> None:
     """Error messages send people to docs/; so do docstrings."""
     missing = [
         f"{name(path)}: {page}"
-        for folder in ("src", "examples", "tools", "benchmarks")
+        for folder in ("src", "examples", "tools", "benchmarks", "site")
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in (".py", ".toml", ".sh")
         for page in re.findall(r"docs/[\w-]+\.md", path.read_text())

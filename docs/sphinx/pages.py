@@ -1,0 +1,172 @@
+"""What the site has beside the pages as they are: cards of the examples, tables of contents, the Python interface.
+
+All of it follows from the pages themselves, so that nothing is said twice. Nothing here needs Sphinx.
+"""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# The pages of the site, as Sphinx's include_patterns.
+PATTERNS = (
+    "*.md", "docs/*.md", "examples/*.md", "examples/*/README.md", "notebooks/*.md", "notebooks/*.ipynb",
+    "benchmarks/*.md", "benchmarks/papers/README.md", "site/README.md",
+)  # fmt: skip
+INDEX = "docs/index"
+GALLERY = "examples/README"
+TUTORIALS = "notebooks/README"
+PYTHON = "docs/python"
+
+START = f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Ridgeline</title><meta http-equiv="refresh" content="0; url={INDEX}.html"></head>
+<body><a href="{INDEX}.html">Ridgeline</a></body>
+</html>
+"""
+
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)\)")
+ITEM = re.compile(r"^- \[([^\]]*)\]\(([^)\s#]+)\)", re.MULTILINE)
+COMMANDS = re.compile(
+    r"^```\n(?=(?:ridgeline|make|python3?|pip|mpiexec|srun|sbatch|[A-Z_]+=\S+) )", re.MULTILINE
+)
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+PROSE = re.compile(r"(?m)^(?![|!#<]|```|    |\s*$)(?:.+\n)+")
+SENTENCE = re.compile(r".+?(?:[.!?](?=\s+[A-Z`])|[.!?:](?=\s*$))", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a card shows of an example; picture: path from the root, and its words."""
+
+    page: str
+    title: str
+    sentence: str
+    picture: str | None
+    words: str
+
+
+def prepared(page: str, text: str) -> str:
+    """Return the source of a page of the site: as it is stored, with what the site adds."""
+    text = COMMANDS.sub("```bash\n", with_pages_for_folders(page, text))
+    if page == INDEX:
+        text = "\n".join(_with_tree(section) for section in re.split(r"(?m)^(?=## )", text))
+        return text.replace("\n## Examples\n", f"\n## Examples\n\n{cards(with_picture=True)}\n", 1)
+    if page == GALLERY:
+        first, rest = text.split("\n\n", 1)
+        text = f"{first}\n\n{cards()}\n\n{rest}"
+    if page == TUTORIALS:
+        text += '\n<p><a href="notebooks.zip" download>All notebooks in one file</a></p>\n'
+    if page == PYTHON:
+        text += f"\n## Reference\n\n{interface()}\n"
+    if page in (GALLERY, TUTORIALS):
+        text += _tree("", [f"/{below}" for below in linked_below(page)])
+    return text
+
+
+def with_pages_for_folders(page: str, text: str) -> str:
+    """Return a text whose links to folders lead to their README; of folders without one the words stay."""
+    here = (ROOT / page).parent
+
+    def replaced(found: re.Match[str]) -> str:
+        words, target = found.groups()
+        if re.match(r"[a-z]+:", target) or not (here / target).is_dir():
+            return found[0]
+        readme = here / target / "README.md"
+        return f"[{words}]({target.rstrip('/')}/README.md)" if readme.is_file() else words
+
+    return LINK.sub(replaced, text)
+
+
+def name_of(path: Path) -> str:
+    """Return the name of a page for Sphinx: its path from the root without the suffix."""
+    return path.resolve().relative_to(ROOT).with_suffix("").as_posix()
+
+
+def linked_below(page: str) -> list[str]:
+    """Return the pages below the folder of a page that it links to, in its order, each once."""
+    here = (ROOT / page).parent
+    text = with_pages_for_folders(page, (ROOT / f"{page}.md").read_text())
+    paths = ((here / target).resolve() for _, target in LINK.findall(text) if ":" not in target)
+    found = [
+        name_of(path)
+        for path in paths
+        if path.suffix in (".md", ".ipynb") and path.is_relative_to(here) and path.is_file()
+    ]
+    return [name for name in dict.fromkeys(found) if name != page]
+
+
+def summaries() -> Iterator[Summary]:
+    """Yield what is shown of each example, in the order in which examples/README.md links to them."""
+    for page in linked_below(GALLERY):
+        path = ROOT / f"{page}.md"
+        title, text = path.read_text().removeprefix("# ").split("\n", 1)
+        picture = PICTURE.search(text)
+        prose = PROSE.search(text)
+        sentence = SENTENCE.match(LINK.sub(r"\1", prose[0])) if prose else None
+        assert sentence is not None, f"{page}: no sentence after the title"
+        place = (path.parent / picture[2]).resolve().relative_to(ROOT).as_posix() if picture else None
+        yield Summary(
+            page, title, f"{' '.join(sentence[0].split())[:-1]}.", place, picture[1] if picture else ""
+        )
+
+
+def cards(with_picture: bool = False) -> str:
+    """Return a grid of cards of the examples; with_picture leaves out those that have none."""
+    shown = [one for one in summaries() if one.picture or not with_picture]
+    return "\n".join(["`````{grid} 1 2 2 3", ":gutter: 3", "", *map(_card, shown), "`````"])
+
+
+def _card(one: Summary) -> str:
+    picture = [f":img-top: /{one.picture}", f":img-alt: {one.words}"] if one.picture else []
+    options = [*picture, f":link: /{one.page}", ":link-type: doc", ":class-card: example"]
+    return "\n".join([f"````{{grid-item-card}} {one.title}", *options, "", one.sentence, "````", ""])
+
+
+def _with_tree(section: str) -> str:
+    """Return a section of the index with a table of contents: the pages that its items begin with, by their words."""
+    here = (ROOT / INDEX).parent
+    entries = [f"{words} </{name_of(here / target)}>" for words, target in ITEM.findall(section)]
+    return section + _tree(section.split("\n", 1)[0].removeprefix("## "), entries)
+
+
+def _tree(caption: str, entries: list[str]) -> str:
+    if not entries:
+        return ""
+    head = ["```{toctree}", ":hidden:", *([f":caption: {caption}"] if caption else []), ""]
+    return "\n" + "\n".join([*head, *entries, "```"]) + "\n"
+
+
+def interface() -> str:
+    """Return the directives that document what `import ridgeline` offers."""
+    import ridgeline
+
+    kinds = {name: getattr(ridgeline, name) for name in ridgeline.__all__ if not name.startswith("_")}
+    lines = ["```{eval-rst}"]
+    for name, thing in sorted(kinds.items()):
+        if isinstance(thing, type):
+            kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
+            lines += [f".. {kind}:: ridgeline.{name}", "   :members:", ""]
+        else:
+            lines += [f".. autofunction:: ridgeline.{name}", ""]
+    return "\n".join([*lines, "```"])
+
+
+def docstring_as_rst(text: str) -> str:
+    """Return a docstring with its code marked as Sphinx wants it: `name` and indented paragraphs."""
+    paragraphs = re.split(r"\n\s*\n", re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"``\1``", text))
+    return "\n\n".join(
+        f".. code-block:: python\n\n{paragraph}" if paragraph.startswith("    ") else paragraph
+        for paragraph in paragraphs
+    )
+
+
+def write_files(folder: Path) -> None:
+    """Write what is no page: the notebooks as one file, and the start of the site."""
+    (folder / "notebooks").mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / "notebooks" / "notebooks.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+            archive.write(path, path.name)
+    (folder / "index.html").write_text(START)
