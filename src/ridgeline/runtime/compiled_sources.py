@@ -11,8 +11,8 @@ from pathlib import Path
 # Decorators that leave a function or a class to the interpreter. Any other one may compile.
 _INTERPRETED = (
     "abstractmethod", "app", "bench", "cache", "cached_property", "classmethod", "contextmanager", "contextlib",
-    "dataclass", "explained", "field_validator", "functools", "model_validator", "property", "staticmethod", "study",
-    "with_options",
+    "dataclass", "explained", "field_validator", "functools", "lru_cache", "model_validator", "property",
+    "staticmethod", "study", "with_options",
 )  # fmt: skip
 _DECORATOR = re.compile(rf"@(?!(?:{'|'.join(_INTERPRETED)})\b)\w+[.(\n]".encode())
 _COMPILER = re.compile(
