@@ -154,8 +154,8 @@ def test_wrong_overrides(override: str, expected: str) -> None:
             'transpose.method = "node"',
             'transpose_method = "node"',
             'model.transpose_method in case.toml:9: got "node"; need a known key of [model]: viscosity, inviscid, '
-            "scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, transpose.method, fft.effort. "
-            "Did you mean 'transpose.method'?",
+            "scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, transpose.method, "
+            "fft.effort. Did you mean 'transpose.method'?",
         ),
         (
             'transpose.method = "node"',
