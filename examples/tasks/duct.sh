@@ -84,6 +84,25 @@ nek5000_every = 10
 TOML
 ridgeline run channel.toml
 
+task "Let the time step follow the flow; record places, and the forces on walls"
+sed -e 's/^dt = .*/courant = 0.3\ndt_max = 0.05/' -e 's/channel/follow/' channel.toml > follow.toml
+cat >> follow.toml <<'TOML'
+
+[[probe]]
+place = [1.0, 0.5, 0.25]
+to = [1.0, 1.5, 0.25]
+points = 3
+
+[output.probes]
+every = 2
+
+[output.forces]
+sides = ["y_min", "y_max"]
+every = 2
+TOML
+ridgeline run follow.toml
+head -n 2 probes.csv forces.csv
+
 task "Look at the fields: here, and in ParaView or VisIt"
 ridgeline plot channel.bp --variable velocity_x -o channel.png
 ls channel*

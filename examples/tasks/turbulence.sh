@@ -34,6 +34,12 @@ ridgeline run "$decay" "${small[@]}" --set run.steps=10 --set grid.shape=[32,32,
 task "Hold turbulence steady, and mix a scalar"
 ridgeline run "$examples/turbulence_forced/settings.toml" "${small[@]}" --set run.steps=20
 
+task "Turn the frame, and average the spectra over time"
+ridgeline run "$decay" "${small[@]}" --set run.steps=40 --set model.rotation=[0,0,4] --set output.average_from=10 \
+  --set output.spectra_every=10 --set output.path=turning.bp --set output.series=turning.csv \
+  --set output.spectra=turning_spectra.bp --set checkpoint.path=turning
+ridgeline plot turning_spectra.bp --compensated -o turning.png
+
 task "Follow fluid particles"
 ridgeline run "$examples/turbulence_particles/settings.toml" "${small[@]}" --set run.steps=40 \
   --set particles.count=200 --set particles.every=2

@@ -13,8 +13,8 @@ SCRIPTS = sorted(ROOT.glob("examples/tasks/*.sh"))
 # What a script leaves behind, of the last tasks above all.
 LEFT = {
     "pattern_formation": ("further.bp", "map/sweep.csv", "map/sweep.png", "density.png", "series.png", "spots.gif"),
-    "turbulence": ("spectra.png", "densities.png", "finer_spectra.bp", "correlations.png", "own.csv"),
-    "duct": ("friction.png", "statistics.png", "walls.png", "channel.png", "channel0.f00001"),
+    "turbulence": ("spectra.png", "densities.png", "finer_spectra.bp", "turning.png", "correlations.png", "own.csv"),
+    "duct": ("friction.png", "statistics.png", "walls.png", "channel.png", "channel0.f00001", "probes.csv"),
     "computing_centre": (
         "stream.json", "latency.png", "health/report.html", "scaling/study.csv", "large/submit/ranks_512.slurm",
         "predicted.svg", "frontier.slurm",
