@@ -126,6 +126,7 @@ def wave(viscosity, buoyancy_frequency, wind=(0.7, 0.0)):
     return fields, gradient
 
 
+@pytest.mark.full
 def test_an_internal_wave_has_its_frequency_and_third_order_in_time():
     viscosity, frequency = 0.05, 3.0
     exact, gradient = wave(viscosity, frequency)

@@ -173,6 +173,7 @@ def test_damping_of_any_ratio_and_strength_is_exact(viscosity, schmidt):
     follow(flow, "two-thirds", lambda modes: LinearForcing(modes, MPI.COMM_SELF, 0.8), 1e-11)
 
 
+@pytest.mark.full
 @each_case
 def test_single_precision_follows_with_waves(case):
     follow(FlowParameters(0.02, "rk2", seed=3, **CASES[case]), "phase-shift", None, 2e-6, np.float32)
