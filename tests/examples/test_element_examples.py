@@ -230,3 +230,13 @@ def test_convection_begins_where_chandrasekhar_and_rayleigh_have_it(tmp_path: Pa
     found = [float(row.split()[4]) for row in rows if row.startswith("onset")]
     assert found == pytest.approx([1707.762, 657.511], rel=5e-5)
     assert not list(tmp_path.iterdir())
+
+
+def test_drag_and_lift_of_the_cylinder_are_those_of_schaefer_and_turek(tmp_path: Path) -> None:
+    mesh = EXAMPLES / "cylinder" / "cylinder.msh"
+    case, _ = run(
+        tmp_path, "cylinder", 1, f"grid.mesh={mesh}", "run.steps=2000", "output.every=2000", timeout=600
+    )
+    forces = read_series(tmp_path / case.output.forces.path)
+    assert forces["cylinder_coefficient_x"][-1] == pytest.approx(5.57953523384, rel=1e-4)
+    assert forces["cylinder_coefficient_y"][-1] == pytest.approx(0.010618948146, rel=1e-2)

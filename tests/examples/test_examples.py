@@ -17,6 +17,7 @@ from ridgeline.cli.main import app
 from ridgeline.config.load import load_case
 from ridgeline.io.series import read_series
 from ridgeline.models import case_class
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of
 from ridgeline.study.asked import read_asked
 from ridgeline.study.plan import make_plan
 
@@ -82,9 +83,9 @@ def test_header_gives_physics_cost_command_and_what_to_expect(path: Path) -> Non
     case = load(path).case
     assert f"ridgeline run examples/{path.parent.name}/settings.toml" in header
     if case.run.model == "navier_stokes":
-        elements = " x ".join(map(str, case.grid.elements))
-        assert f"{elements} elements of order {case.grid.order}, " in header
-        points = math.prod(case.output.uniform or (*case.grid.elements, *[case.grid.order + 1] * 3))
+        elements = case.grid.elements or (mesh_of(case).n_elements,)
+        assert f"{' x '.join(map(str, elements))} elements of order {case.grid.order}, " in header
+        points = math.prod(case.output.uniform or (*elements, *[case.grid.order + 1] * 3))
     elif case.run.model == "molecular_dynamics":
         assert f"{case.grid.cells[0]}^3 cells" in header
         assert f"{case.melt.atoms} atoms" in header

@@ -72,6 +72,18 @@ def test_what_the_settings_say_of_sides(folder):
     assert case.identity()["boundary.back.partner"] == "front"
 
 
+def test_the_identity_of_a_run_is_that_of_the_contents_of_its_mesh(folder, tmp_path):
+    whole = (folder / "box.msh").read_text()
+    (tmp_path / "moved.msh").write_text(whole)
+    moved = load(folder, f"grid.mesh={tmp_path}/moved.msh")
+    assert moved.identity() == load(folder).identity()
+    before = moved.identity()
+    (tmp_path / "moved.msh").write_text(whole.replace('"fluid"', '"water"'))  # of equal size
+    assert moved.identity() == before  # of a run that has begun
+    changed = load(folder, f"grid.mesh={tmp_path}/moved.msh").identity()
+    assert {key for key in before if before[key] != changed[key]} == {"grid.mesh"}
+
+
 def test_a_mesh_is_estimated_as_the_box_is(folder, tmp_path):
     case = load(folder)
     plan = estimate(case, 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import xxhash
+
 from ridgeline.elements.meshes.raw import RawMesh
 from ridgeline.io.meshes.gmsh import read_gmsh
 from ridgeline.io.meshes.re2 import read_re2
@@ -25,3 +27,8 @@ def read_mesh(path: Path) -> RawMesh:
         ) from None
     except MemoryError:
         raise ConfigError(f'grid.mesh = "{path}" is larger than memory, or damaged; write it again') from None
+
+
+def mesh_digest(path: Path) -> str:
+    """Return the 64-bit XXH3 hash of a mesh file's bytes as 16 hexadecimal digits. Raises OSError."""
+    return str(xxhash.xxh3_64_hexdigest(path.read_bytes()))

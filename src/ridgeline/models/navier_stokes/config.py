@@ -6,12 +6,16 @@ Whatever can be known without MPI is found here; the engine checks the rest on t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
+from ridgeline.config.case import Plain
 from ridgeline.config.fields import Problem
 from ridgeline.config.size_law import ALL, GlobalGrid, Settings
 from ridgeline.elements.mesh import SIDES
+from ridgeline.io.meshes.read import mesh_digest
 from ridgeline.models.navier_stokes.config_fluxes import flux_problems
 from ridgeline.models.navier_stokes.config_formulas import formula_problems
 from ridgeline.models.navier_stokes.config_mesh import mesh_problems, sides_of_file
@@ -184,11 +188,22 @@ class NavierStokesCase(NavierStokesSettings):
 
     SIZE_LAW = GlobalGrid("grid.elements", "grid.lengths", directions=growing_directions)
 
+    @cached_property
+    def mesh_contents(self) -> str:
+        """What the mesh file held when the settings were checked: a file that changes later makes no other run."""
+        return mesh_digest(Path(self.grid.mesh))
+
+    def identity(self) -> dict[str, Plain]:
+        """Return the settings that decide the numbers; of a mesh file its contents, wherever it lies."""
+        found = super().identity()
+        return found | {"grid.mesh": f"contents {self.mesh_contents}"} if self.grid.mesh else found
+
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
         found = list(_sides(self))
         if self.grid.mesh and not found:
             found += mesh_problems(self)
+            assert self.mesh_contents  # taken up now, with the mesh
         if not (
             self.grid.mesh and found
         ):  # what else is said of sides that the mesh lacks is not worth a word
