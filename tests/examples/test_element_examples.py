@@ -21,10 +21,15 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def run(
-    folder: Path, name: str, ranks: int, *overrides: str, timeout: float = 300
+    folder: Path,
+    name: str,
+    ranks: int,
+    *overrides: str,
+    timeout: float = 300,
+    settings: str = "settings.toml",
 ) -> tuple[Any, dict[str, Any]]:
     """Run an example in a folder; return its case and its time series."""
-    path = EXAMPLES / name / "settings.toml"
+    path = EXAMPLES / name / settings
     done = subprocess.run(
         [sys.executable, "-m", "ridgeline", "run", str(path), "-n", str(ranks)]
         + [word for override in overrides for word in ("--set", override)],
@@ -240,3 +245,18 @@ def test_drag_and_lift_of_the_cylinder_are_those_of_schaefer_and_turek(tmp_path:
     forces = read_series(tmp_path / case.output.forces.path)
     assert forces["cylinder_coefficient_x"][-1] == pytest.approx(5.57953523384, rel=1e-4)
     assert forces["cylinder_coefficient_y"][-1] == pytest.approx(0.010618948146, rel=1e-2)
+
+
+@pytest.mark.slow
+def test_vortices_behind_the_cylinder_are_those_of_schaefer_and_turek(tmp_path: Path) -> None:
+    mesh = EXAMPLES / "cylinder" / "cylinder.msh"
+    case, _ = run(tmp_path, "cylinder", 1, f"grid.mesh={mesh}", timeout=3000, settings="shedding.toml")
+    forces = read_series(tmp_path / case.output.forces.path)
+    time, drag, lift = (forces[name] for name in ("time", "cylinder_coefficient_x", "cylinder_coefficient_y"))
+    periodic = time > 5
+    assert 3.22 < drag[periodic].max() < 3.24
+    assert lift[periodic].max() == pytest.approx(1.0, abs=0.015)
+    rises = np.flatnonzero((lift[:-1] < 0) & (lift[1:] >= 0) & periodic[1:])
+    crossed = time[rises] - lift[rises] * (time[rises + 1] - time[rises]) / (lift[rises + 1] - lift[rises])
+    strouhal = 0.1 * (len(crossed) - 1) / (crossed[-1] - crossed[0])
+    assert 0.295 < strouhal < 0.305

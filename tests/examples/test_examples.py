@@ -81,7 +81,7 @@ def test_header_gives_physics_cost_command_and_what_to_expect(path: Path) -> Non
     for word in ("# Physics   ", "# Cost      ", "# Run       ", "# Expect    "):
         assert word in header
     case = load(path).case
-    assert f"ridgeline run examples/{path.parent.name}/settings.toml" in header
+    assert f"ridgeline run examples/{path.parent.name}/{path.name}" in header
     if case.run.model == "navier_stokes":
         elements = case.grid.elements or (mesh_of(case).n_elements,)
         assert f"{' x '.join(map(str, elements))} elements of order {case.grid.order}, " in header
