@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Support staff of a computing centre: docs/tasks.md lists these tasks. Short measurements, so that all takes a minute.
+# Support staff of a computing centre: docs/tasks.md lists these tasks. Short measurements, so that all takes minutes.
 # Run it in an empty folder, with `ridgeline` on the path:  bash examples/tasks/computing_centre.sh
 set -euo pipefail
 examples=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An engineer with a duct: docs/tasks.md lists these tasks. Small meshes, so that all takes a minute.
+# An engineer with a duct: docs/tasks.md lists these tasks. Small meshes, so that all takes minutes.
 # Run it in an empty folder, with `ridgeline` on the path:  bash examples/tasks/duct.sh
 set -euo pipefail
 examples=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A graduate student in pattern formation: docs/tasks.md lists these tasks. Small grids, so that all takes a minute.
+# A graduate student in pattern formation: docs/tasks.md lists these tasks. Small grids, so that all takes minutes.
 # Run it in an empty folder, with `ridgeline` on the path:  bash examples/tasks/pattern_formation.sh
 set -euo pipefail
 examples=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A turbulence researcher: docs/tasks.md lists these tasks. Small grids, so that all takes a minute.
+# A turbulence researcher: docs/tasks.md lists these tasks. Small grids, so that all takes minutes.
 # Run it in an empty folder, with `ridgeline` on the path:  bash examples/tasks/turbulence.sh
 set -euo pipefail
 examples=$(cd "$(dirname "$0")/.." && pwd)
