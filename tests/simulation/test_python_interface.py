@@ -56,7 +56,8 @@ def test_a_case_takes_what_python_has():
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
-def test_what_is_read_may_be_changed(path):
+def test_what_is_read_may_be_changed(path, monkeypatch):
+    monkeypatch.chdir(EXAMPLES.parent)  # from where the examples name the files that they read
     case = ridgeline.Case.read(path)
     assert case.replace({}) == case
     longer = case.replace({"run.steps": case.settings.run.steps + 1})

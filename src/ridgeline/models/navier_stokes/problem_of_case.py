@@ -140,8 +140,9 @@ def mesh_of(case: NavierStokesSettings) -> ElementMesh | HexahedralMesh:
         try:
             stat = path.stat()
         except OSError as error:
+            started = "" if path.is_absolute() else f", from {Path.cwd()}, where the run starts"
             raise ConfigError(
-                f'grid.mesh = "{path}" cannot be read: {error.strerror}; need a mesh file'
+                f'grid.mesh = "{path}" cannot be read: {error.strerror}; need a mesh file{started}'
             ) from None
         return _mesh_of_file(path, (stat.st_mtime_ns, stat.st_size), case.boundary.periodic_pairs())
     assert grid.elements is not None  # config_grid.py
