@@ -4,7 +4,7 @@
     python benchmarks/coarse_problem.py --quick     # does it run?
 
 ranks: boxes of 64 elements a rank (4 x 4 x 4 in each of a x a x a ranks). One rank sets the hierarchy up, and
-`elements.coarse_count` deals its rows out; no MPI. Bytes in float32, of the rank that has most. iterations: GMRES to
+`elements.coarse.count` deals its rows out; no MPI. Bytes in float32, of the rank that has most. iterations: GMRES to
 1e-8 on the stiffness matrix, with the multigrid of pressure solves, order 3 or 7, both coarse solvers where they can.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.elements import mappings
-from ridgeline.elements.amg_setup import set_up
-from ridgeline.elements.coarse_count import count_ranks
+from ridgeline.elements.coarse.count import count_ranks
+from ridgeline.elements.coarse.hierarchy import set_up
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh

@@ -5,10 +5,10 @@ import pytest
 from mpi4py import MPI
 
 from multigrid_cases import box
-from ridgeline.elements.amg_aggregates import keys_of
-from ridgeline.elements.amg_setup import set_up
-from ridgeline.elements.coarse import WHOLE
-from ridgeline.elements.coarse_count import count_ranks
+from ridgeline.elements.coarse.aggregates import keys_of
+from ridgeline.elements.coarse.count import count_ranks
+from ridgeline.elements.coarse.hierarchy import set_up
+from ridgeline.elements.coarse.whole_vector import WHOLE
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.multigrid_level import PolynomialLevel
 

@@ -96,7 +96,7 @@ def test_curved_and_stretched_meshes_converge(mesh, most):
 @pytest.mark.parametrize("dirichlet", [(), ("x_min", "x_max")])
 @pytest.mark.parametrize("coarsest", [1, 20, 150])
 def test_algebraic_coarse_solve_is_as_good_as_the_direct_one(dirichlet, coarsest, monkeypatch):
-    monkeypatch.setattr("ridgeline.elements.amg_setup.COARSEST", coarsest)
+    monkeypatch.setattr("ridgeline.elements.coarse.hierarchy.COARSEST", coarsest)
     problem = Problem(COMM, box((6, 6, 6), (1.0, 1.0, 2.0)), 3, dirichlet)
     direct, algebraic = (problem.iterations(coarse=coarse) for coarse in ("direct", "amg"))
     assert algebraic <= direct + 2

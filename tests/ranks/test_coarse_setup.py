@@ -5,10 +5,10 @@ import pytest
 from mpi4py import MPI
 
 from multigrid_cases import annulus, box, random_field, wavy
-from ridgeline.elements import amg_setup, coarse_amg
-from ridgeline.elements.amg_setup import set_up
-from ridgeline.elements.coarse_amg import AlgebraicCoarse
-from ridgeline.elements.coarse_count import count_ranks
+from ridgeline.elements.coarse import algebraic, hierarchy
+from ridgeline.elements.coarse.algebraic import AlgebraicCoarse
+from ridgeline.elements.coarse.count import count_ranks
+from ridgeline.elements.coarse.hierarchy import set_up
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.multigrid_level import PolynomialLevel, galerkin_matrices
 
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.parametrize("name", CASES)
 @pytest.fixture(autouse=True)
 def small_bounds(monkeypatch):
     """Levels by rows, also of small problems."""
-    monkeypatch.setattr("ridgeline.elements.amg_setup.WHOLE", 12)
-    monkeypatch.setattr("ridgeline.elements.coarse_count.WHOLE", 12)
-    monkeypatch.setattr("ridgeline.elements.amg_setup.COARSEST", 4)
+    monkeypatch.setattr("ridgeline.elements.coarse.hierarchy.WHOLE", 12)
+    monkeypatch.setattr("ridgeline.elements.coarse.count.WHOLE", 12)
+    monkeypatch.setattr("ridgeline.elements.coarse.hierarchy.COARSEST", 4)
 
 
 def levels_of(comm, name):
@@ -77,7 +77,7 @@ def test_no_rank_holds_more_than_its_rows_above_the_bound(comm, name):
     levels = set_up(comm, *levels_of(comm, name)).levels
     for level in levels:
         rows = level.matrix.rows
-        everywhere = rows.total <= amg_setup.WHOLE or level is levels[-1]
+        everywhere = rows.total <= hierarchy.WHOLE or level is levels[-1]
         assert rows.count == (rows.total if everywhere else level.matrix.local.shape[0])
         assert (rows.comm.size == 1) == (everywhere or comm.size == 1)
         if not everywhere:
@@ -107,13 +107,13 @@ def test_what_is_counted_for_so_many_ranks_is_what_they_have(comm, name):
 def test_exchanges_are_those_of_a_cycle(comm, name, monkeypatch):
     """`cost` counts messages by EXCHANGES: a cycle makes as many."""
     calls = []
-    exchange = coarse_amg.halo.HaloVector.exchange
+    exchange = algebraic.halo.HaloVector.exchange
     monkeypatch.setattr(
-        coarse_amg.halo.HaloVector, "exchange", lambda self: (calls.append(self), exchange(self))
+        algebraic.halo.HaloVector, "exchange", lambda self: (calls.append(self), exchange(self))
     )
     fine, coarse = levels_of(comm, name)
     solver = AlgebraicCoarse(comm, fine, coarse, "float32")
     calls.clear()
     solver.solve(np.zeros(coarse.ids.size, np.float32), np.zeros(coarse.ids.size, np.float32))
     levels = len(solver.describe().split("->")) - 1
-    assert len(calls) == levels * sum(coarse_amg.EXCHANGES)
+    assert len(calls) == levels * sum(algebraic.EXCHANGES)

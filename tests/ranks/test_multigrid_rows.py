@@ -13,11 +13,11 @@ TIMEOUT = 240
 @pytest.mark.parametrize("dirichlet", [(), ("x_max",)])
 @pytest.mark.parametrize("mesh", [box((6, 6, 6)), wavy(6)], ids=["box", "wavy"])
 def test_distributed_rows_of_the_coarse_problem(comm, mesh, dirichlet, monkeypatch):
-    monkeypatch.setattr("ridgeline.elements.amg_setup.COARSEST", 10)
+    monkeypatch.setattr("ridgeline.elements.coarse.hierarchy.COARSEST", 10)
     problem = Problem(comm, mesh, 3, dirichlet)
     results, iterations = [], []
     for whole in (40, 4096):  # the finest level by rows, then all of it on every rank
-        monkeypatch.setattr("ridgeline.elements.amg_setup.WHOLE", whole)
+        monkeypatch.setattr("ridgeline.elements.coarse.hierarchy.WHOLE", whole)
         multigrid = problem.multigrid(coarse="amg", dtype="float64")
         held = int(multigrid.coarse.describe().split("whole from ")[1].split()[0])
         assert (held <= 40) == (whole == 40 and comm.size > 1)

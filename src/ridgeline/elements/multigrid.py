@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.coarse import WHOLE, CoarseSolver
-from ridgeline.elements.coarse_amg import AlgebraicCoarse
-from ridgeline.elements.coarse_direct import DirectCoarse
+from ridgeline.elements.coarse.algebraic import AlgebraicCoarse
+from ridgeline.elements.coarse.direct import DirectCoarse
+from ridgeline.elements.coarse.whole_vector import WHOLE, CoarseSolver
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders

@@ -11,10 +11,10 @@ from ridgeline.config.load import load_case
 from ridgeline.elements.mesh import SIDES
 from ridgeline.elements.quadrature import gauss
 from ridgeline.models import case_class
-from ridgeline.models.navier_stokes.config_fluxes import Faces
 from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of, problem_of
+from ridgeline.models.navier_stokes.settings.fluxes import Faces
 from ridgeline.runtime.errors import ConfigError
 
 TEXT = """\

@@ -16,12 +16,12 @@ from ridgeline.config.fields import Problem
 from ridgeline.config.size_law import ALL, GlobalGrid, Settings
 from ridgeline.elements.mesh import SIDES
 from ridgeline.io.meshes.read import mesh_digest
-from ridgeline.models.navier_stokes.config_fluxes import flux_problems
-from ridgeline.models.navier_stokes.config_formulas import formula_problems
-from ridgeline.models.navier_stokes.config_mesh import mesh_problems, sides_of_file
-from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_sides
 from ridgeline.models.navier_stokes.initial_channel import walls_across
+from ridgeline.models.navier_stokes.settings.fluxes import flux_problems
+from ridgeline.models.navier_stokes.settings.formulas import formula_problems
+from ridgeline.models.navier_stokes.settings.mesh import mesh_problems, sides_of_file
+from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 # Initial flows that are exact solutions of the equations: "exact" values and histories exist for them.
 EXACT_KINDS = (
@@ -204,9 +204,7 @@ class NavierStokesCase(NavierStokesSettings):
         if self.grid.mesh and not found:
             found += mesh_problems(self)
             assert self.mesh_contents  # taken up now, with the mesh
-        if not (
-            self.grid.mesh and found
-        ):  # what else is said of sides that the mesh lacks is not worth a word
+        if not self.grid.mesh or not found:  # no more is said of sides that the mesh lacks
             found += [*_scalars(self), *_initial(self), *_buoyancy(self), *_others(self)]
         yield from found
         if not found:

@@ -22,7 +22,6 @@ from ridgeline.elements.mesh import ElementMesh
 from ridgeline.elements.mesh import Mapping as BoxMapping
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh
 from ridgeline.io.meshes.read import read_mesh
-from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow
 from ridgeline.models.navier_stokes.initial import exact_flow
 from ridgeline.models.navier_stokes.problem import (
@@ -34,6 +33,7 @@ from ridgeline.models.navier_stokes.problem import (
     TransportedScalar,
     VelocitySide,
 )
+from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def mesh_of(case: NavierStokesSettings) -> ElementMesh | HexahedralMesh:
                 f'grid.mesh = "{path}" cannot be read: {error.strerror}; need a mesh file{started}'
             ) from None
         return _mesh_of_file(path, (stat.st_mtime_ns, stat.st_size), case.boundary.periodic_pairs())
-    assert grid.elements is not None  # config_grid.py
+    assert grid.elements is not None  # settings/grid.py
     return ElementMesh.box(
         grid.elements,
         grid.lengths,

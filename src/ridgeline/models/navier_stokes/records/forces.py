@@ -28,7 +28,7 @@ from ridgeline.parallel.reduce import global_sums
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
+    from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 Array = NDArray[np.float64]
 MOST_FACES = 6  # that one element may have at a side

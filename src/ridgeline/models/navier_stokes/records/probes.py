@@ -27,7 +27,7 @@ from ridgeline.parallel.reduce import together
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.navier_stokes.config_sections import NavierStokesSettings
+    from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.coarse import Field, WholeVector
+from ridgeline.elements.coarse.whole_vector import Field, WholeVector
 from ridgeline.elements.fast_diagonalisation import ZERO
 from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.elements.quadrature import gll_interpolation

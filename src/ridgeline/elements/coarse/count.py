@@ -1,6 +1,6 @@
 """What the algebraic coarse solver holds and sends on any number of ranks, counted on one rank without MPI.
 
-The hierarchy does not depend on the ranks (`amg_setup`). So one rank sets it up, and its rows are dealt out as many
+The hierarchy does not depend on the ranks (`hierarchy`). So one rank sets it up, and its rows are dealt out as many
 ranks would own them. On ranks that there are, the figures are those of `AlgebraicCoarse.cost`.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.amg_setup import AlgebraicLevel, Hierarchy
-from ridgeline.elements.coarse import WHOLE, CoarseCost
-from ridgeline.elements.coarse_amg import EXCHANGES
+from ridgeline.elements.coarse.algebraic import EXCHANGES
+from ridgeline.elements.coarse.hierarchy import AlgebraicLevel, Hierarchy
+from ridgeline.elements.coarse.whole_vector import WHOLE, CoarseCost
 from ridgeline.parallel.partition import split
 
 Numbers = NDArray[np.int64]

@@ -4,7 +4,7 @@ Levels with many rows are distributed: a rank keeps its rows. Before a product i
 other rows that it meets. Every rank holds levels of at most WHOLE rows, which saves latency: one Allgatherv on
 the way down, no message on the way up. Smoothing: Chebyshev polynomials of D^-1 A before and after (Adams, Brezina,
 Hu and Tuminaro, J. Comput. Phys. 188 (2003) 593); the coarsest level by its pseudo-inverse, which leaves a free
-constant out. The cycle is symmetric. Set-up: `amg_setup`.
+constant out. The cycle is symmetric. Set-up: `hierarchy`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ridgeline.elements.amg_setup import AlgebraicLevel, set_up
-from ridgeline.elements.coarse import CoarseCost, Field
+from ridgeline.elements.coarse.hierarchy import AlgebraicLevel, set_up
+from ridgeline.elements.coarse.whole_vector import CoarseCost, Field
 from ridgeline.elements.multigrid_level import PolynomialLevel
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -209,7 +209,7 @@ class AlgebraicCoarse:
         np.copyto(correction, assembled.reshape(-1))
 
     def cost(self) -> CoarseCost:
-        """Return what this rank holds and sends; `coarse_count` counts the same for any number of ranks."""
+        """Return what this rank holds and sends; `count` counts the same for any number of ranks."""
         shared, messages, values = self._smoothed[: self._first_whole], 0, 0
         for level in shared:
             for rows, exchanges in zip(level.operators, EXCHANGES):

@@ -1,6 +1,6 @@
 """Set-up of the algebraic multigrid hierarchy of the coarse problem, distributed over ranks.
 
-Smoothed aggregation (Vanek, Mandel and Brezina, Computing 56 (1996) 179) with the aggregates of `amg_aggregates`.
+Smoothed aggregation (Vanek, Mandel and Brezina, Computing 56 (1996) 179) with the aggregates of `aggregates`.
 A row of the finest matrix belongs to the lowest rank that has an element at it, an aggregate to the owner of its
 root. Each rank computes the matrices of its elements, and sends what it adds to other ranks' rows to their owners.
 Levels of at most WHOLE rows are joined: every rank holds them and coarsens them further alike.
@@ -19,8 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ridgeline.elements.amg_aggregates import aggregate
-from ridgeline.elements.coarse import WHOLE
+from ridgeline.elements.coarse.aggregates import aggregate
+from ridgeline.elements.coarse.whole_vector import WHOLE
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.multigrid_level import PolynomialLevel, galerkin_matrices
 from ridgeline.jit.kernel import compile_kernels

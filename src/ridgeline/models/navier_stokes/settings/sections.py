@@ -20,7 +20,7 @@ from ridgeline.config.fields import (
     setting,
 )
 from ridgeline.elements.mesh import SIDES, side_axis
-from ridgeline.models.navier_stokes.config_boundary import (
+from ridgeline.models.navier_stokes.settings.boundary import (
     NOUGHT,
     VECTOR_RULE,
     BoundarySection,
@@ -28,9 +28,9 @@ from ridgeline.models.navier_stokes.config_boundary import (
     ScalarKind,
     ScalarSection,
 )
-from ridgeline.models.navier_stokes.config_grid import GridSection
-from ridgeline.models.navier_stokes.config_output import Direction, OutputSection, ProbeSection
-from ridgeline.models.navier_stokes.config_time import TimeSettings
+from ridgeline.models.navier_stokes.settings.grid import GridSection
+from ridgeline.models.navier_stokes.settings.output import Direction, OutputSection, ProbeSection
+from ridgeline.models.navier_stokes.settings.time import TimeSettings
 
 Positive = Annotated[Number, Field(gt=0)]
 

@@ -1,0 +1,1 @@
+"""Settings of the model by section, and the rules within and between sections."""
