@@ -119,7 +119,9 @@ def arguments_of(names: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"passes over all rows ({REPEATS})")
     parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
     parser.add_argument("--strict", action="store_true", help="exit status 1 if a figure is worse")
-    parser.add_argument("--markdown", action="store_true", help="print the table for RESULTS.md, too")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print a line for each row, too, for RESULTS.md"
+    )
     parser.add_argument(
         "--json", metavar="FILE", help="write the figures there as well; - is standard output"
     )
@@ -159,6 +161,30 @@ def summary(judged: Sequence[Judged]) -> str:
     changes = [one.change for one in rows]
     counts += [f"{changes.count(word)} {word}" for word in (BETTER, SAME, WORSE, NO_RECORD, NOT_JUDGED)]
     return "; ".join([", ".join(counts[:2]), ", ".join(counts[2:])]) + f"; {changes.count('')} not run"
+
+
+def by_goal(judged: Sequence[Judged]) -> list[dict[str, str]]:
+    """Return a line for each row and goal: how far its figures reach, and how many met it."""
+    groups: dict[tuple[str, str], list[Judged]] = {}
+    for one in judged:
+        if one.figure.repeats:
+            groups.setdefault((one.figure.row, one.figure.goal), []).append(one)
+    lines = []
+    for (row, goal), ones in groups.items():
+        values = [one.row.figure for one in ones if one.row.figure is not None]
+        met = sum(one.row.verdict == "met" for one in ones)
+        lines.append(
+            {
+                "row": row,
+                "from": ones[0].figure.name,
+                "figures": str(len(ones)),
+                "values": f"{min(values):.3g}" + (f" to {max(values):.3g}" if len(values) > 1 else ""),
+                "goal": goal,
+                "verdict": "met" if met == len(ones) else f"{met} of {len(ones)} met",
+            }
+        )
+    missing = [one for one in judged if not one.figure.repeats]
+    return lines + [{"row": one.figure.row, "from": one.figure.note} for one in missing]
 
 
 def record_of(
@@ -214,7 +240,7 @@ def run(arguments: argparse.Namespace, measures: Mapping[str, Callable]) -> int:
     if arguments.markdown:
         print(f"\n- date: {datetime.date.today().isoformat()}\n- command: `{command}`")
         print("- machine: " + ", ".join(f"{key} {value}" for key, value in described.items()) + "\n")
-        print(columns_markdown(cells))
+        print(columns_markdown(by_goal([one for one in judged if one.figure.row != LIMITS])))
     if arguments.json:
         content = {"machine": described, "command": command, "load": load}
         figures = [cells | {"repeats": one.figure.repeats} for one, cells in zip(judged, cells)]

@@ -111,6 +111,22 @@ def test_json_has_every_figure_with_its_repeats(status, tmp_path: Path) -> None:
     ]
 
 
+def test_a_line_of_markdown_for_each_row_and_goal(status, capsys: pytest.CaptureFixture[str]) -> None:
+    def two() -> Iterator[Row]:
+        yield Row("small", 0.5, ">= 1.0")
+        yield Row("large", 2.0, ">= 1.0")
+        yield Row("less", 3.0, "<= 4.0")
+
+    status({"a": two, "b": measure()}, "--markdown")
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")] == [
+        "| row | from | figures | values | goal | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| a | small | 2 | 0.5 to 2 | >= 1.0 | 1 of 2 met |",
+        "| a | less | 1 | 3 | <= 4.0 | met |",
+        "| b | not run: no peer |  |  |  |  |",
+    ]
+
+
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A git checkout with sources, pages and records, all committed."""
