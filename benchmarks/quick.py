@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -52,7 +53,7 @@ class Judged:
     def row(self) -> Row:
         """The median of the repeats as a row, which knows its verdict."""
         f = self.figure
-        value = history.median(f.repeats) if f.repeats else None
+        value = median(f.repeats) if f.repeats else None
         return Row(f.name, value, f.goal, note=f.note, unit=f.unit)
 
     @property
