@@ -69,7 +69,7 @@ class Record:
         return MachineKey(self.cpu, self.family_model, self.cores)
 
     def line(self) -> str:
-        """Return the line of the file: what was measured where and when first, and the value for those who read it."""
+        """Return the line of the file: what was measured when comes first, then the value, for those who read it."""
         content = asdict(self)
         first = {key: content[key] for key in ("date", "commit", "row", "name")} | {"value": self.value}
         return json.dumps(first | content, ensure_ascii=False) + "\n"
