@@ -37,6 +37,7 @@ from ridgeline.runtime.threads import cores_available
 
 REPEATS = 3
 LIMITS = "limits"
+DIGITS = 5  # of a recorded value: more than any repeat gives again
 # A record belongs to a commit: what changes a figure must be as committed. Pages and records change none.
 SOURCES = ("src", "benchmarks", ":(exclude)benchmarks/*.md", ":(exclude)benchmarks/history")
 ROOT = Path(__file__).resolve().parents[1]
@@ -194,7 +195,7 @@ def record_of(
     """Return the line that is kept. more: its commit, caches and source."""
     return history.Record(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        repeats=tuple(figure.repeats),
+        repeats=tuple(float(f"{value:.{DIGITS}g}") for value in figure.repeats),
         load=load,
         **{name: getattr(figure, name) for name in ("row", "name", "goal", "unit", "note")},
         **asdict(machine),
