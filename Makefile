@@ -78,11 +78,7 @@ $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml requirements-ci.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c requirements-ci.txt -e '.[dev]'
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.# Every kernel with a goal: met or missed, better or worse than recorded. QUICK="--record" keeps the figures.
-bench-quick: $(VENV)/.dev
-	$(BIN)/python benchmarks/quick.py $(QUICK)
-
-docs: $(VENV)/.dev
+$(VENV)/.docs: $(VENV)/.dev
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c requirements-ci.txt -e '.[docs]'
 	@touch $@
 

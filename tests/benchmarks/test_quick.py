@@ -1,6 +1,7 @@
 """The command of the quick benchmark with rows that measure nothing: what it prints, keeps and returns."""
 
 import json
+import shutil
 import subprocess
 from argparse import Namespace
 from collections.abc import Iterator
@@ -159,6 +160,14 @@ def test_outside_a_checkout_no_figure_is_kept(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(quick, "ROOT", tmp_path)
     with pytest.raises(RidgelineError, match="run it in a git checkout"):
         quick.committed()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make on this machine")
+def test_make_passes_options_on() -> None:
+    root = Path(quick.__file__).parents[1]
+    command = ["make", "-n", "-C", str(root), "bench-quick", "QUICK=--only hpcg"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "benchmarks/quick.py --only hpcg\n" in done.stdout
 
 
 def test_an_unknown_row_names_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
