@@ -7,7 +7,7 @@ TIER := quick
 # Of the site: `cache` executes the notebooks that have changed, `off` shows them as they are stored.
 NOTEBOOKS := cache
 
-.PHONY: run test test-all test-slow lint types unit adios2-mpi bench docs site site-links lock clean
+.PHONY: run test test-all test-slow lint types unit adios2-mpi bench bench-quick docs site site-links lock clean
 
 run: $(VENV)/.run
 	$(BIN)/ridgeline run $(EXAMPLE) -n 2
@@ -39,6 +39,10 @@ adios2-mpi: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/gray_scott.py
+
+# Every kernel with a goal: met or missed, better or worse than recorded. QUICK="--record" keeps the figures.
+bench-quick: $(VENV)/.dev
+	$(BIN)/python benchmarks/quick.py $(QUICK)
 
 docs: $(VENV)/.dev
 	$(BIN)/python tools/generate_settings_doc.py

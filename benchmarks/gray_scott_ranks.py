@@ -44,7 +44,7 @@ def ranks_against_threads(settings: "Settings") -> Iterator[Row]:
             yield Row(name, result["best"], ">= 0.95", result["median"], result["note"])
 
 
-def _model(comm: "MPI.Comm", threads: int, n: int, dtype: str, steps_per_sweep: int) -> "Model":
+def make_model(comm: "MPI.Comm", threads: int, n: int, dtype: str, steps_per_sweep: int | str) -> "Model":
     from ridgeline.models import create
     from ridgeline.models.gray_scott.config import GrayScottCase
     from ridgeline.runtime.context import Context
@@ -63,7 +63,7 @@ def _model(comm: "MPI.Comm", threads: int, n: int, dtype: str, steps_per_sweep: 
     return model
 
 
-def _advance(model: "Model", steps: int) -> None:
+def advance(model: "Model", steps: int) -> None:
     done = 0
     while done < steps:
         done += model.step(steps - done)
@@ -76,11 +76,11 @@ def _job(n: int, dtype: str, steps_per_sweep: int, seconds: float) -> None:
 
     comm = MPI.COMM_WORLD
     numba.set_num_threads(1)
-    both = _model(comm, 1, n, dtype, steps_per_sweep)
+    both = make_model(comm, 1, n, dtype, steps_per_sweep)
     alone = None
     if comm.rank == 0:
         numba.set_num_threads(RANKS)
-        alone = _model(MPI.COMM_SELF, RANKS, n, dtype, steps_per_sweep)
+        alone = make_model(MPI.COMM_SELF, RANKS, n, dtype, steps_per_sweep)
     wait_asleep(comm)
     cells = n**3
     steps = max(1, round(BATCH_SECONDS * 1e9 / cells / steps_per_sweep)) * steps_per_sweep
@@ -90,14 +90,14 @@ def _job(n: int, dtype: str, steps_per_sweep: int, seconds: float) -> None:
         numba.set_num_threads(1)
         comm.Barrier()
         start = time.perf_counter()
-        _advance(both, steps)
+        advance(both, steps)
         comm.Barrier()
         times["ranks"].append(time.perf_counter() - start)
         if alone is not None:
             time.sleep(0.005)  # until the other rank sleeps
             numba.set_num_threads(RANKS)
             start = time.perf_counter()
-            _advance(alone, steps)
+            advance(alone, steps)
             times["threads"].append(time.perf_counter() - start)
         wait_asleep(comm)
     if comm.rank == 0:

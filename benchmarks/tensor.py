@@ -12,7 +12,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ def aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     return array
 
 
+@cache
 def make_repeated(n: int, direction: str) -> Callable[..., None]:
     """Return compiled f(u, matrix, out, repeats): one direction's product on one element, again and again."""
     from numba import njit

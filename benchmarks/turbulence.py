@@ -65,7 +65,7 @@ def main() -> None:
             only=tuple(arguments.only or NAMES),
             seconds=arguments.seconds or defaults.seconds,
             min_rounds=defaults.min_rounds,
-            patient=arguments.patient,
+            patient=arguments.patient or None,
             fluidsim=fluidsim,
             folder=folder,
         )

@@ -41,7 +41,9 @@ class Settings:
     only: tuple[str, ...] = ("fft", "rk4", "pencils", "ranks", "peers", "bytes")
     seconds: float = 15.0  # of each case, beside setting up
     min_rounds: int = 4
-    patient: bool = False  # PATIENT plans of full transforms at all sizes, however long it takes
+    patient: bool | None = (
+        None  # PATIENT plans of full transforms at all sizes, however long; None: at small ones
+    )
     fluidsim: str | None = None  # a Python that has it
     folder: str = ""  # for what the jobs of one benchmark run share
 
@@ -116,7 +118,7 @@ def _runs(settings: Settings, n: int, dtype: str, ranks: int) -> list[tuple[str,
 def run_case(settings: Settings, n: int, dtype: str, ranks: int) -> Case:
     """Run the job of one case. Raises JobFailed."""
     peers = "peers" in settings.only and n == settings.peer_size and dtype == "float64" and ranks == 1
-    patient = settings.patient or n <= PEER_SIZE
+    patient = n <= PEER_SIZE if settings.patient is None else settings.patient
     folder = Path(settings.folder) / f"{n}-{dtype}"
     folder.mkdir(exist_ok=True)
     job = {

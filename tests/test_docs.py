@@ -22,7 +22,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 # Pages that are generated, or a record to which lines are only added.
 NOT_PROSE = ("benchmarks.md", "decisions.md", "settings.md", "CHANGELOG.md", "RESULTS.md")
-PROSE = [page for page in PAGES if page.name not in NOT_PROSE]
+RECORDS = ROOT / "benchmarks" / "history"  # sections of results, as they were measured
+PROSE = [page for page in PAGES if page.name not in NOT_PROSE and page.parent != RECORDS]
 MAX_WORDS = 25
 ABBREVIATION = re.compile(r"\b(et al|Eqs?|Secs?|Figs?|Comput)\. ")
 WORD = re.compile(r"[aAI]|\d[\d.,]*|[^\W\d_][\w'’/^-]+")

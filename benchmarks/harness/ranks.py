@@ -13,6 +13,9 @@ from ridgeline.runtime.launcher import find_mpiexec
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+# The lines that say why a job ended: of Python, or of mpiexec about a process that a signal ended.
+_ERROR = re.compile(r"(error|[\w.]*(Error|Exception)\b|YOUR APPLICATION TERMINATED)")
+
 
 class JobFailed(Exception):
     """A job ended without a result; the message is the last line that it said."""
@@ -28,7 +31,7 @@ def run_job(file: str, n_ranks: int, settings: dict[str, Any]) -> dict[str, Any]
     if done.returncode:
         sys.stderr.write(done.stderr)
         words = (done.stdout + done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
-        errors = [line for line in words if re.match(r"(error|[\w.]*(Error|Exception)\b)", line)]
+        errors = [line for line in words if _ERROR.match(line)]
         raise JobFailed((errors or words)[-1])
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return result

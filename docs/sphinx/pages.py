@@ -13,11 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 # The pages of the site, as Sphinx's include_patterns.
 PATTERNS = (
     "*.md", "docs/*.md", "examples/*.md", "examples/*/README.md", "notebooks/*.md", "notebooks/*.ipynb",
-    "benchmarks/*.md", "benchmarks/papers/README.md", "site/README.md",
+    "benchmarks/*.md", "benchmarks/history/*.md", "benchmarks/papers/README.md", "site/README.md",
 )  # fmt: skip
 INDEX = "docs/index"
 GALLERY = "examples/README"
 TUTORIALS = "notebooks/README"
+RECORDS = "benchmarks/history/README"
 PYTHON = "docs/python"
 
 START = f"""<!doctype html>
@@ -61,7 +62,7 @@ def prepared(page: str, text: str) -> str:
         text += '\n<p><a href="notebooks.zip" download>All notebooks in one file</a></p>\n'
     if page == PYTHON:
         text += f"\n## Reference\n\n{interface()}\n"
-    if page in (GALLERY, TUTORIALS):
+    if page in (GALLERY, TUTORIALS, RECORDS):
         text += _tree("", [f"/{below}" for below in linked_below(page)])
     return text
 
