@@ -112,12 +112,16 @@ def _set_range(axes: Axes, values: Reals) -> None:
         axes.set_ylim(middle - (abs(middle) or 1.0) / 10, middle + (abs(middle) or 1.0) / 10)
         return
     low, high = np.percentile(finite, BULK) if len(finite) >= FEW else (finite.min(), finite.max())
-    if low > 0 and high >= low * 10**DECADES:
+    decades = low > 0 and high >= low * 10**DECADES
+    if decades:  # outliers are what is many decades off; what is not positive is not drawn
         axes.set_yscale("log", nonpositive="mask")
-    elif len(finite) >= FEW and np.ptp(finite) > FAR * (high - low) > 0:
+        finite = np.log10(finite[finite > 0])
+        low, high = np.log10([low, high])
+    if len(finite) >= FEW and np.ptp(finite) > FAR * (high - low) > 0:
         margin = 0.2 * (high - low)
-        axes.set_ylim(low - margin, high + margin)
-        beyond = int(((finite < low - margin) | (finite > high + margin)).sum())
+        least, most = low - margin, high + margin
+        axes.set_ylim(*(10.0 ** np.array([least, most]) if decades else (least, most)))
+        beyond = int(((finite < least) | (finite > most)).sum())
         axes.annotate(
             f"{beyond} beyond", (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", color="0.4"
         )
