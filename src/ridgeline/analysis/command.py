@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 import ridgeline
 from ridgeline.analysis.bench_plots import draw as draw_benchmark
 from ridgeline.analysis.data_sets import kind_of
-from ridgeline.analysis.element_images import on_grid
+from ridgeline.analysis.element_images import PLACES, on_grid
 from ridgeline.analysis.movie import save_movie
 from ridgeline.analysis.nek5000_fields import is_nek5000, open_nek5000
 from ridgeline.analysis.no_picture import refuse_wishes, refuse_without_picture
@@ -65,7 +65,7 @@ def draw_as(data: str, options: PictureOptions, output: str | None = None) -> li
         save_figure(plot_time_series(read_series(base), options.variable, options.all), picture)
         return [picture]
     written = []
-    with _opened(data) as dataset:
+    with _opened(data, options) as dataset:
         kind = kind_of(dataset)
         refuse_wishes(data, kind.what, options, kind.wishes)
         if options.movie is not None:
@@ -84,11 +84,13 @@ def _name(base: Path, options: PictureOptions) -> str:
     return "_".join([base.stem, *(wish for wish in IN_THE_NAME if getattr(options, wish))]) + ".png"
 
 
-def _opened(data: str) -> AbstractContextManager[xr.Dataset]:
-    """Open what holds arrays; fields on elements become images."""
+def _opened(data: str, options: PictureOptions) -> AbstractContextManager[xr.Dataset]:
+    """Open what holds arrays; fields on elements become images, sharp ones where a plane is all that is drawn."""
+    more = (options.movie, options.pdf, options.isosurface, options.volume)
+    sharp = () if any(more) else set(PLACES) - {options.slice.partition("=")[0].strip()}
     if is_nek5000(Path(data)):
-        return open_nek5000(Path(data))
-    return on_grid(ridgeline.open(data))
+        return open_nek5000(Path(data), sharp)
+    return on_grid(ridgeline.open(data), sharp=sharp)
 
 
 def _picture_of_report(data: str, options: PictureOptions) -> Figure:
