@@ -6,7 +6,10 @@ import xarray as xr
 from xarray.core import indexing
 
 from recording_array import RecordingArray
+from ridgeline.analysis import data_sets
+from ridgeline.analysis.command import draw
 from ridgeline.analysis.element_images import ELEMENT_DIMS, on_grid
+from ridgeline.analysis.plot import blank_figure
 from ridgeline.analysis.slices import take_slice
 from ridgeline.elements.mappings import annulus, wavy
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
@@ -56,6 +59,34 @@ def test_cells_are_as_long_as_wide_but_thin_sides_have_enough():
     assert dict(on_grid(element_dataset(box(), {})).sizes) == {"step": 2, "z": 101, "y": 201, "x": 401}
     thin = ElementMesh.box((1, 1, 2), (0.01, 1.0, 10.0))
     assert dict(on_grid(element_dataset(thin, {})).sizes) == {"step": 2, "z": 65, "y": 65, "x": 401}
+
+
+def test_planes_to_look_at_are_sharper_and_their_index_stays():
+    """A hole's side is smooth in a picture: along both axes of the plane are more points, across it the same."""
+    data = element_dataset(box(), {"u": lambda x, y, z: z + x})
+    sharp, plain = on_grid(data, 21, sharp=("y", "x")), on_grid(data, 21)
+    assert dict(sharp.sizes) == {"step": 2, "z": 21, "y": 63, "x": 63}
+    np.testing.assert_array_equal(sharp.z, plain.z)
+    np.testing.assert_allclose(sharp.x[1::3], plain.x)
+    plane = take_slice(sharp, "z=3").isel(step=0)
+    np.testing.assert_allclose(plane.u.values, np.broadcast_to(plane.z + plane.x, (63, 63)), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "shape"), [({}, (603, 1203)), ({"slice": "x=1"}, (303, 603)), ({"pdf": True}, (201, 401))]
+)
+def test_the_command_draws_sharp_planes_and_counts_plain_ones(tmp_path, monkeypatch, wishes, shape):
+    monkeypatch.setattr("ridgeline.open", lambda path: element_dataset(box(), {"u": lambda x, y, z: x}))
+    shapes = []
+
+    def look(data, names, spec, step):
+        shapes.append(take_slice(data.u, spec).shape[1:])
+        return blank_figure(1, 1)
+
+    for name in ("plot_slices", "plot_pdf"):
+        monkeypatch.setattr(data_sets, name, look)
+    draw(str(tmp_path / "a.bp"), **wishes)
+    assert shapes == [shape]
 
 
 def test_places_are_exact_in_curved_elements_and_nothing_is_outside_them():

@@ -131,5 +131,6 @@ def test_a_roofline_needs_a_report(tmp_path):
     for name in ("u.bp", "s.csv"):
         with pytest.raises(ConfigError, match=f"{name}' is no report; --roofline needs"):
             draw(str(tmp_path / name), roofline=True)
+    (tmp_path / "x.json").write_text('{"model": "toy", "run": {}, "phases": {}}')
     with pytest.raises(ConfigError, match="is a report, for which --pdf has no meaning"):
         draw(str(tmp_path / "x.json"), pdf=True, roofline=True)

@@ -90,6 +90,17 @@ def test_decades_are_logarithmic_and_few_of_them_are_not():
     assert axes_of(nothing_at_first).get_yscale() == "log"
 
 
+def test_rounding_at_the_start_does_not_flatten_decades():
+    values = np.exp(TIME)
+    values[0], values[1] = 1e-34, 0.0
+    axes = axes_of(values)
+    low, high = axes.get_ylim()
+    assert axes.get_yscale() == "log"
+    assert 0.01 < low < values[2]
+    assert values[-1] < high < 1e7
+    assert [text.get_text() for text in axes.texts] == ["1 beyond"]
+
+
 @pytest.mark.parametrize("value", [0.0, 3.0, -2e5])
 def test_rounding_is_a_flat_line(value):
     low, high = axes_of(value + 1e-13 * value * np.sin(TIME)).get_ylim()

@@ -21,7 +21,7 @@ def ball() -> xr.Dataset:
     """A field that falls off from 1 in the middle of a box, and one that no value crosses."""
     x = (np.arange(N) + 0.5) / N - 0.5
     radius = np.sqrt(x**2 + x[:, None] ** 2 + x[:, None, None] ** 2)
-    fields = {"rho": np.exp(-8 * radius**2), "flat": np.ones((N, N, N))}
+    fields = {"rho": np.exp(-8 * radius**2), "flat": np.ones((N, N, N)), "tilt": x + 0 * radius}
     columns = {name: (("step", "z", "y", "x"), values[None]) for name, values in fields.items()}
     return xr.Dataset(columns, {"step": [3], "time": ("step", [1.5]), "z": x, "y": x, "x": x})
 
@@ -41,6 +41,27 @@ def with_pyvista(monkeypatch):
 def test_impossible_surfaces(ball, wish, words):
     with pytest.raises(ConfigError, match=words):
         views.plot_isosurface(ball, wish)
+
+
+@pytest.mark.usefixtures("with_pyvista")
+def test_a_second_field_colours_the_surface(ball, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(views, "_figure", lambda scene, words: drawn.append((scene, words)))
+    views.plot_isosurface(ball, "rho=0.5", 3, "flat")
+    ((scene, words),) = drawn
+    assert words == "rho = 0.5 coloured by flat, step 3, t = 1.5"
+    name, values = scene.colour
+    assert name == "flat"
+    np.testing.assert_array_equal(values, 1.0)
+    assert scene.values.max() < 1.0
+    with pytest.raises(ConfigError, match=r"'flit' is not in the data set, .* try flat"):
+        views.plot_isosurface(ball, "rho=0.5", 3, "flit")
+
+
+def test_a_colour_needs_a_surface(ball, tmp_path, monkeypatch):
+    monkeypatch.setattr("ridgeline.open", lambda name: ball)
+    with pytest.raises(ConfigError, match="name it with --isosurface FIELD=VALUE"):
+        draw(str(tmp_path / "r.bp"), colour="rho")
 
 
 @pytest.mark.usefixtures("with_pyvista")
@@ -78,7 +99,9 @@ def test_large_fields_are_thinned_and_places_are_kept(ball, monkeypatch):
 
 @pytest.mark.full  # starts Python and VTK
 @pytest.mark.skipif(find_spec("pyvista") is None, reason="the extra `viz` (PyVista) is not installed")
-@pytest.mark.parametrize("wish", [{"isosurface": "rho=0.5"}, {"volume": "rho"}])
+@pytest.mark.parametrize(
+    "wish", [{"isosurface": "rho=0.5"}, {"isosurface": "rho=0.5", "colour": "tilt"}, {"volume": "rho"}]
+)
 def test_views_are_drawn_or_the_reason_is_given(ball, tmp_path, monkeypatch, wish):
     monkeypatch.setattr("ridgeline.open", lambda name: ball)
     try:
@@ -90,3 +113,10 @@ def test_views_are_drawn_or_the_reason_is_given(ball, tmp_path, monkeypatch, wis
         pixels = np.asarray(image.convert("RGB"))
     middle = pixels[pixels.shape[0] // 2, pixels.shape[1] // 2]
     assert np.ptp(middle) > 20, "the ball is in the middle, and coloured"
+    if "colour" in wish:
+        ball_pixels = pixels[
+            pixels.shape[0] // 4 : -pixels.shape[0] // 4, pixels.shape[1] // 4 : -pixels.shape[1] // 4
+        ]
+        red, blue = ball_pixels[..., 0].astype(int), ball_pixels[..., 2].astype(int)
+        assert (red > blue + 60).any(), "one side has the one sign"
+        assert (blue > red + 60).any(), "the other side has the other"

@@ -46,4 +46,11 @@ def test_a_sweep_without_pictures_says_so(ridgeline):
     done = ridgeline("sweep", case, "--over", "model.F=0.02,0.03", "--at-once", 1)
     assert done.returncode == 0, done.stderr
     assert "no contact sheet: no case wrote a field; set output.every" in done.stdout
-    assert (ridgeline.path / "sweep_gray_scott" / "sweep.csv").is_file()
+    folder = ridgeline.path / "sweep_gray_scott"
+    assert (folder / "sweep.csv").is_file()
+    assert "![final figures](sweep_figures.png)" in (folder / "sweep.md").read_text()
+    written = (folder / "sweep_figures.png").read_bytes()
+    assert written.startswith(b"\x89PNG")
+    (folder / "sweep_figures.png").unlink()
+    assert ridgeline("plot", folder / "sweep.json").returncode == 0
+    assert (folder / "sweep_figures.png").read_bytes() == written

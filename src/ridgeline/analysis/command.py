@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 import ridgeline
 from ridgeline.analysis.bench_plots import draw as draw_benchmark
 from ridgeline.analysis.data_sets import kind_of
-from ridgeline.analysis.element_images import on_grid
+from ridgeline.analysis.element_images import PLACES, on_grid
 from ridgeline.analysis.movie import save_movie
 from ridgeline.analysis.nek5000_fields import is_nek5000, open_nek5000
 from ridgeline.analysis.no_picture import refuse_wishes, refuse_without_picture
@@ -22,6 +22,7 @@ from ridgeline.analysis.plot import save_figure
 from ridgeline.analysis.roofline import plot_roofline
 from ridgeline.analysis.run_plots import plot_run
 from ridgeline.analysis.slices import field_names
+from ridgeline.analysis.sweep_plots import is_sweep, plot_sweep
 from ridgeline.analysis.time_series import plot_time_series
 from ridgeline.io.series import read_series
 from ridgeline.io.stored_reports import damage_errors, is_run, read_report
@@ -48,7 +49,8 @@ def draw_as(data: str, options: PictureOptions, output: str | None = None) -> li
         which ends in .json. Of other files one sentence says what shows them.
     options : what is wanted; a wish that has no meaning for this kind of file is refused.
     output : path of the picture; None writes NAME.png beside the data set NAME.bp, NAME_pdf.png with --pdf,
-        NAME.csv.png beside the time series NAME.csv, and NAME.run.png beside the report NAME.run.json. With a movie
+        NAME.csv.png beside the time series NAME.csv, NAME.run.png beside the report NAME.run.json, and
+        sweep_figures.png beside sweep.json. With a movie
         a picture is written only if `output` names one.
     Raises ConfigError for an impossible wish, OutputError for what cannot be read or written.
     """
@@ -56,16 +58,15 @@ def draw_as(data: str, options: PictureOptions, output: str | None = None) -> li
     if options.roofline and base.suffix != ".json":
         raise ConfigError(f"'{data}' is no report; --roofline needs the NAME.bp.run.json beside a data set")
     refuse_without_picture(base)
-    picture = Path(output) if output else base.with_name(_name(base, options))
     if base.suffix == ".json":
-        save_figure(_picture_of_report(data, options), picture)
-        return [picture]
+        return [_draw_report(base, options, output)]
+    picture = Path(output) if output else base.with_name(_name(base, options))
     if base.suffix == ".csv":
         refuse_wishes(data, "a time series", options, ("variable", "all"))
         save_figure(plot_time_series(read_series(base), options.variable, options.all), picture)
         return [picture]
     written = []
-    with _opened(data) as dataset:
+    with _opened(data, options) as dataset:
         kind = kind_of(dataset)
         refuse_wishes(data, kind.what, options, kind.wishes)
         if options.movie is not None:
@@ -84,16 +85,34 @@ def _name(base: Path, options: PictureOptions) -> str:
     return "_".join([base.stem, *(wish for wish in IN_THE_NAME if getattr(options, wish))]) + ".png"
 
 
-def _opened(data: str) -> AbstractContextManager[xr.Dataset]:
-    """Open what holds arrays; fields on elements become images."""
+def _opened(data: str, options: PictureOptions) -> AbstractContextManager[xr.Dataset]:
+    """Open what holds arrays; fields on elements become images, sharp ones where a plane is all that is drawn."""
+    more = (options.movie, options.pdf, options.isosurface, options.volume)
+    sharp = () if any(more) else set(PLACES) - {options.slice.partition("=")[0].strip()}
     if is_nek5000(Path(data)):
-        return open_nek5000(Path(data))
-    return on_grid(ridgeline.open(data))
+        return open_nek5000(Path(data), sharp)
+    return on_grid(ridgeline.open(data), sharp=sharp)
 
 
-def _picture_of_report(data: str, options: PictureOptions) -> Figure:
-    refuse_wishes(data, "a report", options, ("roofline",))
+def _draw_report(base: Path, options: PictureOptions, output: str | None) -> Path:
+    """Write the picture of a report. That of a sweep is not called like its contact sheet."""
+    data = str(base)
     report = read_report(data)
+    if is_sweep(report):
+        refuse_wishes(data, "the table of a sweep", options, ("variable", "all"))
+        with damage_errors(data):
+            figure = plot_sweep(report, options.variable, options.all)
+        picture = base.with_name(f"{base.stem}_figures.png")
+    else:
+        figure = _picture_of_report(data, report, options)
+        picture = base.with_name(_name(base, options))
+    picture = Path(output) if output else picture
+    save_figure(figure, picture)
+    return picture
+
+
+def _picture_of_report(data: str, report: dict[str, Any], options: PictureOptions) -> Figure:
+    refuse_wishes(data, "a report", options, ("roofline",))
     if not is_run(report):
         refuse_wishes(data, "the report of a benchmark", options, ())
         with damage_errors(data):

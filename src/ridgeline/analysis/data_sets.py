@@ -16,6 +16,7 @@ from ridgeline.analysis.plot import plot_pdf, plot_slices
 from ridgeline.analysis.spectra import has_spectra, plot_densities, plot_spectra
 from ridgeline.analysis.structure import has_structure, plot_structure
 from ridgeline.analysis.views import plot_isosurface, plot_volume
+from ridgeline.runtime.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ def _atoms(dataset: xr.Dataset, asked: PictureOptions) -> Figure:
 
 def _fields(dataset: xr.Dataset, asked: PictureOptions) -> Figure:
     if asked.isosurface is not None:
-        return plot_isosurface(dataset, asked.isosurface, asked.step)
+        return plot_isosurface(dataset, asked.isosurface, asked.step, asked.colour)
+    if asked.colour is not None:
+        raise ConfigError("--colour colours a surface; name it with --isosurface FIELD=VALUE")
     if asked.volume is not None:
         return plot_volume(dataset, asked.volume, asked.step)
     return (plot_pdf if asked.pdf else plot_slices)(dataset, asked.variable or None, asked.slice, asked.step)
@@ -51,7 +54,7 @@ def _fields(dataset: xr.Dataset, asked: PictureOptions) -> Figure:
 FIELDS = DataSetKind(
     "a data set of fields",
     lambda _: True,
-    ("variable", "slice", "step", "pdf", "movie", "rate", "isosurface", "volume"),
+    ("variable", "slice", "step", "pdf", "movie", "rate", "isosurface", "colour", "volume"),
     _fields,
 )
 # The first that knows a data set draws it.

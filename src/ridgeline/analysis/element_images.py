@@ -10,6 +10,7 @@ elements has the value of the first of them, one in no element is NaN.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ LONGEST, SHORTEST = (
     401,
     65,
 )  # points along the longest and the shortest side; odd, so that one is in the middle
+SHARPER = 3  # times as many points along the axes of a plane to look at; odd too
 LATTICES = 2  # whose points are kept in memory: fields and steps share them
 
 Reals = NDArray[np.float64]
@@ -35,11 +37,12 @@ Located = list[
 ]  # element, flat numbers of points of the lattice, (r, s, t)
 
 
-def on_grid(dataset: xr.Dataset, longest: int = LONGEST) -> xr.Dataset:
+def on_grid(dataset: xr.Dataset, longest: int = LONGEST, sharp: Collection[str] = ()) -> xr.Dataset:
     """Return the element fields of `dataset` as images on equal cells that fill the box around the domain, lazily.
 
     dataset : as `ridgeline.open` returns it; without the dim `element` it is returned as it is. longest : cells along
         the longest side of the box; other sides have as many as are as long, but SHORTEST at least, or `longest`.
+        sharp: axes of z, y, x that have SHARPER times as many, so that curved sides are smooth in a picture.
     Fields are float64 over (step, z, y, x), the coordinates z, y, x the middles of the cells.
     """
     if ELEMENT_DIMS[0] not in dataset.dims:
@@ -51,6 +54,7 @@ def on_grid(dataset: xr.Dataset, longest: int = LONGEST) -> xr.Dataset:
     lattice = []
     for name, start, end in zip(PLACES, low, high):
         n = max(round(longest * (end - start) / most), min(SHORTEST, longest)) // 2 * 2 + 1
+        n *= SHARPER if name in sharp else 1
         lattice.append(start + (end - start) * (np.arange(n) + 0.5) / n)
         coords[name] = (name, lattice[-1])
     images = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,8 @@ def is_nek5000(path: Path) -> bool:
     return path.suffix == ".nek5000" or _FIELD_FILE.fullmatch(path.name) is not None
 
 
-def open_nek5000(path: Path) -> xr.Dataset:
-    """Return the fields of one file as images (see `on_grid`), of the last that a .nek5000 file lists.
+def open_nek5000(path: Path, sharp: Collection[str] = ()) -> xr.Dataset:
+    """Return the fields of one file as images, of the last that a .nek5000 file lists. sharp: as for `on_grid`.
 
     Names are those of output.variables. Raises OutputError for a file that cannot be read, or without its mesh.
     """
@@ -52,7 +53,8 @@ def open_nek5000(path: Path) -> xr.Dataset:
         xr.Dataset(
             {name: ((STEP, *ELEMENT_DIMS), _one(values)) for name, values in named.items()},
             {STEP: [file.step], "time": (STEP, [file.time]), **coords},
-        )
+        ),
+        sharp=sharp,
     )
 
 

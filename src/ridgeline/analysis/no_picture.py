@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ridgeline.analysis.options import PictureOptions
+from ridgeline.analysis.sweep_plots import is_sweep
 from ridgeline.io import bp_files, checkpoint_format
 from ridgeline.io.stored_reports import is_run
 from ridgeline.runtime.errors import ConfigError
@@ -15,7 +16,7 @@ from ridgeline.runtime.errors import ConfigError
 IN_FOLDERS = {
     checkpoint_format.MANIFEST: "a checkpoint, from which a run goes on; name the data set of output.path",
     "checkpoint_*": "a folder of checkpoints, from which a run goes on; name the data set of output.path",
-    "sweep.csv": "the folder of a sweep, whose contact sheet is {0}/sweep.png",
+    "sweep.csv": "the folder of a sweep, whose contact sheet is {0}/sweep.png; name {0}/sweep.json for its figures",
     "study.toml": "the folder of a study, whose pictures `ridgeline study collect {0}` puts into {0}/figures",
     "report.html": "the report of a validation; open {0}/report.html, which has its pictures",
 }
@@ -26,10 +27,7 @@ IN_REPORTS = {
     "xxh3_64": "the manifest of a checkpoint; name the data set of output.path",
 }
 _ROWS = "the rows of a benchmark, study or sweep; name the .json beside it"
-_TABLE = (
-    "a table without a picture of its own; `ridgeline report {0}` prints it, and studies and sweeps have their "
-    "figures beside it"
-)
+_TABLE = "a table without a picture of its own; `ridgeline report {0}` prints it, and a study has figures beside it"
 BY_SUFFIX = {
     ".toml": "settings; `ridgeline run` runs a case, and its output.path is drawn",
     ".html": "a page; open it in a browser",
@@ -73,7 +71,7 @@ def _of_file(path: Path) -> str:
         if not isinstance(content, dict) or is_run(content):
             return ""
         if "benchmark" in content:
-            return "" if content.get("plot") else _TABLE
+            return "" if content.get("plot") or is_sweep(content) else _TABLE
         return next((why for key, why in IN_REPORTS.items() if key in content), "")
     return BY_SUFFIX.get(path.suffix, "") if path.exists() else ""
 

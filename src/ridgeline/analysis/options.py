@@ -35,6 +35,10 @@ class PictureOptions(DeclaredOptions):
     isosurface: Annotated[
         str | None, OptionSpec("Surface in space where a field has a value.", metavar="FIELD=VALUE")
     ] = None
+    colour: Annotated[
+        str | None,
+        OptionSpec("Field that colours the isosurface.", flags=("--colour", "--color"), metavar="FIELD"),
+    ] = None
     volume: Annotated[str | None, OptionSpec("See through a field in space.", metavar="FIELD")] = None
     movie: Annotated[
         str | None, OptionSpec("Write a movie over all outputs: .gif or .mp4.", metavar="FILE")

@@ -52,18 +52,9 @@ def plot_time_series(
     names : columns to draw; none means the most telling ones that change, with `every` all but step and time.
     Raises ConfigError for a column that is not there, or a series without rows.
     """
-    known = [name for name in series if name not in NOT_DRAWN]
-    for name in names:
-        if name not in known:
-            nearest = get_close_matches(name, known, n=1, cutoff=0.1) or known[:1]
-            raise ConfigError(
-                f"variable = '{name}' is not in the time series, which has {', '.join(known)}; try {nearest[0]}"
-            )
-    drawn = list(names) or (known if every else most_telling(series))
+    drawn = chosen_columns(series, names, every, "the time series")
     if not drawn or not len(series["time"]):
         raise ConfigError("the time series holds nothing to draw yet; wait for the run's first rows")
-    if len(drawn) < len(known) and not names:
-        log.info("drawn: %s of %d columns; --all draws all", ", ".join(drawn), len(known))
     across = 1 if len(drawn) <= AT_FIRST else PER_ROW
     down = -(-len(drawn) // across)
     figure = blank_figure(7.0 if across == 1 else 4.0 * across, (2.1 if across == 1 else 2.6) * down + 0.8)
@@ -76,6 +67,26 @@ def plot_time_series(
         _set_range(axes, values)
         axes.grid(alpha=0.3)
     return figure
+
+
+def chosen_columns(
+    series: Mapping[str, NDArray[Any]], names: Sequence[str], every: bool, what: str
+) -> list[str]:
+    """Return the columns to draw: those named, else all with `every`, else the most telling ones, which a note names.
+
+    Raises ConfigError for a name that `what` has not.
+    """
+    known = [name for name in series if name not in NOT_DRAWN]
+    for name in names:
+        if name not in known:
+            nearest = get_close_matches(name, known, n=1, cutoff=0.1) or known[:1]
+            raise ConfigError(
+                f"variable = '{name}' is not in {what}, which has {', '.join(known)}; try {nearest[0]}"
+            )
+    drawn = list(names) or (known if every else most_telling(series))
+    if len(drawn) < len(known) and not names:
+        log.info("drawn: %s of %d columns; --all draws all", ", ".join(drawn), len(known))
+    return drawn
 
 
 def most_telling(series: Mapping[str, NDArray[Any]]) -> list[str]:
@@ -112,12 +123,16 @@ def _set_range(axes: Axes, values: Reals) -> None:
         axes.set_ylim(middle - (abs(middle) or 1.0) / 10, middle + (abs(middle) or 1.0) / 10)
         return
     low, high = np.percentile(finite, BULK) if len(finite) >= FEW else (finite.min(), finite.max())
-    if low > 0 and high >= low * 10**DECADES:
+    decades = low > 0 and high >= low * 10**DECADES
+    if decades:  # outliers are what is many decades off; what is not positive is not drawn
         axes.set_yscale("log", nonpositive="mask")
-    elif len(finite) >= FEW and np.ptp(finite) > FAR * (high - low) > 0:
+        finite = np.log10(finite[finite > 0])
+        low, high = np.log10([low, high])
+    if len(finite) >= FEW and np.ptp(finite) > FAR * (high - low) > 0:
         margin = 0.2 * (high - low)
-        axes.set_ylim(low - margin, high + margin)
-        beyond = int(((finite < low - margin) | (finite > high + margin)).sum())
+        least, most = low - margin, high + margin
+        axes.set_ylim(*(10.0 ** np.array([least, most]) if decades else (least, most)))
+        beyond = int(((finite < least) | (finite > most)).sum())
         axes.annotate(
             f"{beyond} beyond", (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", color="0.4"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,6 +24,7 @@ from ridgeline.runtime.errors import ConfigError, DeviceError
 
 MOST = 101  # points that are drawn along a direction
 WINDOW = (1500, 1300)  # pixels
+INSIDE, COLOUR = "is inside", "colour by"  # names of arrays of a scene, which no field has
 MORE = "pip install 'ridgeline[viz]'"
 
 Reals = NDArray[np.float32]
@@ -33,7 +34,7 @@ Reals = NDArray[np.float32]
 class Scene:
     """What is drawn: values [z, y, x] at origin + index * spacing, both along (x, y, z), and how.
 
-    value: of an isosurface; None sees through the volume.
+    value: of an isosurface; None sees through the volume. colour: name and values of the field that colours it.
     """
 
     name: str
@@ -42,11 +43,13 @@ class Scene:
     spacing: tuple[float, ...]
     shade: Shade
     value: float | None
+    colour: tuple[str, Reals] | None = None
 
 
-def plot_isosurface(dataset: xr.Dataset, wish: str, step: int = -1) -> Figure:
+def plot_isosurface(dataset: xr.Dataset, wish: str, step: int = -1, colour: str | None = None) -> Figure:
     """Draw the surface in space where a field has a value. wish: "FIELD=VALUE"; step: as for `select_step`.
 
+    colour: another field, whose values on the surface give its colours; None draws it in one.
     Raises ConfigError for a field or a value that is not there, or without PyVista; DeviceError where VTK cannot
     render.
     """
@@ -63,7 +66,11 @@ def plot_isosurface(dataset: xr.Dataset, wish: str, step: int = -1) -> Figure:
         raise ConfigError(
             f"--isosurface {wish}: {name} reaches from {low:.4g} to {high:.4g} there; use a value in between"
         )
-    return _figure(scene, f"{name} = {value:g}, {title(field)}")
+    by = ""
+    if colour is not None:
+        scene = replace(scene, colour=(colour, _scene(dataset, colour, step, None)[1].values))
+        by = f" coloured by {colour}"
+    return _figure(scene, f"{name} = {value:g}{by}, {title(field)}")
 
 
 def plot_volume(dataset: xr.Dataset, name: str, step: int = -1) -> Figure:
@@ -116,6 +123,20 @@ def _figure(scene: Scene, words: str) -> Figure:
     return figure
 
 
+def _colours_on(surface: Any, scene: Scene, bar: dict[str, Any]) -> dict[str, Any]:
+    """Return what PyVista colours an isosurface by: the limits are those of the field on the surface."""
+    if scene.colour is None:
+        return {"color": "#6fa3d8"}
+    name = scene.colour[0]
+    shade = shades_of({name: finite_range(np.asarray(surface.point_data[COLOUR]))}, (name,))[name]
+    return {
+        "scalars": COLOUR,
+        "cmap": shade.colours,
+        "clim": shade.limits,
+        "scalar_bar_args": bar | {"title": name},
+    }
+
+
 def render(scene: Scene) -> NDArray[np.uint8]:
     """Return the picture of a scene, [height, width, 3], without its white margins. Runs where VTK may crash."""
     import pyvista
@@ -129,7 +150,7 @@ def render(scene: Scene) -> NDArray[np.uint8]:
     plotter = pyvista.Plotter(off_screen=True, window_size=WINDOW)
     plotter.set_background("white")
     look: dict[str, Any] = {"scalars": scene.name, "cmap": scene.shade.colours, "clim": (low, high)}
-    bar = {
+    bar: dict[str, Any] = {
         "title": scene.name,
         "color": "black",
         "vertical": True,
@@ -142,11 +163,13 @@ def render(scene: Scene) -> NDArray[np.uint8]:
         plotter.add_volume(grid, opacity=opacity, scalar_bar_args=bar, **look)
     else:
         inside: Any = grid
+        if scene.colour is not None:
+            grid.point_data[COLOUR] = scene.colour[1].ravel()
         if not finite.all():
-            grid.point_data["inside"] = finite.ravel().astype(np.float32)
-            inside = grid.threshold(0.5, scalars="inside", all_scalars=True)
+            grid.point_data[INSIDE] = finite.ravel().astype(np.float32)
+            inside = grid.threshold(0.5, scalars=INSIDE, all_scalars=True)
         surface = inside.contour([scene.value], scalars=scene.name)
-        plotter.add_mesh(surface, color="#6fa3d8", smooth_shading=True, specular=0.3)
+        plotter.add_mesh(surface, smooth_shading=True, specular=0.3, **_colours_on(surface, scene, bar))
     plotter.add_mesh(grid.outline(), color="black")
     plotter.add_axes(color="black", line_width=4)
     image = np.asarray(plotter.screenshot(return_img=True))[..., :3]

@@ -56,3 +56,8 @@ def units_of(unit: str) -> dict[str, float]:
         return {unit: 1.0}
     prefixes = _PREFIXES + (_BINARY if symbol == "B" else ())
     return {prefix + unit: scale for scale, prefix in prefixes}
+
+
+def in_words(value: object) -> str:
+    """Return the value of a setting as tables and names of folders have it: [4, 4] as 4x4, one number as itself."""
+    return "x".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)

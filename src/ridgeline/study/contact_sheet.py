@@ -14,8 +14,9 @@ from ridgeline.analysis.shades import finite_range, shades_of
 from ridgeline.analysis.slices import field_names
 from ridgeline.io.previous import discard
 from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.units import in_words
 from ridgeline.study.folder import StudyJob
-from ridgeline.study.plan import Plan, in_words
+from ridgeline.study.plan import Plan
 
 INCHES = 1.9  # of a picture
 DATA = "output.path"  # key of the data set among what a run writes

@@ -16,7 +16,7 @@ from rich.text import Text
 from ridgeline.config.overrides import parse_value
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.threads import cores_available, oversubscription
-from ridgeline.runtime.units import number
+from ridgeline.runtime.units import in_words, number
 from ridgeline.study.asked import Asked
 from ridgeline.study.bench_subject import BenchSubject
 from ridgeline.study.case_subject import CaseSubject
@@ -213,11 +213,6 @@ def _name(ranks: int, axes: dict[str, Any]) -> str:
     """Return the name of a point's folder: n4_order-7."""
     parts = [f"{key}-{in_words(value)}" for key, value in axes.items()]
     return re.sub(r"[^\w.+-]+", "-", "_".join([f"n{ranks}", *parts]))
-
-
-def in_words(value: Any) -> str:
-    """Return the value of an axis as tables and names of folders have it: [4, 4] as 4x4, one of several as itself."""
-    return "x".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def show_plan(plan: Plan) -> Group:

@@ -28,9 +28,10 @@ from typing import Any
 from ridgeline.bench.registry import find_benchmark
 from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import in_words
 from ridgeline.study.efficiency import Timed, jitter, parallel_efficiency, transform_work
 from ridgeline.study.folder import Found
-from ridgeline.study.plan import GRID, in_words
+from ridgeline.study.plan import GRID
 
 Row = dict[str, Any]
 Predict = Callable[[Found, Mapping[str, str]], Mapping[str, float]]

@@ -13,12 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.analysis.plot import save_figure
+from ridgeline.analysis.sweep_plots import SWEPT, plot_sweep
 from ridgeline.bench.result import Column, Result, make_table
+from ridgeline.io.previous import discard
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.locks import PathLock
 from ridgeline.runtime.threads import cores_available
 from ridgeline.study.asked import read_asked
 from ridgeline.study.command import FAILED, Tell, refuse_ranks, show
+from ridgeline.study.contact_sheet import save_contact_sheet
 from ridgeline.study.folder import Found, StudyFolder, StudyJob
 from ridgeline.study.page import table, write_files
 from ridgeline.study.plan import LINK, Plan, make_plan
@@ -26,6 +30,7 @@ from ridgeline.study.pool import run_in_processes
 from ridgeline.study.sweep_options import SweepOptions
 
 PREFIX, STEM, SHEET = "sweep_", "sweep", "sweep.png"
+FIGURES = "sweep_figures.png"
 
 
 def values_between(text: str) -> str:
@@ -107,9 +112,7 @@ def _collect(
     options: SweepOptions,
     tell: Tell,
 ) -> None:
-    """Write the table and the contact sheet of the cases that are done."""
-    from ridgeline.study.contact_sheet import save_contact_sheet
-
+    """Write the table, its figures and the contact sheet of the cases that are done."""
     result = to_result(plan, found)
     show(make_table(result))
     done = [job for job, one in zip(jobs, found, strict=True) if one.state == "done"]
@@ -119,6 +122,10 @@ def _collect(
         page += [f"![contact sheet]({SHEET})", ""]
     except (ConfigError, OutputError) as problem:
         tell(f"no contact sheet: {problem}")
+    if done:
+        discard(path / FIGURES, "-o")
+        save_figure(plot_sweep(result.to_dict()), path / FIGURES, "-o")
+        page += [f"![final figures]({FIGURES})", ""]
     written = write_files(path, result, "\n".join([*page, *table(result), ""]), STEM)
     tell(f"wrote {', '.join(map(str, written))}")
 
@@ -164,5 +171,6 @@ def to_result(plan: Plan, found: Sequence[Found]) -> Result:
         columns=columns,
         rows=rows,
         settings={"subject": plan.subject.name},
+        extra={SWEPT: axes},
         notes=[f"{one.name}: {one.why}" for one in found if one.state != "done"],
     )
