@@ -31,6 +31,7 @@ check TOML (in VS Code with Even Better TOML: a first line `#:schema gray_scott.
 - Paths are relative to the directory in which the run is started, not to the settings file.
 - `--set section.key=value` overrides the file, as often as needed. Values are TOML, and a bare word is text:
   `--set run.steps=100 --set grid.shape=[64,64,128] --set output.path=out.bp`.
+  Without a value it takes a key out of the file: `--set model.dt= --set model.courant=0.4`.
 - A section in double brackets may be repeated. `--set` counts them from 0: `--set scalar.0.schmidt=0.7`.
 """
 

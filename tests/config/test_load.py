@@ -290,6 +290,16 @@ def test_long_values_are_cut() -> None:
     assert message(GOOD, f"run.precision={'x' * 200}").split(";")[0].endswith("xxx...")
 
 
+def test_an_override_without_a_value_takes_the_key_out() -> None:
+    given = GOOD + "[model]\nF = 0.03\n[output]\npath = 'a.bp'\n"
+    assert load(given, "model.F=", "output.path= ").case == load(GOOD).case
+    assert load(GOOD, "model.F=0.03", "model.F=").case == load(GOOD).case
+    assert message(GOOD, "run.steps=").startswith("run.steps in --set: ")
+    assert message(GOOD, "run.stops=") == (
+        "--set run.stops=: nothing sets run.stops; need a value, or a key that is set."
+    )
+
+
 def test_overrides_win_over_the_file_and_the_last_wins() -> None:
     case: Any = load(GOOD, "run.steps=20", " run.steps = 30 ", "output.path=out/x.bp", "grid.shape=[7, 8,9]",
                      'initial.kind="uniform"', "run.walltime=1:00:00").case  # fmt: skip

@@ -1,6 +1,7 @@
 """`--set section.key=value`: settings from the command line, over those of the file.
 
 Keys go into tables of sections (`model.fft.effort`) and into repeated sections by number (`scalar.0.schmidt`).
+Without a value an override takes a key out of the file: `model.dt=`.
 """
 
 import re
@@ -13,6 +14,7 @@ from ridgeline.config.fields import toml
 from ridgeline.config.schema import is_index
 
 OVERRIDE = "--set"
+NOTHING = object()  # the value of a key that is taken out
 
 
 def parse_value(text: str) -> Any:
@@ -48,7 +50,10 @@ def _enter(container: dict[str, Any] | list[Any], part: str, before: str, follow
 
 
 def _put(document: dict[str, Any], parts: list[str], value: Any) -> bool:
-    """Set a key of a document; False if its section is no table. ValueError says what else stands in the way."""
+    """Set a key of a document, or take it out; False if its section is no table.
+
+    Raises ValueError that says what else stands in the way.
+    """
     container: Any = document
     for depth, part in enumerate(parts[:-1]):
         container = _enter(container, part, ".".join(parts[:depth]), parts[depth + 1])
@@ -64,12 +69,19 @@ def _put(document: dict[str, Any], parts: list[str], value: Any) -> bool:
         if depth == 0:
             return False
         raise ValueError(f"{so_far} is {toml(container)}; need the key of a setting")
-    container[parts[-1]] = value
+    if value is NOTHING:
+        if parts[-1] not in container:
+            raise ValueError(f"nothing sets {'.'.join(parts)}; need a value, or a key that is set")
+        del container[parts[-1]]
+    else:
+        container[parts[-1]] = value
     return True
 
 
 def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> set[str]:
     """Set "section.key=value" in a document of sections, the last of equal keys winning; return the keys set.
+
+    "section.key=" takes the key out, so that its default holds.
 
     Raises ConfigError with one sentence for each override that is not of that form.
     """
@@ -81,7 +93,7 @@ def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> set[s
             continue
         key, text = match.groups()
         try:
-            value = parse_value(text)
+            value = parse_value(text) if text else NOTHING
         except ValueError:
             sentences.append(f"{OVERRIDE} {override}: got {text}; need a TOML value, quoted for the shell.")
             continue
