@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgeline.elements.mesh import SIDES, ElementMesh, face_index
+from ridgeline.elements.mesh import ElementMesh, face_index
 from ridgeline.elements.meshes.raw import RawMesh
 from ridgeline.io.meshes.gmsh import node_places
 
-HEXAHEDRON = {1: 5, 2: 12, 3: 92, 4: 93}
-QUADRILATERAL = {1: 3, 2: 10, 3: 36, 4: 37}
+HEXAHEDRON = {1: 5, 2: 12, 3: 92, 4: 93, 8: 97}  # Gmsh's kinds of elements, by order
+QUADRILATERAL = {1: 3, 2: 10, 3: 36, 4: 37, 8: 49}
 
 
 def turns():
@@ -35,7 +35,16 @@ class BoxFile:
     def __init__(
         self, elements, lengths=(1.0, 1.0, 1.0), order=1, seed=None, bend=None, origin=(0.0, 0.0, 0.0)
     ):
-        mesh = ElementMesh.box(elements, lengths, origin)
+        self._take(ElementMesh.box(elements, lengths, origin), order, seed, bend)
+
+    @classmethod
+    def of(cls, mesh, order, seed=None):
+        """Return another mesh as a file of this kind holds it, by nodes of equal distance."""
+        file = cls.__new__(cls)
+        file._take(mesh, order, seed)
+        return file
+
+    def _take(self, mesh, order, seed=None, bend=None):
         positions = mesh.range(0, mesh.n_elements)
         places = mesh.places(positions, np.linspace(-1, 1, order + 1))
         ids = mesh.ids(positions, (order,) * 3)
@@ -46,9 +55,9 @@ class BoxFile:
             self.points = np.stack(bend(*self.points.T), axis=1)
         self.lattice = ids
         self.sides = {}
-        for face, name in enumerate(SIDES):
-            at = mesh.side_faces(positions, name)[0]
-            self.sides[name] = ids[at][face_index(face)]
+        for name in mesh.sides:
+            at = zip(*mesh.side_faces(positions, name))
+            self.sides[name] = np.stack([ids[e][None][face_index(face)][0] for e, face in at])
         if seed is not None:
             rng = np.random.default_rng(seed)
             chosen = rng.permutation(len(ids))

@@ -1,5 +1,7 @@
 """Nek5000's .re2 files, written by tests: any version and byte order."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from ridgeline.io.meshes.re2 import CORNERS, WORDS
@@ -44,3 +46,32 @@ def write_re2(path, corners, curves=(), faces=(), version="#v002", order="<", di
         data += record(element, FACE_OF[face], values, letters)
     path.write_bytes(data)
     return path
+
+
+def write_butterfly(path, heights=(0.0, 0.4, 1.0)):
+    """Write a cylinder of radius 1 around z: four elements about a line beside the axis, eight around them; uneven.
+
+    The round side "W" has arcs, the edges below it have parabolas; "B" is the lower side, "T" the upper one.
+    """
+    angle = np.arange(8) * np.pi / 4 + np.array([0.1, -0.05, 0.0, 0.1, -0.1, 0.05, 0.1, 0.0])
+    rim = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    inner = rim * np.array([0.45, 0.6, 0.5, 0.6, 0.45, 0.55, 0.5, 0.6])[:, None]
+    bulge = (inner + np.roll(inner, -1, axis=0)) / 2 * 1.03
+    plane = [((0.05, -0.05), inner[i], inner[(i + 2) % 8], inner[i + 1]) for i in (0, 2, 4, 6)]
+    bent = [[(2, "m", bulge[i]), (3, "m", bulge[i + 1])] for i in (0, 2, 4, 6)]
+    plane += [(inner[i], rim[i], inner[(i + 1) % 8], rim[(i + 1) % 8]) for i in range(8)]
+    bent += [[(2, "C", (1.0,)), (4, "m", bulge[i])] for i in range(8)]
+    corners, curves, faces = [], [], []
+    for layer, ends in enumerate(pairwise(heights)):
+        for block, (flat, edges) in enumerate(zip(plane, bent)):
+            element = len(corners)
+            corners.append([(*place, z) for z in ends for place in flat])
+            for level, z in enumerate(ends):
+                curves += [
+                    (element, edge + 4 * level, at if kind == "C" else (*at, z), kind)
+                    for edge, kind, at in edges
+                ]
+            faces += [(element, 1, "W", ())] if block >= 4 else []
+            faces += [(element, 4, "B", ())] if layer == 0 else []
+            faces += [(element, 5, "T", ())] if layer == len(heights) - 2 else []
+    return write_re2(path, np.array(corners), curves, faces)

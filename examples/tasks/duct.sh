@@ -103,6 +103,11 @@ TOML
 ridgeline run follow.toml
 head -n 2 probes.csv forces.csv
 
+task "Take a mesh of my own, from Gmsh or Nek5000"
+cylinder=(--set "grid.mesh=$examples/cylinder/cylinder.msh" --set grid.order=4)
+ridgeline check "$examples/cylinder/settings.toml" "${cylinder[@]}"
+ridgeline run "$examples/cylinder/settings.toml" "${cylinder[@]}" --set run.steps=10 --set output.every=10 -n 2
+
 task "Look at the fields: here, and in ParaView or VisIt"
 ridgeline plot channel.bp --variable velocity_x -o channel.png
 ls channel*

@@ -22,6 +22,7 @@ from ridgeline.models.navier_stokes.settings.fluxes import flux_problems
 from ridgeline.models.navier_stokes.settings.formulas import formula_problems
 from ridgeline.models.navier_stokes.settings.mesh import mesh_problems, sides_of_file
 from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
+from ridgeline.runtime.errors import ConfigError
 
 # Initial flows that are exact solutions of the equations: "exact" values and histories exist for them.
 EXACT_KINDS = (
@@ -177,8 +178,14 @@ def growing_directions(settings: Settings) -> tuple[int, ...]:
     """Return the directions in which a box grows with the ranks of a study: along a duct, not across it.
 
     They are periodic and have elements of one length, so that a longer box holds the same flow; all three where no
-    direction is so.
+    direction is so. Raises ConfigError for a mesh from a file, which does not grow.
     """
+    mesh = settings.get("grid.mesh")
+    if mesh:
+        raise ConfigError(
+            f'weak scaling changes grid.elements, and grid.mesh = "{mesh}" has one size; '
+            f"study it with --strong, or a box with --weak"
+        )
     free = zip(settings["grid.periodic"], settings["grid.distribution"])
     return tuple(d for d, (periodic, kind) in enumerate(free) if periodic and kind == "uniform") or ALL
 
