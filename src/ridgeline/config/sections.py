@@ -97,8 +97,12 @@ class AnyGridSection(Checked):
     MULTIPLE: ClassVar[int] = 1
 
     def points(self) -> tuple[int, int, int]:
-        """Return the points [nz, ny, nx] that the run header and reports show."""
+        """Return the points [nz, ny, nx] that reports hold."""
         raise NotImplementedError
+
+    def words(self, axes: str = " (z y x)") -> str:
+        """Return the size of the grid as people read it. axes: behind the numbers of a box."""
+        return " x ".join(map(str, self.points())) + axes
 
     def shrunk(self, share: float) -> Self:
         """Return about this share of the grid, in (0, 1]: the same form, directions of 4 or fewer as they are."""

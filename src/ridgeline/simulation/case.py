@@ -91,8 +91,8 @@ class Case:
 
     def __repr__(self) -> str:
         run = self.settings.run
-        shape = " x ".join(map(str, self.settings.grid.points()))
-        return f"<ridgeline.Case: {run.model}, grid {shape} (z y x), {run.precision}, {run.steps} steps>"
+        grid = self.settings.grid.words()
+        return f"<ridgeline.Case: {run.model}, grid {grid}, {run.precision}, {run.steps} steps>"
 
 
 def _checked(document: dict[str, Any], place: str) -> Any:

@@ -60,6 +60,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     return {
         "model": case.run.model,
         "grid": list(case.grid.points()),
+        "size": case.grid.words(),
         "precision": case.run.precision,
         "ranks": n_ranks,
         "threads": case.run.threads,
@@ -94,7 +95,7 @@ def print_prediction(plan: dict[str, Any], console: Console) -> None:
     table.add_column()
     table.add_column()
     table.add_row("model", f"{plan['model']}, {plan['precision']}")
-    table.add_row("grid (z y x)", " x ".join(map(str, plan["grid"])))
+    table.add_row("grid", plan["size"])
     table.add_row("ranks x threads", f"{plan['ranks']} x {plan['threads']}")
     table.add_row("process grid", f"{plan['process_grid']}, largest block {plan['largest_block']}")
     between = plan["memory_between_steps"]

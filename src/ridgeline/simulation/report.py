@@ -51,6 +51,7 @@ def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
     return {
         "model": model.name,
         "shape": list(case.grid.points()),
+        "grid": case.grid.words(),
         "precision": case.run.precision,
         "steps": case.run.steps,
         "ranks": context.comm.size,

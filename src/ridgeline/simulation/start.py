@@ -57,8 +57,7 @@ def _print_header(facts: dict[str, Any]) -> None:
     """Say what runs, on what, before the first step."""
     used = facts["ranks_on_node"] * facts["threads"]
     lines = [
-        f"ridgeline: {facts['model']}, grid {' x '.join(map(str, facts['shape']))} (z y x), "
-        f"{facts['precision']}, {facts['steps']} steps",
+        f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {facts['steps']} steps",
         f"{facts['ranks']} ranks x {facts['threads']} threads on {facts['device']}, "
         f"using {used} of the {facts['cores']} cores here",
     ]

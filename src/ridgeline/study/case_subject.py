@@ -85,8 +85,8 @@ class CaseSubject(Subject):
         problem = None
         if here and case.run.check_memory:
             problem = shortage(case, plan, ranks, Room.here(ranks))
-        size, grid = (" x ".join(map(str, numbers)) for numbers in (case.grid.points(), plan.process_grid))
-        return Need(size, grid, memory_needed(plan), problem)
+        process_grid = " x ".join(map(str, plan.process_grid))
+        return Need(case.grid.words(axes=""), process_grid, memory_needed(plan), problem)
 
     def arguments(self, changes: Changes) -> tuple[str, ...]:
         """Return --set for every change, those that keep the run silent among them."""

@@ -95,6 +95,11 @@ def test_a_mesh_is_estimated_as_the_box_is(folder, tmp_path):
     assert plan.work.messages > 0
 
 
+def test_the_size_of_a_mesh_is_its_file(folder):
+    case = load(folder)
+    assert case.grid.words() == f"of {case.grid.mesh}, elements of order {case.grid.order}"
+
+
 def test_a_box_is_as_it_was(folder):
     """Checkpoints of boxes from before there were meshes from files go on."""
     text = '[run]\nmodel = "navier_stokes"\nsteps = 1\n[grid]\nelements = [1, 1, 1]\nperiodic = [true, true, true]\n'

@@ -79,15 +79,16 @@ class GridSection(sections.AnyGridSection):
     )
 
     def points(self) -> tuple[int, int, int]:
-        """Return the unique points [nz, ny, nx]."""
+        """Return the unique points [nz, ny, nx]; of a mesh from a file those of one element."""
         if self.elements is None:
-            return (
-                self.order + 1,
-                self.order + 1,
-                self.order + 1,
-            )  # of an element: the file tells how many there are
+            n = self.order + 1
+            return n, n, n
         z, y, x = (e * self.order + (0 if around else 1) for e, around in zip(self.elements, self.periodic))
         return z, y, x
+
+    def words(self, axes: str = " (z y x)") -> str:
+        """Return the unique points of a box, the file of a mesh."""
+        return f"of {self.mesh}, elements of order {self.order}" if self.mesh else super().words(axes)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
