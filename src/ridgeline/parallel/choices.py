@@ -1,0 +1,193 @@
+"""Several ways to compute one thing: which is fastest here, timed by all ranks together and kept for later runs.
+
+What was timed is kept as JSON: by key, the way that is taken and the seconds of each. The file is replaced whole, so
+that a run that reads while another writes sees the old or the new one. A damaged file, or a folder that cannot be
+written, costs a remark and the time to measure anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.parallel.reduce import decide, global_max
+from ridgeline.runtime.files import replace_file
+from ridgeline.runtime.units import number
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Candidate = Callable[[], Mapping[str, float]]
+log = logging.getLogger(__name__)
+
+ROUNDS = (3, 40)  # of measuring candidates, at least and at most
+SECONDS = 0.3  # for measuring them all, about
+CLEARLY_FASTER = 0.97  # of the time of a candidate that comes earlier
+HOPELESS = 1.25  # times the fastest so far: such a candidate is not timed again
+DUEL = 4  # rounds more of the fastest against the first, so that a slow moment of the first is no defeat
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Ways to compute one thing that were timed, and the one that is taken.
+
+    seconds: of each way its "total" and those of its parts, where they are known: of the slowest rank, the shortest
+    of several rounds. earlier_run: whether an earlier run measured them; of older versions only the choice is kept.
+    """
+
+    taken: str
+    seconds: Mapping[str, Mapping[str, float]]
+    earlier_run: bool = False
+
+    def words(self) -> str:
+        """Return the way that is taken, and the seconds of all."""
+        times = [
+            f"{way} {number(parts['total'], 's')}" for way, parts in self.seconds.items() if "total" in parts
+        ]
+        return f"{self.taken} ({', '.join(times)})" if times else self.taken
+
+
+def choose(
+    candidates: Mapping[str, Candidate],
+    key: str,
+    comm: MPI.Comm,
+    file: Path,
+    work: Mapping[str, float] | None = None,
+    seconds: float = SECONDS,
+) -> Trial:
+    """Return which candidate is fastest, or was so in an earlier run, and the seconds of all. Collective.
+
+    candidates: two or more ways to do one thing. They are called repeatedly on all ranks in the same order, so they
+    may communicate. They return the seconds of their parts, under the same names on all ranks. The time of a call is
+    that of the slowest rank, and the shortest of several calls counts; of each part too. A candidate replaces an
+    earlier one only if it is clearly faster.
+
+    key: names what is chosen with all that the answer depends on (shape, dtype, ranks, process grid). The answer is
+    remembered under it in `file`, which rank 0 reads and writes. work: what a call of each does, in any unit; the
+    trial's seconds are those of one unit. Without it each call is one. seconds: to spend, about, after three rounds.
+    """
+    known = decide(comm, lambda: remembered_trial(file, key))
+    if known is not None and known.taken in candidates and candidates.keys() <= known.seconds.keys():
+        return Trial(known.taken, {name: known.seconds[name] for name in candidates}, known.earlier_run)
+    found, best = _measure(candidates, work or {}, seconds, comm)
+    if known is not None and known.taken in candidates:
+        best = known.taken  # results of the runs before depend on it in their last bits
+    trial = Trial(best, found)
+    if comm.rank == 0:
+        remember_trial(file, key, trial)
+    return trial
+
+
+def _measure(
+    candidates: Mapping[str, Candidate], work: Mapping[str, float], seconds: float, comm: MPI.Comm
+) -> tuple[dict[str, dict[str, float]], str]:
+    """Return the seconds of each candidate and its parts, and the fastest candidate.
+
+    Seconds are those of the slowest rank, and the shortest of some rounds.
+    """
+    spent, duels = 0.0, 0
+
+    def one_round(names: Iterable[str]) -> dict[tuple[str, str], float]:
+        nonlocal spent
+        times = {}
+        for name in names:
+            comm.Barrier()
+            start = time.perf_counter()
+            parts = candidates[name]()
+            times[name, "total"] = time.perf_counter() - start
+            times.update({(name, part): each for part, each in parts.items()})
+        slowest = dict(zip(times, global_max(comm, list(times.values())).tolist()))
+        spent += sum(each for (_, part), each in slowest.items() if part == "total")
+        return {(name, part): each / work.get(name, 1.0) for (name, part), each in slowest.items()}
+
+    def fastest(names: Iterable[str]) -> str:
+        taken, *others = names
+        for name in others:
+            if best[name, "total"] < CLEARLY_FASTER * best[taken, "total"]:
+                taken = name
+        return taken
+
+    def again(names: Iterable[str]) -> None:
+        best.update((key, min(best[key], each)) for key, each in one_round(names).items())
+
+    one_round(candidates)  # compiles, touches memory
+    spent = 0.0
+    best = one_round(candidates)
+    least, most = ROUNDS
+    first = next(iter(candidates))
+    for n_rounds in range(1, most):
+        if n_rounds >= least and spent >= seconds:
+            break
+        limit = HOPELESS * min(best[name, "total"] for name in candidates)
+        again([name for name in candidates if name == first or best[name, "total"] <= limit])
+    while (winner := fastest(candidates)) != first and duels < DUEL:
+        again([first, winner])
+        duels += 1
+    found: dict[str, dict[str, float]] = {name: {} for name in candidates}
+    for (name, part), each in best.items():
+        found[name][part] = each
+    return found, winner
+
+
+def remembered_trial(file: Path, key: str) -> Trial | None:
+    """Return what `remember_trial` was last told about `key`, None if nothing."""
+    found: Any = _choices(file).get(key)
+    if isinstance(found, str):  # as kept by versions that did not keep the seconds
+        return Trial(found, {}, earlier_run=True)
+    try:
+        seconds = {
+            str(way): {str(part): float(each) for part, each in parts.items()}
+            for way, parts in found["seconds"].items()
+        }
+        return Trial(str(found["taken"]), seconds, earlier_run=True)
+    except (TypeError, KeyError, AttributeError, ValueError):
+        return None
+
+
+def remember_trial(file: Path, key: str, trial: Trial) -> None:
+    """Keep the choice, and the seconds that it rests on, for later runs."""
+    choice = {"taken": trial.taken, "seconds": trial.seconds}
+    keep(file, json.dumps(_choices(file) | {key: choice}, indent=0, sort_keys=True).encode())
+
+
+def _choices(file: Path) -> dict[str, Any]:
+    text = read_kept(file)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        log.warning("%s is damaged; what it remembered is measured anew", file)
+        return {}
+    return found
+
+
+def read_kept(file: Path) -> bytes | None:
+    """Return the content of a file of measurements; None without one, with a remark where it cannot be read."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("cannot read %s: %s; what it holds is measured anew", file, error.strerror)
+        return None
+
+
+def keep(file: Path, content: bytes) -> None:
+    """Write a file of measurements whole or not at all; a remark where it cannot be written."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, content)
+    except OSError as error:
+        log.warning(
+            "cannot keep what was measured in %s: %s; RIDGELINE_CACHE_DIR names another folder",
+            file,
+            error.strerror,
+        )
