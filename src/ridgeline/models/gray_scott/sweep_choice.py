@@ -1,10 +1,10 @@
 """How a CPU sweep cuts its work: by rule, as set, or as the fastest of some ways that are timed before the run.
 
 What is fastest depends on caches, memory, threads and neighbours. So a run that is long enough times sweeps of 1, 2
-and 3 steps, with the rule's tiles and stores, with twice its rows, and with the other stores. It does so on blocks
-like its own, with the same ranks and exchange, but fewer planes. Results do not depend on the choice, bit for bit. It is kept
-for later runs in sweeps/choices.json of the user's cache (RIDGELINE_CACHE_DIR). The rule comes first, and another way
-replaces it only if it is clearly faster (parallel/choices.py).
+and 3 steps. Each has the rule's tiles and stores, twice its rows, or the other stores. Blocks, ranks and exchange are
+those of the run, with fewer planes. Results do not depend on the choice, bit for bit. It is kept for later runs in
+sweeps/choices.json of the user's cache (RIDGELINE_CACHE_DIR). The rule comes first, and another way replaces it only
+if it is clearly faster (parallel/choices.py).
 """
 
 from __future__ import annotations
