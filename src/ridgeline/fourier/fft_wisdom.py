@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 
 from ridgeline.fourier.fft import describe, export_wisdom, import_wisdom
-from ridgeline.parallel.choices import keep, read_kept
+from ridgeline.parallel.choices import read_kept, write_kept
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.private_folder import cache_root
 
@@ -50,4 +50,4 @@ def save_wisdom() -> None:
     for precision, text in export_wisdom().items():
         path = wisdom_folder() / f"{precision}.wisdom"
         if text != read_kept(path):
-            keep(path, text)
+            write_kept(path, text)

@@ -29,7 +29,7 @@ ROUNDS = (3, 40)  # of measuring candidates, at least and at most
 SECONDS = 0.3  # for measuring them all, about
 CLEARLY_FASTER = 0.97  # of the time of a candidate that comes earlier
 HOPELESS = 1.25  # times the fastest so far: such a candidate is not timed again
-DUEL = 4  # rounds more of the fastest against the first, so that a slow moment of the first is no defeat
+DUEL = 6  # rounds of the fastest against the first, of which it may lose one: a slow moment is no defeat
 
 
 @dataclass(frozen=True)
@@ -59,79 +59,96 @@ def choose(
     file: Path,
     work: Mapping[str, float] | None = None,
     seconds: float = SECONDS,
+    keep: Callable[[], bool] | None = None,
 ) -> Trial:
     """Return which candidate is fastest, or was so in an earlier run, and the seconds of all. Collective.
 
     candidates: two or more ways to do one thing. They are called repeatedly on all ranks in the same order, so they
     may communicate. They return the seconds of their parts, under the same names on all ranks. The time of a call is
     that of the slowest rank, and the shortest of several calls counts; of each part too. A candidate replaces an
-    earlier one only if it is clearly faster.
+    earlier one only if it is clearly faster. It replaces the first one only if it is so again in further rounds.
 
     key: names what is chosen with all that the answer depends on (shape, dtype, ranks, process grid). The answer is
     remembered under it in `file`, which rank 0 reads and writes. work: what a call of each does, in any unit; the
     trial's seconds are those of one unit. Without it each call is one. seconds: to spend, about, after three rounds.
+    keep: says afterwards, on all ranks, whether the answer is remembered; None always does.
     """
     known = decide(comm, lambda: remembered_trial(file, key))
     if known is not None and known.taken in candidates and candidates.keys() <= known.seconds.keys():
         return Trial(known.taken, {name: known.seconds[name] for name in candidates}, known.earlier_run)
-    found, best = _measure(candidates, work or {}, seconds, comm)
+    rounds = _Rounds(candidates, work or {}, comm)
+    best = rounds.winner(seconds)
     if known is not None and known.taken in candidates:
         best = known.taken  # results of the runs before depend on it in their last bits
-    trial = Trial(best, found)
-    if comm.rank == 0:
+    trial = Trial(best, rounds.found())
+    if (keep is None or keep()) and comm.rank == 0:
         remember_trial(file, key, trial)
     return trial
 
 
-def _measure(
-    candidates: Mapping[str, Candidate], work: Mapping[str, float], seconds: float, comm: MPI.Comm
-) -> tuple[dict[str, dict[str, float]], str]:
-    """Return the seconds of each candidate and its parts, and the fastest candidate.
+class _Rounds:
+    """Rounds in which candidates are called, and the least seconds of one unit of their work so far.
 
-    Seconds are those of the slowest rank, and the shortest of some rounds.
+    best: by candidate and part, of the slowest rank; spent: seconds of all calls since the first round.
     """
-    spent, duels = 0.0, 0
 
-    def one_round(names: Iterable[str]) -> dict[tuple[str, str], float]:
-        nonlocal spent
+    def __init__(
+        self, candidates: Mapping[str, Candidate], work: Mapping[str, float], comm: MPI.Comm
+    ) -> None:
+        """Call all of them once, which compiles and touches memory, and once again. Collective."""
+        self._candidates, self._work, self._comm = candidates, work, comm
+        self._first = next(iter(candidates))
+        for _ in range(2):
+            self.best: dict[tuple[str, str], float] = {}
+            self.spent = 0.0
+            self.again(candidates)
+
+    def again(self, names: Iterable[str]) -> str:
+        """Call some candidates once and return the fastest. Collective."""
         times = {}
         for name in names:
-            comm.Barrier()
+            self._comm.Barrier()
             start = time.perf_counter()
-            parts = candidates[name]()
+            parts = self._candidates[name]()
             times[name, "total"] = time.perf_counter() - start
             times.update({(name, part): each for part, each in parts.items()})
-        slowest = dict(zip(times, global_max(comm, list(times.values())).tolist()))
-        spent += sum(each for (_, part), each in slowest.items() if part == "total")
-        return {(name, part): each / work.get(name, 1.0) for (name, part), each in slowest.items()}
+        slowest = dict(zip(times, global_max(self._comm, list(times.values())).tolist()))
+        self.spent += sum(each for (_, part), each in slowest.items() if part == "total")
+        slowest = {(name, part): each / self._work.get(name, 1.0) for (name, part), each in slowest.items()}
+        self.best.update((key, min(self.best.get(key, each), each)) for key, each in slowest.items())
+        return _fastest(names, slowest)
 
-    def fastest(names: Iterable[str]) -> str:
-        taken, *others = names
-        for name in others:
-            if best[name, "total"] < CLEARLY_FASTER * best[taken, "total"]:
-                taken = name
-        return taken
+    def winner(self, seconds: float) -> str:
+        """Go on until about so many seconds are spent, and return which is to be taken. Collective."""
+        least, most = ROUNDS
+        for n_rounds in range(1, most):
+            if n_rounds >= least and self.spent >= seconds:
+                break
+            limit = HOPELESS * min(self.best[name, "total"] for name in self._candidates)
+            hopeful = [name for name in self._candidates if self.best[name, "total"] <= limit]
+            self.again(dict.fromkeys([self._first, *hopeful]))
+        challenger = _fastest(self._candidates, self.best)
+        if challenger == self._first:
+            return challenger
+        pair = (self._first, challenger)
+        won = sum(self.again(pair) == challenger for _ in range(DUEL))
+        return _fastest(pair, self.best) if won >= DUEL - 1 else self._first
 
-    def again(names: Iterable[str]) -> None:
-        best.update((key, min(best[key], each)) for key, each in one_round(names).items())
+    def found(self) -> dict[str, dict[str, float]]:
+        """Return the least seconds of each candidate and its parts."""
+        found: dict[str, dict[str, float]] = {name: {} for name in self._candidates}
+        for (name, part), each in self.best.items():
+            found[name][part] = each
+        return found
 
-    one_round(candidates)  # compiles, touches memory
-    spent = 0.0
-    best = one_round(candidates)
-    least, most = ROUNDS
-    first = next(iter(candidates))
-    for n_rounds in range(1, most):
-        if n_rounds >= least and spent >= seconds:
-            break
-        limit = HOPELESS * min(best[name, "total"] for name in candidates)
-        again([name for name in candidates if name == first or best[name, "total"] <= limit])
-    while (winner := fastest(candidates)) != first and duels < DUEL:
-        again([first, winner])
-        duels += 1
-    found: dict[str, dict[str, float]] = {name: {} for name in candidates}
-    for (name, part), each in best.items():
-        found[name][part] = each
-    return found, winner
+
+def _fastest(names: Iterable[str], times: Mapping[tuple[str, str], float]) -> str:
+    """Return the fastest of them; one that comes earlier unless another is clearly faster."""
+    taken, *others = names
+    for name in others:
+        if times[name, "total"] < CLEARLY_FASTER * times[taken, "total"]:
+            taken = name
+    return taken
 
 
 def remembered_trial(file: Path, key: str) -> Trial | None:
@@ -152,7 +169,7 @@ def remembered_trial(file: Path, key: str) -> Trial | None:
 def remember_trial(file: Path, key: str, trial: Trial) -> None:
     """Keep the choice, and the seconds that it rests on, for later runs."""
     choice = {"taken": trial.taken, "seconds": trial.seconds}
-    keep(file, json.dumps(_choices(file) | {key: choice}, indent=0, sort_keys=True).encode())
+    write_kept(file, json.dumps(_choices(file) | {key: choice}, indent=0, sort_keys=True).encode())
 
 
 def _choices(file: Path) -> dict[str, Any]:
@@ -180,7 +197,7 @@ def read_kept(file: Path) -> bytes | None:
         return None
 
 
-def keep(file: Path, content: bytes) -> None:
+def write_kept(file: Path, content: bytes) -> None:
     """Write a file of measurements whole or not at all; a remark where it cannot be written."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,7 @@ def every_run_is_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "CELL_STEPS_TIMED", 1)
     monkeypatch.setattr(sweep_choice, "CELLS_PER_CALL", 1)
     monkeypatch.setattr(sweep_choice, "SECONDS", 0.0)
+    monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)
 
 
 def case(shape=SHAPE, steps=7, precision="float64", noise=0.1, sweep="auto", **sections) -> GrayScottCase:
@@ -144,6 +145,12 @@ def test_a_home_that_cannot_be_written_is_a_remark(
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "file"))
     assert made(case()).describe()["sweep_chosen"] == NOW
     assert "cannot keep what was measured" in caplog.text
+
+
+def test_what_was_timed_beside_others_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.2)
+    assert [made(case()).describe()["sweep_chosen"] for _ in range(2)] == [NOW, NOW]
+    assert not choices_file().exists()
 
 
 def ways(case: GrayScottCase, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -3,8 +3,8 @@
 What is fastest depends on caches, memory, threads and neighbours. So a run that is long enough times sweeps of 1, 2
 and 3 steps. Each has the rule's tiles and stores, twice its rows, or the other stores. Blocks, ranks and exchange are
 those of the run, with fewer planes. Results do not depend on the choice, bit for bit. It is kept for later runs in
-sweeps/choices.json of the user's cache (RIDGELINE_CACHE_DIR). The rule comes first, and another way replaces it only
-if it is clearly faster (parallel/choices.py).
+sweeps/choices.json of the user's cache (RIDGELINE_CACHE_DIR), unless others used the node. The rule comes first, and
+another way replaces it only if it is clearly faster (parallel/choices.py).
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from ridgeline.models.gray_scott.kernels import Tiling
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.choices import Trial, choose
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.layout import place_on_node
+from ridgeline.parallel.layout import busiest_share, place_on_node
 from ridgeline.parallel.partition import Triple
 from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.machine import cache_sizes, cpu_name, describe_machine
+from ridgeline.runtime.node_load import MOST_OTHERS, read_load
 from ridgeline.runtime.private_folder import cache_root
 from ridgeline.version import VERSION
 
@@ -86,9 +87,17 @@ def choose_sweep(case: GrayScottCase, grid: Triple, c: Coefficients, context: Co
     if not sweep_is_timed(case, grid):
         asked = case.model.steps_per_sweep == "rule"
         return SweepChoice(steps, None, "by rule" if asked else "by rule, since the run is short")
-    timing = _Timing(case, grid, c, context)
+    timing, comm, since = _Timing(case, grid, c, context), context.comm, read_load()
     try:
-        trial = choose(timing.candidates, timing.key, context.comm, choices_file(), timing.work, SECONDS)
+        trial = choose(
+            timing.candidates,
+            timing.key,
+            comm,
+            choices_file(),
+            timing.work,
+            SECONDS,
+            lambda: busiest_share(comm, since) <= MOST_OTHERS,
+        )
     finally:
         timing.free()
     taken = timing.ways[trial.taken]
