@@ -147,10 +147,17 @@ def test_a_home_that_cannot_be_written_is_a_remark(
     assert "cannot keep what was measured" in caplog.text
 
 
-def test_what_was_timed_beside_others_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_timed_beside_others_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.2)
-    assert [made(case()).describe()["sweep_chosen"] for _ in range(2)] == [NOW, NOW]
+    monkeypatch.setattr("ridgeline.parallel.choices.CLEARLY_FASTER", 1e9)  # the last way wins
+    for _ in range(2):
+        facts = made(case()).describe()
+        assert facts["sweep_chosen"] == "by rule, since others used 20% of a node meanwhile"
+        assert facts["trials"]["one step"]["taken"] == next(iter(facts["trials"]["one step"]["seconds"]))
     assert not choices_file().exists()
+    monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)
+    trial = made(case()).describe()["trials"]["one step"]
+    assert trial["taken"] == list(trial["seconds"])[-1]
 
 
 def ways(case: GrayScottCase, monkeypatch: pytest.MonkeyPatch) -> list[str]:

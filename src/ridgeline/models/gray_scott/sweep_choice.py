@@ -3,8 +3,8 @@
 What is fastest depends on caches, memory, threads and neighbours. So a run that is long enough times sweeps of 1, 2
 and 3 steps. Each has the rule's tiles and stores, twice its rows, or the other stores. Blocks, ranks and exchange are
 those of the run, with fewer planes. Results do not depend on the choice, bit for bit. It is kept for later runs in
-sweeps/choices.json of the user's cache (RIDGELINE_CACHE_DIR), unless others used the node. The rule comes first, and
-another way replaces it only if it is clearly faster (parallel/choices.py).
+sweeps/choices.json of the user's cache (RIDGELINE_CACHE_DIR). The rule comes first, and another way replaces it only
+if it is clearly faster, on nodes that others leave alone (parallel/choices.py).
 """
 
 from __future__ import annotations
@@ -88,6 +88,13 @@ def choose_sweep(case: GrayScottCase, grid: Triple, c: Coefficients, context: Co
         asked = case.model.steps_per_sweep == "rule"
         return SweepChoice(steps, None, "by rule" if asked else "by rule, since the run is short")
     timing, comm, since = _Timing(case, grid, c, context), context.comm, read_load()
+    others = 0.0
+
+    def quiet() -> bool:
+        nonlocal others
+        others = busiest_share(comm, since)
+        return others <= MOST_OTHERS
+
     try:
         trial = choose(
             timing.candidates,
@@ -96,12 +103,14 @@ def choose_sweep(case: GrayScottCase, grid: Triple, c: Coefficients, context: Co
             choices_file(),
             timing.work,
             SECONDS,
-            lambda: busiest_share(comm, since) <= MOST_OTHERS,
+            quiet,
         )
     finally:
         timing.free()
     taken = timing.ways[trial.taken]
     source = "as timed in an earlier run" if trial.earlier_run else "as timed now"
+    if others > MOST_OTHERS:
+        source = f"by rule, since others used {others:.0%} of a node meanwhile"
     return SweepChoice(taken.steps, taken.tiling, source, trial)
 
 
