@@ -11,6 +11,7 @@ from ridgeline.models import create
 from ridgeline.models.gray_scott import estimate, sweep_choice
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.kernels import Tiling
+from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.sweep_choice import choices_file, mean_steps
 from ridgeline.parallel.choices import Trial
 from ridgeline.runtime.context import Context
@@ -200,6 +201,30 @@ def test_timing_leaves_the_run_as_it_was() -> None:
     model = create("gray_scott")
     model.setup(case(sweep="auto", noise=0.2), context)
     assert context.regions.seconds("compute") == 0.0
+
+
+def test_an_engine_can_be_cut_anew() -> None:
+    run = case(steps=9, sweep=3)
+    model = made(run)
+    model.compile()
+    model.initialize()
+    usual = model._engine.allocated()
+    for rows in (4, 48, 12):
+        model._engine.cut(Tiling(rows, rows == 48))
+        assert model.step(9) == 3
+    assert model._engine.allocated() > usual
+    assert [array.local.tobytes() for array in model.state().values()] == bits(run)
+
+
+def test_planes_that_fewer_planes_compute_twice_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = case([40, 8, 64], output={"every": 0})
+    c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
+    monkeypatch.setattr(sweep_choice, "cache_sizes", dict)
+    monkeypatch.setattr(sweep_choice, "PLANES", 4)
+    timing = sweep_choice._Timing(run, (1, 1, 1), c, Context(MPI.COMM_SELF))
+    for name, work in timing.work.items():
+        steps = int(name[0])
+        assert work == pytest.approx(mean_steps(run, steps) * (1 + (steps - 1) / 4) / (1 + (steps - 1) / 40))
 
 
 @pytest.mark.parametrize(
