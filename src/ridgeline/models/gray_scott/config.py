@@ -103,8 +103,8 @@ class ModelSection(Checked):
     )
     steps_per_sweep: Literal["auto", "rule"] | Count = setting(
         "auto",
-        'Time steps that one pass over memory advances (temporal blocking). "auto" times some ways for half a second '
-        'before a run that takes much longer, and keeps the fastest for later runs; else, and with "rule", a rule '
+        'Time steps that one pass over memory advances (temporal blocking). "auto" times some ways before a '
+        'run that takes much longer, and keeps the fastest for later runs; else, and with "rule", a rule '
         "of sizes and caches says. Results do not depend on it.",
         unit="steps",
         rule='"auto", "rule" or an integer >= 1',
