@@ -157,7 +157,7 @@ WRONG_VALUES = [
         "got 4.762; need dt <= 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U with s = 2 on "
         "this grid.",
     ),
-    ("model.steps_per_sweep", "0", 'got 0; need "auto" or an integer >= 1.'),
+    ("model.steps_per_sweep", "0", 'got 0; need "auto", "rule" or an integer >= 1.'),
     ("initial.kind", "ball", 'got "ball"; need "box", "uniform", "patches", "formula", "image" or "file".'),
     ("initial.half_width", "0", "got 0; need an integer >= 1."),
     ("output.path", '""', 'got ""; need a path.'),

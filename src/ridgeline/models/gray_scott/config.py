@@ -101,12 +101,13 @@ class ModelSection(Checked):
         unit="time",
         gt=0,
     )
-    steps_per_sweep: Literal["auto"] | Count = setting(
+    steps_per_sweep: Literal["auto", "rule"] | Count = setting(
         "auto",
-        'Time steps that one pass over memory advances (temporal blocking); "auto" takes the fastest known. '
-        "Results do not depend on it.",
+        'Time steps that one pass over memory advances (temporal blocking). "auto" times some ways before a '
+        'run that takes much longer, and keeps the fastest for later runs; else, and with "rule", a rule '
+        "of sizes and caches says. Results do not depend on it.",
         unit="steps",
-        rule='"auto" or an integer >= 1',
+        rule='"auto", "rule" or an integer >= 1',
     )
 
 
@@ -210,7 +211,7 @@ class GrayScottCase(AnyCase):
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
         chosen = self.model.steps_per_sweep
-        if self.run.device == "cuda" and chosen not in ("auto", 1):
+        if self.run.device == "cuda" and chosen not in ("auto", "rule", 1):
             yield Problem(
                 "model.steps_per_sweep", '"auto" or 1 with run.device = "cuda": GPU sweeps advance one step'
             )

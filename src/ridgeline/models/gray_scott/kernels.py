@@ -239,6 +239,10 @@ class Tiling(NamedTuple):
     tile_rows: int
     streaming: bool
 
+    def words(self) -> str:
+        """Return it in words."""
+        return f"tiles of {self.tile_rows} rows, {'streaming' if self.streaming else 'ordinary'} stores"
+
 
 def tiling(
     dtype: DTypeLike, shape_local: Triple, steps: int, l2_bytes: int = 1 << 20, l3_bytes: int = 32 << 20
