@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.cartesian import decompose
+from ridgeline.jit.random import GENERATORS
 from ridgeline.models.contract import Context, Figure, Model, StepTimes, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
@@ -83,7 +84,8 @@ class GrayScott(Model):
         self._cartesian, self._block = decompose(context.comm, case.grid.shape, grid, periodic, ghost)
         settings = case.model
         c = coefficients(*case.diffusion(), settings.F, settings.k, settings.noise, settings.dt, self._dtype)
-        arguments = (self._block, self._cartesian, c, case.run.seed, self._dtype, context)
+        noise = GENERATORS[case.settled().model.random_numbers], case.run.seed
+        arguments = (self._block, self._cartesian, c, noise, self._dtype, context)
         if context.device == "cuda":
             from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 
