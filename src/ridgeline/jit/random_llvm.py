@@ -44,10 +44,14 @@ def unscaled_uniform(word: Vector, y: ir.Value, lanes: Lanes, generator: Generat
     """
     if generator.parts == 2:
         builder = lanes.builder
-        is_high = builder.and_(y, ir.Constant(I64, WORDS))
-        # 16 where y // 4 is even: the low half comes up, where the sign is; below it a half of its last place.
-        shift = builder.sub(ir.Constant(I64, 16), builder.mul(is_high, ir.Constant(I64, 16 // WORDS)))
-        word = (word << word.lanes.splat(builder.trunc(shift, I32))) & -0x10000 | 0x8000
+        high = builder.icmp_unsigned("!=", builder.and_(y, ir.Constant(I64, WORDS)), ir.Constant(I64, 0))
+        # A low half comes up, where the sign is; below a half there is half a unit of its last place. The mask is a
+        # variable, since LLVM makes two instructions of a constant one and of what follows.
+        shift, mask = (
+            word.lanes.splat(builder.select(high, ir.Constant(I32, a), ir.Constant(I32, b)))
+            for a, b in ((0, 16), (-0x10000, -1))
+        )
+        word = (word << shift) & mask | 0x8000
     elif lanes.element != F64:
         word = word & -256  # 24 bits are what a float32 holds
     return word.to_float(lanes)
