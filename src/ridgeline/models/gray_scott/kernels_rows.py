@@ -111,8 +111,8 @@ class RowBuilder:
         step: int,
         body: Callable[..., Any],
         carried: Sequence[Vector] = (),
-    ) -> Sequence[Vector]:
-        """Emit `for i in range(first, last, step): carried = body(i, carried)`, at least once; return carried."""
+    ) -> None:
+        """Emit `for i in range(first, last, step): carried = body(i, carried)`, for at least one i."""
         builder = self.builder
         before = builder.block
         inside = builder.function.append_basic_block("loop")
@@ -129,7 +129,6 @@ class RowBuilder:
             phi.add_incoming(end, builder.block)
         builder.cbranch(builder.icmp_signed("<", i_following, last), inside, after)
         builder.position_at_end(after)
-        return following
 
     def first_carried(self, i: ir.Value) -> list[Vector]:
         """Return what `cells` carries from vector to vector: u at i and one cell to the left, v likewise."""
@@ -265,28 +264,24 @@ def _row_groups(build: RowBuilder, streaming: bool) -> None:
                     builder.icmp_signed(">=", builder.and_(y, integer(served - 1)), integer(served - WORDS)),
                     builder.icmp_signed("<", block_row, last_block),
                 )
-                turn = builder.mul(word, integer(noise.group))
+                turn = builder.select(draws, builder.mul(word, integer(noise.group)), integer(-1))
 
             def vectors(i, carried):
                 for pointer in build.pointers[:2]:
                     build.prefetch_around(pointer, i)
-                r = noise.at(buffer_row, y, builder.sub(i, start)) if noise else None
+                r = None
+                if noise:
+                    place = builder.sub(i, start)
+                    now = builder.and_(place, integer(WORDS * noise.group - 1))
+                    with builder.if_then(builder.icmp_signed("==", now, turn)):
+                        fill(i, next_block, place)
+                    r = noise.at(buffer_row, y, place)
                 new, carried = build.cells(i, carried, r)
                 for pointer, value in zip(build.pointers[2:], new):
                     value.store(pointer, add(build.rows["out"], i), aligned=True, streaming=streaming)
                 return carried
 
-            def draw_and_update(first, carried):
-                """Draw a fourth of the next noise of some cells, then update them."""
-                drawn = add(first, turn)
-                with builder.if_then(builder.and_(draws, builder.icmp_signed("<", drawn, end))):
-                    fill(drawn, next_block, builder.sub(drawn, start))
-                last = add(first, integer(WORDS * noise.group))
-                last = builder.select(builder.icmp_signed("<", last, end), last, end)
-                return build.loop(first, last, build.lanes.count, vectors, carried)
-
-            step, body = (WORDS * noise.group, draw_and_update) if noise else (build.lanes.count, vectors)
-            build.loop(start, end, step, body, build.first_carried(start))
+            build.loop(start, end, build.lanes.count, vectors, build.first_carried(start))
 
         build.loop(integer(0), builder.mul(index["groups"], integer(WORDS)), 1, row)
 
