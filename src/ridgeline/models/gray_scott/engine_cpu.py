@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.jit.random import round_keys
+from ridgeline.jit.random import Generator, round_keys
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.diagnostics import scan
@@ -49,25 +49,26 @@ class CpuEngine:
         block: Block,
         cartesian: MPI.Cartcomm,
         coefficients: Coefficients,
-        seed: int,
+        noise: tuple[Generator, int],
         dtype: DTypeLike,
         context: Context,
         cut: Tiling | None = None,
     ) -> None:
         """Allocate both sets of fields and plan the exchange. Collective over cartesian.
 
-        cut: how sweeps are cut; None takes the usual way.
+        noise: how its numbers are made, and the seed. cut: how sweeps are cut; None takes the usual way.
         """
         self._block, self._c, self._context = block, coefficients, context
         self._dtype = np.dtype(dtype)
         self.steps_per_sweep = block.ghost
-        self._keys = round_keys(seed) if coefficients.noise else None
+        generator, seed = noise
+        self._keys = round_keys(seed, generator.rounds) if coefficients.noise else None
         # Ghosts beyond a fixed boundary keep the value that they are allocated with for ever.
         self._sets = [
             [BlockArray.allocate(block, self._dtype, outside) for outside in OUTSIDE] for _ in range(2)
         ]
         self._now = 0
-        self._sweep = make_sweep()
+        self._sweep = make_sweep(generator)
         self._halo = HaloExchange.of_fields(
             cartesian,
             self._sets,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.cartesian import decompose
+from ridgeline.jit.random import GENERATORS
 from ridgeline.models.contract import Context, Figure, Model, StepTimes, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
@@ -84,16 +85,17 @@ class GrayScott(Model):
         grid = process_grid(case, context.comm.size)
         settings = case.model
         c = coefficients(*case.diffusion(), settings.F, settings.k, settings.noise, settings.dt, self._dtype)
+        noise = GENERATORS[case.settled().model.random_numbers], case.run.seed
         self._choice: SweepChoice | None = None
         ghost = steps_per_sweep(case, grid)
         if context.device == "cpu":
             from ridgeline.models.gray_scott.sweep_choice import choose_sweep
 
-            self._choice = choose_sweep(case, grid, c, context)
+            self._choice = choose_sweep(case, grid, c, noise, context)
             ghost = self._choice.steps
         periodic = (case.grid.boundary == "periodic",) * 3
         self._cartesian, self._block = decompose(context.comm, case.grid.shape, grid, periodic, ghost)
-        arguments = (self._block, self._cartesian, c, case.run.seed, self._dtype, context)
+        arguments = (self._block, self._cartesian, c, noise, self._dtype, context)
         if self._choice is None:
             from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 

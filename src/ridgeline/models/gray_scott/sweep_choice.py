@@ -21,6 +21,7 @@ import numpy as np
 
 from ridgeline.blocks.block import Block
 from ridgeline.blocks.cartesian import decompose
+from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine, usual_tiling
@@ -75,11 +76,14 @@ def choices_file() -> Path:
     return cache_root() / "sweeps" / "choices.json"
 
 
-def choose_sweep(case: GrayScottCase, grid: Triple, c: Coefficients, context: Context) -> SweepChoice:
+def choose_sweep(
+    case: GrayScottCase, grid: Triple, c: Coefficients, noise: tuple[Generator, int], context: Context
+) -> SweepChoice:
     """Return how the CPU sweeps of a run cut their work. Collective, the same on all ranks.
 
-    grid: process grid; c: coefficients of the run, in its precision. Before fields are allocated: what is timed has
-    fields of its own, which are free again afterwards. Compiles the sweep if anything is timed.
+    grid: process grid; c: coefficients of the run, in its precision; noise: how its numbers are made, and the seed.
+    Before fields are allocated: what is timed has fields of its own, which are free again
+    afterwards. Compiles the sweep if anything is timed.
     """
     steps = steps_per_sweep(case, grid)
     if case.model.steps_per_sweep not in ("auto", "rule"):
@@ -87,7 +91,7 @@ def choose_sweep(case: GrayScottCase, grid: Triple, c: Coefficients, context: Co
     if not sweep_is_timed(case, grid):
         asked = case.model.steps_per_sweep == "rule"
         return SweepChoice(steps, None, "by rule" if asked else "by rule, since the run is short")
-    timing, comm, since = _Timing(case, grid, c, context), context.comm, read_load()
+    timing, comm, since = _Timing(case, grid, c, noise, context), context.comm, read_load()
     others = 0.0
 
     def quiet() -> bool:
@@ -120,9 +124,16 @@ class _Timing:
     key: of the choice; work: steps of each way's call, as a run has them, whose outputs cut its sweeps short.
     """
 
-    def __init__(self, case: GrayScottCase, grid: Triple, c: Coefficients, context: Context) -> None:
+    def __init__(
+        self,
+        case: GrayScottCase,
+        grid: Triple,
+        c: Coefficients,
+        noise: tuple[Generator, int],
+        context: Context,
+    ) -> None:
         """Decide on the ways. Collective; allocates nothing."""
-        self._case, self._grid, self._c = case, grid, c
+        self._case, self._grid, self._c, self._noise = case, grid, c, noise
         self._context = Context(context.comm, context.device, context.threads)  # regions of its own
         self._dtype = np.dtype(case.run.precision)
         block = Block.of_rank(case.grid.shape, grid, 0).shape_local
@@ -150,7 +161,8 @@ class _Timing:
         }
         self.key = (
             f"{VERSION}; {machine}; {context.comm.size} ranks of which {ranks} on a node, {context.threads} threads; "
-            f"{case.grid.shape} in {grid} {case.grid.boundary} {self._dtype}; noise {case.model.noise > 0}; "
+            f"{case.grid.shape} in {grid} {case.grid.boundary} {self._dtype}; "
+            f"{noise[0].name if c.noise else 'no noise'}; "
             f"steps {', '.join(f'{each:.3g}' for each in lengths.values())}"
         )
         self._engines: dict[int, CpuEngine] = {}
@@ -185,7 +197,7 @@ class _Timing:
         if engine is None:
             periodic = (self._case.grid.boundary == "periodic",) * 3
             cartesian, block = decompose(self._context.comm, self._shape, self._grid, periodic, way.steps)
-            engine = CpuEngine(block, cartesian, self._c, self._case.run.seed, self._dtype, self._context)
+            engine = CpuEngine(block, cartesian, self._c, self._noise, self._dtype, self._context)
             cartesian.Free()  # its requests keep it
             in_turn_per_node(self._context.comm, engine.compile)
             self._engines[way.steps] = engine
@@ -203,7 +215,7 @@ class _Timing:
 
 def _ways(steps: int, usual: Tiling, ny: int) -> Iterator[Way]:
     """Yield ways to cut sweeps of blocks with ny rows, the usual one first."""
-    more_rows = min(2 * usual.tile_rows, max(ny + 3, 4) // 4 * 4)
+    more_rows = min(2 * usual.tile_rows, max(ny + 7, 8) // 8 * 8)
     others = usual._replace(tile_rows=more_rows), usual._replace(streaming=not usual.streaming)
     for tiling in dict.fromkeys([usual, *others]):
         yield Way(steps, tiling)
