@@ -52,13 +52,13 @@ def main() -> None:
     for nx1 in settings.nx1:
         for ranks in settings.ranks:
             jobs = [run(ranks, nx1, elements, iterations) for _ in range(repeats)]
-            figure = max((job["figures"][0] for job in jobs), key=lambda figure: figure["mflops"])
-            copy = max(job["stream"]["streaming"]["copy"] for job in jobs)
-            ratio = figure["mflops_per_rank"] / 1e3 / FORTRAN[nx1] if nx1 in FORTRAN else float("nan")
+            figure = max((job["rows"][0] for job in jobs), key=lambda row: row["rate"])
+            copy = max(job["extra"]["stream"]["streaming"]["copy"] for job in jobs)
+            ratio = figure["rate_per_rank"] / 1e9 / FORTRAN[nx1] if nx1 in FORTRAN else float("nan")
             points = figure["points"] * iterations / figure["seconds"] / (copy / 1e9)
             rows.append({**figure, "stream_copy": copy, "over_fortran": ratio, "dof_per_gb": points})
             print(
-                f"| {nx1} | {ranks} | {figure['mflops']:.4e} | {figure['mflops_per_rank']:.4e} | {ratio:.2f} | "
+                f"| {nx1} | {ranks} | {figure['rate'] / 1e6:.4e} | {figure['rate_per_rank'] / 1e6:.4e} | {ratio:.2f} | "
                 f">= {TARGET} | {figure['bandwidth'] / 1e9:.1f} | {copy / 1e9:.1f} | "
                 f"{points:.2e} | >= {DOF_TARGET:.0e} | {figure['last_residual']:.3e} |",
                 flush=True,
