@@ -36,13 +36,13 @@ def combine_local(operation, pairs, fours, eights, starts, others, bounds, first
 
     operation: a constant; the others as elements.gather_scatter_plan.LocalGroups has them.
     """
-    squares = 0.0
+    squares = second = third = fourth = 0.0  # in turn: no sum waits for the one before
     for g in range(bounds[0, first], bounds[0, end]):
         a, b = np.uint32(pairs[g, 0]), np.uint32(pairs[g, 1])
         value = _combine(operation, v[a], v[b])
         v[a] = value
         v[b] = value
-        squares += value * value
+        squares, second, third, fourth = second, third, fourth, squares + value * value
     for g in range(bounds[1, first], bounds[1, end]):
         a, b = np.uint32(fours[g, 0]), np.uint32(fours[g, 1])
         c, d = np.uint32(fours[g, 2]), np.uint32(fours[g, 3])
@@ -51,7 +51,7 @@ def combine_local(operation, pairs, fours, eights, starts, others, bounds, first
         v[b] = value
         v[c] = value
         v[d] = value
-        squares += value * value
+        squares, second, third, fourth = second, third, fourth, squares + value * value
     for g in range(bounds[2, first], bounds[2, end]):
         places = eights[g]
         low = _combine(operation, v[places[0]], v[places[1]])
@@ -69,7 +69,7 @@ def combine_local(operation, pairs, fours, eights, starts, others, bounds, first
         for i in range(starts[g], starts[g + 1]):
             v[others[i]] = value
         squares += value * value
-    return squares
+    return (squares + second) + (third + fourth)
 
 
 @cache
