@@ -61,6 +61,12 @@ class PointLoop:
             return self.lanes.load(self.values[name], self._place(shift))
         return self.lanes.load_masked(self._mask, self.values[name], self._place(shift))
 
+    def load_block(self, name: str, part: int, parts: int) -> Vector:
+        """Load part `part` of an array [blocks, parts, lanes], the block of the loop's points; the last is whole."""
+        first = self.builder.mul(self._index, ir.Constant(I64, parts))
+        place = self.builder.add(first, ir.Constant(I64, part * self.lanes.count))
+        return self.lanes.load(self.values[name], place)
+
     def store(self, vector: Vector, name: str, shift: int = 0) -> None:
         """Store the loop's points, but none beyond the last."""
         if self._mask is None:

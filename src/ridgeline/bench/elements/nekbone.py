@@ -39,7 +39,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.elements.nekbone_kernels import SUMS, make_passes, shared_squares
+from ridgeline.bench.elements.nekbone_kernels import SUMS, blocks_of, make_passes, shared_squares
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh, side_axis
@@ -157,11 +157,13 @@ class Nekbone:
         return of_element.reshape(-1).astype(np.int64), patterns
 
     def _unit_factors(self) -> Array:
-        """Return G_rr ... G_tt [E, 6, n, n, n] of reference elements: the weights, and zeros off the diagonal."""
+        """Return G_rr ... G_tt of reference elements [E, blocks, 6, lanes]: weights, and zeros off the diagonal."""
         _, weights = gauss_lobatto(self.n)
-        cube = weights[:, None, None] * weights[:, None] * weights
-        factors = aligned_zeros((len(self.grid.ids), 6, *cube.shape), np.float64, HUGE_PAGE)
-        factors[:, [0, 3, 5]] = cube
+        blocks, lanes = blocks_of(self.n**3)
+        cube = np.zeros(blocks * lanes)
+        cube[: self.n**3] = (weights[:, None, None] * weights[:, None] * weights).reshape(-1)
+        factors = aligned_zeros((len(self.ids), blocks, 6, lanes), np.float64, HUGE_PAGE)
+        factors[:, :, [0, 3, 5]] = cube.reshape(blocks, 1, lanes)
         return factors
 
     def _compiled(self) -> tuple[Any, Any]:

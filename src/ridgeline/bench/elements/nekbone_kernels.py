@@ -7,6 +7,7 @@ Kronbichler, Sashko, Munch, "Enhancing data locality of the conjugate gradient m
 finite-element implementations", IJHPCA 2022, Sec. 3.
 """
 
+import math
 from functools import cache
 from typing import Any
 
@@ -17,10 +18,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ridgeline.elements.gather_scatter_kernels import ADD, combine_local
-from ridgeline.elements.points import LINE, PointLoop, apply_factors, literal, scratch
+from ridgeline.elements.points import LINE, PointLoop, literal, scratch
 from ridgeline.elements.tensor import GENERATED, along_x, along_y, product
 from ridgeline.jit.kernel import kernel
-from ridgeline.jit.llvm import I64, Vector, data_pointer, prefetch
+from ridgeline.jit.llvm import I64, Vector, data_pointer, host_vector_bytes, prefetch
 
 SUMS = 4  # of an iteration: r.c.r, p.w, r.w, w.c.w
 _FIELD, _LIST = float64[:, :, :, ::1], types.Array(int64, 1, "C", readonly=True)
@@ -83,6 +84,36 @@ def advance(typing, count, constants, weight, weight_start, x, x_start, r, r_sta
     ), codegen  # fmt: skip
 
 
+def blocks_of(points: int) -> tuple[int, int]:
+    """Return (blocks, lanes): how many vectors of this machine `points` numbers fill, and the float64 of a vector."""
+    lanes = host_vector_bytes() // 8
+    return -(-points // lanes), lanes
+
+
+@intrinsic(prefer_literal=True)
+def apply_blocks(typing, count, factors, factors_start, u_r, u_s, u_t, u_t_start):
+    """(u_r, u_s, u_t) = G (u_r, u_s, u_t) in place; factors [blocks, 6, lanes], so that they are one stream."""
+    if literal(count) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ("count", "factors", "factors_start", "u_r", "u_s", "u_t", "u_t_start")
+        loop = PointLoop(context, builder, signature, args, names, u_r.dtype)
+
+        def body():
+            fma = loop.lanes.fma
+            r, s, t = loop.load("u_r"), loop.load("u_s"), loop.load("u_t")
+            rr, rs, rt, ss, st, tt = (loop.load_block("factors", part, 6) for part in range(6))
+            loop.store(fma(rr, r, fma(rs, s, rt * t)), "u_r")
+            loop.store(fma(rs, r, fma(ss, s, st * t)), "u_s")
+            loop.store(fma(rt, r, fma(st, s, tt * t)), "u_t")
+
+        loop.run(literal(count), body)
+        return context.get_dummy_value()
+
+    return types.void(count, factors, types.int64, u_r, u_s, u_t, types.int64), codegen
+
+
 @intrinsic(prefer_literal=True)
 def shift_and_sum(typing, count, constants, weight, weight_start, r, r_start, p, p_start, w, w_start):
     """w += constants[1] weight p; return (p.w, r.w, w.w), the last over points whose weight is 1: without copies."""
@@ -125,8 +156,9 @@ def make_passes(n: int, block: int) -> Any:
     update(patterns, weights, constants, x, r, p, w) -> r.c.r: x and r as in `iterate`; p is of no use afterwards.
 
     order, patterns: int64 [E]; weights [number of patterns, n, n, n]: inverse multiplicity, 0 on the boundary, few
-    enough to stay in cache; constants: beta, the shift of the operator, alpha; factors [E, 6, n, n, n]; x, r, p, w
-    [E, n, n, n], all float64; lists: as GatherScatter.local_lists, without points of the boundary.
+    enough to stay in cache; constants: beta, the shift of the operator, alpha; factors [E, blocks, 6, lanes]
+    (`blocks_of`); x, r, p, w [E, n, n, n], all float64; lists: as GatherScatter.local_lists, without points of the
+    boundary.
     """
     return _make_iterate(n, block), _make_update(n)
 
@@ -137,6 +169,7 @@ def _make_iterate(n: int, block: int) -> Any:
     All at once would fill the queue of requests to memory, and then computing waits.
     """
     rows, points = n * n, n**3
+    size = 6 * math.prod(blocks_of(points))
     planes = n if n < 8 else 1  # of a part; small planes together fill the registers of a product
     part_rows, part = planes * n, planes * rows
     columns = min(COLUMNS, rows)
@@ -149,7 +182,7 @@ def _make_iterate(n: int, block: int) -> Any:
 
     @kernel(
         (
-            _LIST, int64, int64, _LIST, _FIELD, float64[::1], float64[:, :, :, :, ::1], derivative,
+            _LIST, int64, int64, _LIST, _FIELD, float64[::1], _FIELD, derivative,
             *lists, *[_FIELD] * 4, float64[::1],
         ),
         nogil=True,
@@ -170,9 +203,11 @@ def _make_iterate(n: int, block: int) -> Any:
             for place in range(begin, stop):
                 here = order[place] * points
                 weight = patterns[order[place]] * points
-                ahead = (order[place + 1] if place + 1 < end else last) * points
-                g_rr, g_rs, g_rt = 6 * ahead, 6 * ahead + points, 6 * ahead + 2 * points
-                g_ss, g_st, g_tt = 6 * ahead + 3 * points, 6 * ahead + 4 * points, 6 * ahead + 5 * points
+                following = order[place + 1] if place + 1 < end else last
+                ahead = following * points
+                g = following * size
+                g_rr, g_rs, g_rt = g, g + points, g + 2 * points  # sixths of it, whatever they hold
+                g_ss, g_st, g_tt = g + 3 * points, g + 4 * points, g + 5 * points
                 rcr += advance(points, constants, weights, weight, x, here, r, here, p, here, w, here)
                 for g in range(bounds[0, place], bounds[0, place + 1]):
                     _ask_for(1, w, int64(pairs[g, 0]))
@@ -209,7 +244,7 @@ def _make_iterate(n: int, block: int) -> Any:
                     )
                     _ask_for(asked_rest, factors, g_rt + n * whole)
                     _ask_for(asked_rest, p, ahead + n * whole)
-                apply_factors(points, points, factors, 6 * here, u_r, u_s, u_t, 0)
+                apply_blocks(points, factors, order[place] * size, u_r, u_s, u_t, 0)
                 for k in range(0, n, planes):
                     at = k * rows
                     along_x(GENERATED, n, n, part_rows, False, w, here + at, derivative, u_r, at)
