@@ -11,6 +11,7 @@ import pytest
 
 from ridgeline.bench import registry
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.pairs.declaration import OneWayOptions
 from ridgeline.bench.registry import available, find_benchmark
 from ridgeline.cli.bench import OUTPUTS
 from ridgeline.runtime.errors import ConfigError
@@ -107,6 +108,13 @@ def test_options_are_described():
 def test_a_value_that_is_not_allowed(given, words):
     with pytest.raises(ConfigError, match=re.escape(words)):
         SomeOptions(**given)
+
+
+@pytest.mark.parametrize("given", [{"size": 8}, {"between": "nodes"}, {"seconds": 1.0}, {"serial": True}])
+def test_options_of_all_pairs_are_refused_without_it(given):
+    with pytest.raises(ConfigError, match=f"^--{next(iter(given))} goes not without --all-pairs$"):
+        OneWayOptions(**given)
+    assert OneWayOptions(all_pairs=True, **given).all_pairs
 
 
 def test_values_that_are_allowed():

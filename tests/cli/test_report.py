@@ -41,7 +41,9 @@ def test_a_stored_report_reads_as_the_run_did(ridgeline):
 
 
 def test_a_stored_benchmark_reads_as_it_did(ridgeline):
-    ran = ridgeline("bench", "latency", "-n", 2, "--json", "latency.json", "--size", 8)
+    ran = ridgeline(
+        "bench", "latency", "-n", 2, "--json", "latency.json", "--sizes", 8, 16, "--iterations", 10
+    )
     assert ran.returncode == 0, ran.stderr
     assert ridgeline("report", "latency.json").stdout == ran.stdout
 

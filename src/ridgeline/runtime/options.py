@@ -98,20 +98,26 @@ class Option:
     def check(self, options: DeclaredOptions) -> None:
         """Raise ConfigError unless the value that `options` hold is allowed."""
         value = getattr(options, self.name)
-        if value is None or self.type in (bool, str):
+        if value is None:
             return
+        if self.type not in (bool, str):
+            self._check_range(value)
+        if self.spec.only is not None and value != self.default:
+            other, needed = self.spec.only
+            found = getattr(options, other)
+            if found != needed:
+                flag = f"--{other.replace('_', '-')}"
+                rule = (
+                    f"without {flag}" if needed is True else f"with {flag} {found}, but with {flag} {needed}"
+                )
+                raise ConfigError(f"{self.flags[0]} goes not {rule}")
+
+    def _check_range(self, value: Any) -> None:
         for one in value if get_origin(self.type) is tuple else (value,):
             if not self._allows(one):
                 are = "is needed" if "more" in self.allowed else "are possible"
                 rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
                 raise ConfigError(f"{' or '.join(reversed(self.flags))} = {one}: {rule}")
-        if self.spec.only is not None and value != self.default:
-            other, needed = self.spec.only
-            found = getattr(options, other)
-            if found != needed:
-                raise ConfigError(
-                    f"{self.flags[0]} goes not with --{other} {found}, but with --{other} {needed}"
-                )
 
     def _allows(self, value: Any) -> bool:
         spec = self.spec

@@ -14,6 +14,7 @@ Method = Literal["osu", "alcf"]
 Between = Literal["ranks", "nodes"]
 
 _WINDOW = "Messages in flight."
+_ALL = ("all_pairs", True)
 _METHOD = "OSU's, or ALCF's 16 synchronous sends in flight."
 
 
@@ -39,13 +40,17 @@ class OneWayOptions(PairOptions):
     all_pairs: Annotated[
         bool, OptionSpec("Every pair at one size, as a matrix; --plot draws a heat map.")
     ] = False
-    between: Annotated[Between, OptionSpec("All pairs of these (a node's first rank).")] = "ranks"
+    between: Annotated[Between, OptionSpec("All pairs of these (a node's first rank).", only=_ALL)] = "ranks"
     size: Annotated[
         int | None,
-        OptionSpec("Of messages of all pairs.", unit="B", otherwise="8, bandwidth 1 MiB", minimum=0),
+        OptionSpec(
+            "Of messages of all pairs.", unit="B", otherwise="8, bandwidth 1 MiB", minimum=0, only=_ALL
+        ),
     ] = None
-    seconds: Annotated[float, OptionSpec("That a pair of all pairs may take.", unit="s", minimum=0.0)] = 2.0
-    serial: Annotated[bool, OptionSpec("Of all pairs one at a time.")] = False
+    seconds: Annotated[
+        float, OptionSpec("That a pair of all pairs may take.", unit="s", minimum=0.0, only=_ALL)
+    ] = 2.0
+    serial: Annotated[bool, OptionSpec("Of all pairs one at a time.", only=_ALL)] = False
 
 
 @dataclass(frozen=True)
