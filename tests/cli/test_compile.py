@@ -101,15 +101,15 @@ def test_a_run_calls_what_was_compiled_and_nothing_else(tmp_path, case, settings
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("threads", [1, 2])
-def test_hpcg_calls_what_was_compiled_and_nothing_else(tmp_path, threads):
-    box = ["--nx", "16", "--ny", "16", "--nz", "16", "--rt", "0", "--no-stream"]
+@pytest.mark.parametrize(("threads", "runs"), [(1, [(1, 16), (2, 16)]), (2, [(1, 16), (2, 16), (1, 64)])])
+def test_hpcg_calls_what_was_compiled_and_nothing_else(tmp_path, threads, runs):
     wanted, called = set(), set()
-    for n in (1, 2):
+    for n, edge in runs:  # threads share the larger box alone
+        box = ["--nx", str(edge), "--ny", str(edge), "--nz", str(edge), "--rt", "0", "--no-stream"]
         options = ["bench", "hpcg", *box, "--threads", str(threads)]
-        for rank in calls(tmp_path / str(n), options, n):
+        for rank in calls(tmp_path / f"{n}_{edge}", options, n):
             missing = set(rank["called"]) - set(rank["wanted"])
-            assert not missing, f"compiled by the benchmark on {n} ranks"
+            assert not missing, f"compiled by the benchmark on {n} ranks, {edge}^3"
             wanted |= set(rank["wanted"])
             called |= set(rank["called"])
     assert wanted == called, "compiled in vain"

@@ -1,9 +1,11 @@
 """The halo of a sparse matrix, found from the matrix alone, against what every rank's numbers say."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from ridgeline.sparse.halo import HaloVector, plan_sparse_halo
+from ridgeline.sparse.halo import HaloPlanner, HaloVector, plan_sparse_halo
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 120
@@ -43,6 +45,22 @@ def matrix(name, comm):
 
 
 CASES = pytest.mark.parametrize("name", list(NAMES))
+
+
+@CASES
+def test_parts_give_the_plan_of_the_whole(comm, name):
+    _, rows, wanted, indptr = matrix(name, comm)
+    mine, asked = rows[comm.rank], wanted[comm.rank]
+    expected, whole = plan_sparse_halo(comm, mine, indptr, asked)
+    planner, columns = HaloPlanner(comm, mine), np.full(asked.size, -7, np.int32)
+    cuts = np.unique([0, mine.size // 3, mine.size // 2, mine.size])
+    for first, end in pairwise(cuts):
+        part = slice(indptr[first], indptr[end])
+        planner.locate(indptr[first : end + 1], asked[part], columns[part])
+    plan = planner.plan(columns)
+    np.testing.assert_array_equal(columns, whole)
+    for field, value in vars(expected).items():
+        np.testing.assert_array_equal(getattr(plan, field), value)
 
 
 @CASES

@@ -35,26 +35,19 @@ def test_every_number_is_found_and_no_other(name: str) -> None:
     places[:] = -7
     assert number_table.look_up_rows(indptr, wanted, numbers, table, places) == others.size
     np.testing.assert_array_equal(places, expected)
-    missing, which, distinct = (np.empty(others.size, kind) for kind in (np.int64, np.int32, np.int64))
-    free = number_table.empty_table(others.size)
-    assert number_table.number_missing(places, wanted, free, missing, distinct, which) == others.size
-    np.testing.assert_array_equal(missing, numbers.size + np.arange(others.size))
-    np.testing.assert_array_equal(distinct[which], others)
+    # The same, had the rows begun elsewhere.
+    places[:] = -7
+    assert number_table.look_up_rows(indptr + 11, wanted, numbers, table, places) == others.size
+    np.testing.assert_array_equal(places, expected)
 
 
 def test_a_number_twice_is_told() -> None:
     assert number_table.fill_table(np.array([5, 9, 5, 9]), number_table.empty_table(4)) == 2
 
 
-def test_missing_numbers_are_counted_once_and_renumbered() -> None:
-    numbers, wanted = np.array([10, 11]), np.array([10, 7, 11, 8, 7, 7])
-    table = number_table.empty_table(2)
-    number_table.fill_table(numbers, table)
-    places = np.empty(6, np.int32)
-    assert number_table.look_up_rows(np.array([0, 3, 6]), wanted, numbers, table, places) == 4
-    missing, which, distinct = np.empty(4, np.int64), np.empty(4, np.int32), np.empty(4, np.int64)
-    free = number_table.empty_table(4)
-    assert number_table.number_missing(places, wanted, free, missing, distinct, which) == 2
-    np.testing.assert_array_equal(distinct[:2], [7, 8])
-    number_table.renumber(missing, which, np.array([20, 30], np.int32), places)
-    np.testing.assert_array_equal(places, [0, 20, 1, 30, 20, 20])
+def test_distinct_numbers_are_found_in_their_order() -> None:
+    numbers = np.array([7, 2**62, 7, 8, 2**62])
+    which, distinct = np.empty(5, np.int32), np.empty(5, np.int64)
+    assert number_table.find_distinct(numbers, number_table.empty_table(5), distinct, which) == 3
+    np.testing.assert_array_equal(distinct[:3], [7, 2**62, 8])
+    np.testing.assert_array_equal(which, [0, 1, 0, 2, 1])

@@ -46,45 +46,80 @@ class SparseHaloPlan:
         return replace(self, send_index=new_number[self.send_index].astype(np.int32))
 
 
+class HaloPlanner:
+    """Finds the local number of every column, part by part, and then the plan. Collective over comm.
+
+    For a matrix whose global column numbers are never in memory all at once; `plan_sparse_halo` is for others.
+    rows_global: int64 [n], the number of each owned row, in any order. Raises ValueError on all ranks if one is there
+    twice.
+    """
+
+    def __init__(self, comm: MPI.Comm, rows_global: Numbers) -> None:
+        self._comm, self._rows = comm, rows_global
+        self._located = 0  # columns so far
+        self._places: list[Numbers] = []  # of the external ones among these
+        self._numbers: list[Numbers] = []
+        with together(comm):
+            if rows_global.size > np.iinfo(np.int32).max // 2:
+                raise ValueError(
+                    f"{rows_global.size} rows on one rank are more than 32-bit lists hold; use more ranks"
+                )
+            self._table = number_table.empty_table(rows_global.size)
+            twice = number_table.fill_table(rows_global, self._table)
+            if twice >= 0:
+                raise ValueError(
+                    f"row {rows_global[twice]} is there twice on rank {comm.rank}; number rows once"
+                )
+
+    def locate(self, indptr: Numbers, columns_global: Numbers, columns: Indices) -> None:
+        """Set columns, int32, to the local numbers of the next rows' columns, -1 where external. No communication.
+
+        indptr: int64 [rows of the part + 1], its first number may be any; columns_global: int64, as many as columns.
+        """
+        if number_table.look_up_rows(indptr, columns_global, self._rows, self._table, columns):
+            external = np.flatnonzero(columns < 0)
+            self._places.append(self._located + external)
+            self._numbers.append(columns_global[external])
+        self._located += columns.size
+
+    def plan(self, columns: Indices) -> SparseHaloPlan:
+        """Return the plan, and number the external ones in columns, int32: those of all parts, in order. Collective.
+
+        Raises ValueError on all ranks if a row has two owners, a column none, or a number is negative.
+        Communication: 16 bytes per stretch of consecutive row numbers, 24 bytes per external column.
+        """
+        comm, n = self._comm, self._rows.size
+        numbers = np.concatenate([np.zeros(0, np.int64), *self._numbers])
+        found, which = np.empty(numbers.size, np.int64), np.empty(numbers.size, np.int32)
+        count = number_table.find_distinct(numbers, number_table.empty_table(numbers.size), found, which)
+        external = found[:count]
+        owner = _owners(comm, self._rows, external)
+        order = np.lexsort((external, owner))
+        local = np.empty(count, np.int32)
+        local[order] = n + np.arange(count, dtype=np.int32)
+        if count:
+            columns[np.concatenate(self._places)] = local[which]
+        wanted = np.bincount(owner, minlength=comm.size)
+        asked, given = exchange_counted(comm, external[order], wanted)
+        send_index = np.empty(asked.size, np.int32)
+        number_table.look_up(asked, self._rows, self._table, send_index)
+        neighbours = np.flatnonzero(wanted + given)
+        return SparseHaloPlan(
+            n, count, neighbours.tolist(), _starts(given[neighbours]), send_index, _starts(wanted[neighbours])
+        )
+
+
 def plan_sparse_halo(
     comm: MPI.Comm, rows_global: Numbers, indptr: Numbers, columns_global: Numbers
 ) -> tuple[SparseHaloPlan, Indices]:
     """Return the plan and the local number of every column, int32 [non-zeros]. Collective over comm.
 
-    rows_global: int64 [n], the number of each owned row, in any order; indptr [n + 1], columns_global [non-zeros]:
-    the owned rows. Raises ValueError on all ranks if a row has two owners, a column none, or a number is negative.
-    Communication: 16 bytes per stretch of consecutive row numbers, 24 bytes per external column.
+    indptr [n + 1], columns_global [non-zeros]: the owned rows. The rest is as `HaloPlanner` says.
     """
-    n = rows_global.size
+    planner = HaloPlanner(comm, rows_global)
     columns = np.empty(columns_global.size, np.int32)
-    with together(comm):
-        if n > np.iinfo(np.int32).max // 2:
-            raise ValueError(f"{n} rows on one rank are more than 32-bit lists hold; use more ranks")
-        table = number_table.empty_table(n)
-        twice = number_table.fill_table(rows_global, table)
-        if twice >= 0:
-            raise ValueError(f"row {rows_global[twice]} is there twice on rank {comm.rank}; number rows once")
-    n_missing = number_table.look_up_rows(indptr, columns_global, rows_global, table, columns)
-    missing, which = np.empty(n_missing, np.int64), np.empty(n_missing, np.int32)
-    found = np.empty(n_missing, np.int64)
-    count = number_table.number_missing(
-        columns, columns_global, number_table.empty_table(n_missing), missing, found, which
-    )
-    external = found[:count]
-    owner = _owners(comm, rows_global, external)
-    order = np.lexsort((external, owner))
-    local = np.empty(count, np.int32)
-    local[order] = n + np.arange(count, dtype=np.int32)
-    number_table.renumber(missing, which, local, columns)
-    wanted = np.bincount(owner, minlength=comm.size)
-    asked, given = exchange_counted(comm, external[order], wanted)
-    send_index = np.empty(asked.size, np.int32)
-    number_table.look_up(asked, rows_global, table, send_index)
-    neighbours = np.flatnonzero(wanted + given)
-    plan = SparseHaloPlan(
-        n, count, neighbours.tolist(), _starts(given[neighbours]), send_index, _starts(wanted[neighbours])
-    )
-    return plan, columns
+    planner.locate(indptr, columns_global, columns)
+    return planner.plan(columns), columns
 
 
 def _starts(counts: NDArray[np.integer]) -> Numbers:

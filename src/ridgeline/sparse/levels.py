@@ -15,7 +15,7 @@ Computing 1 (1989) 73-95 (level scheduling).
 from typing import Any
 
 import numpy as np
-from numba import int32, int64
+from numba import int32, int64, uint32
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
@@ -66,16 +66,16 @@ def dependency_levels(indptr, columns, block=WHOLE):
     for row in range(n):
         if row - start == block:
             start, lowest = row, top + 1
-        first, end = indptr[row], indptr[row + 1]
+        entries = columns[indptr[row] : indptr[row + 1]]
         level = max(lowest, levels[row])
-        for place in range(first, end):
-            column = columns[place]
+        for k in range(entries.size):
+            column = uint32(entries[k])  # tests for negative indices would take as long as the rest
             if start <= column < row:
                 level = max(level, levels[column] + 1)
         levels[row] = level
         top = max(top, level)
-        for place in range(first, end):
-            column = columns[place]
+        for k in range(entries.size):
+            column = uint32(entries[k])
             if row < column < n:
                 levels[column] = max(levels[column], level + 1)
     return levels

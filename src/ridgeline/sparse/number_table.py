@@ -61,14 +61,14 @@ def look_up(wanted, numbers, table, places):
 
 @kernel(lambda: (int64[::1], int64[::1], int64[::1], int32[::1], int32[::1]))
 def look_up_rows(indptr, wanted, numbers, table, places):
-    """Do as `look_up` for rows of numbers; return how many are not there.
+    """Do as `look_up` for rows of numbers; return how many are not there. wanted, places begin at entry indptr[0].
 
     Rows that follow each other often want numbers one higher, at places one higher: tried first, and never trusted.
     """
     shift, missing = _shift(table), 0
     before, width = 0, 0
     for row in range(indptr.size - 1):
-        start, end = indptr[row], indptr[row + 1]
+        start, end = indptr[row] - indptr[0], indptr[row + 1] - indptr[0]
         for p in range(start, end):
             place = places[before + p - start] + 1 if p - start < width else 0
             if place >= numbers.size or numbers[place] != wanted[p]:
@@ -79,34 +79,20 @@ def look_up_rows(indptr, wanted, numbers, table, places):
     return missing
 
 
-@kernel(lambda: (int32[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1]))
-def number_missing(places, wanted, table, missing, distinct, which):
-    """List what `look_up_rows` did not find; return how many distinct numbers those are.
-
-    missing[m]: index of the m-th into places; distinct[k]: the numbers in the order in which they come; which[m]: k.
-    """
-    shift = _shift(table)
-    m, count = 0, 0
-    for p in range(places.size):
-        if places[p] < 0:
-            slot = _slot(wanted[p], shift, distinct, table)
-            if table[slot] < 0:
-                table[slot] = count
-                distinct[count] = wanted[p]
-                count += 1
-            missing[m] = p
-            which[m] = table[slot]
-            m += 1
+@kernel(lambda: (int64[::1], int32[::1], int64[::1], int32[::1]))
+def find_distinct(numbers, table, distinct, which):
+    """Set distinct[k] to the numbers in the order in which they come, and which[m] to k; return how many they are."""
+    shift, count = _shift(table), 0
+    for m in range(numbers.size):
+        slot = _slot(numbers[m], shift, distinct, table)
+        if table[slot] < 0:
+            table[slot] = count
+            distinct[count] = numbers[m]
+            count += 1
+        which[m] = table[slot]
     return count
-
-
-@kernel(lambda: (int64[::1], int32[::1], int32[::1], int32[::1]))
-def renumber(missing, which, new_number, places):
-    """places[missing[m]] = new_number[which[m]]."""
-    for m in range(missing.size):
-        places[missing[m]] = new_number[which[m]]
 
 
 def kernels() -> list[Specialisation]:
     """Return the kernels of this file."""
-    return specialise([fill_table, look_up, look_up_rows, number_missing, renumber])
+    return specialise([fill_table, look_up, look_up_rows, find_distinct])

@@ -19,7 +19,7 @@ storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import boolean, float64, int32, int64, types
+from numba import boolean, float64, int32, int64, types, uint32, uint64
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
@@ -64,12 +64,12 @@ def _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shi
             run_rows[n_runs] = begin
             while row < end:
                 known, fresh, low, high = 0, 0, lowest, highest
-                for place in range(indptr[order[row]], indptr[order[row] + 1]):
-                    column = columns[place]
-                    if column < n:
-                        shift = new_number[column] - row
+                entries = columns[indptr[order[row]] : indptr[order[row] + 1]]
+                for k in range(entries.size):
+                    if entries[k] < n:
+                        shift = new_number[uint32(entries[k])] - row
                         if shift != 0:
-                            if marks[shift + n] == n_runs + 1:
+                            if marks[uint64(shift + n)] == n_runs + 1:
                                 known += 1
                             else:
                                 fresh += 1
@@ -80,12 +80,11 @@ def _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shi
                     if zeros > max(rows * wider // SPARE, wider // 2) or begin + low < 0 or row + high >= n:
                         break
                 if fresh > 0:
-                    for place in range(indptr[order[row]], indptr[order[row] + 1]):
-                        column = columns[place]
-                        if column < n:
-                            shift = new_number[column] - row
-                            if shift != 0 and marks[shift + n] != n_runs + 1:
-                                marks[shift + n] = n_runs + 1
+                    for k in range(entries.size):
+                        if entries[k] < n:
+                            shift = new_number[uint32(entries[k])] - row
+                            if shift != 0 and marks[uint64(shift + n)] != n_runs + 1:
+                                marks[uint64(shift + n)] = n_runs + 1
                                 shifts[first + size] = shift
                                 size += 1
                 lowest, highest = low, high
@@ -117,60 +116,63 @@ def _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values):
     return n_values
 
 
-@kernel(lambda: (CSR, int32[::1], int32[::1], boolean, int64[::1], int32[::1], RUNS, int32[::1]))
-def _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, slot_of):
-    """Set slot_columns and values of one triangle. slot_of: int32 [2 n], scratch: slot by shift."""
+@kernel(lambda: (CSR, int32[::1], int32[::1], int64[::1], int32[::1], RUNS, RUNS, int32[::1]))
+def _fill_runs(csr, order, new_number, run_shifts, shifts, lower, upper, slot_of):
+    """Set slot_columns and values of both triangles. slot_of: int32 [2 n], scratch: slot by shift.
+
+    Both at once, for the matrix comes from memory and the rows of a run stay in cache. Indices are made unsigned, as
+    in `sparse.transfer`.
+    """
     indptr, columns, values = csr
     n = order.size
-    for run in range(runs.run_rows.size - 1):
-        row, end = runs.run_rows[run], runs.run_rows[run + 1]
-        first, slots = runs.run_slots[run], runs.run_slots[run + 1] - runs.run_slots[run]
-        start_shift = (
-            run_shifts[run + 1] - slots if upper else run_shifts[run]
-        )  # shifts ascend: lower ones first
-        for s in range(slots):
-            shift = shifts[start_shift + s]
-            runs.slot_columns[first + s] = row + shift
-            slot_of[shift + n] = s
-        start = runs.run_values[run]
+    for run in range(lower.run_rows.size - 1):
+        row, end = lower.run_rows[run], lower.run_rows[run + 1]
+        first, above = run_shifts[run], upper.run_slots[run]
+        n_lower = lower.run_slots[run + 1] - lower.run_slots[run]
+        n_upper = upper.run_slots[run + 1] - above
+        for s in range(n_lower + n_upper):  # shifts ascend: lower ones first
+            shift = shifts[first + s]
+            if s < n_lower:
+                lower.slot_columns[lower.run_slots[run] + s] = row + shift
+                slot_of[shift + n] = s
+            else:
+                upper.slot_columns[above + s - n_lower] = row + shift
+                slot_of[shift + n] = s - n_lower
+        at_lower, at_upper = lower.run_values[run], upper.run_values[run]
         for chunk in range(row, end, WIDTH):
             width = min(WIDTH, end - chunk)
-            for place in range(start, start + width * slots):
-                runs.values[place] = 0.0
+            below = lower.values[at_lower : at_lower + width * n_lower]
+            over = upper.values[at_upper : at_upper + width * n_upper]
+            below[:] = 0.0
+            over[:] = 0.0
             for lane in range(width):
-                old = order[chunk + lane]
-                for place in range(indptr[old], indptr[old + 1]):
-                    column = columns[place]
-                    if column < n:
-                        shift = new_number[column] - (chunk + lane)
-                        if shift > 0 if upper else shift < 0:
-                            runs.values[start + slot_of[shift + n] * width + lane] = values[place]
-            start += width * slots
+                start, stop = indptr[order[chunk + lane]], indptr[order[chunk + lane] + 1]
+                entries, numbers = columns[start:stop], values[start:stop]
+                for k in range(entries.size):
+                    if entries[k] < n:
+                        shift = new_number[uint32(entries[k])] - (chunk + lane)
+                        place = uint64(slot_of[uint64(shift + n)] * width + lane)
+                        if shift < 0:
+                            below[place] = numbers[k]
+                        elif shift > 0:
+                            over[place] = numbers[k]
+            at_lower += width * n_lower
+            at_upper += width * n_upper
 
 
-def _triangle(
-    csr: tuple[NDArray[Any], ...],
-    order: NDArray[Any],
-    new_number: NDArray[Any],
+def _empty_triangle(
     run_rows: NDArray[Any],
     level_runs: NDArray[Any],
     run_shifts: NDArray[Any],
     shifts: NDArray[Any],
     upper: bool,
-    scratch: NDArray[Any],
 ) -> Runs:
     run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
     n_values = _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values)
-    runs = Runs(
-        run_rows,
-        run_slots,
-        np.empty(run_slots[-1], np.int32),
-        run_values,
-        aligned_empty(n_values, np.float64),
-        level_runs,
+    slot_columns = np.empty(run_slots[-1], np.int32)
+    return Runs(
+        run_rows, run_slots, slot_columns, run_values, aligned_empty(n_values, np.float64), level_runs
     )
-    _fill_runs(csr, order, new_number, upper, run_shifts, shifts, runs, scratch)
-    return runs
 
 
 def make_triangles(
@@ -194,9 +196,9 @@ def make_triangles(
     n_runs = _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, scratch)
     run_rows = run_rows[: n_runs + 1].copy()
     lower, upper = (
-        _triangle(csr, order, new_number, run_rows, level_runs, run_shifts, shifts, is_upper, scratch)
-        for is_upper in (False, True)
+        _empty_triangle(run_rows, level_runs, run_shifts, shifts, is_upper) for is_upper in (False, True)
     )
+    _fill_runs(csr, order, new_number, run_shifts, shifts, lower, upper, scratch)
     return lower, upper
 
 

@@ -7,7 +7,7 @@ columns int32 (owned below n, external from n on), values float64. Row and point
 from typing import Any
 
 import numpy as np
-from numba import float64, int32, int64
+from numba import float64, int32, int64, uint64
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
@@ -51,10 +51,11 @@ def _upper_blocks(runs, coarse_number):
     counts = np.zeros(n, np.int32)
     for run in range(runs.run_rows.size - 1):
         first, end = runs.run_rows[run], runs.run_rows[run + 1]
+        own = counts[first:end]
         for slot in range(runs.run_slots[run], runs.run_slots[run + 1]):
-            column = runs.slot_columns[slot]
-            for lane in range(end - first):
-                counts[first + lane] += coarse_number[column + lane] >= 0
+            points = coarse_number[runs.slot_columns[slot] : runs.slot_columns[slot] + own.size]
+            for lane in range(own.size):
+                own[lane] += points[lane] >= 0
     starts = np.zeros(-(-n // BLOCK_ROWS) + 1, np.int64)
     place = np.empty(WIDTH, np.int64)
     total = np.int64(0)
@@ -76,11 +77,11 @@ def _upper_blocks(runs, coarse_number):
                 at += counts[chunk + lane]
             for slot in range(runs.run_slots[run], runs.run_slots[run + 1]):
                 column = runs.slot_columns[slot] + (chunk - first)
+                points, numbers = coarse_number[column : column + width], runs.values[source : source + width]
                 for lane in range(width):
-                    point = coarse_number[column + lane]
-                    if point >= 0:
-                        columns[place[lane]] = point
-                        values[place[lane]] = runs.values[source + lane]
+                    if points[lane] >= 0:
+                        columns[uint64(place[lane])] = points[lane]
+                        values[uint64(place[lane])] = numbers[lane]
                         place[lane] += 1
                 source += width
     return counts, starts, columns, values

@@ -178,6 +178,6 @@ def multiply_dot(lower, upper, diagonal, x, y):
     return total
 
 
-def kernels(with_sums: bool) -> list[Specialisation]:
-    """Return the kernels of this file that one thread calls. with_sums: those too that return a sum."""
-    return specialise([forward_zero, forward, backward, *([backward_dot, multiply_dot] if with_sums else [])])
+def kernels() -> list[Specialisation]:
+    """Return the kernels of this file."""
+    return specialise([forward_zero, forward, backward, backward_dot, multiply_dot])

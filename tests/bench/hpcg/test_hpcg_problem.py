@@ -7,7 +7,7 @@ from mpi4py import MPI
 import hpcg_dense
 from ridgeline.bench.hpcg import problem_kernels
 from ridgeline.bench.hpcg.geometry import coarsen, place
-from ridgeline.bench.hpcg.problem import diagonal_of, generate_problem, replace_diagonal
+from ridgeline.bench.hpcg.problem import diagonal_of, generate_problem, planes, replace_diagonal, row_numbers
 from ridgeline.runtime.errors import ConfigError
 
 SELF = MPI.COMM_SELF
@@ -32,10 +32,14 @@ def test_rows_of_every_rank(local, grid) -> None:
         geometry = place(int(np.prod(grid)), rank, local, grid)
         box = geometry.origin, geometry.local, geometry.whole
         n = geometry.n_rows
-        indptr, rows, diagonal = (np.zeros(size, np.int64) for size in (n + 1, n, n))
+        indptr, diagonal = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
         problem_kernels.row_starts(*box, indptr)
         columns, values, b = np.zeros(indptr[-1], np.int64), np.zeros(indptr[-1]), np.zeros(n)
-        problem_kernels.fill_rows(*box, rows, columns, values, diagonal, b)
+        problem_kernels.fill_values(*box, indptr, values, diagonal, b)
+        for of_rows, of_columns, numbers in planes(geometry, indptr):
+            assert of_rows.size == local[0] * local[1] + 1
+            columns[of_columns] = numbers
+        rows = row_numbers(geometry)
         np.testing.assert_array_equal(rows, hpcg_dense.numbers(geometry))
         np.testing.assert_array_equal(dense_rows(indptr, columns, values, len(expected)), expected[rows])
         np.testing.assert_array_equal(columns[diagonal], rows)

@@ -30,7 +30,6 @@ def irregular(matrix: SparseMatrix, seed: int) -> SparseMatrix:
         matrix,
         indptr=indptr,
         columns=columns,
-        columns_global=matrix.columns_global[keep],
         values=values,
         diagonal=np.flatnonzero(columns == rows),
     )

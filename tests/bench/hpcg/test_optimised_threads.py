@@ -5,9 +5,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from mpi4py import MPI
 
-from ridgeline.bench.hpcg.optimise import threads_for
+from ridgeline.bench.hpcg.geometry import make_geometry
+from ridgeline.bench.hpcg.optimise import optimise, sharing_pays
+from ridgeline.bench.hpcg.problem import generate_problem
 
 pytestmark = pytest.mark.alone
 
@@ -15,10 +19,12 @@ SCRIPT = """
 import json
 import numpy as np
 from mpi4py import MPI
+from ridgeline.bench.hpcg import optimise
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.problem import generate_problem
 
+optimise.REGION_ROWS = optimise.BARRIER_ROWS = 0  # else a box as small as this one has no threads
 level, b, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, 32, 40, 16), levels=2)
 results = []
 for n_threads in (1, 2, 3, 2):
@@ -50,9 +56,33 @@ def results() -> list[list[str]]:
     return json.loads(done.stdout)
 
 
-def test_the_smallest_box_has_threads_and_compiles_what_larger_ones_need() -> None:
-    assert threads_for(16**3, 3) == 3
-    assert threads_for(8**3, 3) == 1
+def whole_levels(edge: int) -> int:
+    """Return how many dependency levels a cube has under 27 points: x + 2 y + 4 z of its last point, and 1."""
+    return 7 * (edge - 1) + 1
+
+
+@pytest.mark.parametrize(("edge", "pays"), [(8, False), (32, False), (48, False), (64, True), (104, True)])
+def test_threads_share_grids_whose_levels_are_wide(edge: int, pays: bool) -> None:
+    assert sharing_pays(edge**3, whole_levels(edge)) is pays
+
+
+def test_many_rows_in_narrow_levels_are_not_shared() -> None:
+    assert not sharing_pays(10**6, 10**4)
+
+
+def test_a_small_box_has_the_order_of_one_thread() -> None:
+    level, _, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, 32, 32, 32), levels=2)
+    one, two = optimise(level), optimise(level, 2)
+    assert two.n_threads == 1
+    np.testing.assert_array_equal(two.order, one.order)
+
+
+def test_a_wide_box_is_ordered_by_levels_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ridgeline.bench.hpcg.optimise.REGION_ROWS", 32**3 // 2 - 100 * whole_levels(32) - 1)
+    level, _, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, 32, 32, 32), levels=2)
+    two = optimise(level, 2)
+    assert (two.n_threads, two.coarse.n_threads) == (2, 1)
+    assert two.lower.level_runs.size - 1 == whole_levels(32)
 
 
 def test_one_thread_and_several_agree_to_rounding(results: list[list[str]]) -> None:

@@ -124,8 +124,6 @@ def direction_threaded(n_threads, alpha, beta, z, p, x):
 
 
 def kernels(threads: int) -> list[Specialisation]:
-    """Return the kernels of this file for this many threads."""
-    passes = (
-        [dot, residual, direction] if threads == 1 else [dot_threaded, residual_threaded, direction_threaded]
-    )
-    return specialise([blocks, *passes])
+    """Return the kernels of this file for one thread, and for this many."""
+    shared = [dot_threaded, residual_threaded, direction_threaded] if threads > 1 else []
+    return specialise([blocks, dot, residual, direction, *shared])

@@ -24,9 +24,8 @@ from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available, oversubscription
 
-_BYTES_PER_ROW = (
-    1400  # of a rank's finest grid: the matrix twice, coarser grids, vectors, what the set-up needs
-)
+# Of a rank's finest grid: the matrix twice, coarser grids, vectors; some 900 at 104^3, and room for more halo.
+_BYTES_PER_ROW = 1100
 
 _COLUMNS = (
     Column("part", "part"),

@@ -36,10 +36,10 @@ class MultigridLevel:
     comm: all ranks of the matrix. Coarser levels have r and x of their own; the finest is given its by `bind`.
     """
 
-    def __init__(self, comm: MPI.Comm, level: OptimisedLevel, n_threads: int) -> None:
+    def __init__(self, comm: MPI.Comm, level: OptimisedLevel) -> None:
         self.level = level
-        self.passes = Passes(level, n_threads)
-        self.coarse = None if level.coarse is None else MultigridLevel(comm, level.coarse, n_threads)
+        self.passes = Passes(level)
+        self.coarse = None if level.coarse is None else MultigridLevel(comm, level.coarse)
         self._half_product = np.zeros(level.n_rows)
         self._saved = np.zeros(level.boundary.rows.size)
         self._sent = np.zeros(0 if level.transfer is None else level.transfer.sent.size)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.problem import HpcgLevel
+from ridgeline.bench.hpcg.problem import HpcgLevel, SparseMatrix
 from ridgeline.sparse.halo import SparseHaloPlan
 from ridgeline.sparse.levels import WHOLE, block_rows, dependency_levels, level_order
 from ridgeline.sparse.runs import Runs, make_triangles
@@ -29,14 +29,19 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int32]
 
 
-# Rows of a level that threads share: below, waiting for each other takes longer than the rows. The smallest box of
-# HPCG's rules has as many, so that a run on it compiles all that a larger one needs.
-LEAST_ROWS = 16**3
+# What threads cost a sweep, in rows that one thread sweeps meanwhile (2.5 ns each on Zen 5): waking and joining
+# workers that sleep (0.1 ms), and waiting for each other at a dependency level (0.25 us). They are not measured where
+# they are used: the order of the rows, and so the bits, depend on them.
+REGION_ROWS = 40_000
+BARRIER_ROWS = 100
 
 
-def threads_for(n_rows: int, n_threads: int) -> int:
-    """Return how many of n_threads work on a level of n_rows rows."""
-    return n_threads if n_rows >= LEAST_ROWS else 1
+def sharing_pays(n_rows: int, n_levels: int) -> bool:
+    """Return whether two threads sweep n_rows rows in n_levels dependency levels faster than one.
+
+    More threads are told the same, so that any number of several gives the same bits.
+    """
+    return n_rows // 2 > REGION_ROWS + BARRIER_ROWS * n_levels
 
 
 @dataclass
@@ -61,7 +66,7 @@ class Transfer:
 class OptimisedLevel:
     """One level's matrix of n rows in the new order: L, U (runs), diagonal float64 [n], H by rows, halo plan.
 
-    order: int32 [n], the natural row of each new row; new_number: its inverse.
+    order: int32 [n], the natural row of each new row; new_number: its inverse. n_threads: how many share its passes.
     """
 
     order: Indices
@@ -74,6 +79,7 @@ class OptimisedLevel:
     plan: SparseHaloPlan
     transfer: Transfer | None
     coarse: OptimisedLevel | None
+    n_threads: int
 
     @property
     def n_rows(self) -> int:
@@ -94,13 +100,12 @@ def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
     """Return the new form of a level and of all coarser ones. Compiled work, no communication.
 
     level: as `generate_problem` makes it; it is read, never changed. n_threads: one thread gets its rows by blocks
-    that caches hold, several get the fewest and widest levels.
+    that caches hold. Several get the fewest and widest levels where `sharing_pays`; elsewhere one works.
     """
     coarse = None if level.coarse is None else optimise(level.coarse, n_threads)
     matrix = level.matrix
-    several = threads_for(matrix.n_rows, n_threads) > 1
-    block = WHOLE if several else block_rows(matrix.indptr, matrix.columns)
-    order, new_number, level_rows = level_order(dependency_levels(matrix.indptr, matrix.columns, block))
+    sharing, levels = _dependency(matrix, n_threads)
+    order, new_number, level_rows = level_order(levels)
     lower, upper = make_triangles(*matrix.csr, order, new_number, level_rows)
     diagonal = matrix.values[matrix.diagonal[order]]
     external = has_external(matrix.indptr, matrix.columns)
@@ -124,8 +129,18 @@ def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
             sent_points=coarse_number[sent],
         )
     return OptimisedLevel(
-        order, new_number, lower, upper, diagonal, 1.0 / diagonal, boundary, plan, transfer, coarse
+        order, new_number, lower, upper, diagonal, 1.0 / diagonal, boundary, plan, transfer, coarse, sharing
     )
+
+
+def _dependency(matrix: SparseMatrix, n_threads: int) -> tuple[int, Indices]:
+    """Return how many threads share the passes of a matrix, and the dependency level of each row for so many."""
+    if n_threads > 1:
+        levels = dependency_levels(matrix.indptr, matrix.columns, WHOLE)
+        if sharing_pays(levels.size, int(levels.max(initial=-1)) + 1):
+            return n_threads, levels
+    block = block_rows(matrix.indptr, matrix.columns)
+    return 1, dependency_levels(matrix.indptr, matrix.columns, block)
 
 
 def _bytes(part: Any) -> int:

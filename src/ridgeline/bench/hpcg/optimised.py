@@ -28,9 +28,10 @@ Array = NDArray[np.float64]
 class OptimisedImplementation:
     """The optimised implementation: see `Implementation`. Building it is HPCG's optimisation phase.
 
-    comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank; any number of
-    several gives the same bits, one (other order of rows) agrees to rounding. `level`, an OptimisedLevel, holds the
-    structures; vectors are in its order and exchange by its halo plan. Raises ConfigError if Numba has fewer threads.
+    comm: all ranks of the problem. level: read while building, not kept. n_threads: of Numba, per rank, where a grid
+    is large enough. Any number of several gives the same bits, one (other order of rows) agrees to rounding. `level`,
+    an OptimisedLevel, holds the structures; vectors are in its order and exchange by its halo plan. Raises
+    ConfigError if Numba has fewer threads.
     """
 
     def __init__(self, comm: MPI.Comm, level: HpcgLevel, n_threads: int = 1) -> None:
@@ -39,7 +40,7 @@ class OptimisedImplementation:
         self.level = optimise(level, n_threads)
         self.n_rows = self.level.n_rows
         with self._threads():
-            self.multigrid = MultigridLevel(comm, self.level, n_threads)
+            self.multigrid = MultigridLevel(comm, self.level)
         self._solver = ConjugateGradients(comm, self.multigrid, self._product)
 
     def vector(self, natural: Array | None = None) -> HaloVector:

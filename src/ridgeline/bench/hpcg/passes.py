@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ridgeline.bench.hpcg import cg_passes
-from ridgeline.bench.hpcg.optimise import OptimisedLevel, threads_for
+from ridgeline.bench.hpcg.optimise import OptimisedLevel
 from ridgeline.jit.kernel import Specialisation
 from ridgeline.sparse import sweeps, sweeps_threaded, transfer
 
@@ -17,15 +17,14 @@ Pass = Callable[..., Any]
 class Passes:
     """Functions of `sparse.sweeps`, `sparse.transfer` and `cg_passes`, or their twins for several threads.
 
-    n_threads: at most; levels of few rows take one. Passes over the boundary always do: they are short. Raises
+    As many threads as the level names share them. Passes over the boundary always take one: they are short. Raises
     ConfigError if Numba does not run so many threads at once.
     """
 
-    def __init__(self, level: OptimisedLevel, n_threads: int) -> None:
-        n_threads = threads_for(level.n_rows, n_threads)
+    def __init__(self, level: OptimisedLevel) -> None:
         self.team: sweeps_threaded.Team | None = None
-        if n_threads > 1:
-            self._share(level, n_threads)
+        if level.n_threads > 1:
+            self._share(level, level.n_threads)
             return
         self.forward_zero: Pass = sweeps.forward_zero
         self.forward: Pass = sweeps.forward
@@ -57,8 +56,6 @@ class Passes:
 
 
 def kernels(threads: int) -> list[Specialisation]:
-    """Return the kernels of all passes. One thread sweeps small levels; all threads share the finest, which alone
-    needs sums.
-    """
+    """Return the kernels of all passes: of one thread, which sweeps small levels, and of several for the others."""
     shared = sweeps_threaded.kernels() if threads > 1 else []
-    return [*sweeps.kernels(threads == 1), *shared, *transfer.kernels(threads), *cg_passes.kernels(threads)]
+    return [*sweeps.kernels(), *shared, *transfer.kernels(threads), *cg_passes.kernels(threads)]

@@ -7,6 +7,7 @@ external ones (sparse/halo.py). Whoever solves may use the matrix and `fine_of_c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from ridgeline.bench.hpcg.geometry import HpcgGeometry, coarsen
 from ridgeline.bench.hpcg.rating import LevelSize
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.sparse import halo, rows
-from ridgeline.sparse.halo import SparseHaloPlan, plan_sparse_halo
+from ridgeline.sparse.halo import HaloPlanner, SparseHaloPlan
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int32]
@@ -31,13 +32,12 @@ LEVELS = 4
 class SparseMatrix:
     """One rank's rows.
 
-    indptr: int64 [n + 1]; columns_global: int64, columns: int32 (local), values: float64, all [non-zeros];
-    diagonal: int64 [n], place of the diagonal in values; rows_global: int64 [n]; total_nonzeros: of all ranks.
+    indptr: int64 [n + 1]; columns: int32 (local), values: float64, both [non-zeros]; diagonal: int64 [n], place of
+    the diagonal in values; rows_global: int64 [n]; total_nonzeros: of all ranks. `planes` has global column numbers.
     """
 
     geometry: HpcgGeometry
     indptr: Numbers
-    columns_global: Numbers
     columns: Indices
     values: Array
     diagonal: Numbers
@@ -58,7 +58,7 @@ class SparseMatrix:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays of this rank."""
-        arrays = (*self.csr, self.columns_global, self.diagonal, self.rows_global, self.plan.send_index)
+        arrays = (*self.csr, self.diagonal, self.rows_global, self.plan.send_index)
         return sum(array.nbytes for array in arrays)
 
 
@@ -75,17 +75,41 @@ def generate_matrix(comm: MPI.Comm, geometry: HpcgGeometry) -> tuple[SparseMatri
     """Return the matrix of a geometry and its right side, float64 [n]. Collective over comm."""
     n = geometry.n_rows
     box = geometry.origin, geometry.local, geometry.whole
-    indptr, rows, diagonal = (np.empty(size, np.int64) for size in (n + 1, n, n))
+    indptr, diagonal = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     problem_kernels.row_starts(*box, indptr)
     nonzeros = int(indptr[-1])
-    columns_global, values, right_side = np.empty(nonzeros, np.int64), np.empty(nonzeros), np.empty(n)
-    problem_kernels.fill_rows(*box, rows, columns_global, values, diagonal, right_side)
-    plan, columns = plan_sparse_halo(comm, rows, indptr, columns_global)
+    columns, values, right_side = np.empty(nonzeros, np.int32), np.empty(nonzeros), np.empty(n)
+    problem_kernels.fill_values(*box, indptr, values, diagonal, right_side)
+    rows = row_numbers(geometry)
+    planner = HaloPlanner(comm, rows)
+    for of_rows, of_columns, numbers in planes(geometry, indptr):
+        planner.locate(of_rows, numbers, columns[of_columns])
+    plan = planner.plan(columns)
     total = comm.allreduce(nonzeros)
-    return (
-        SparseMatrix(geometry, indptr, columns_global, columns, values, diagonal, rows, total, plan),
-        right_side,
-    )
+    return SparseMatrix(geometry, indptr, columns, values, diagonal, rows, total, plan), right_side
+
+
+def row_numbers(geometry: HpcgGeometry) -> Numbers:
+    """Return the number in the whole box of each row of a rank, int64 [n]."""
+    x, y, z = (np.arange(first, first + count) for first, count in zip(geometry.origin, geometry.local))
+    return (x + geometry.gnx * (y[:, None] + geometry.gny * z[:, None, None])).reshape(-1)
+
+
+def planes(geometry: HpcgGeometry, indptr: Numbers) -> Iterator[tuple[Numbers, slice, Numbers]]:
+    """Yield the columns of a rank's rows by global numbers, a plane of points at a time, which caches hold.
+
+    Each time: indptr [rows of the plane + 1], which non-zeros these are, and their columns' numbers, int64. The last
+    is overwritten by the next plane.
+    """
+    nx, ny, nz = geometry.local
+    x, y, z = geometry.origin
+    starts = indptr[:: nx * ny]
+    numbers = np.empty(int(np.diff(starts).max()), np.int64)
+    for plane in range(nz):
+        part = numbers[: starts[plane + 1] - starts[plane]]
+        problem_kernels.fill_columns((x, y, z + plane), (nx, ny, 1), geometry.whole, part)
+        of_rows = indptr[plane * nx * ny : (plane + 1) * nx * ny + 1]
+        yield of_rows, slice(int(starts[plane]), int(starts[plane + 1])), part
 
 
 def generate_problem(

@@ -28,31 +28,37 @@ def row_starts(origin, local, whole, indptr):
                 indptr[row] = total
 
 
-@kernel(lambda: (*[_TRIPLE] * 3, int64[::1], int64[::1], float64[::1], int64[::1], float64[::1]))
-def fill_rows(origin, local, whole, rows, columns, values, diagonal, right_side):
-    """Write all rows, entries in the order z, y, x of the neighbour: numbers in the whole box, 26 and -1.
-
-    rows [n], columns, values [non-zeros], diagonal [n] (its place in values), right_side [n] = 26 - (non-zeros - 1).
-    """
-    row, p = 0, 0
+@kernel(lambda: (*[_TRIPLE] * 3, int64[::1]))
+def fill_columns(origin, local, whole, columns):
+    """Write the columns of all rows, in the order z, y, x of the neighbour: numbers in the whole box [non-zeros]."""
+    p = 0
     for z in range(origin[2], origin[2] + local[2]):
         for y in range(origin[1], origin[1] + local[1]):
             for x in range(origin[0], origin[0] + local[0]):
-                number = x + whole[0] * (y + whole[1] * z)
-                rows[row] = number
-                first = p
                 low, high = max(x - 1, 0), min(x + 2, whole[0])
                 for other_z in range(max(z - 1, 0), min(z + 2, whole[2])):
                     for other_y in range(max(y - 1, 0), min(y + 2, whole[1])):
                         line = whole[0] * (other_y + whole[1] * other_z)
                         for other_x in range(low, high):
                             columns[p] = line + other_x
-                            values[p] = -1.0
-                            if line + other_x == number:
-                                values[p] = 26.0
-                                diagonal[row] = p
                             p += 1
-                right_side[row] = 26.0 - (p - first - 1)
+
+
+@kernel(lambda: (*[_TRIPLE] * 3, int64[::1], float64[::1], int64[::1], float64[::1]))
+def fill_values(origin, local, whole, indptr, values, diagonal, right_side):
+    """Write values [non-zeros], 26 and -1, diagonal [n], its places in values, right_side [n] = 26 - (non-zeros - 1).
+
+    indptr: of `row_starts`.
+    """
+    values[:] = -1.0
+    row = 0
+    for z in range(origin[2], origin[2] + local[2]):
+        for y in range(origin[1], origin[1] + local[1]):
+            lines = (z > 0) * _points(y, whole[1]) + (y > 0)  # before the row's own
+            for x in range(origin[0], origin[0] + local[0]):
+                diagonal[row] = indptr[row] + lines * _points(x, whole[0]) + (x > 0)
+                values[diagonal[row]] = 26.0
+                right_side[row] = 26.0 - (indptr[row + 1] - indptr[row] - 1)
                 row += 1
 
 
@@ -69,4 +75,4 @@ def every_second(coarse, fine_of_coarse):
 
 def kernels() -> list[Specialisation]:
     """Return the kernels of this file."""
-    return specialise([row_starts, fill_rows, every_second])
+    return specialise([row_starts, fill_columns, fill_values, every_second])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.problem import HpcgLevel, SparseMatrix, diagonal_of, levels_of
+from ridgeline.bench.hpcg.problem import HpcgLevel, SparseMatrix, diagonal_of, levels_of, planes
 from ridgeline.bench.hpcg.record import AgreementTest, SpectralTest, SymmetryTest, reaches
 from ridgeline.parallel.reduce import global_max
 from ridgeline.sparse.halo import HaloVector
@@ -35,7 +35,6 @@ _SPECIAL = 9  # rows with a scale of their own: as many eigenvalues apart from t
 _TOLERANCE = 1.0e-12
 _MOST_ITERATIONS = 50
 _CALLS = 2
-_CHUNK = 1 << 20  # non-zeros compared at a time
 
 
 def random_values(rows: NDArray[np.int64], seed: int) -> Array:
@@ -135,10 +134,9 @@ def misplaced_columns(comm: MPI.Comm, level: HpcgLevel) -> int:
         numbers = HaloVector(comm, matrix.plan)
         numbers.owned[:] = matrix.rows_global
         numbers.exchange()
-        for first in range(0, matrix.columns.size, _CHUNK):
-            part = slice(first, first + _CHUNK)
+        for _, part, expected in planes(matrix.geometry, matrix.indptr):
             columns = matrix.columns[part]
             inside = (columns >= 0) & (columns < numbers.values.size)
             found = numbers.values[np.where(inside, columns, 0)]
-            wrong += int(np.count_nonzero(~inside | (found != matrix.columns_global[part])))
+            wrong += int(np.count_nonzero(~inside | (found != expected)))
     return int(comm.allreduce(wrong))
