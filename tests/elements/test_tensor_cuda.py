@@ -103,6 +103,7 @@ def test_other_sizes_are_refused(n) -> None:
         layout_of(n)
 
 
+@pytest.mark.full
 def test_in_the_simulator() -> None:
     assert " passed" in run_simulated(Path(__file__).with_name("simulated_tensor_cuda.py"))
 

@@ -76,10 +76,13 @@ def layout_of(n: int) -> Layout:
     return Layout(n, min(range(few, most + 1), key=idle), pitch, n * pitch)
 
 
-def launch_bounds(n: int, dtype: DTypeLike) -> tuple[int, int]:
-    """Return (threads, blocks) for the decorator of a kernel: blocks that REGISTERS leave room for."""
+def launch_bounds(n: int, dtype: DTypeLike, registers: int = REGISTERS) -> tuple[int, int]:
+    """Return (threads, blocks) for the decorator of a kernel: as many thread blocks as registers leave room for.
+
+    registers: of a thread in float64; float32 may take half of them.
+    """
     threads = -(-layout_of(n).threads // WARP) * WARP
-    registers = REGISTERS if np.dtype(dtype).itemsize == 8 else REGISTERS // 2
+    registers = registers if np.dtype(dtype).itemsize == 8 else registers // 2
     return threads, min(32, max(1, 65536 // (registers * threads)))
 
 
@@ -207,22 +210,27 @@ def make_store(m: int, step: int) -> Any:
 
 
 @cache
-def make_stiffness_kernel(n: int, dtype: DTypeLike) -> Any:
+def make_stiffness_kernel(n: int, dtype: DTypeLike, registers: int = REGISTERS) -> Any:
     """Return the kernel apply(u, factors, tables, count, out): out = K u of each element by itself (CEED's BK5).
 
     u, out: flat [E, n, n, n]; factors: flat [E, 6, n, n, n]; tables: flat `derivative_tables`, all device arrays of
-    one dtype; count: elements. Launch layout.blocks(count) thread blocks of (n, n, layout.elements) threads. The
-    kernel is compiled by each process, because device functions in its closure have no key in the kernel cache.
+    one dtype; count: elements; registers: as of `launch_bounds`. Launch layout.blocks(count) thread blocks of
+    (n, n, layout.elements) threads. Each process compiles the kernel, because the kernel cache has no key for the
+    device functions in its closure.
 
     Cost: reads u and six factors, writes out: 8 words per point.
     """
     layout = layout_of(n)
     square, cube, elements, layers_size = n * n, n**3, layout.elements, 3 * layout.layer
-    stiffness, column_of, put = make_stiffness(n, dtype), make_column(n, square), make_store(n, square)
+    stiffness, column_of, put = (
+        make_stiffness(n, np.dtype(dtype)),
+        make_column(n, square),
+        make_store(n, square),
+    )
     tables_size, shared_size = 3 * square, 3 * layout.layer * layout.elements
     real = np.dtype(dtype).type
 
-    @kernel(*launch_bounds(n, dtype), cached=False)
+    @kernel(*launch_bounds(n, dtype, registers), cached=False)
     def apply(u, factors, tables, count, out):
         mine = cuda.shared.array(tables_size, real)
         layers = cuda.shared.array(shared_size, real)

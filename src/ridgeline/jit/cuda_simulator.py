@@ -41,4 +41,4 @@ def store_streaming(array, index, value):
 
 def barrier():
     """Wait until all threads of the thread block are here. The simulator has a Python thread for each."""
-    threading.current_thread().syncthreads()  # type: ignore[attr-defined]
+    threading.current_thread().syncthreads()

@@ -112,7 +112,7 @@ class Nekbone(NekboneProblem):
 
     def solution(self) -> Array:
         """Return x [E, n, n, n] of the last `solve`."""
-        return self.x
+        return np.asarray(self.x)
 
     def _unit_factors(self) -> Array:
         """Return G_rr ... G_tt of reference elements [E, blocks, 6, lanes]: weights, and zeros off the diagonal."""

@@ -107,7 +107,7 @@ class CudaNekbone(NekboneProblem):
         squares = SUMS - 1  # their place in a row
         self._combined = SquareSums(self._sums, passes * SUMS + squares, SUMS)
         self._finished = SquareSums(self._sums, (passes + of_combine) * SUMS + squares, SUMS)
-        self._folds = []
+        self._folds: list[Any] = []
         while rows > 1 or not self._folds:
             rows = -(-rows // FOLD_ROWS)
             self._folds.append(cuda.device_array(rows * SUMS, np.float64))

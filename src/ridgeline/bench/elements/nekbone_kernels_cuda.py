@@ -19,6 +19,7 @@ from numba import cuda
 
 from ridgeline.bench.elements.nekbone_problem import SUMS
 from ridgeline.elements.tensor_cuda import (
+    REGISTERS,
     fetch_tables,
     launch_bounds,
     layout_of,
@@ -165,14 +166,15 @@ def make_finish(n: int, rows: int | None = None) -> Any:
 
 
 @cache
-def make_iterate(n: int) -> Any:
-    """Return the kernel iterate(elements, first, end, weights, constants, factors, tables, fields, sums, row).
+def make_iterate(n: int, registers: int = REGISTERS) -> Any:
+    """Return the kernel iterate(order, first, end, weights, constants, factors, tables, fields, sums, row).
 
-    elements: flat int32 [E, 2]: an element, and its kind, in the order of processing; those at first ... end are
+    order: flat int32 [E, 2]: an element, and its kind, in the order of processing; those at first ... end are
     computed. weights: flat [kinds, n, n, n], inverse multiplicity, 0 on the boundary; constants: beta, shift, alpha;
     factors: flat [E, 6, n, n, n]; tables: flat `derivative_tables`; fields: flat x, r, p, w [4, E, n, n, n], all
     float64 device arrays. sums: flat [rows, 4]; thread block b leaves r.c.r, p.w, r.w and w.c.w at row + b, the last
-    over points without copies. Launch layout.blocks(end - first) thread blocks of (n, n, layout.elements).
+    over points without copies. registers: as of `launch_bounds`.
+    Launch layout.blocks(end - first) thread blocks of (n, n, layout.elements).
 
     Cost: reads x, r, p, w and six factors, writes x, r, p, w: 14 words per point.
     """
@@ -182,7 +184,7 @@ def make_iterate(n: int) -> Any:
     shared_size, sums_size, threads = layers_size * elements, SUMS * layout.threads, layout.threads
     advance, stiffness, finish = make_advance(n), make_stiffness(n, np.float64), make_finish(n)
 
-    @kernel(*launch_bounds(n, np.float64), cached=False)
+    @kernel(*launch_bounds(n, np.float64, registers), cached=False)
     def iterate(order, first, end, weights, constants, factors, tables, fields, sums, row):
         own_tables = cuda.shared.array(tables_size, np.float64)
         layers = cuda.shared.array(shared_size, np.float64)
@@ -213,7 +215,7 @@ def make_iterate(n: int) -> Any:
 
 @cache
 def make_update(n: int) -> Any:
-    """Return the kernel update(elements, count, weights, constants, fields, sums); arguments as of `make_iterate`.
+    """Return the kernel update(order, count, weights, constants, fields, sums); arguments as of `make_iterate`.
 
     Leaves r.c.r in the first of the four sums of each row, 0 in the others. p is of no use afterwards.
     """
