@@ -8,7 +8,7 @@ import numpy as np
 from numba import cuda
 
 from ridgeline.jit.cuda_device import SIMULATED, kernel, load, store
-from ridgeline.jit.cuda_sums import put_and_sum
+from ridgeline.jit.cuda_sums import sum_threads
 
 THREADS = 8 if SIMULATED else 256
 
@@ -70,7 +70,8 @@ def combine_groups(lists, counts, values, out_squares, first, step):
         for place in range(begin, end):
             store(values, load(lists, place), value)
         square = value * value
-    put_and_sum(scratch, (square,), cuda.threadIdx.x, cuda.blockDim.x)
+    store(scratch, cuda.threadIdx.x, square)
+    sum_threads(scratch, 1, cuda.threadIdx.x, cuda.blockDim.x)
     if cuda.threadIdx.x == 0:
         store(out_squares, first + cuda.blockIdx.x * step, scratch[0])
 
@@ -117,6 +118,7 @@ def scatter_shared(
         for i in range(load(starts, k), load(starts, k + 1)):
             store(values, load(places, i), value)
         square = value * value / (end - begin)
-    put_and_sum(scratch, (square,), cuda.threadIdx.x, cuda.blockDim.x)
+    store(scratch, cuda.threadIdx.x, square)
+    sum_threads(scratch, 1, cuda.threadIdx.x, cuda.blockDim.x)
     if cuda.threadIdx.x == 0:
         store(out_squares, first + cuda.blockIdx.x * step, scratch[0])

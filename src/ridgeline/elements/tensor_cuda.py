@@ -29,6 +29,9 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.jit.cuda_device import WARP, barrier, device_function, fma, kernel, load, store
 
 LEAST_POINTS, MOST_POINTS = 2, 16
+MOST_AHEAD = (
+    13  # points per direction whose factors are loaded a layer ahead; more take the registers for columns
+)
 _MOST_THREADS, _FEW_THREADS = 256, 64  # of a thread block: at most, and at the least where elements are small
 REGISTERS = 128  # of a thread, that float64 may take at most
 
@@ -156,7 +159,7 @@ def make_stiffness(n: int, dtype: DTypeLike) -> Any:
     pitch, layer, square, cube = layout.pitch, layout.layer, n * n, n**3
     transposed, plain, turned = 0, square, 2 * square  # where the tables begin
     nothing = tuple(real(0) for _ in range(n))
-    zero = real(0)
+    zero, ahead = real(0), n <= MOST_AHEAD
     dot, add, six = make_dot(n), make_add(n), make_column(6, cube)
 
     @device_function
@@ -166,9 +169,11 @@ def make_stiffness(n: int, dtype: DTypeLike) -> Any:
         at += j * n + i
         factor = six(factors, at)
         for k in range(n):
-            following = factor
+            if not ahead:
+                factor = six(factors, at)
             at += square
-            if k + 1 < n:
+            following = factor
+            if ahead and k + 1 < n:
                 following = six(factors, at)
             store(layers, here, column[0])
             barrier()

@@ -4,17 +4,13 @@ from ridgeline.jit.cuda_device import barrier, device_function, load, store
 
 
 @device_function
-def put_and_sum(scratch, values, thread, threads):
-    """Leave the sums over all threads of a tuple of values at scratch[0], scratch[threads], scratch[2 threads] ...
+def sum_threads(scratch, count, thread, threads):
+    """Leave `count` sums over all threads at scratch[0], scratch[threads], scratch[2 threads] ...
 
-    scratch: len(values) x threads numbers in shared memory; thread: this one's number in the thread block. All
-    threads of the thread block must call it, and may then read the sums. Of t numbers, the last t // 2 are added to
-    the first ones, until one is left.
+    scratch: count x threads numbers in shared memory, into which each thread has put its own at scratch[thread],
+    scratch[threads + thread] ...; thread: this one's number in the thread block. All threads of the thread block must
+    call it, and may then read the sums. Of t numbers, the last t // 2 are added to the first ones, until one is left.
     """
-    count, at = len(values), thread
-    for value in values:
-        store(scratch, at, value)
-        at += threads
     barrier()
     left = threads
     while left > 1:

@@ -27,7 +27,7 @@ from ridgeline.elements.tensor_cuda import (
     make_stiffness,
 )
 from ridgeline.jit.cuda_device import SIMULATED, device_function, fma, kernel, load, store
-from ridgeline.jit.cuda_sums import put_and_sum
+from ridgeline.jit.cuda_sums import sum_threads
 
 ROWS = 4  # of a column, loaded together
 FOLD_THREADS = 8 if SIMULATED else 256
@@ -196,17 +196,23 @@ def make_iterate(n: int, registers: int = REGISTERS) -> Any:
         mine = place < end
         place = min(place, end - 1)  # those beyond the end compute the last element again, for the barriers
         element = load(order, 2 * place)
-        beta, shift, alpha = load(constants, 0), load(constants, 1), load(constants, 2)
+        beta, alpha = load(constants, 0), load(constants, 2)
         stride = fields.size // 4
         at = element * cube + j * n + i
         weight_at = load(order, 2 * place + 1) * cube + j * n + i
         own = layers[part * layers_size : (part + 1) * layers_size]
         p, rcr = advance(fields, stride, at, weights, weight_at, alpha, beta, mine)
+        store(scratch, thread, rcr if mine else 0.0)
         result = stiffness(p, factors, element * 6 * cube, own_tables, own, i, j)
+        # What the march does not need is loaded again after it: its registers are the columns'.
+        shift = load(constants, 1)
+        at = load(order, 2 * place) * cube + j * n + i
+        weight_at = load(order, 2 * place + 1) * cube + j * n + i
         pw, rw, ww = finish(result, p, weights, weight_at, shift, fields, stride, at, mine)
-        if not mine:
-            rcr = pw = rw = ww = 0.0
-        put_and_sum(scratch, (rcr, pw, rw, ww), thread, threads)
+        store(scratch, threads + thread, pw if mine else 0.0)
+        store(scratch, 2 * threads + thread, rw if mine else 0.0)
+        store(scratch, 3 * threads + thread, ww if mine else 0.0)
+        sum_threads(scratch, SUMS, thread, threads)
         if thread < SUMS:
             store(sums, (row + cuda.blockIdx.x) * SUMS + thread, load(scratch, thread * threads))
 
@@ -220,12 +226,12 @@ def make_update(n: int) -> Any:
     Leaves r.c.r in the first of the four sums of each row, 0 in the others. p is of no use afterwards.
     """
     layout = layout_of(n)
-    cube, elements, threads, sums_size = n**3, layout.elements, layout.threads, SUMS * layout.threads
+    cube, elements, threads = n**3, layout.elements, layout.threads
     advance = make_advance(n)
 
     @kernel(*launch_bounds(n, np.float64), cached=False)
     def update(order, count, weights, constants, fields, sums):
-        scratch = cuda.shared.array(sums_size, np.float64)
+        scratch = cuda.shared.array(threads, np.float64)
         i, j, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.threadIdx.z
         thread = (part * n + j) * n + i
         place = cuda.blockIdx.x * elements + part
@@ -237,11 +243,10 @@ def make_update(n: int) -> Any:
         )
         beta, alpha = load(constants, 0), load(constants, 2)
         _, rcr = advance(fields, fields.size // 4, at, weights, weight_at, alpha, beta, mine)
-        if not mine:
-            rcr = 0.0
-        put_and_sum(scratch, (rcr, 0.0, 0.0, 0.0), thread, threads)
+        store(scratch, thread, rcr if mine else 0.0)
+        sum_threads(scratch, 1, thread, threads)
         if thread < SUMS:
-            store(sums, cuda.blockIdx.x * SUMS + thread, load(scratch, thread * threads))
+            store(sums, cuda.blockIdx.x * SUMS + thread, scratch[0] if thread == 0 else 0.0)
 
     return update
 
@@ -261,7 +266,11 @@ def fold_sums(sums, rows, out):
         b += load(sums, 4 * row + 1)
         c += load(sums, 4 * row + 2)
         d += load(sums, 4 * row + 3)
-    put_and_sum(scratch, (a, b, c, d), thread, FOLD_THREADS)
+    store(scratch, thread, a)
+    store(scratch, FOLD_THREADS + thread, b)
+    store(scratch, 2 * FOLD_THREADS + thread, c)
+    store(scratch, 3 * FOLD_THREADS + thread, d)
+    sum_threads(scratch, SUMS, thread, FOLD_THREADS)
     if thread < SUMS:
         store(out, cuda.blockIdx.x * SUMS + thread, load(scratch, thread * FOLD_THREADS))
 
