@@ -36,7 +36,7 @@ _MOST_THREADS, _FEW_THREADS = 256, 64  # of a thread block: at most, and at the 
 REGISTERS = 128  # of a thread, that float64 may take at most
 
 
-class Layout(NamedTuple):
+class ElementLayout(NamedTuple):
     """How the elements of n points per direction lie on threads and in shared memory.
 
     elements: of a thread block, which has n x n x elements threads; pitch: of rows of a layer, odd, so that threads
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
 
 
 @cache
-def layout_of(n: int) -> Layout:
+def layout_of(n: int) -> ElementLayout:
     """Return the layout whose warps are the fullest; of those the one with the fewest elements.
 
     Raises ValueError unless n is between LEAST_POINTS and MOST_POINTS.
@@ -76,7 +76,7 @@ def layout_of(n: int) -> Layout:
     most = max(1, _MOST_THREADS // (n * n))
     few = min(most, -(-_FEW_THREADS // (n * n)))
     pitch = n | 1
-    return Layout(n, min(range(few, most + 1), key=idle), pitch, n * pitch)
+    return ElementLayout(n, min(range(few, most + 1), key=idle), pitch, n * pitch)
 
 
 def launch_bounds(n: int, dtype: DTypeLike, registers: int = REGISTERS) -> tuple[int, int]:

@@ -5,7 +5,7 @@
     fold_sums, next_constants   the sums of all thread blocks in a fixed order; alpha and beta from them
 
 A thread has a column of n points (elements/tensor_cuda.py). It loads four rows of x, r, p, w and the weight before it
-stores any, because the compiler must assume that a store changes what is loaded after it.
+stores any. The compiler must assume that a store changes what is loaded after it.
 """
 
 from __future__ import annotations
