@@ -1,9 +1,10 @@
 """Nekbone on one NVIDIA GPU per rank: the same conjugate gradients as on CPUs, with everything on the device.
 
 An iteration is one pass over the fields (bench/elements/nekbone_kernels_cuda.py) and one over the copies of points
-that elements share. Then the sums that thread blocks leave are folded. Copies cannot be summed within the pass, because no
-thread block knows when others are done. Beta and alpha are computed on the device; one rank waits for nothing
-before the last iteration. Several ranks meet in one Allreduce of four numbers, which takes them through the host.
+that elements share. Then the sums that thread blocks leave are folded. Copies cannot be summed within the pass,
+because no thread block knows when others are done. Beta and alpha are computed on the device; one rank waits for
+nothing before the last iteration. Several ranks meet in one Allreduce of four numbers, which takes them through the
+host.
 
 Elements that share points with other ranks are computed first, on an urgent stream. Their points travel while the
 others are computed on a second stream.
