@@ -80,7 +80,8 @@ class CudaGatherScatter:
             self._mpi_send, self._mpi_receive = (cuda.pinned_array(self._slots, np.float64) for _ in range(2))
             self._mpi_send[:] = 0.0
         self._ready = cuda.event()
-        for rank, a, b in zip(shared.ranks, shared.offsets[:-1], shared.offsets[1:]):
+        ends = shared.offsets.tolist()
+        for rank, a, b in zip(shared.ranks, ends[:-1], ends[1:]):
             self._requests[0].append(comm.Recv_init(self._mpi_receive[a:b], rank, _TAG))
             self._requests[1].append(comm.Send_init(self._mpi_send[a:b], rank, _TAG))
 
