@@ -70,29 +70,21 @@ class _TwoSidedTraffic:
             self._sent.write(np.concatenate([content(SIZE, self.me, names[target]) for target in targets]))
         self.arrivals = [(self._received.message(SIZE, SIZE * i), source) for i, source in enumerate(sources)]
         self.departures = [(self._sent.message(SIZE, SIZE * i), target) for i, target in enumerate(targets)]
+        # Chosen once: a step is to send, not to ask where messages lie.
+        self.step = self._exchange_copies if self._sent.staged else self._exchange
 
     def open(self) -> None:
         """Clear what may arrive."""
         self._received.write(np.zeros(self._received.n_bytes, np.uint8))
 
-    def step(self) -> None:
-        """Do it once."""
-        if self._sent.staged:
-            self._sent.stage_out(self._sent.n_bytes)
-            self._exchange()
-            self._received.stage_in(self._received.n_bytes)
-        else:
-            self._exchange()
-
     def _exchange(self) -> None:
-        """Send and receive all blocks at the same time."""
-        if len(self.departures) == 1 and not self.arrivals:
-            self.comm.Send(*self.departures[0], _TAG)
-            return
-        send, receive = self.comm.Isend, self.comm.Irecv
-        requests = [receive(block, source, _TAG) for block, source in self.arrivals]
-        requests += [send(block, target, _TAG) for block, target in self.departures]
-        MPI.Request.Waitall(requests)
+        """Send and receive all blocks."""
+        raise NotImplementedError
+
+    def _exchange_copies(self) -> None:
+        self._sent.stage_out(self._sent.n_bytes)
+        self._exchange()
+        self._received.stage_in(self._received.n_bytes)
 
     def close(self) -> None:
         """Nothing is left open between steps."""
@@ -116,11 +108,11 @@ class AllToAllTraffic(_TwoSidedTraffic):
         turns = range(1, size) if size > 1 else range(1)  # alone: with itself
         pairs = [(rank ^ i, rank ^ i) if power else ((rank - i) % size, (rank + i) % size) for i in turns]
         super().__init__(comm, names, memory, *map(list, zip(*pairs)))
+        self._turns = list(zip(self.departures, self.arrivals))
 
     def _exchange(self) -> None:
-        """Exchange with one partner after the other."""
         exchange = self.comm.Sendrecv
-        for (received, source), (sent, target) in zip(self.arrivals, self.departures):
+        for (sent, target), (received, source) in self._turns:
             exchange(sent, target, _TAG, received, source, _TAG)
 
 
@@ -131,6 +123,13 @@ class IncastTraffic(_TwoSidedTraffic):
         first = comm.rank == 0
         super().__init__(comm, names, memory, range(1, comm.size) if first else (), () if first else (0,))
 
+    def _exchange(self) -> None:
+        if self.comm.rank:
+            self.comm.Send(*self.departures[0], _TAG)
+        else:
+            receive = self.comm.Irecv
+            MPI.Request.Waitall([receive(block, source, _TAG) for block, source in self.arrivals])
+
 
 class BroadcastTraffic(_TwoSidedTraffic):
     """Rank 0 sends to everyone, one message each."""
@@ -138,6 +137,13 @@ class BroadcastTraffic(_TwoSidedTraffic):
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         first = comm.rank == 0
         super().__init__(comm, names, memory, () if first else (0,), range(1, comm.size) if first else ())
+
+    def _exchange(self) -> None:
+        if self.comm.rank:
+            self.comm.Recv(*self.arrivals[0], _TAG)
+        else:
+            send = self.comm.Isend
+            MPI.Request.Waitall([send(block, target, _TAG) for block, target in self.departures])
 
 
 class _OneSidedTraffic:
