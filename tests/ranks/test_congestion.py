@@ -35,9 +35,10 @@ BYTES = {  # that rank r of n moves in a step
 }
 
 
+@pytest.mark.parametrize("memory", ["host", "cuda-staged"])
 @pytest.mark.parametrize("kind", PATTERNS)
-def test_patterns_verify_what_they_move(comm, kind):
-    pattern = PATTERNS[kind](comm, [10 + rank for rank in range(comm.size)])
+def test_patterns_verify_what_they_move(comm, kind, memory):
+    pattern = PATTERNS[kind](comm, [10 + rank for rank in range(comm.size)], memory)
     assert pattern.bytes == BYTES[kind](comm.rank, comm.size)
     pattern.open()
     pattern.close()
@@ -145,9 +146,12 @@ def test_measurement(comm):
         for kind in (*DEFAULT_KINDS[1:], "broadcast"):
             result = measure("congestion", comm, **FEW, kinds=[kind], seed=3, ranks_per_node=1)
             assert all(rate > 0 for rate in result.extra["traffic"][kind].values())
+        for kind, apart in (("incast", False), ("put-incast", True)):
+            staged = measure("congestion", comm, **FEW, kinds=[kind], ranks_per_node=1, memory="cuda-staged")
+            assert (f"but those of {kind} in host memory" in " ".join(staged.notes)) == apart
     elif comm.size == 3:
         staged = measure("congestion", comm, **FEW, memory="cuda-staged")
-        assert "background traffic in host memory" in " ".join(staged.notes)
+        assert "in host memory" not in " ".join(staged.notes)
 
 
 def test_wrong_data_on_one_rank_is_an_error_on_all(comm, monkeypatch):

@@ -70,10 +70,10 @@ class Buffer:
             self.host[:] = 0
             self._device = cuda.to_device(self.host)
 
-    def message(self, n_bytes: int) -> list[Any]:
-        """Return what mpi4py takes as a buffer of the first n_bytes. Make it once, outside a timed loop."""
+    def message(self, n_bytes: int, first: int = 0) -> list[Any]:
+        """Return what mpi4py takes as n_bytes from byte `first` on. Make it once, outside a timed loop."""
         array = self._device if self.memory == "cuda" else self.host
-        return [array, n_bytes, MPI.BYTE]
+        return [array[first:] if first else array, n_bytes, MPI.BYTE]
 
     def stage_out(self, n_bytes: int) -> None:
         """Copy the first n_bytes from the GPU to the host."""

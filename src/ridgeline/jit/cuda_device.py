@@ -57,11 +57,17 @@ def make_stream(urgent: bool = False) -> Any:
 
 
 if SIMULATED:
+    barrier = cuda_simulator.barrier
     fma = cuda_simulator.fma
     wide_product = cuda_simulator.wide_product
     store_streaming = cuda_simulator.store_streaming
 else:
     from numba.cuda.extending import intrinsic
+
+    @device_function
+    def barrier():
+        """Wait until all threads of the thread block are here; what they stored in shared memory can be read."""
+        cuda.syncthreads()
 
     @device_function
     def fma(a, b, c):

@@ -2,6 +2,7 @@
 
 import math
 import struct
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -36,3 +37,8 @@ def wide_product(a, b):
 def store_streaming(array, index, value):
     """Store into array[index]."""
     array[index] = value
+
+
+def barrier():
+    """Wait until all threads of the thread block are here. The simulator has a Python thread for each."""
+    threading.current_thread().syncthreads()

@@ -84,6 +84,16 @@ def choose_device(local_rank: int, devices: list[DeviceInfo]) -> DeviceInfo:
     return device
 
 
+def require_device_memory(device: DeviceInfo, n_bytes: int, what: str, advice: str) -> None:
+    """Raise DeviceError if n_bytes cannot fit into the device's memory. A simulated device has no limit.
+
+    The message is "WHAT ... GiB, more than the ... GiB of NAME; ADVICE", where `what` brings its verb.
+    """
+    if n_bytes > device.memory and not device.simulated:
+        sizes = f"{n_bytes / 2**30:.1f} GiB, more than the {device.memory / 2**30:.1f} GiB of {device.name}"
+        raise DeviceError(f"{what} {sizes}; {advice}")
+
+
 def _driver() -> Any:
     """Return the initialised driver bindings."""
     try:

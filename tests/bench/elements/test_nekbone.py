@@ -5,12 +5,8 @@ import pytest
 from mpi4py import MPI
 
 from bench_tools import measure
-from ridgeline.bench.elements.nekbone import (
-    Nekbone,
-    brick,
-    flops_per_point,
-    run_nekbone,
-)
+from ridgeline.bench.elements.nekbone import Nekbone, flops_per_point, run_nekbone
+from ridgeline.bench.elements.nekbone_problem import brick
 from ridgeline.bench.elements.nekbone_result import to_result
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 from ridgeline.runtime.errors import ConfigError
@@ -98,6 +94,8 @@ def test_figures_count_as_nekbone_does():
     assert flops_per_point(8) == 130
     assert figures.flops == (12 * 4 + 34) * 6 * 64 * 7
     assert figures.bytes == 112 * 6 * 64 * 7
+    assert figures.unique == 4 * 7 * 10
+    assert figures.unknowns_rate == pytest.approx(figures.unique * 7 / figures.seconds)
     assert figures.rate == pytest.approx(figures.flops / figures.seconds)
     assert len(figures.residuals) == 8
     result = to_result([figures], None)

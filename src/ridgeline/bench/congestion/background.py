@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.payload import check, content
+from ridgeline.bench.payload import Buffer, Memory, check, content
 from ridgeline.runtime.errors import VerificationError
 
 SIZE = 4096  # bytes
@@ -48,18 +48,52 @@ def _message(array: Any) -> list[Any]:
 
 
 class _TwoSidedTraffic:
-    """What the patterns of sends and receives share: blocks for every rank of the set, uint8 [size, SIZE]."""
+    """What the patterns of sends and receives share: blocks of SIZE bytes in `memory`, and when they are copied.
 
-    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+    sources, targets: ranks of the set from which blocks come, and to which they go, one after the other. On a GPU
+    whose memory MPI does not take, all blocks are copied to the host before a step and back after it.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        names: Sequence[int],
+        memory: Memory,
+        sources: Sequence[int],
+        targets: Sequence[int],
+    ) -> None:
         self.comm, self.names, self.me = comm, names, names[comm.rank]
-        self.received = np.zeros((comm.size, SIZE), np.uint8)
+        self.bytes = SIZE * len(targets)
+        self._sources, self._received = sources, Buffer(SIZE * len(sources), memory)
+        self._sent = Buffer(self.bytes, memory)
+        if targets:
+            self._sent.write(np.concatenate([content(SIZE, self.me, names[target]) for target in targets]))
+        self.arrivals = [(self._received.message(SIZE, SIZE * i), source) for i, source in enumerate(sources)]
+        self.departures = [(self._sent.message(SIZE, SIZE * i), target) for i, target in enumerate(targets)]
+        # Chosen once: a step is to send, not to ask where messages lie.
+        self.step = self._exchange_copies if self._sent.staged else self._exchange
 
     def open(self) -> None:
         """Clear what may arrive."""
-        self.received[:] = 0
+        self._received.write(np.zeros(self._received.n_bytes, np.uint8))
+
+    def _exchange(self) -> None:
+        """Send and receive all blocks."""
+        raise NotImplementedError
+
+    def _exchange_copies(self) -> None:
+        self._sent.stage_out(self._sent.n_bytes)
+        self._exchange()
+        self._received.stage_in(self._received.n_bytes)
 
     def close(self) -> None:
         """Nothing is left open between steps."""
+
+    def verify(self) -> None:
+        """Raise VerificationError unless the last step brought what was sent."""
+        arrived = self._received.read(self._received.n_bytes).reshape(-1, SIZE)
+        for block, source in zip(arrived, self._sources):
+            check(block, self.names[source], self.me)
 
     def free(self) -> None:
         """Nothing but memory."""
@@ -68,83 +102,55 @@ class _TwoSidedTraffic:
 class AllToAllTraffic(_TwoSidedTraffic):
     """Everyone with everyone, pair by pair: partners by exclusive or if the set's size is a power of two."""
 
-    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
-        super().__init__(comm, names)
+    def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         size, rank = comm.size, comm.rank
-        self.sent = np.stack([content(SIZE, self.me, target) for target in names])
         power = size & (size - 1) == 0
         turns = range(1, size) if size > 1 else range(1)  # alone: with itself
-        pairs = [(rank ^ i, rank ^ i) if power else ((rank + i) % size, (rank - i) % size) for i in turns]
-        self.pairs = [
-            (_message(self.sent[to]), to, _message(self.received[source]), source) for to, source in pairs
-        ]
-        self.bytes = SIZE * len(pairs)
+        pairs = [(rank ^ i, rank ^ i) if power else ((rank - i) % size, (rank + i) % size) for i in turns]
+        super().__init__(comm, names, memory, *map(list, zip(*pairs)))
+        self._turns = list(zip(self.departures, self.arrivals))
 
-    def step(self) -> None:
-        """Do it once."""
+    def _exchange(self) -> None:
         exchange = self.comm.Sendrecv
-        for sent, target, received, source in self.pairs:
+        for (sent, target), (received, source) in self._turns:
             exchange(sent, target, _TAG, received, source, _TAG)
-
-    def verify(self) -> None:
-        """Raise VerificationError unless the last step brought what was sent."""
-        for _, _, _, source in self.pairs:
-            check(self.received[source], self.names[source], self.me)
 
 
 class IncastTraffic(_TwoSidedTraffic):
     """Everyone sends to rank 0."""
 
-    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
-        super().__init__(comm, names)
-        self.sent = _message(content(SIZE, self.me, names[0]))
-        self.bytes = SIZE if comm.rank else 0
-        self.arrivals = [(_message(self.received[source]), source) for source in range(1, comm.size)]
+    def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
+        first = comm.rank == 0
+        super().__init__(comm, names, memory, range(1, comm.size) if first else (), () if first else (0,))
 
-    def step(self) -> None:
-        """Do it once."""
+    def _exchange(self) -> None:
         if self.comm.rank:
-            self.comm.Send(self.sent, 0, _TAG)
+            self.comm.Send(*self.departures[0], _TAG)
         else:
             receive = self.comm.Irecv
             MPI.Request.Waitall([receive(block, source, _TAG) for block, source in self.arrivals])
-
-    def verify(self) -> None:
-        """Raise VerificationError unless the last step brought what was sent."""
-        if self.comm.rank == 0:
-            for _, source in self.arrivals:
-                check(self.received[source], self.names[source], self.me)
 
 
 class BroadcastTraffic(_TwoSidedTraffic):
     """Rank 0 sends to everyone, one message each."""
 
-    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
-        super().__init__(comm, names)
-        self.block = _message(self.received[0])
-        self.departures = (
-            [(_message(content(SIZE, self.me, names[target])), target) for target in range(1, comm.size)]
-            if comm.rank == 0
-            else []
-        )
-        self.bytes = SIZE * len(self.departures)
+    def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
+        first = comm.rank == 0
+        super().__init__(comm, names, memory, () if first else (0,), range(1, comm.size) if first else ())
 
-    def step(self) -> None:
-        """Do it once."""
+    def _exchange(self) -> None:
         if self.comm.rank:
-            self.comm.Recv(self.block, 0, _TAG)
+            self.comm.Recv(*self.arrivals[0], _TAG)
         else:
             send = self.comm.Isend
             MPI.Request.Waitall([send(block, target, _TAG) for block, target in self.departures])
 
-    def verify(self) -> None:
-        """Raise VerificationError unless the last step brought what was sent."""
-        if self.comm.rank:
-            check(self.received[0], self.names[0], self.me)
-
 
 class _OneSidedTraffic:
-    """What the one-sided patterns share: a window, open for all in passive mode while steps are taken."""
+    """What the one-sided patterns share: a window, open for all in passive mode while steps are taken.
+
+    The window and what is put or fetched lie in the host's memory, whatever `memory` is.
+    """
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], window_bytes: int) -> None:
         self.comm, self.names, self.me = comm, names, names[comm.rank]
@@ -176,7 +182,7 @@ class _OneSidedTraffic:
 class PutIncastTraffic(_OneSidedTraffic):
     """Everyone puts into the window of rank 0, each at a place of its own."""
 
-    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+    def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         super().__init__(comm, names, SIZE * comm.size if comm.rank == 0 else 0)
         self.sent = _message(content(SIZE, self.me, names[0]))
         self.place = [SIZE * comm.rank, SIZE, MPI.BYTE]
@@ -200,7 +206,7 @@ class PutIncastTraffic(_OneSidedTraffic):
 class GetIncastTraffic(_OneSidedTraffic):
     """Everyone gets the same block from the window of rank 0 (GPCNeT's get broadcast)."""
 
-    def __init__(self, comm: MPI.Comm, names: Sequence[int]) -> None:
+    def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         super().__init__(comm, names, SIZE if comm.rank == 0 else 0)
         self.fetched = np.zeros(SIZE, np.uint8)
         self.message = _message(self.fetched)
@@ -237,6 +243,7 @@ PATTERNS: dict[
     "get-incast": GetIncastTraffic,
     "broadcast": BroadcastTraffic,
 }
+ONE_SIDED = ("put-incast", "get-incast")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 
 from mpi4py import MPI
 
-from ridgeline.bench.congestion.background import PATTERNS, SIZE, BackgroundPattern, Traffic, send_until_over
+from ridgeline.bench.congestion.background import (
+    ONE_SIDED,
+    PATTERNS,
+    SIZE,
+    BackgroundPattern,
+    Traffic,
+    send_until_over,
+)
 from ridgeline.bench.congestion.declaration import DEFAULT_KINDS, CongestionOptions
 from ridgeline.bench.congestion.figures import COLUMNS, NetworkSummary, make_rows
 from ridgeline.bench.congestion.network_tests import TESTS
@@ -40,9 +47,9 @@ def measure_congestion(
 ) -> Result:
     """Return latency, bandwidth and Allreduce of tester nodes, alone and beside background traffic.
 
-    Collective over comm; all ranks return the same. memory: where messages of the tests lie; background traffic uses
-    the host's. Raises ConfigError if there are too few nodes or an option is out of range, VerificationError if
-    anything arrived that was not sent.
+    Collective over comm; all ranks return the same. memory: where messages lie, but for one-sided background traffic,
+    which uses the host's. Raises ConfigError if there are too few nodes or an option is out of range,
+    VerificationError if anything arrived that was not sent.
     """
     layout, notes = find_units(comm, options.ranks_per_node)
     roles = assign_roles(layout.node_of_rank, options.fraction, options.seed, options.kinds)
@@ -77,17 +84,19 @@ def _take_part(
         tester.run(signals, memory)
         mine = TakenPart(tester.figures, tester.samples, problem=tester.problem)
     else:
-        mine = _send_background(signals, lane, *roles.background[number - len(roles.testers)])
+        mine = _send_background(signals, lane, *roles.background[number - len(roles.testers)], memory)
     for communicator in (signals, everyone, lane):
         if communicator != MPI.COMM_NULL:
             communicator.Free()
     return mine
 
 
-def _send_background(signals: MPI.Comm, lane: MPI.Comm, kind: str, names: list[int]) -> TakenPart:
+def _send_background(
+    signals: MPI.Comm, lane: MPI.Comm, kind: str, names: list[int], memory: Memory
+) -> TakenPart:
     """Send one kind of traffic during the second half of the tests. Collective over lane and signals."""
     mine = TakenPart()
-    pattern: BackgroundPattern = PATTERNS[kind](lane, names)
+    pattern: BackgroundPattern = PATTERNS[kind](lane, names, memory)
     sleeping_barrier(signals)
     for test in TESTS:
         mine.traffic[test.key] = send_until_over(signals, lane, pattern)
@@ -173,6 +182,7 @@ def _notes(roles: CongestionRoles, layout: Layout, options: CongestionOptions, m
         notes.append("one node congests, which exchanges with itself: it loads its memory, not the network")
     if layout.n_nodes < 10 and asked == DEFAULT_KINDS:
         notes.append("GPCNeT asks for at least 10 nodes: 2 that test, 2 for each of 4 kinds of traffic")
-    if memory != "host":
-        notes.append("messages of the tests lie on the GPU, those of background traffic in host memory")
+    one_sided = [kind for kind in roles.background_nodes if kind in ONE_SIDED]
+    if memory != "host" and one_sided:
+        notes.append(f"messages lie on the GPU, but those of {' and '.join(one_sided)} in host memory")
     return notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.scaling import Scaling
@@ -23,7 +23,12 @@ class NekboneOptions(BenchmarkOptions):
     ] = (8, 10, 12, 16)
     elements: Annotated[int, OptionSpec("Elements per rank, in a brick.", minimum=1)] = 1000
     iterations: Annotated[int, OptionSpec("Iterations of conjugate gradients.", minimum=1)] = 100
-    stream: Annotated[bool, OptionSpec("Measure STREAM in the same run.")] = True
+    stream: Annotated[bool, OptionSpec("Measure STREAM in the same run; of GPUs, their copy bandwidth.")] = (
+        True
+    )
+    device: Annotated[
+        Literal["cpu", "cuda"], OptionSpec("Where ranks compute: on their cores, or on a GPU each.")
+    ] = "cpu"
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,10 @@ BENCHMARKS = (
         pattern="all ranks solve (A + 0.1) u = f on one brick of elements: a gather-scatter with neighbours and one "
         "Allreduce of four numbers per iteration.",
         formula="MFlops = (12 nx1 + 34) operations x points x iterations / t; GB/s = 112 B x points x iterations / "
-        "t.",
-        details="Nekbone's own counts; t is that of the slowest rank, in one run after one to warm up.",
+        "t, of GPUs also 20 B per copy of a point that elements share; MDOF it/s = points, copies counted once, x "
+        "iterations / t, the figure of CEED's BP5.",
+        details="Nekbone's own counts; t is that of the slowest rank, in one run after one to warm up. GPU kernels "
+        "exist for nx1 = 2 to 16.",
         options=NekboneOptions,
         function="nekbone_result.measure_nekbone",
         scaling=Scaling(CountPerRank("elements"), "scaling.figures"),

@@ -33,29 +33,24 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
-from ridgeline.bench.elements.nekbone_kernels import SUMS, blocks_of, make_passes, shared_squares
-from ridgeline.bench.node_memory import require_memory
-from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh, side_axis
-from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
+from ridgeline.bench.elements.nekbone_kernels import blocks_of, make_passes, shared_squares
+from ridgeline.bench.elements.nekbone_problem import SHIFT, SUMS, Array, NekboneProblem
+from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.runtime.aligned import aligned_empty, aligned_zeros
+from ridgeline.runtime.aligned import aligned_zeros
 from ridgeline.runtime.progress import Phases, silent
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from ridgeline.bench.payload import Memory
 
-SHIFT = 0.1  # of the operator, as in Nekbone
 BLOCK_POINTS = 2048  # computed between sums of copies: w then is still in the first or second cache
 HUGE_PAGE = 2**21  # bytes
-WORDS = 14  # to and from memory per point and iteration
-_ARRAYS = 12  # words held per point: 6 factors, x, r, p, w, numbers, the start's temporaries
 
 
 def flops_per_point(n: int) -> int:
@@ -63,23 +58,12 @@ def flops_per_point(n: int) -> int:
     return 12 * n + 34
 
 
-def brick(count: int) -> tuple[int, int, int]:
-    """Return the three factors (z, y, x) of count, ascending, that lie closest together."""
-    best = (1, 1, count)
-    for a in range(1, round(count ** (1 / 3)) + 1):
-        if count % a == 0:
-            rest = count // a
-            b = next(b for b in range(math.isqrt(rest), 0, -1) if rest % b == 0)
-            low, middle, high = sorted((a, b, rest // b))
-            best = min(best, (low, middle, high), key=sum)
-    return best
-
-
 @dataclass(frozen=True)
 class NekboneFigures:
     """One run. seconds: of the slowest rank, for all iterations; flops and bytes: counted, of all ranks.
 
-    residuals: sqrt(r.c.r) before the first iteration and after each. unique: points, copies counted once.
+    residuals: sqrt(r.c.r) before the first iteration and after each. points: of all elements; unique: copies counted
+    once. device: "cpu", or the GPU of rank 0.
     """
 
     nx1: int
@@ -87,11 +71,13 @@ class NekboneFigures:
     elements: int
     brick: tuple[int, int, int]
     points: int
+    unique: int
     iterations: int
     seconds: float
     flops: float
     bytes: float
     residuals: list[float]
+    device: str = "cpu"
 
     @property
     def rate(self) -> float:
@@ -99,69 +85,40 @@ class NekboneFigures:
         return self.flops / self.seconds
 
     @property
+    def unknowns_rate(self) -> float:
+        """Points, copies counted once, times iterations over seconds: the figure of CEED's bake-off problem BP5."""
+        return self.unique * self.iterations / self.seconds
+
+    @property
     def bandwidth(self) -> float:
         """Counted bytes over seconds, in B/s of all ranks."""
         return self.bytes / self.seconds
 
 
-class Nekbone:
-    """The problem on this rank: arrays [E, n, n, n] float64, lists, compiled passes. Built collectively.
+class Nekbone(NekboneProblem):
+    """The problem on the cores of this rank: arrays [E, n, n, n] float64, compiled passes. Built collectively."""
 
-    n: GLL points per direction, nx1. elements: per rank, on the average; all ranks together make the brick.
-    Raises ConfigError for too little memory, DecompositionError for too few elements.
-    """
+    host_words = 12  # 6 factors, x, r, p, w, numbers, the start's temporaries
 
     def __init__(self, comm: MPI.Comm, n: int, elements: int) -> None:
-        self.comm, self.n = comm, n
-        self.brick = brick(elements * comm.size)
-        require_memory(comm, elements * n**3 * _ARRAYS * 8, "these elements need", "use fewer --elements")
-        mesh = ElementMesh.box(self.brick, (1.0, 1.0, 1.0))
-        self.grid = ElementGrid(mesh, n - 1, comm.size, comm.rank)
-        # Row by row, a neighbour in x is still in cache: its face has as many cache lines as it has points.
-        rows = np.argsort(self.grid.ids[:, 0, 0, 0])
-        self.ids = self.grid.ids[rows]
-        self._on_boundary = self._boundary()[rows]
-        # r and p are 0 on the boundary: w needs no sums there.
-        self.gather_scatter = GatherScatter(comm, np.where(self._on_boundary, -1, self.ids), max_fields=1)
-        boundary, interior = self.gather_scatter.boundary_elements, self.gather_scatter.interior_elements
-        self._order = np.concatenate([boundary, interior])
-        self._first_interior = boundary.size
-        self._patterns, self._weights = self._kinds_of_elements()
+        super().__init__(comm, n, elements)
         self._derivative = np.ascontiguousarray(gll_derivative(n))
         self._factors = self._unit_factors()
-        shape = self.grid.ids.shape
         # Together, so that they fill the huge pages that NumPy asks for from 4 MiB on.
-        self.x, self.r, self.p, self.w = aligned_zeros((4, *shape), np.float64, HUGE_PAGE)
+        self.x, self.r, self.p, self.w = aligned_zeros((4, *self.ids.shape), np.float64, HUGE_PAGE)
         self._constants = np.zeros(3)  # beta, shift, alpha of the iteration before
         self._sums, self._total = np.zeros(SUMS), np.zeros(SUMS)
         self._passes = in_turn_per_node(comm, self._compiled)
 
-    def _boundary(self) -> NDArray[np.bool_]:
-        """Return which points [E, n, n, n] lie on the boundary of the brick."""
-        on = np.zeros(self.grid.ids.shape, bool)
-        for side in SIDES:
-            axis, upper = side_axis(side)
-            index: list[Any] = [self.grid.side_elements(side), slice(None), slice(None), slice(None)]
-            index[1 + axis] = -1 if upper else 0
-            on[tuple(index)] = True
-        return on
-
-    def _kinds_of_elements(self) -> tuple[NDArray[np.int64], Array]:
-        """Return the kind of each element, and per kind the inverse multiplicity, 0 on the boundary."""
-        weights = self.gather_scatter.inverse_multiplicity()
-        weights[self._on_boundary] = 0.0
-        rows = weights.reshape(len(weights), self.n**3)
-        kinds, of_element = np.unique(rows, axis=0, return_inverse=True)
-        patterns = aligned_empty((len(kinds), self.n, self.n, self.n), np.float64)
-        patterns[...] = kinds.reshape(patterns.shape)
-        return of_element.reshape(-1).astype(np.int64), patterns
+    def solution(self) -> Array:
+        """Return x [E, n, n, n] of the last `solve`."""
+        return np.asarray(self.x)
 
     def _unit_factors(self) -> Array:
         """Return G_rr ... G_tt of reference elements [E, blocks, 6, lanes]: weights, and zeros off the diagonal."""
-        _, weights = gauss_lobatto(self.n)
         blocks, lanes = blocks_of(self.n**3)
         cube = np.zeros(blocks * lanes)
-        cube[: self.n**3] = (weights[:, None, None] * weights[:, None] * weights).reshape(-1)
+        cube[: self.n**3] = self.cube_weights()
         factors = aligned_zeros((len(self.ids), blocks, 6, lanes), np.float64, HUGE_PAGE)
         factors[:, :, [0, 3, 5]] = cube.reshape(blocks, 1, lanes)
         return factors
@@ -175,13 +132,6 @@ class Nekbone:
         geometry = self._patterns, self._weights, self._constants, self._factors, self._derivative
         fields = self.x, self.r, self.p, self.w
         return self._order, first, end, *geometry, *self.gather_scatter.local_lists, *fields, self._sums
-
-    def right_side(self) -> Array:
-        """Return f [E, n, n, n]: numbers in [-1, 1) made from the points' numbers, 0 on the boundary."""
-        bits = (self.ids.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        noise = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
-        return np.asarray(np.where(self._weights[self._patterns] > 0, noise, 0.0))
 
     def solve(self, iterations: int) -> tuple[float, list[float]]:
         """Run conjugate gradients from x = 0; return seconds on this rank, and the residuals. Collective.
@@ -223,28 +173,46 @@ class Nekbone:
 
 
 def run_nekbone(
-    comm: MPI.Comm, n: int, elements: int, iterations: int = 100, progress: Phases | None = None
+    comm: MPI.Comm,
+    n: int,
+    elements: int,
+    iterations: int = 100,
+    memory: Memory = "host",
+    progress: Phases | None = None,
 ) -> NekboneFigures:
-    """Run the benchmark as Nekbone does: once to warm up, once timed. Collective, the same on all ranks."""
+    """Run the benchmark as Nekbone does: once to warm up, once timed. Collective, the same on all ranks.
+
+    memory: "host" for the cores of each rank; else on the GPU of each rank, and how messages leave it.
+    """
     progress = progress or silent()
     progress.begin(f"nx1 = {n}: set-up and compiling")
-    problem = Nekbone(comm, n, elements)
+    problem = _make_problem(comm, n, elements, memory)
     progress.begin(f"nx1 = {n}: {iterations} iterations to warm up")
     problem.solve(iterations)
     progress.begin(f"nx1 = {n}: {iterations} iterations, timed")
     seconds, residuals = problem.solve(iterations)
     count = problem.grid.n_elements_global
     points = count * n**3
-    problem.gather_scatter.free()
+    problem.free()
     return NekboneFigures(
         nx1=n,
         ranks=comm.size,
         elements=count,
         brick=problem.brick,
         points=points,
+        unique=problem.unique_points,
         iterations=iterations,
         seconds=float(comm.allreduce(seconds, MPI.MAX)),
         flops=float(flops_per_point(n)) * points * iterations,
-        bytes=8.0 * WORDS * points * iterations,
+        bytes=float(comm.allreduce(problem.bytes_per_iteration())) * iterations,
         residuals=residuals,
+        device=comm.bcast(problem.device_name),
     )
+
+
+def _make_problem(comm: MPI.Comm, n: int, elements: int, memory: Memory) -> NekboneProblem:
+    if memory == "host":
+        return Nekbone(comm, n, elements)
+    from ridgeline.bench.elements.nekbone_cuda import CudaNekbone  # numba-cuda is only needed here
+
+    return CudaNekbone(comm, n, elements, device_buffers=memory == "cuda")

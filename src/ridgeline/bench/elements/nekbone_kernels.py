@@ -23,7 +23,6 @@ from ridgeline.elements.tensor import GENERATED, along_x, along_y, product
 from ridgeline.jit.kernel import kernel
 from ridgeline.jit.llvm import I64, Vector, data_pointer, host_vector_bytes, prefetch
 
-SUMS = 4  # of an iteration: r.c.r, p.w, r.w, w.c.w
 _FIELD, _LIST = float64[:, :, :, ::1], types.Array(int64, 1, "C", readonly=True)
 COLUMNS = 16  # of a product along z between two requests for the next element
 

@@ -29,6 +29,7 @@ from ridgeline.models.gray_scott.kernels_cuda import (
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.models.gray_scott.scan_cuda import THREADS, count_nonfinite, grid_of
 from ridgeline.parallel.devices import mpi_takes_device_buffers, select_device
+from ridgeline.runtime.devices import require_device_memory
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -183,12 +184,9 @@ class CudaEngine:
     def _check_memory(self) -> None:
         """Raise DeviceError if the fields cannot fit into the device's memory."""
         needed = 2 * sum(_device_size(field) for field in self._host) * self._dtype.itemsize
-        if needed > self.device.memory and not self.device.simulated:
-            raise DeviceError(
-                f"the fields of a block of {list(self._block.shape_local)} cells take {needed / 2**30:.1f} GiB, "
-                f"more than the {self.device.memory / 2**30:.1f} GiB of {self.device.name}; use more GPUs "
-                f'(-n), a smaller grid.shape or run.precision = "float32"'
-            )
+        what = f"the fields of a block of {list(self._block.shape_local)} cells take"
+        advice = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
+        require_device_memory(self.device, needed, what, advice)
 
     def _upload(self, fields: list[BlockArray]) -> None:
         """Copy the host's fields, ghosts included, to the device."""

@@ -1,0 +1,177 @@
+"""Nekbone on a GPU: is it right, its unknowns per second, its share of copy bandwidth, and what its parts take.
+
+    python benchmarks/gpu_nekbone.py [--nx1 4 8 12 16] [--points P] [--seconds S] [--json FILE]
+
+For one session on a machine with a GPU. The goal is that of issue "GPUs for every engine": 8e9 unknowns x
+iterations / s at nx1 = 8 on an H100 or H200. Unknowns are points of the brick, copies counted once (CEED's BP5).
+With NUMBA_ENABLE_CUDASIM=1 and --nx1 3 it shows, without a GPU, that everything runs.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gpu import seconds_per_call
+from harness.machine import describe
+from harness.table import Row, markdown, show, write_json
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.devices import describe_devices, simulated
+from ridgeline.runtime.errors import DeviceError
+
+GOAL, GOAL_POINTS = 8e9, 8
+DEFAULT_POINTS = 3e7  # of all elements: twenty times the second-level cache of an H200
+ITERATIONS = 100
+CHECK_POINTS, CHECK_ITERATIONS = 2e5, 50
+REGISTERS = (64, 80, 96, 128, 168, 255)
+
+
+def correctness(sizes: list[int]) -> Iterator[Row]:
+    """Compare residuals and solution with the CPU's."""
+    from mpi4py import MPI
+
+    from ridgeline.bench.elements.nekbone import Nekbone
+    from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
+
+    for n in sizes:
+        elements, iterations = (
+            (4, 2) if simulated() else (max(8, round(CHECK_POINTS / n**3)), CHECK_ITERATIONS)
+        )
+        device = CudaNekbone(MPI.COMM_SELF, n, elements, device_buffers=False)
+        host = Nekbone(MPI.COMM_SELF, n, elements)
+        found, expected = (np.array(problem.solve(iterations)[1]) for problem in (device, host))
+        wrong = abs(found - expected).max() / expected[0]
+        yield Row(f"residuals unlike the CPU's, over the first one: nx1 = {n}", wrong, "<= 1e-9")
+        wrong = abs(device.solution() - host.solution()).max() / abs(host.solution()).max()
+        yield Row(f"solution unlike the CPU's: nx1 = {n}", wrong, "<= 1e-9")
+
+
+def whole_runs(sizes: list[int], points: float, copy: float) -> Iterator[Row]:
+    """Measure whole solves, as `ridgeline bench nekbone --device cuda` does."""
+    from mpi4py import MPI
+
+    from ridgeline.bench.elements.nekbone import run_nekbone
+
+    for n in sizes:
+        elements, iterations = (4, 1) if simulated() else (max(8, round(points / n**3)), ITERATIONS)
+        figures = run_nekbone(MPI.COMM_SELF, n, elements, iterations, memory="cuda-staged")
+        note = f"{elements} elements, {figures.rate / 1e9:.0f} GFLOP/s by Nekbone's count"
+        goal = f">= {GOAL / 1e9:g}" if n == GOAL_POINTS else ""
+        rate = figures.unknowns_rate / 1e9
+        yield Row(f"unknowns x iterations: nx1 = {n}", rate, goal, unit="1e9/s", note=note)
+        yield Row(f"Nekbone over device copy: nx1 = {n}", figures.bandwidth / copy)
+
+
+def parts(n: int, points: float, copy: float, seconds: float) -> Iterator[Row]:
+    """Measure the parts of an iteration, and the pass with other bounds of registers."""
+    from mpi4py import MPI
+    from numba import cuda
+
+    from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
+    from ridgeline.bench.elements.nekbone_kernels_cuda import make_iterate
+
+    elements = 4 if simulated() else max(8, round(points / n**3))
+    problem = CudaNekbone(MPI.COMM_SELF, n, elements, device_buffers=False)
+    problem.solve(1)
+    points = problem.ids.size
+    residuals = cuda.device_array(1, np.float64)
+
+    def iteration() -> None:
+        problem._iterate()
+        problem._next(0, problem._rows, residuals)
+
+    whole = seconds_per_call(iteration, cuda.synchronize, seconds)
+    begin = time.perf_counter()
+    for _ in range(5):
+        iteration()
+    launching = (time.perf_counter() - begin) / 5
+    cuda.synchronize()
+    yield Row(f"an iteration: nx1 = {n}", whole * 1e6, unit="us", note=f"{elements} elements")
+    yield Row(f"launching an iteration over its time: nx1 = {n}", launching / whole, "<= 0.5")
+
+    def combine() -> None:
+        problem._shared.combine(problem._w, problem._rest, problem._combined)
+
+    took = seconds_per_call(combine, cuda.synchronize, seconds)
+    copies = (problem.bytes_per_iteration() - 112 * points) / took
+    yield Row(f"sums of copies over device copy: nx1 = {n}", copies / copy, note=f"{took * 1e6:.0f} us")
+    layout = problem._layout
+    grid, block = layout.blocks(problem._count), (n, n, layout.elements)
+    for registers in REGISTERS[-1:] if simulated() else REGISTERS:
+        kernel = make_iterate(n, registers)
+
+        def once(kernel=kernel) -> None:
+            kernel[grid, block, problem._rest](
+                problem._elements, 0, problem._count, problem._pattern_weights, problem._constants,
+                problem._factors, problem._tables, problem._fields, problem._sums, 0,
+            )  # fmt: skip
+
+        took = seconds_per_call(once, cuda.synchronize, seconds)
+        note = f"{took * 1e6:.0f} us"
+        name = f"pass over device copy: nx1 = {n}, at most {registers} registers"
+        yield Row(name, 112 * points / took / copy, note=note)
+
+
+def operator(n: int, points: float, copy: float, seconds: float) -> Iterator[Row]:
+    """Measure the stiffness operator alone (CEED's BK5)."""
+    from numba import cuda
+
+    from ridgeline.elements.quadrature import gll_derivative
+    from ridgeline.elements.tensor_cuda import derivative_tables, layout_of, make_stiffness_kernel
+
+    count = 4 if simulated() else max(8, round(points / n**3))
+    layout = layout_of(n)
+    for dtype in (np.float64, np.float32):
+        u, factors = (cuda.to_device(np.zeros(count * n**3 * words, dtype)) for words in (1, 6))
+        out = cuda.device_array(count * n**3, dtype)
+        tables = cuda.to_device(derivative_tables(gll_derivative(n)).astype(dtype).reshape(-1))
+        kernel = make_stiffness_kernel(n, dtype)[layout.blocks(count), (n, n, layout.elements)]
+
+        def once(kernel=kernel, arrays=(u, factors, tables, count, out)) -> None:
+            kernel(*arrays)
+
+        took = seconds_per_call(once, cuda.synchronize, seconds)
+        rate = 8 * u.nbytes / took
+        name = f"stiffness operator over device copy: nx1 = {n}, {np.dtype(dtype).name}"
+        yield Row(name, rate / copy, note=f"{rate / 1e9:.0f} GB/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nx1", type=int, nargs="+", default=[4, 6, 8, 10, 12, 16])
+    parser.add_argument("--points", type=float, default=DEFAULT_POINTS, help="of all elements together")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a timed round")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    arguments = parser.parse_args()
+    configure_kernel_cache()
+    try:
+        devices = describe_devices()
+    except DeviceError as error:
+        print(f"no device: {error}")
+        return
+    from ridgeline.bench.memory.device_copy import measure_device_copy
+
+    copy = measure_device_copy()
+    rows = [Row("device copy bandwidth", copy / 1e9, unit="GB/s", note=str(devices[0]))]
+    found = [correctness(arguments.nx1), whole_runs(arguments.nx1, arguments.points, copy)]
+    for measure in (parts, operator):
+        found += [measure(n, arguments.points, copy, arguments.seconds) for n in arguments.nx1]
+    for some in found:
+        for row in some:
+            rows.append(row)
+            print(row.line(), file=sys.stderr, flush=True)
+    machine = describe()
+    show("Nekbone on a GPU", rows, machine)
+    command = "python benchmarks/gpu_nekbone.py " + " ".join(sys.argv[1:])
+    print(markdown(rows, machine, command))
+    if arguments.json:
+        write_json(arguments.json, rows, machine, command)
+
+
+if __name__ == "__main__":
+    main()

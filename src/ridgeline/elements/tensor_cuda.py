@@ -1,0 +1,252 @@
+"""The stiffness operator of one element on NVIDIA GPUs: n x n threads, each with a column of n points in registers.
+
+    K u = D_r^T (G_rr u_r + G_rs u_s + G_rt u_t) + D_s^T (...) + D_t^T (...)
+
+Threads (i, j) march together in k, from layer to layer of the element. A layer of u lies in shared memory, where the
+derivatives along x and y are taken. The derivative along z takes the thread's own column, and so does its transpose.
+The six factors of a point are loaded once, a layer ahead of their use. So memory is read and written once, and
+two barriers are passed per layer.
+
+A column is a tuple, whose length is a constant of the kernel. Functions for n entries are composed of those for
+n - 1, so that every entry is a register. In layer k the column is turned by k places: its first entry is always the
+layer's own. The rows of D along z are stored turned likewise.
+
+One description serves n = 2 to 16, float64 and float32, and the simulator. All fused multiply-adds are explicit.
+
+Source: Swirydowicz, Chalmers, Karakus, Warburton, "Acceleration of tensor-product operations for high-order finite
+element methods", IJHPCA 2019, Sec. 4 (threads of a layer, column in registers).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.jit.cuda_device import WARP, barrier, device_function, fma, kernel, load, store
+
+LEAST_POINTS, MOST_POINTS = 2, 16
+MOST_AHEAD = (
+    13  # points per direction whose factors are loaded a layer ahead; more take the registers for columns
+)
+_MOST_THREADS, _FEW_THREADS = 256, 64  # of a thread block: at most, and at the least where elements are small
+REGISTERS = 128  # of a thread, that float64 may take at most
+
+
+class ElementLayout(NamedTuple):
+    """How the elements of n points per direction lie on threads and in shared memory.
+
+    elements: of a thread block, which has n x n x elements threads; pitch: of rows of a layer, odd, so that threads
+    of a column meet different banks; layer: numbers of one layer.
+    """
+
+    n: int
+    elements: int
+    pitch: int
+    layer: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a thread block."""
+        return self.n * self.n * self.elements
+
+    def blocks(self, count: int) -> int:
+        """Return the number of thread blocks for `count` elements."""
+        return -(-count // self.elements)
+
+
+@cache
+def layout_of(n: int) -> ElementLayout:
+    """Return the layout whose warps are the fullest; of those the one with the fewest elements.
+
+    Raises ValueError unless n is between LEAST_POINTS and MOST_POINTS.
+    """
+    if not LEAST_POINTS <= n <= MOST_POINTS:
+        raise ValueError(
+            f"n = {n} points per direction; GPU kernels are made for {LEAST_POINTS} to {MOST_POINTS}"
+        )
+
+    def idle(elements: int) -> tuple[float, int]:
+        threads = elements * n * n
+        return -threads / (-(-threads // WARP) * WARP), elements
+
+    most = max(1, _MOST_THREADS // (n * n))
+    few = min(most, -(-_FEW_THREADS // (n * n)))
+    pitch = n | 1
+    return ElementLayout(n, min(range(few, most + 1), key=idle), pitch, n * pitch)
+
+
+def launch_bounds(n: int, dtype: DTypeLike, registers: int = REGISTERS) -> tuple[int, int]:
+    """Return (threads, blocks) for the decorator of a kernel: as many thread blocks as registers leave room for.
+
+    registers: of a thread in float64; float32 may take half of them.
+    """
+    threads = -(-layout_of(n).threads // WARP) * WARP
+    registers = registers if np.dtype(dtype).itemsize == 8 else registers // 2
+    return threads, min(32, max(1, 65536 // (registers * threads)))
+
+
+def derivative_tables(derivative: NDArray[Any]) -> NDArray[Any]:
+    """Return [3, n, n] for kernels: D^T, D, and D whose row k is turned by k places, of the dtype of D."""
+    n = len(derivative)
+    turned = np.stack([np.roll(row, -k) for k, row in enumerate(derivative)])
+    return np.ascontiguousarray(np.stack([derivative.T, derivative, turned[:n]]))
+
+
+@device_function
+def fetch_tables(source, target, thread, threads):
+    """Copy the tables of `derivative_tables`, flat, into shared memory; valid for others after a barrier."""
+    for at in range(thread, source.size, threads):
+        store(target, at, load(source, at))
+
+
+@cache
+def make_dot(m: int) -> Any:
+    """Return dot(table, at, column, total) = total + sum over m of table[at + m] column[m]."""
+    if m == 0:
+        return device_function(lambda table, at, column, total: total)
+    rest = make_dot(m - 1)
+
+    @device_function
+    def dot(table, at, column, total):
+        return rest(table, at + 1, column[1:], fma(load(table, at), column[0], total))
+
+    return dot
+
+
+@cache
+def make_add(m: int) -> Any:
+    """Return add(table, at, factor, column), the column with table[at + m] factor added to each entry m."""
+    if m == 1:
+        return device_function(lambda table, at, factor, column: (fma(load(table, at), factor, column[0]),))
+    rest = make_add(m - 1)
+
+    @device_function
+    def add(table, at, factor, column):
+        return (fma(load(table, at), factor, column[0]),) + rest(table, at + 1, factor, column[1:])  # noqa: RUF005
+
+    return add
+
+
+@cache
+def make_column(m: int, step: int) -> Any:
+    """Return column(values, at), the tuple of values[at], values[at + step] ..., m of them."""
+    if m == 1:
+        return device_function(lambda values, at: (load(values, at),))
+    rest = make_column(m - 1, step)
+
+    @device_function
+    def column(values, at):
+        return (load(values, at),) + rest(values, at + step)  # noqa: RUF005
+
+    return column
+
+
+@cache
+def make_stiffness(n: int, dtype: DTypeLike) -> Any:
+    """Return stiffness(column, factors, at, tables, layers, i, j), a device function of n x n threads.
+
+    column: the thread's u at (i, j) of all n layers, a tuple; factors: flat [E, 6, n, n, n]; at: where the element's
+    begin; tables: `derivative_tables` in shared memory; layers: 3 layers in shared memory, this element's own.
+    Returns the thread's column of K u. All threads of the thread block must call it. Two barriers are in each
+    layer; the first one also makes the tables valid.
+    """
+    real = np.dtype(dtype).type
+    layout = layout_of(n)
+    pitch, layer, square, cube = layout.pitch, layout.layer, n * n, n**3
+    transposed, plain, turned = 0, square, 2 * square  # where the tables begin
+    nothing = tuple(real(0) for _ in range(n))
+    zero, ahead = real(0), n <= MOST_AHEAD
+    dot, add, six = make_dot(n), make_add(n), make_column(6, cube)
+
+    @device_function
+    def stiffness(column, factors, at, tables, layers, i, j):
+        result = nothing
+        here, row = j * pitch + i, j * pitch
+        at += j * n + i
+        factor = six(factors, at)
+        for k in range(n):
+            if not ahead:
+                factor = six(factors, at)
+            at += square
+            following = factor
+            if ahead and k + 1 < n:
+                following = six(factors, at)
+            store(layers, here, column[0])
+            barrier()
+            u_r, u_s, u_t = zero, zero, dot(tables, turned + k * n, column, zero)
+            for m in range(n):
+                u_r = fma(load(tables, transposed + m * n + i), load(layers, row + m), u_r)
+                u_s = fma(load(tables, transposed + m * n + j), load(layers, m * pitch + i), u_s)
+            g_rr, g_rs, g_rt, g_ss, g_st, g_tt = factor
+            store(layers, layer + here, fma(g_rr, u_r, fma(g_rs, u_s, g_rt * u_t)))
+            store(layers, 2 * layer + here, fma(g_rs, u_r, fma(g_ss, u_s, g_st * u_t)))
+            f_t = fma(g_rt, u_r, fma(g_st, u_s, g_tt * u_t))
+            barrier()
+            result = add(tables, turned + k * n, f_t, result)
+            first, second = result[0], zero  # two sums: neither waits for the other
+            for m in range(n):
+                first = fma(load(tables, plain + m * n + i), load(layers, layer + row + m), first)
+                second = fma(load(tables, plain + m * n + j), load(layers, 2 * layer + m * pitch + i), second)
+            result = result[1:] + (first + second,)  # noqa: RUF005
+            column = column[1:] + (column[0],)  # noqa: RUF005
+            factor = following
+        return result
+
+    return stiffness
+
+
+@cache
+def make_store(m: int, step: int) -> Any:
+    """Return put(column, values, at), which stores the m entries of a column at values[at], values[at + step] ..."""
+    if m == 0:
+        return device_function(lambda column, values, at: None)
+    rest = make_store(m - 1, step)
+
+    @device_function
+    def put(column, values, at):
+        store(values, at, column[0])
+        rest(column[1:], values, at + step)
+
+    return put
+
+
+@cache
+def make_stiffness_kernel(n: int, dtype: DTypeLike, registers: int = REGISTERS) -> Any:
+    """Return the kernel apply(u, factors, tables, count, out): out = K u of each element by itself (CEED's BK5).
+
+    u, out: flat [E, n, n, n]; factors: flat [E, 6, n, n, n]; tables: flat `derivative_tables`, all device arrays of
+    one dtype; count: elements; registers: as of `launch_bounds`. Launch layout.blocks(count) thread blocks of
+    (n, n, layout.elements) threads. Each process compiles the kernel, because the kernel cache has no key for the
+    device functions in its closure.
+
+    Cost: reads u and six factors, writes out: 8 words per point.
+    """
+    layout = layout_of(n)
+    square, cube, elements, layers_size = n * n, n**3, layout.elements, 3 * layout.layer
+    stiffness, column_of, put = (
+        make_stiffness(n, np.dtype(dtype)),
+        make_column(n, square),
+        make_store(n, square),
+    )
+    tables_size, shared_size = 3 * square, 3 * layout.layer * layout.elements
+    real = np.dtype(dtype).type
+
+    @kernel(*launch_bounds(n, dtype, registers), cached=False)
+    def apply(u, factors, tables, count, out):
+        mine = cuda.shared.array(tables_size, real)
+        layers = cuda.shared.array(shared_size, real)
+        i, j, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.threadIdx.z
+        fetch_tables(tables, mine, (part * n + j) * n + i, square * elements)
+        place = cuda.blockIdx.x * elements + part
+        element = min(place, count - 1)  # those beyond the last compute it again, for the barriers
+        at = element * cube + j * n + i
+        own = layers[part * layers_size : (part + 1) * layers_size]
+        result = stiffness(column_of(u, at), factors, element * 6 * cube, mine, own, i, j)
+        if place < count:
+            put(result, out, at)
+
+    return apply

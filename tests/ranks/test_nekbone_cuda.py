@@ -1,0 +1,48 @@
+"""Nekbone on one GPU per rank, in numba-cuda's simulator: the residuals and the solution of one rank's CPU."""
+
+import os
+
+os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+
+from mpi4py import MPI
+from numba.core import config
+
+if not config.ENABLE_CUDASIM:
+    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
+
+from ridgeline.bench.elements.nekbone import Nekbone, run_nekbone
+from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
+
+RANKS = (1, 2, 3)
+QUICK_RANKS = ()  # takes more than 5 s
+ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
+ITERATIONS = 3
+
+
+def test_residuals_of_one_rank(comm) -> None:
+    whole = Nekbone(MPI.COMM_SELF, 3, 12)
+    problem = CudaNekbone(comm, 3, 12 // comm.size, device_buffers=False)
+    assert problem.brick == whole.brick
+    assert (problem._first_interior > 0) == (comm.size > 1)
+    _, expected = whole.solve(ITERATIONS)
+    found = [problem.solve(ITERATIONS)[1] for _ in range(2)]
+    assert found[0] == found[1], "the same bits in every run"
+    np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+    assert len(set(map(str, comm.allgather(found[0])))) == 1
+    x, ids = (np.concatenate(comm.allgather(part)) for part in (problem.solution(), problem.ids))
+    rows = np.argsort(ids[:, 0, 0, 0])
+    np.testing.assert_array_equal(ids[rows], whole.ids)
+    np.testing.assert_allclose(x[rows], whole.x, rtol=0, atol=1e-12 * abs(whole.x).max())
+    problem.free()
+
+
+def test_figures_are_the_same_on_all_ranks(comm) -> None:
+    figures = run_nekbone(comm, 2, 16, 1, memory="cuda-staged")
+    assert "simulator" in figures.device
+    assert figures.elements == 16 * comm.size
+    assert len(set(map(str, comm.allgather(figures)))) == 1
