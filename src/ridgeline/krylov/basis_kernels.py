@@ -209,19 +209,20 @@ def _add_rows(basis, count, factors, scale, start, end, out):
             out[i] += f * a[i]
 
 
-@compiled_pass(lambda: (VECTORS, int64, boolean, VECTOR, float64, VECTOR, VECTOR, boolean, VECTOR, VECTOR))
-def projection_combine(basis, count, fresh, along, scale, cosines, sines, rotate, factors, out_x):
-    """Take in a new vector, drop the oldest direction by rotations, and combine: all in one pass.
+@compiled_pass(lambda: (VECTORS, int64, boolean, VECTOR, float64, VECTORS, VECTORS, int64, VECTOR, VECTOR))
+def projection_combine(basis, count, fresh, along, scale, gather, spread, dropped, factors, out_x):
+    """Take in a new vector, drop directions by a block reflector, and combine: all in one pass.
 
     basis : [rows, n], rows < count orthonormal. If fresh, row `count` holds a new vector d, which becomes
-    scale (d - sum_k along[k] basis[k]). If rotate, then rows k, k + 1 (k = 0, 1, ... count - 1 in turn) become
-    cosines[k] row_k + sines[k] row_{k + 1} and cosines[k] row_{k + 1} - sines[k] row_k, and the last row is void.
+    scale (d - sum_k along[k] basis[k]). If dropped > 0, row_k -= sum_{m < dropped} spread[k, m] (gather[m] . rows) of
+    all rows, and the last `dropped` rows are void. gather : [dropped, rows], spread : [rows, dropped].
     out_x = sum_k factors[k] basis[k] over the rows that are then held.
-    Words per point: rows read + 1 written; all rows written too if rotate.
+    Words per point: rows read + 1 written; the rows that stay are written too if some are dropped.
     """
     n = len(out_x)
-    chain = np.empty(CHAIN, out_x.dtype)
+    sums = np.empty((dropped, CHAIN), out_x.dtype)
     held = count + 1 if fresh else count
+    kept = held - dropped
     for start in range(0, n, CHAIN):
         end = min(start + CHAIN, n)
         size = end - start
@@ -231,20 +232,17 @@ def projection_combine(basis, count, fresh, along, scale, cosines, sines, rotate
             for i in range(size):
                 new[i] *= scale
             _add_rows(basis, count, along, -scale, start, end, new)
-        if rotate:
-            row = basis[0, start:end]
-            for i in range(size):
-                chain[i] = row[i]
-            for k in range(held - 1):
-                row, above = basis[k, start:end], basis[k + 1, start:end]
-                c, s = cosines[k], sines[k]
+        if dropped > 0:
+            for m in range(dropped):
+                one = sums[m, :size]
                 for i in range(size):
-                    row[i] = c * chain[i] + s * above[i]
-                for i in range(size):
-                    chain[i] = c * above[i] - s * chain[i]
+                    one[i] = 0.0
+                _add_rows(basis, held, gather[m], 1.0, start, end, one)
+            for k in range(kept):
+                _add_rows(sums, dropped, spread[k], -1.0, 0, size, basis[k, start:end])
         for i in range(size):
             x[i] = 0.0
-        _add_rows(basis, held - 1 if rotate else held, factors, 1.0, start, end, x)
+        _add_rows(basis, kept, factors, 1.0, start, end, x)
 
 
 @compiled_pass(lambda: (VECTORS, int64, VECTOR, VECTORS))

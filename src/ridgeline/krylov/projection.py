@@ -3,17 +3,18 @@
 The guess x0 is the best in the energy norm among combinations of the last `depth` solutions:
 x0 = sum_k X_k (X_k . b) with X_i . A X_j = delta_ij. Then A dx = b - A x0 is solved, and the solution joins.
 Source: Fischer, Comput. Methods Appl. Mech. Eng. 163 (1998) 193. Continuous updates: Hadri et al. (NekBox), Sec. 2.3;
-the oldest solution leaves by Givens rotations of a QR factorisation as in Austin, Chalmers, Warburton, SIAM J. Sci.
-Comput. 43 (2021) S259: the basis always spans the last solutions themselves. So no solve ever has a worse space than
-the one before it; a new start would lose the bulk of the solution.
+the oldest solutions leave by a QR factorisation of the coordinates, as in Austin, Chalmers, Warburton, SIAM J. Sci.
+Comput. 43 (2021) S259: the basis always spans the last solutions themselves. A new start would lose the bulk of the
+solution. To let one leave writes the whole basis. So the oldest m leave at once, m = `leaving(depth)`, by one block
+reflector I - V G V^T (Schreiber and Parlett, SIAM J. Numer. Anal. 25 (1988) 189): depth - m + 1 to depth are held.
 
 Only X is stored, with dx and A dx of the last solve. These two join at the next guess, so that a step costs two
 passes over X, in words per point with k vectors:
 - all products with b and with A dx: k + 4, one Allreduce;
-- dx is made orthonormal, the oldest solution leaves, x0 is combined: k + 2, and k more when one leaves.
+- dx is made orthonormal, x0 is combined: k + 2; the oldest leave in the same pass: k - m more, in one of m steps.
 
 dx and A dx are stored past the caches where the space is larger than the caches: the next step reads them first.
-There is also one application of A (to x0), or two if the solver cannot say what A dx is.
+There is also one application of A, to x0: A dx is the change of the solver's residual.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ if TYPE_CHECKING:
 
 DEPENDENT = 1e-6  # of (dx, dx)_A left beside X: below, dx is no new direction
 STREAMED = 2**25  # bytes of a space beyond which nothing of it is in cache when the next step wants it
+LEAVING = 5  # of so many solutions one leaves: fewer write the basis more often, more make the space smaller
 ROUNDING = 1e-26  # (dx, dx)_A over (x, x)_A: below, dx is rounding of the last solve
+
+
+def leaving(depth: int) -> int:
+    """Return how many solutions leave a full space of `depth` at once: one in five, at least one."""
+    return max(1, round(depth / LEAVING))
 
 
 class Projection:
@@ -69,7 +76,9 @@ class Projection:
         self.counts = np.zeros(c, np.int64)
         self.fresh = np.zeros(c, bool)  # dx of the last solve waits in row `count` of the basis
         self.latest = np.zeros((c, self.depth + 1))  # coordinates of the last guess
-        self.upper = np.zeros((c, self.depth + 1, self.depth + 1))  # solutions, oldest first, in the basis
+        self.upper = np.zeros(
+            (c, self.depth + 1, self.depth + 1)
+        )  # coordinates of the solutions, oldest first
 
     def shift(self, change: float) -> None:
         """Go on with the same solutions when the operator A has become A + change B, B the mass matrix. Collective.
@@ -119,11 +128,10 @@ class Projection:
             else:
                 copy(b.reshape(-1), out_residual.reshape(-1))
 
-    def update(self, dx: Array, rhs: Array | None = None, residual: Array | None = None) -> None:
-        """Take in what a solve added to the guess. Collective where A has to be applied.
+    def update(self, dx: Array, rhs: Array, residual: Array) -> None:
+        """Take in what a solve added to the guess. No communication.
 
-        rhs, residual : right-hand side of that solve and its residual at the end, so that A dx = rhs - residual.
-            Without them A is applied
+        rhs, residual : right-hand side of that solve and its residual at the end, so that A dx = rhs - residual
         """
         if not self.depth:
             return
@@ -131,11 +139,8 @@ class Projection:
             parts, streaming = self.operator.inner.parts, self.basis.nbytes > STREAMED
             for c, part in enumerate(parts(dx)):
                 vector.copy(part, self.basis[c, self.counts[c]], 1, streaming)
-            if rhs is None or residual is None:
-                self.operator.apply(dx, self.applied.reshape(dx.shape))
-            else:
-                a_dx = self.applied.reshape(-1)
-                vector.triad(rhs.reshape(-1), -1.0, residual.reshape(-1), a_dx, 1, streaming)
+            a_dx = self.applied.reshape(-1)
+            vector.triad(rhs.reshape(-1), -1.0, residual.reshape(-1), a_dx, 1, streaming)
             self.fresh[:] = True
 
     def _guess(self, b: Array, out_x: Array) -> None:
@@ -165,8 +170,8 @@ class Projection:
         k = int(self.counts[c])
         along, factors = np.zeros(self.depth + 1), np.zeros(self.depth + 2)
         factors[:k] = sums[0, :k]
-        scale, fresh, rotate = 1.0, bool(self.fresh[c]), False
-        cosine, sine = np.ones(self.depth + 1), np.zeros(self.depth + 1)
+        scale, fresh, dropped = 1.0, bool(self.fresh[c]), 0
+        gather = spread = np.zeros((0, 0))
         if fresh:
             along[:k] = sums[1, :k]
             energy = sums[1, k]
@@ -179,34 +184,36 @@ class Projection:
             upper = self.upper[c]
             upper[:k, k] = self.latest[c, :k] + along[:k]
             upper[k, k] = 1.0 / scale
-            rotate = k == self.depth
-            if rotate:
-                self._drop_oldest(upper, factors, cosine, sine)
-            else:
-                self.counts[c] = k + 1
+            if k == self.depth:
+                dropped = leaving(k)
+                gather, spread = self._drop_oldest(dropped, upper, factors)
+            self.counts[c] = k + 1 - dropped
         self.fresh[c] = False
         now = int(self.counts[c])
         if not np.isfinite(factors[:now]).all():
             factors[:] = 0.0
         self.latest[c] = 0.0
         self.latest[c, :now] = factors[:now]
-        projection_combine(self.basis[c], k, fresh, along, scale, cosine, sine, rotate, factors, out_x)
-        return k + fresh * 2 + rotate * k + 1
+        projection_combine(self.basis[c], k, fresh, along, scale, gather, spread, dropped, factors, out_x)
+        return k + fresh * 2 + (now if dropped else 0) + 1
 
-    def _drop_oldest(self, upper: Array, factors: Array, cosine: Array, sine: Array) -> None:
-        """Remove the first column of `upper` and make it triangular again by rotations, told to the caller."""
-        k = self.depth
-        upper[:, :-1] = upper[:, 1:].copy()
-        upper[:, -1] = 0.0
-        for i in range(k):
-            length = float(np.hypot(upper[i, i], upper[i + 1, i]))
-            if length > 0.0:
-                cosine[i], sine[i] = upper[i, i] / length, upper[i + 1, i] / length
-            for array in (upper, factors):
-                first, second = array[i].copy(), array[i + 1].copy()
-                array[i] = cosine[i] * first + sine[i] * second
-                array[i + 1] = cosine[i] * second - sine[i] * first
-        upper[k] = 0.0
+    def _drop_oldest(self, dropped: int, upper: Array, factors: Array) -> tuple[Array, Array]:
+        """Remove the first columns of `upper`; return (G V^T, V) of the reflector that makes the last rows void.
+
+        With U the directions that none of the other columns has, [U_1; U_2], and U_2 = L s R^T, V = U + [0; L R^T]
+        and G = R (1 + s)^-1 R^T: the reflector takes U to -[0; L R^T].
+        """
+        rows, kept = self.depth + 1, self.depth + 1 - dropped
+        columns = upper[:, dropped:].copy()
+        spread = np.ascontiguousarray(np.linalg.qr(columns, mode="complete")[0][:, kept:])
+        left, sizes, right = np.linalg.svd(spread[kept:])
+        spread[kept:] += left @ right
+        gather = np.ascontiguousarray((right.T / (1.0 + sizes)) @ right @ spread.T)
+        upper[:] = 0.0
+        upper[:kept, :kept] = (columns - spread @ (gather @ columns))[:kept]
+        factors[:rows] -= spread @ (gather @ factors[:rows])
+        factors[kept:] = 0.0
+        return gather, spread
 
     def fields(self) -> dict[str, Array]:
         """Return the fields of a checkpoint, each [rows, *shape of one component]: views, to be written or filled."""
