@@ -34,12 +34,13 @@ def make_engine(kind: Any, n: int, dtype: Any, noise: float) -> Any:
     from mpi4py import MPI
 
     from ridgeline.blocks.cartesian import decompose
+    from ridgeline.jit.random import PHILOX_7
     from ridgeline.models.gray_scott.physics import coefficients
     from ridgeline.runtime.context import Context
 
     cartesian, block = decompose(MPI.COMM_SELF, (n, n, n), "auto", (True,) * 3)
     c = coefficients(0.2, 0.1, 0.02, 0.048, noise, 1.0, dtype)
-    engine = kind(block, cartesian, c, 42, dtype, Context(MPI.COMM_SELF))
+    engine = kind(block, cartesian, c, (PHILOX_7, 42), dtype, Context(MPI.COMM_SELF))
     engine.compile()
     rng = np.random.default_rng(7)
     for field in engine.host():

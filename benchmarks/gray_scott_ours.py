@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gray_scott_peers import Fields, step_coefficients
-from ridgeline.jit.random import round_keys
+from ridgeline.jit.random import PHILOX_7, round_keys
 from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
 
 
@@ -24,8 +24,8 @@ def ours(
     plan = tiling(dtype, block.shape_local, steps)
     rows = plan.tile_rows if tile_rows is None else tile_rows
     scratch = make_scratch(dtype, block.shape_local, steps, rows, n_threads)
-    sweep = make_sweep()
-    keys = round_keys(seed) if noise else None
+    sweep = make_sweep(PHILOX_7)
+    keys = round_keys(seed, PHILOX_7.rounds) if noise else None
     c = step_coefficients(str(dtype), noise)
     nz, ny, nx = block.shape_local
     layout = fields.u.origin, fields.u.row_pitch, fields.u.plane_pitch

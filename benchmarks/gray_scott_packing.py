@@ -1,11 +1,13 @@
-"""Packing faces for the halo exchange, against a plain copy of as many bytes."""
+"""Packing faces for the halo exchange: against a plain copy of as many bytes, and as a share of a step."""
 
 from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from gray_scott_sweep import STREAM_BYTES, Settings
+from gray_scott_ours import ours
+from gray_scott_peers import Fields
+from gray_scott_sweep import NOISE, STREAM_BYTES, Settings
 from harness.table import Row
 from harness.timing import interleave
 from ridgeline.bench.memory.stream import StreamArrays
@@ -26,6 +28,8 @@ def packing(settings: Settings) -> Iterator[Row]:
 
     What must move: a face's cells, in and out; across x, where they lie a row apart, whole cache lines come in
     for one cell each.
+
+    The share of a step is that of packing and unpacking in both and a sweep over the block of a rank, with noise.
     """
     n = min(256, max(settings.sizes))
     for dtype, n_threads in settings.cases():
@@ -41,8 +45,11 @@ def packing(settings: Settings) -> Iterator[Row]:
             # A copy that moves as many bytes; long ones stand for all longer ones.
             source = fields[0].flat[: min((fetched + cells) // 2, fields[0].flat.size)]
             target = np.zeros(source.size, dtype)
+            swept = Fields.allocate(block.shape_local, dtype)
             candidates = {
                 "pack": partial(packer.pack, 0),
+                "unpack": partial(packer.unpack, 0),
+                "sweep": partial(ours(swept, n_threads, noise=NOISE), swept),
                 "copy": partial(vector.copy, source, target, n_threads),
                 "copy on one thread": partial(np.copyto, target, source),
             }
@@ -50,11 +57,20 @@ def packing(settings: Settings) -> Iterator[Row]:
             copy = min(("copy", "copy on one thread"), key=timings.best)
             scale = moved / (2 * source.nbytes)
             rates = moved / timings.best("pack") / 1e9, 2 * source.nbytes / timings.best(copy) / 1e9
+            where = f"{n}^3 {dtype}, {n_threads} thread{'s' * (n_threads > 1)}"
             yield Row(
-                f"packing faces across {axis} over a copy: {n}^3 {dtype}, {n_threads} "
-                f"thread{'s' * (n_threads > 1)}",
+                f"packing faces across {axis} over a copy: {where}",
                 scale * timings.ratio(copy, "pack"),
                 ">= 0.8",
                 scale * timings.median_ratio(copy, "pack"),
                 f"moves at least {moved / 1e6:.1f} MB, {rates[0]:.1f} against {rates[1]:.1f} GB/s",
+            )
+            exchange = timings.best("pack") + timings.best("unpack")
+            packing, unpacking, sweep = (timings.samples[name] for name in ("pack", "unpack", "sweep"))
+            yield Row(
+                f"packing and unpacking across {axis}, share of a step: {where}",
+                exchange / (exchange + timings.best("sweep")),
+                "",
+                float(np.median((packing + unpacking) / (packing + unpacking + sweep))),
+                f"{exchange * 1e3:.2f} against {timings.best('sweep') * 1e3:.1f} ms",
             )

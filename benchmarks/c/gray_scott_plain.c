@@ -64,10 +64,10 @@ void gray_scott_step(const REAL *restrict u, const REAL *restrict v, REAL *restr
     }
 }
 
-/* Philox4x32-10 (Salmon et al., SC11): four 32-bit words of the block with this counter and key. */
+/* Philox4x32-7 (Salmon et al., SC11): four 32-bit words of the block with this counter and key. */
 static inline void philox(uint32_t x[4], uint32_t k0, uint32_t k1)
 {
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < 7; round++) {
         const uint64_t p0 = (uint64_t)x[0] * 0xD2511F53u;
         const uint64_t p1 = (uint64_t)x[2] * 0xCD9E8D57u;
         const uint32_t x1 = x[1], x3 = x[3];
@@ -80,24 +80,27 @@ static inline void philox(uint32_t x[4], uint32_t k0, uint32_t k1)
     }
 }
 
-static inline REAL uniform(uint32_t word)
+/* A half of a word as a signed integer, plus 1/2, times 2^-15. */
+static inline REAL uniform(uint32_t half)
 {
-    if (sizeof(REAL) == 4)
-        return (REAL)((int32_t)word >> 8) * (REAL)0x1p-23;
-    return (REAL)(int32_t)word * (REAL)0x1p-31;
+    return ((REAL)(int16_t)half + (REAL)0.5) * (REAL)0x1p-15;
 }
 
-/* Four rows of uniform numbers in [-1, 1): one Philox block serves the cells (z, 4 y4 ... 4 y4 + 3, x). */
-static void fill_noise(REAL *restrict noise, ptrdiff_t nx, uint32_t y4, uint32_t z, uint32_t step, uint64_t seed)
+/* Eight rows of uniform numbers in (-1, 1): one Philox block serves the cells (z, 8 y8 ... 8 y8 + 7, x). */
+static void fill_noise(REAL *restrict noise, ptrdiff_t nx, uint32_t y8, uint32_t z, uint32_t step, uint64_t seed)
 {
     VECTORIZE
     for (ptrdiff_t i = 0; i < nx; i++) {
-        uint32_t x[4] = {(uint32_t)i, y4, z, step};
+        uint32_t x[4] = {(uint32_t)i, y8, z, step};
         philox(x, (uint32_t)seed, (uint32_t)(seed >> 32));
         noise[i] = uniform(x[0]);
         noise[nx + i] = uniform(x[1]);
         noise[2 * nx + i] = uniform(x[2]);
         noise[3 * nx + i] = uniform(x[3]);
+        noise[4 * nx + i] = uniform(x[0] >> 16);
+        noise[5 * nx + i] = uniform(x[1] >> 16);
+        noise[6 * nx + i] = uniform(x[2] >> 16);
+        noise[7 * nx + i] = uniform(x[3] >> 16);
     }
 }
 
@@ -112,14 +115,14 @@ int gray_scott_step_noise(const REAL *restrict u, const REAL *restrict v, REAL *
 
 #pragma omp parallel num_threads(n_threads) reduction(| : failed)
     {
-        REAL *noise = malloc(4 * e.nx * sizeof(REAL));
+        REAL *noise = malloc(8 * e.nx * sizeof(REAL));
         failed = noise == NULL;
 #pragma omp for schedule(static)
         for (ptrdiff_t k = 0; k < e.nz; k++) {
             for (ptrdiff_t j = 0; j < e.ny && !failed; j++) {
-                if (j % 4 == 0)
-                    fill_noise(noise, e.nx, (uint32_t)(j / 4), (uint32_t)k, step, seed);
-                const REAL *r = noise + (j % 4) * e.nx;
+                if (j % 8 == 0)
+                    fill_noise(noise, e.nx, (uint32_t)(j / 8), (uint32_t)k, step, seed);
+                const REAL *r = noise + (j % 8) * e.nx;
                 const ptrdiff_t start = e.origin + k * e.plane_pitch + j * e.row_pitch;
                 VECTORIZE
                 for (ptrdiff_t x = 0; x < e.nx; x++) {

@@ -17,8 +17,8 @@ from ridgeline.bench.memory.peak import measure_peak
 from ridgeline.bench.memory.stream_result import measure_rates
 from ridgeline.blocks import cuda_pack, pack
 from ridgeline.jit.cuda_device import SIMULATED, fma, wide_product
-from ridgeline.jit.cuda_random import SCALE, device_key, philox_words, significant_bits
-from ridgeline.jit.random import uniform_reference
+from ridgeline.jit.cuda_random import SCALE, device_key, philox_words, significant_bits, unscaled_uniform
+from ridgeline.jit.random import PHILOX_7, PHILOX_10, uniform_reference
 from ridgeline.runtime.errors import VerificationError
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
@@ -67,16 +67,19 @@ def test_fused_multiply_add_keeps_zeros_and_what_is_not_finite() -> None:
     assert fma(np.float64("inf"), one, one) == math.inf
 
 
+@pytest.mark.parametrize("generator", [PHILOX_7, PHILOX_10])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_random_numbers_are_those_of_the_cpu(dtype) -> None:
+def test_random_numbers_are_those_of_the_cpu(dtype, generator) -> None:
     seed, real = 2**63 + 12345, np.dtype(dtype).type
-    key, bits = device_key(seed), significant_bits(dtype)
+    key, bits = device_key(seed), significant_bits(dtype, generator)
     for z, group, x, step in [(0, 0, 0, 0), (3, 7, 2**31, 5), (2**20, 2**21, 2**22, 2**31)]:
-        words = philox_words(x, group, z, step, key)
+        words = philox_words(x, group, z, step, key, generator.rounds)
         assert {type(word) for word in words} == {np.uint32}
-        for row, word in enumerate(words):
-            number = real(np.int32(word & bits)) * real(SCALE)
-            assert number == uniform_reference(seed, step, z, 4 * group + row, x, dtype)
+        for row in range(generator.rows):
+            shift = bits.shift if row < 4 else np.uint32(0)
+            number = real(unscaled_uniform(words[row % 4], shift, bits.mask, bits.least)) * real(SCALE)
+            y = generator.rows * group + row
+            assert number == uniform_reference(seed, step, z, y, x, dtype, generator)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

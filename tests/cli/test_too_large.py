@@ -22,7 +22,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_takes_memory(ridgeline):
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("error:") == 1
     assert "Traceback" not in done.stderr
-    assert "(2 ranks of 160.1 TB)" in done.stderr
+    assert "(2 ranks of 160.2 TB)" in done.stderr
     assert "try grid.shape = [" in done.stderr
     assert "run.check_memory = false" in done.stderr
     assert [path.name for path in ridgeline.path.iterdir()] == ["case.toml"]
@@ -34,7 +34,7 @@ def test_check_warns_of_the_same(ridgeline):
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
     assert "a run finds too little memory and refuses it: the run needs 320.3 TB on" in words
-    assert "(2 ranks of 160.1 TB)" in words
+    assert "(2 ranks of 160.2 TB)" in words
 
 
 @pytest.mark.full

@@ -75,6 +75,7 @@ def test_every_key_is_mapped_or_named() -> None:
         "model.F": 0.02,
         "model.k": 0.048,
         "model.noise": 0.1,
+        "model.random_numbers": "auto",
         "model.dt": 1.0,
         "model.steps_per_sweep": "auto",
         "initial.kind": "box",

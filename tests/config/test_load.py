@@ -74,6 +74,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "model.F": 0.02,
         "model.k": 0.048,
         "model.noise": 0.1,
+        "model.random_numbers": "auto",
         "model.dt": 1.0,
         "model.steps_per_sweep": "auto",
         "initial.kind": "box",
@@ -157,7 +158,7 @@ WRONG_VALUES = [
         "got 4.762; need dt <= 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U with s = 2 on "
         "this grid.",
     ),
-    ("model.steps_per_sweep", "0", 'got 0; need "auto" or an integer >= 1.'),
+    ("model.steps_per_sweep", "0", 'got 0; need "auto", "rule" or an integer >= 1.'),
     ("initial.kind", "ball", 'got "ball"; need "box", "uniform", "patches", "formula", "image" or "file".'),
     ("initial.half_width", "0", "got 0; need an integer >= 1."),
     ("output.path", '""', 'got ""; need a path.'),
@@ -184,8 +185,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[model]\ndu = 0.1\n",
-        "model.du in case.toml:7: got 0.1; need a known key of [model]: Du, Dv, F, k, noise, dt, steps_per_sweep. "
-        "Did you mean 'Du'?",
+        "model.du in case.toml:7: got 0.1; need a known key of [model]: Du, Dv, F, k, noise, random_numbers, dt, "
+        "steps_per_sweep. Did you mean 'Du'?",
     ),
     (
         GOOD + "Du = 0.1\n",

@@ -43,6 +43,29 @@ def run(
     return case, series
 
 
+def test_square_duct_prints_its_friction_and_draws_its_secondary_flow(tmp_path: Path) -> None:
+    small = ("run.steps=6", "grid.elements=[2,2,2]", "grid.order=4", "output.every=6", "checkpoint.every=0")
+    _, series = run(
+        tmp_path,
+        "square_duct",
+        1,
+        *small,
+        "output.series_every=1",
+        "output.statistics_start=0",
+        "output.statistics_every=1",
+    )
+    rows = printed(
+        tmp_path, "square_duct/figures.py", "square_duct_statistics.bp", "square_duct.csv", "duct.png"
+    )
+    found = {row[:26].strip(): row[26:].split()[0] for row in rows[1:]}
+    friction = series["friction_factor"]
+    assert friction.min() <= float(found["friction factor"]) + 1e-4
+    assert float(found["friction factor"]) <= friction.max() + 1e-4
+    assert "Jones 0.0375" in rows[1]
+    assert {"+", "-"} >= set(rows[-1].split()[5:13])
+    assert (tmp_path / "duct.png").stat().st_size > 10_000
+
+
 def test_laminar_duct_prints_its_figures_to_six_digits(tmp_path: Path) -> None:
     _, series = run(
         tmp_path, "laminar_duct", 1, "run.steps=240", "output.every=120", "output.series_every=40"

@@ -1,6 +1,5 @@
 """Wisdom on disk: kept between processes, merged, tolerated where damaged."""
 
-import json
 import logging
 import subprocess
 import sys
@@ -13,12 +12,9 @@ import pytest
 from ridgeline.fourier import fft
 from ridgeline.fourier.fft_wisdom import (
     load_wisdom,
-    remember_trial,
-    remembered_trial,
     save_wisdom,
     wisdom_folder,
 )
-from ridgeline.fourier.tuning import Trial
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
@@ -127,9 +123,7 @@ def test_folder_that_cannot_be_written(
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "file"))
     make(24)
     save_wisdom()
-    remember_trial("transpose", Trial("alltoall", {}))
     assert "cannot keep what was measured" in remarks.text
-    assert remembered_trial("transpose") is None
 
 
 def test_wisdom_is_kept_by_library_and_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,43 +134,6 @@ def test_wisdom_is_kept_by_library_and_cpu(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pyfftw, "fftw_version", "3.4.0")
     assert wisdom_folder() != here
     assert "3.4.0" in wisdom_folder().name
-
-
-def test_trials_are_remembered(remarks: pytest.LogCaptureFixture) -> None:
-    seconds = {"packed": {"total": 1.5, "fft": 1.0}, "strided": {"total": 2.0}}
-    choices = wisdom_folder() / "choices.json"
-    assert remembered_trial("a") is None
-    remember_trial("a", Trial("packed", seconds))
-    remember_trial("b", Trial("strided", {}))
-    assert remembered_trial("a") == Trial("packed", seconds, earlier_run=True)
-    assert remembered_trial("b") == Trial("strided", {}, earlier_run=True)
-    choices.write_text('{"a": ')
-    assert remembered_trial("a") is None
-    assert "choices.json is damaged" in remarks.text
-    remember_trial("b", Trial("packed", seconds))
-    assert json.loads(choices.read_text()) == {"b": {"taken": "packed", "seconds": seconds}}
-
-
-def test_a_choice_of_an_older_version_is_known_without_its_seconds() -> None:
-    remember_trial("a", Trial("packed", {}))
-    (wisdom_folder() / "choices.json").write_text('{"a": "packed"}')
-    assert remembered_trial("a") == Trial("packed", {}, earlier_run=True)
-
-
-@pytest.mark.parametrize(
-    "kept", [None, 3, [], {}, {"taken": "a"}, {"taken": "a", "seconds": 1}, {"taken": "a", "seconds": {"a": 1}},
-             {"taken": "a", "seconds": {"a": {"total": "soon"}}}]
-)  # fmt: skip
-def test_a_trial_that_makes_no_sense_is_unknown(kept) -> None:
-    remember_trial("a", Trial("packed", {}))
-    (wisdom_folder() / "choices.json").write_text(json.dumps({"a": kept}))
-    assert remembered_trial("a") is None
-
-
-def test_a_trial_in_words() -> None:
-    seconds = {"packed": {"total": 1.5e-3, "fft": 1e-3}, "strided": {"total": 2e-3}}
-    assert Trial("packed", seconds).words() == "packed (packed 1.5 ms, strided 2 ms)"
-    assert Trial("packed", {}).words() == "packed"
 
 
 def test_scipy_has_no_wisdom(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.halo_cuda import CudaPacker
 from ridgeline.blocks.halo_plan import HaloPlan
+from ridgeline.jit.random import PHILOX_7
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.physics import coefficients
@@ -38,7 +39,7 @@ def run_engine(kind, comm, grid, periodic, dtype):
     """Advance by STEPS from a start by global index; return the rank's block and its u and v."""
     cartesian, block = decompose(comm, SHAPE, grid, (periodic,) * 3)
     c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0, dtype)
-    engine = kind(block, cartesian, c, 3, dtype, Context(comm))
+    engine = kind(block, cartesian, c, (PHILOX_7, 3), dtype, Context(comm))
     engine.compile()
     rng = np.random.default_rng(4)
     for field in engine.host():

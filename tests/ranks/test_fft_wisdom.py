@@ -1,4 +1,4 @@
-"""Plans and choices that all ranks share."""
+"""Plans that all ranks share."""
 
 from pathlib import Path
 
@@ -6,10 +6,8 @@ import numpy as np
 import pyfftw
 import pytest
 
-from ridgeline.fourier import fft, planning
-from ridgeline.fourier.fft_wisdom import remember_trial, remembered_trial
-from ridgeline.fourier.planning import choose, planned_together
-from ridgeline.fourier.tuning import Trial
+from ridgeline.fourier import fft
+from ridgeline.fourier.planning import planned_together
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
@@ -104,71 +102,3 @@ def test_scipy_plans_as_well(comm, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = Maker(36)
     result = maker.transform(planned_together(comm, maker, "wisdom-only"))
     np.testing.assert_allclose(result[3:], np.random.default_rng(3).standard_normal((3, 36)), atol=1e-14)
-
-
-class Clock:
-    """Time that only the candidates spend."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 0.0
-        monkeypatch.setattr(planning.time, "perf_counter", lambda: self.now)
-
-    def candidate(self, seconds: float):
-        def call() -> dict[str, float]:
-            self.now += seconds
-            return {"fft": 0.75 * seconds}
-
-        return call
-
-
-def test_the_slowest_rank_counts(comm, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    last = comm.rank == comm.size - 1
-    ways = {"even": clock.candidate(1.0), "slow on one": clock.candidate(1.5 if last else 0.1)}
-    seconds = {"even": {"total": 1.0, "fft": 0.75}, "slow on one": {"total": 1.5, "fft": 1.125}}
-    assert choose(ways, "key", comm) == Trial(
-        "even", {name: pytest.approx(parts) for name, parts in seconds.items()}
-    )
-    comm.Barrier()  # rank 0 writes
-    known = remembered_trial("key")
-    assert known is not None
-    assert (known.taken, known.earlier_run) == ("even", True)
-
-
-def test_a_choice_is_kept_and_small_gains_do_not_count(comm, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    ways = {"first": clock.candidate(1.0), "slower": clock.candidate(2.0), "hardly": clock.candidate(0.99)}
-    assert choose(ways, "a", comm).taken == "first"
-    ways = {"first": clock.candidate(1.0), "slower": clock.candidate(2.0), "faster": clock.candidate(0.5)}
-    assert choose(ways, "b", comm).taken == "faster"
-    assert choose(ways, "a", comm).taken == "first"
-    spent = clock.now
-    known = choose({"faster": clock.candidate(9.0), "slower": clock.candidate(1.0)}, "b", comm)
-    assert (known.taken, known.earlier_run) == ("faster", True)
-    assert clock.now == spent
-    others = {"third": clock.candidate(1.0), "fourth": clock.candidate(2.0)}
-    assert choose(others, "b", comm).taken == "third"  # what was chosen is no candidate
-    assert clock.now > spent
-
-
-def test_a_choice_without_its_seconds_stands_and_is_timed(comm, monkeypatch: pytest.MonkeyPatch) -> None:
-    if comm.rank == 0:
-        remember_trial("old", Trial("slower", {}))
-    comm.Barrier()
-    clock = Clock(monkeypatch)
-    ways = {"faster": clock.candidate(1.0), "slower": clock.candidate(2.0)}
-    trial = choose(ways, "old", comm)
-    assert (trial.taken, trial.earlier_run) == ("slower", False)
-    assert [parts["total"] for parts in trial.seconds.values()] == [pytest.approx(1.0), pytest.approx(2.0)]
-
-
-def test_candidates_may_communicate(comm) -> None:
-    def gather() -> dict[str, float]:
-        comm.allgather(comm.rank)
-        return {}
-
-    def barrier() -> dict[str, float]:
-        comm.Barrier()
-        return {}
-
-    assert choose({"gather": gather, "barrier": barrier}, "key", comm).taken in ("gather", "barrier")

@@ -17,8 +17,10 @@ def test_residuals_of_one_rank(comm):
     _, residuals = problem.solve(20)
     _, expected = whole.solve(20)
     np.testing.assert_allclose(residuals, expected, rtol=1e-10)
-    x = np.concatenate(comm.allgather(problem.x))
-    np.testing.assert_allclose(x, whole.x, rtol=0, atol=1e-11 * abs(whole.x).max())
+    x, ids = (np.concatenate(comm.allgather(part)) for part in (problem.x, problem.ids))
+    rows = np.argsort(ids[:, 0, 0, 0])
+    np.testing.assert_array_equal(ids[rows], whole.ids)
+    np.testing.assert_allclose(x[rows], whole.x, rtol=0, atol=1e-11 * abs(whole.x).max())
 
 
 def test_figures_are_the_same_on_all_ranks(comm):

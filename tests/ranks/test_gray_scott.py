@@ -5,6 +5,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.models import create
+from ridgeline.models.gray_scott import estimate, sweep_choice
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
@@ -121,3 +122,26 @@ def test_total_is_conserved_without_reaction(comm):
     before, after = simulate(comm, case, steps=0), simulate(comm, case, steps=40)
     total = sum(field.sum() for field in before)
     assert abs(sum(field.sum() for field in after) - total) <= 1e-13 * total
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+def test_what_ranks_time_together_changes_no_bit_and_is_the_same_on_all(
+    comm, boundary, tmp_path, monkeypatch
+):
+    shape = (4 * comm.size + 1, 10, 19)
+    alone = simulate(MPI.COMM_SELF, make_case(shape, boundary, sweep="rule"), steps=7)
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
+    for name, value in (("CELLS_TIMED", 0), ("CELL_STEPS_TIMED", 1)):
+        monkeypatch.setattr(estimate, name, value)
+    monkeypatch.setattr(sweep_choice, "CELLS_PER_CALL", 1)
+    monkeypatch.setattr(sweep_choice, "SECONDS", 0.0)
+    monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)
+    case = make_case(shape, boundary, process_grid=(comm.size, 1, 1), sweep="auto")
+    for source in ("as timed now", "as timed in an earlier run"):
+        model = create("gray_scott")
+        model.setup(case, Context(comm, "cpu", 1))
+        facts = model.describe()
+        assert facts["sweep_chosen"] == source
+        assert len({repr(each["trials"]) for each in comm.allgather(facts)}) == 1
+    for found, wanted in zip(simulate(comm, case, steps=7), alone):
+        assert found.tobytes() == wanted.tobytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,10 @@ from rich.console import Console
 
 from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.parallel.job import job
+from ridgeline.parallel.layout import busiest_share
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.machine import describe_machine
-from ridgeline.runtime.node_load import Reading, others_share, read_load
+from ridgeline.runtime.node_load import read_load
 from ridgeline.runtime.progress import Phases
 
 if TYPE_CHECKING:
@@ -105,20 +105,3 @@ def _finish(benchmark: Benchmark, result: Result, options: BenchmarkOptions, qui
     for line in benchmark.find(benchmark.finish)(result, options):
         if not quiet:
             print(line)
-
-
-def busiest_share(comm: MPI.Comm, before: Reading | None) -> float:
-    """Return the share of its processors that others used on the busiest node since `before`. Collective."""
-    looks = comm.gather((before, read_load()))
-    share = 0.0
-    if looks is not None:
-        first, last = zip(*looks)
-        share = max((others_share(first, last, rank) for rank in _one_of_each_system(first)), default=0.0)
-    shared: float = comm.bcast(share)
-    return shared
-
-
-def _one_of_each_system(looks: Sequence[Reading | None]) -> list[int]:
-    """Return the first rank of every node that tells its load."""
-    first = {look.system: rank for rank, look in reversed(list(enumerate(looks))) if look is not None}
-    return list(first.values())

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -49,6 +49,13 @@ class AnyCase(Checked):
         """Yield the rules between sections that these values break, of the model and of all models."""
         yield from self.problems()
         yield from overlaps(self.written() | {"output.path (its report)": self.report_path()})
+
+    def settled(self, identity: Mapping[str, Plain] | None = None) -> Self:
+        """Return the case with those settings chosen that are left to the run: what it writes says them.
+
+        identity: of the checkpoint that it continues from; None if it starts anew.
+        """
+        return self
 
     def flatten(self) -> dict[str, Plain]:
         """Return every setting as "section.key" -> number, text, truth value or list; "none" where unset.

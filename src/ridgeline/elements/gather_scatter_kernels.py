@@ -32,13 +32,17 @@ def _combine(operation, a, b):
 def combine_local(operation, pairs, fours, eights, starts, others, bounds, first, end, v):
     """Combine the groups of one field v [n] that are complete with the elements processed at first ... end.
 
+    Returns the sum of the squares of the combined values, each counted once; unused, it costs nothing.
+
     operation: a constant; the others as elements.gather_scatter_plan.LocalGroups has them.
     """
+    squares = second = third = fourth = 0.0  # in turn: no sum waits for the one before
     for g in range(bounds[0, first], bounds[0, end]):
         a, b = np.uint32(pairs[g, 0]), np.uint32(pairs[g, 1])
         value = _combine(operation, v[a], v[b])
         v[a] = value
         v[b] = value
+        squares, second, third, fourth = second, third, fourth, squares + value * value
     for g in range(bounds[1, first], bounds[1, end]):
         a, b = np.uint32(fours[g, 0]), np.uint32(fours[g, 1])
         c, d = np.uint32(fours[g, 2]), np.uint32(fours[g, 3])
@@ -47,6 +51,7 @@ def combine_local(operation, pairs, fours, eights, starts, others, bounds, first
         v[b] = value
         v[c] = value
         v[d] = value
+        squares, second, third, fourth = second, third, fourth, squares + value * value
     for g in range(bounds[2, first], bounds[2, end]):
         places = eights[g]
         low = _combine(operation, v[places[0]], v[places[1]])
@@ -56,12 +61,15 @@ def combine_local(operation, pairs, fours, eights, starts, others, bounds, first
         value = _combine(operation, low, high)
         for i in range(8):
             v[places[i]] = value
+        squares += value * value
     for g in range(bounds[3, first], bounds[3, end]):
         value = v[others[starts[g]]]
         for i in range(starts[g] + 1, starts[g + 1]):
             value = _combine(operation, value, v[others[i]])
         for i in range(starts[g], starts[g + 1]):
             v[others[i]] = value
+        squares += value * value
+    return (squares + second) + (third + fourth)
 
 
 @cache

@@ -43,7 +43,7 @@ class PointLoop:
         self.lanes = Lanes(builder, element_type(dtype), host_vector_bytes() * 8 // dtype.bitwidth)
         self._index = None
         self._mask = None
-        self._sum = None
+        self._sums: list[Any] = []
 
     def splat(self, name: str, place: int | None = None) -> Vector:
         """Return a scalar argument, or number `place` of an array, in every lane."""
@@ -61,6 +61,12 @@ class PointLoop:
             return self.lanes.load(self.values[name], self._place(shift))
         return self.lanes.load_masked(self._mask, self.values[name], self._place(shift))
 
+    def load_block(self, name: str, part: int, parts: int) -> Vector:
+        """Load part `part` of an array [blocks, parts, lanes], the block of the loop's points; the last is whole."""
+        first = self.builder.mul(self._index, ir.Constant(I64, parts))
+        place = self.builder.add(first, ir.Constant(I64, part * self.lanes.count))
+        return self.lanes.load(self.values[name], place)
+
     def store(self, vector: Vector, name: str, shift: int = 0) -> None:
         """Store the loop's points, but none beyond the last."""
         if self._mask is None:
@@ -68,26 +74,22 @@ class PointLoop:
         else:
             vector.store_masked(self._mask, self.values[name], self._place(shift))
 
-    def add_to_sum(self, a: Vector, b: Vector) -> None:
-        """Add a * b to the sum that `total` returns; beyond the last point, a or b must be zero."""
-        self._sum_slot()
-        self.builder.store(self.lanes.fma(a, b, self._loaded_sum()).value, self._sum)
+    def start_sum(self, count: int = 1) -> None:
+        """Set the partial sums of `count` sums to zero; before `run`."""
+        self._sums = [cgutils.alloca_once(self.builder, self.lanes.type) for _ in range(count)]
+        for slot in self._sums:
+            self.builder.store(self.lanes.constant(0.0).value, slot)
 
-    def _sum_slot(self) -> None:
-        if self._sum is None:
+    def add_to_sum(self, a: Vector, b: Vector, which: int = 0) -> None:
+        """Add a * b to the sum that `total(which)` returns; beyond the last point, a or b must be zero."""
+        if not self._sums:
             raise RuntimeError("start_sum() comes before the loop")
+        slot = self._sums[which]
+        self.builder.store(self.lanes.fma(a, b, Vector(self.lanes, self.builder.load(slot))).value, slot)
 
-    def start_sum(self) -> None:
-        """Set the partial sums to zero; before `run`."""
-        self._sum = cgutils.alloca_once(self.builder, self.lanes.type)
-        self.builder.store(self.lanes.constant(0.0).value, self._sum)
-
-    def _loaded_sum(self) -> Vector:
-        return Vector(self.lanes, self.builder.load(self._sum))
-
-    def total(self) -> ir.Value:
+    def total(self, which: int = 0) -> ir.Value:
         """Return the sum of all lanes as float64, summed pairwise."""
-        parts = self.builder.load(self._sum)
+        parts = self.builder.load(self._sums[which])
         values = [
             self.builder.extract_element(parts, ir.Constant(I32, lane)) for lane in range(self.lanes.count)
         ]

@@ -24,18 +24,20 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.fft import Effort
+from ridgeline.fourier.fft_wisdom import choices_file
 from ridgeline.fourier.lines import LineOperation, LineStage, Tile, lines_per_tile
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.packing import lines_from_modes, modes_from_lines
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import PlaneOperation, PlaneStage
-from ridgeline.fourier.planning import Planner, choose, planned_together
+from ridgeline.fourier.planning import Planner, planned_together
 from ridgeline.fourier.row_exchange import RowExchange
 from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
 from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
 from ridgeline.fourier.transpose import Transpose
-from ridgeline.fourier.tuning import Layout, TransformTuning, TransposeTuning, Trial
+from ridgeline.fourier.tuning import Layout, TransformTuning, TransposeTuning
 from ridgeline.fourier.workers import Clock, Workers
+from ridgeline.parallel.choices import Trial, choose
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
@@ -167,7 +169,7 @@ class FourierTransform:
         self._use(next(iter(candidates.values())))
         if len(candidates) > 1:
             ways = {str(name): partial(trial, stage) for name, stage in candidates.items()}
-            self._trial = choose(ways, key, self.comm)
+            self._trial = choose(ways, key, self.comm, choices_file())
             self._use(next(stage for name, stage in candidates.items() if name == self._trial.taken))
         self._planes.clear()
         self._rows.clear()

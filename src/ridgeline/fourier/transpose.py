@@ -25,7 +25,8 @@ from numpy.typing import DTypeLike
 from ridgeline.fourier.transpose_methods import Alltoallv, Exchange, PaddedAlltoall
 from ridgeline.fourier.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
 from ridgeline.fourier.transpose_plan import TransposePlan, check_layout, check_limits
-from ridgeline.fourier.tuning import Method, TransposeTuning, Trial
+from ridgeline.fourier.tuning import Method, TransposeTuning
+from ridgeline.parallel.choices import Trial
 from ridgeline.runtime.aligned import aligned_zeros
 
 TRIALS = (

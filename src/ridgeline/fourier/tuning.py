@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from ridgeline.fourier.fft import Effort
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.units import number
 
 Layout = Literal["strided", "packed"]  # of planes, see fourier.planes
 Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"]
 
 METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node")
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Ways to compute one thing that were timed, and the one that is taken.
-
-    seconds: of each way its "total" and those of its parts, where they are known: of the slowest rank, the shortest
-    of several rounds. earlier_run: whether an earlier run measured them; of older versions only the choice is kept.
-    """
-
-    taken: str
-    seconds: Mapping[str, Mapping[str, float]]
-    earlier_run: bool = False
-
-    def words(self) -> str:
-        """Return the way that is taken, and the seconds of all."""
-        times = [
-            f"{way} {number(parts['total'], 's')}" for way, parts in self.seconds.items() if "total" in parts
-        ]
-        return f"{self.taken} ({', '.join(times)})" if times else self.taken
 
 
 @dataclass(frozen=True)

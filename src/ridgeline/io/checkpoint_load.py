@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -121,6 +122,22 @@ def check_named(comm: MPI.Comm, path: str | os.PathLike[str]) -> None:
     """Raise CheckpointError on all ranks if there is no checkpoint at a path at all. Reads no data. Collective."""
     in_words = explained(f"cannot read checkpoint {path}", comm)
     decide(comm, in_words(partial(_candidates, Path(path), True)))
+
+
+def newest_identity(comm: MPI.Comm, path: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    """Return the identity of the checkpoint that `load` tries first of those that can be read. Collective.
+
+    None if there is no such checkpoint: `load` says why. Reads no data.
+    """
+
+    def identity() -> Mapping[str, Any] | None:
+        for candidate in _candidates(Path(path), required=False):
+            with suppress(DamagedError):
+                return read_manifest(candidate).identity
+        return None
+
+    in_words = explained(f"cannot read checkpoint {path}", comm)
+    return decide(comm, in_words(identity))
 
 
 def _candidates(path: Path, required: bool) -> list[Path]:

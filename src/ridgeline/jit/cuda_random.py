@@ -1,15 +1,19 @@
 """Philox random numbers on GPUs: the device side of `jit.random`, bit for bit the same.
 
 The words are 32-bit here, because a GPU's registers are. A round is 2 products of 32 x 32 -> 64 bits and 2
-three-input exclusive-ors, 40 instructions for the four rows that share a block. The round keys are the same for all
+three-input exclusive-ors: 40 instructions of 10 rounds for four rows, 28 of 7. The round keys are the same for all
 threads; the compiler computes them once, into uniform registers.
+
+Where eight rows share a block, a thread takes the halves of four, and another thread computes the block again.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ridgeline.jit.cuda_device import device_function, wide_product
-from ridgeline.jit.random import ROUNDS, round_keys
+from ridgeline.jit.random import Generator, round_keys
 
 _M0 = np.uint32(0xD2511F53)
 _M1 = np.uint32(0xCD9E8D57)
@@ -27,11 +31,11 @@ def device_key(seed: int) -> tuple[np.uint32, np.uint32]:
 
 
 @device_function
-def philox_words(x, row_group, z, step, key):
-    """Return the four uint32 words of counter (x, row_group, z, step); word n is for y = 4 * row_group + n."""
+def philox_words(x, row_group, z, step, key, rounds):
+    """Return the four uint32 words of counter (x, row_group, z, step); rounds: a constant of the kernel."""
     c0, c1, c2, c3 = np.uint32(x), np.uint32(row_group), np.uint32(z), np.uint32(step)
     k0, k1 = key
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         p0 = wide_product(c0, _M0)
         p1 = wide_product(c2, _M1)
         c0, c1, c2, c3 = (
@@ -44,6 +48,25 @@ def philox_words(x, row_group, z, step, key):
     return c0, c1, c2, c3
 
 
-def significant_bits(dtype: DTypeLike) -> np.uint32:
-    """Return the mask of the bits of a word that a number of `dtype` holds exactly."""
-    return np.uint32(0xFFFFFF00 if np.dtype(dtype) == np.float32 else 0xFFFFFFFF)
+class Bits(NamedTuple):
+    """What of a word makes a number: `(word << shift) & mask | least`, a signed integer."""
+
+    shift: np.uint32  # of rows with even y // 4; that of the others is 0
+    mask: np.uint32
+    least: np.uint32
+
+
+def significant_bits(dtype: DTypeLike, generator: Generator) -> Bits:
+    """Return the bits of a word that a number of `dtype` holds exactly."""
+    shift, mask, least = 0, 0xFFFFFFFF, 0
+    if generator.parts == 2:
+        shift, mask, least = 16, 0xFFFF0000, 0x8000
+    elif np.dtype(dtype) == np.float32:
+        mask = 0xFFFFFF00
+    return Bits(np.uint32(shift), np.uint32(mask), np.uint32(least))
+
+
+@device_function
+def unscaled_uniform(word, shift, mask, least):
+    """Return the int32 that times SCALE is the uniform number; arguments as in `Bits`."""
+    return np.int32(np.uint32(word << shift) & mask | least)

@@ -1,14 +1,16 @@
-"""Which rank is on which node."""
+"""Which rank is on which node, and how much of the nodes others use."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ridgeline.parallel.communicator import node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.node_load import Reading, others_share, read_load
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -78,3 +80,20 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
         local.append(seen[node])
         seen[node] += 1
     return Layout(tuple(nodes), tuple(local), tuple(names))
+
+
+def busiest_share(comm: MPI.Comm, before: Reading | None) -> float:
+    """Return the share of its processors that others used on the busiest node since `before`. Collective."""
+    looks = comm.gather((before, read_load()))
+    share = 0.0
+    if looks is not None:
+        first, last = zip(*looks)
+        share = max((others_share(first, last, rank) for rank in _one_of_each_system(first)), default=0.0)
+    shared: float = comm.bcast(share)
+    return shared
+
+
+def _one_of_each_system(looks: Sequence[Reading | None]) -> list[int]:
+    """Return the first rank of every node that tells its load."""
+    first = {look.system: rank for rank, look in reversed(list(enumerate(looks))) if look is not None}
+    return list(first.values())

@@ -110,6 +110,7 @@ class CaseRun:
         with self._spent("setup"):
             self._restart = Restart(case, model, comm)
             self._restart.check(options.resume, context)
+            case = self.case = self._restart.settle(options.resume)
             model.setup(case, context)
         self._facts = make_facts(case, model, context)
         _announce(self._facts, context, options)
@@ -162,6 +163,7 @@ class CaseRun:
 
         Raises ConfigError if the state of the new settings has another shape or dtype than the present one.
         """
+        case = case.settled(self.case.identity())
         before, after = self.case.flatten(), case.flatten()
         with self._spent("setup"):
             model.setup(case, self.context)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.bench.run import busiest_share
+from ridgeline.parallel.layout import busiest_share
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import replace_file
 from ridgeline.runtime.node_load import MOST_OTHERS, Reading

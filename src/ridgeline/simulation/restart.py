@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.io.checkpoint import CheckpointStore, Saved
-from ridgeline.io.checkpoint_load import check_named
+from ridgeline.io.checkpoint_load import check_named, newest_identity
 from ridgeline.models.contract import Model
 from ridgeline.runtime.errors import CheckpointError
 from ridgeline.simulation.writes import Write, WriteLog
@@ -50,6 +50,18 @@ class Restart:
             self._model.check_initial(self._case, context)
         elif resume != "auto":
             check_named(self._comm, resume)
+
+    def settle(self, resume: str) -> AnyCase:
+        """Return the case with those settings chosen that are left to the run (`AnyCase.settled`). Collective.
+
+        resume: as in `begin`. Raises CheckpointError if the newest checkpoint is of a newer format.
+        """
+        identity = None
+        if resume != "never":
+            path = self._store.path if resume == "auto" else resume
+            identity = newest_identity(self._comm, path)
+        self._case = self._case.settled(identity)
+        return self._case
 
     def begin(self, resume: str) -> tuple[int, Mapping[str, Any] | None]:
         """Bring the model to its first state; return its step and the position of the outputs.

@@ -11,6 +11,7 @@ from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.jit.cuda_random import device_key
+from ridgeline.jit.random import PHILOX_7, PHILOX_10
 from ridgeline.models.gray_scott import engine_cuda as engine_module
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.engine_cuda import CudaEngine
@@ -42,15 +43,16 @@ def start_of(shape, dtype):
     return [rng.random(shape).astype(dtype) for _ in range(2)]
 
 
-def make_engine(kind, shape, dtype, noise=0.0, periodic=True, ghost=1):
+def make_engine(kind, shape, dtype, noise=0.0, periodic=True, ghost=1, generator=PHILOX_7):
     cartesian, block = decompose(MPI.COMM_SELF, shape, "auto", (periodic,) * 3, ghost)
-    engine = kind(block, cartesian, coefficients_of(dtype, noise), SEED, dtype, Context(MPI.COMM_SELF))
+    c = coefficients_of(dtype, noise)
+    engine = kind(block, cartesian, c, (generator, SEED), dtype, Context(MPI.COMM_SELF))
     engine.compile()
     return engine
 
 
-def run_engine(kind, start, *case, first_step=0):
-    engine = make_engine(kind, start[0].shape, start[0].dtype.type, *case)
+def run_engine(kind, start, *case, first_step=0, **more):
+    engine = make_engine(kind, start[0].shape, start[0].dtype.type, *case, **more)
     for field, value in zip(engine.host(), start):
         field[:] = value
     engine.commit()
@@ -77,6 +79,17 @@ def test_equals_the_cpu_bit_for_bit(shape, dtype, noise, boundary) -> None:
     start = start_of(shape, dtype)
     case = noise, boundary == "periodic"
     np.testing.assert_array_equal(run_engine(CudaEngine, start, *case), run_engine(CpuEngine, start, *case))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_numbers_of_older_runs_are_those_of_the_cpu(dtype) -> None:
+    start = start_of((3, 9, 5), dtype)
+    found, expected, newer = (
+        run_engine(kind, start, 0.1, generator=generator)
+        for kind, generator in ((CudaEngine, PHILOX_10), (CpuEngine, PHILOX_10), (CpuEngine, PHILOX_7))
+    )
+    np.testing.assert_array_equal(found, expected)
+    assert (found[0] != newer[0]).all()
 
 
 # A block inside a 2 x 2 x 2 process grid, whose rows start in the middle of a group of four.

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ridgeline.jit.random import GENERATORS
 from ridgeline.models.gray_scott.config import (
+    NEWEST,
+    OLDEST,
     GrayScottCase,
     largest_eigenvalue,
     round_down,
@@ -159,6 +162,7 @@ CHANGES: dict[str, Any] = {
     "model.F": 0.03,
     "model.k": 0.05,
     "model.noise": 0.0,
+    "model.random_numbers": "philox4x32-10",
     "model.dt": 0.5,
     "model.steps_per_sweep": 1,
     "initial.kind": "uniform",
@@ -192,11 +196,22 @@ def test_identity_holds_what_decides_the_numbers_and_nothing_else(key: str) -> N
 
 def test_checkpoints_from_before_a_setting_came_go_on() -> None:
     plain = case()
-    assert plain.LATER.items() <= plain.flatten().items(), (
+    going_on = plain.settled({})
+    assert plain.LATER.items() <= going_on.flatten().items(), (
         "a default has changed, and older checkpoints mean another"
     )
-    assert not plain.LATER.keys() & plain.identity().keys()
+    assert not plain.LATER.keys() & going_on.identity().keys()
     assert case(initial={"noise": 0.01}).identity()["initial.noise"] == 0.01
+
+
+def test_random_numbers_are_those_of_the_checkpoint_or_the_newest() -> None:
+    key = "model.random_numbers"
+    assert tuple(GENERATORS) == (NEWEST, OLDEST)
+    assert case().settled().flatten()[key] == NEWEST
+    assert case().settled({key: NEWEST}).identity()[key] == NEWEST
+    assert case().settled({key: "of a later version"}).identity()[key] == NEWEST  # which is then refused
+    for chosen in GENERATORS:
+        assert case(model={"random_numbers": chosen}).settled({}).flatten()[key] == chosen
 
 
 def test_every_setting_is_in_the_table_of_changes() -> None:

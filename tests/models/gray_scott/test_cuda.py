@@ -16,6 +16,7 @@ from numba.cuda.dispatcher import _Kernel
 from cuda_tools import assemble, run_simulated, skip_without_device
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.cuda_random import device_key
+from ridgeline.jit.random import PHILOX_7, PHILOX_10
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.kernels_cuda import (
     Shape,
@@ -53,10 +54,10 @@ class ArgumentPasser:
 def assembly():
     made = {}
 
-    def of(dtype, noisy, shape=None):
-        key = dtype, noisy, shape
+    def of(dtype, noisy, shape=None, generator=PHILOX_7):
+        key = dtype, noisy, shape, generator
         if key not in made:
-            made[key] = assemble(make_sweep(dtype, ROW_PITCH, shape), signature(dtype, noisy))
+            made[key] = assemble(make_sweep(dtype, ROW_PITCH, shape, generator), signature(dtype, noisy))
         return made[key]
 
     return of
@@ -79,7 +80,11 @@ def test_single_precision_stays_single(assembly, noisy) -> None:
 
 @pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
 def test_random_numbers_take_two_wide_products_a_round_for_four_cells(assembly, dtype, noisy) -> None:
-    assert assembly(dtype, noisy).count("mul.wide.u32") == (20 if noisy else 0)
+    assert assembly(dtype, noisy).count("mul.wide.u32") == (14 if noisy else 0)
+
+
+def test_numbers_of_older_runs_take_ten_rounds(assembly) -> None:
+    assert assembly(np.float64, True, generator=PHILOX_10).count("mul.wide.u32") == 20
 
 
 @pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
@@ -177,7 +182,7 @@ def test_on_a_gpu_equals_the_cpu_bit_for_bit(shape, periodic, dtype, noisy) -> N
     start = [rng.random(shape).astype(dtype) for _ in range(2)]
     results = []
     for kind in (CudaEngine, CpuEngine):
-        engine = kind(block, cartesian, c, 42, dtype, Context(MPI.COMM_SELF))
+        engine = kind(block, cartesian, c, (PHILOX_7, 42), dtype, Context(MPI.COMM_SELF))
         engine.compile()
         for field, value in zip(engine.host(), start):
             field[:] = value

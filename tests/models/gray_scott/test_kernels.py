@@ -12,12 +12,13 @@ import pytest
 from numba import get_num_threads, set_num_threads
 
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.jit.random import round_keys
+from ridgeline.jit.random import GENERATORS, PHILOX_7, PHILOX_10, round_keys
 from ridgeline.models.gray_scott import kernels
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
 
 SEED = 11
+KEYS = round_keys(SEED, PHILOX_7.rounds)
 SHAPES = [(37, 20, 51), (5, 3, 2), (1, 1, 1), (8, 16, 64)]
 NOISY = {"noise": 0.1}
 
@@ -53,6 +54,7 @@ class Sweeps:
     dtype: Any = np.float64
     boundary: str = "periodic"
     noise: float = 0.0
+    generator: Any = PHILOX_7
     fused: int = 1
     n_threads: int = 1
     tile_rows: int = 8
@@ -74,9 +76,9 @@ def run(*given, **options):
     block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
     u, v, out_u, out_v = (BlockArray.allocate(block, dtype, fill=np.nan) for _ in range(4))
     u.owned[:], v.owned[:] = how.fields or start(shape, dtype)
-    sweep = kernels.make_sweep(how.vector_bytes)
+    sweep = kernels.make_sweep(how.generator, how.vector_bytes)
     scratch = kernels.make_scratch(dtype, shape, fused, how.tile_rows, n_threads)
-    keys = round_keys(SEED) if how.noise else None
+    keys = round_keys(SEED, how.generator.rounds) if how.noise else None
     layout = (u.origin, u.row_pitch, u.plane_pitch)
     periodic = (how.boundary == "periodic",) * 3
     c = coefficients(0.2, 0.1, how.F, how.k, how.noise, how.dt, dtype)
@@ -100,13 +102,15 @@ def assert_same_bits(a, b):
 
 
 @pytest.mark.parametrize("boundary", ["periodic", "fixed"])
-@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("noise", "generator"), [(0.0, PHILOX_7), *((0.1, generator) for generator in GENERATORS.values())]
+)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_equals_the_reference(shape, dtype, boundary, noise):
-    result = run(shape, 50, dtype, boundary, noise)
+def test_equals_the_reference(shape, dtype, boundary, noise, generator):
+    result = run(shape, 50, dtype, boundary, noise, generator)
     c = coefficients(0.2, 0.1, 0.02, 0.048, noise, 1.0, dtype)
-    expected = advance(*start(shape, dtype), c, 50, boundary, SEED)
+    expected = advance(*start(shape, dtype), c, 50, boundary, SEED, generator=generator)
     for x, y in zip(result, expected):
         tolerance = 1e-13 if dtype == np.float64 else 2e-4
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * np.abs(y).max())
@@ -120,6 +124,7 @@ def test_equals_the_reference(shape, dtype, boundary, noise):
         {"n_threads": 2},
         {"streaming": True},
         {"tile_rows": 4},
+        {"tile_rows": 12},
         {"tile_rows": 64},
         {"fused": 2},
         {"fused": 3, "n_threads": 2, "streaming": True},
@@ -131,6 +136,13 @@ def test_the_cut_of_the_work_changes_no_bit(how, dtype, boundary):
     shape = (13, 22, 51)
     base = run(shape, dtype=dtype, boundary=boundary, **NOISY)
     assert_same_bits(run(shape, dtype=dtype, boundary=boundary, **NOISY, **how), base)
+
+
+def test_the_cut_of_the_work_changes_no_bit_of_older_runs():
+    older = NOISY | {"generator": PHILOX_10}
+    base = run((13, 22, 51), **older)
+    for how in ({"tile_rows": 12, "n_threads": 2}, {"fused": 2, "streaming": True}):
+        assert_same_bits(run((13, 22, 51), **older, **how), base)
 
 
 @pytest.mark.parametrize("fused", [1, 2])
@@ -160,7 +172,7 @@ def test_nothing_outside_the_box_is_written(fused):
     c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
     kernels.make_sweep()(
         u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), (1, 5, 2, 8, 3, 35), (0, 0, 0), shape,
-        (True,) * 3, 0, fused, round_keys(1), c, 8, True, 1, *kernels.make_scratch("f8", shape, fused, 8, 1),
+        (True,) * 3, 0, fused, KEYS, c, 8, True, 1, *kernels.make_scratch("f8", shape, fused, 8, 1),
         out_u.flat, out_v.flat,
     )  # fmt: skip
     for out in (out_u, out_v):
@@ -182,7 +194,7 @@ def test_a_block_away_from_the_corner_draws_its_own_numbers():
     c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
     kernels.make_sweep()(
         u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), (0, nz, 0, ny, 0, nx), (oz, oy, ox), shape,
-        (True,) * 3, 0, 1, round_keys(SEED), c, 8, False, 1, *kernels.make_scratch("f8", (nz, ny, nx), 1, 8, 1),
+        (True,) * 3, 0, 1, KEYS, c, 8, False, 1, *kernels.make_scratch("f8", (nz, ny, nx), 1, 8, 1),
         out_u.flat, out_v.flat,
     )  # fmt: skip
     assert_same_bits((out_u.owned, out_v.owned), tuple(f[oz:, oy:, ox:] for f in expected))
@@ -220,7 +232,8 @@ def test_published_values(noise):
     """64^3, F=.01, k=.05, dt=2, 1000 steps, looked at every 10.
 
     With noise 1e-7: what the README of ADIOS2-Examples' gray-scott records, U 0.0907758 ... 1 and
-    V 0 ... 0.674811 over all outputs (two other seeds gave 0.0907605, 0.0908052 and 0.674807, 0.6748191).
+    V 0 ... 0.674811 over all outputs (two other seeds gave 0.0907605, 0.0908052 and 0.674807, 0.6748191). Of 16
+    seeds each of our generators has U 0.09078 and V 0.67482 in the mean, both with a standard deviation of 1.7e-5.
     Without: values recorded from an independent C program.
     """
     shape = (64, 64, 64)
@@ -236,7 +249,7 @@ def test_published_values(noise):
     if noise:
         assert (u_max, v_min) == pytest.approx((1, 0), abs=1e-3)
         assert u_min == pytest.approx(0.0907758, abs=5e-5)
-        assert v_max == pytest.approx(0.674811, abs=2e-5)
+        assert v_max == pytest.approx(0.674811, abs=5e-5)
     else:
         assert seen[0] == pytest.approx(
             (0.104001758058, 1, 0, 0.600690505794, 0.993057626738, 0.00246192285684), rel=1e-9, abs=1e-4
@@ -277,5 +290,5 @@ def test_a_second_process_compiles_nothing(tmp_path):
 def test_tiling_streams_only_what_exceeds_the_cache():
     assert not kernels.tiling("f8", (64, 64, 64), 1).streaming
     assert kernels.tiling("f8", (256, 256, 256), 1).streaming
-    assert kernels.tiling("f8", (512, 512, 512), 2).tile_rows % 4 == 0
-    assert kernels.tiling("f8", (1, 1, 1), 1).tile_rows == 4
+    assert kernels.tiling("f8", (512, 512, 512), 2).tile_rows % PHILOX_7.rows == 0
+    assert kernels.tiling("f8", (1, 1, 1), 1).tile_rows == PHILOX_7.rows

@@ -40,9 +40,9 @@ BENCHMARKS = (
     Benchmark(
         name="nekbone",
         summary="Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures.",
-        pattern="all ranks solve (A + 0.1) u = f on one brick of elements: a gather-scatter with neighbours and two "
-        "Allreduces of one number per iteration.",
-        formula="MFlops = (12 nx1 + 34) operations x points x iterations / t; GB/s = 120 B x points x iterations / "
+        pattern="all ranks solve (A + 0.1) u = f on one brick of elements: a gather-scatter with neighbours and one "
+        "Allreduce of four numbers per iteration.",
+        formula="MFlops = (12 nx1 + 34) operations x points x iterations / t; GB/s = 112 B x points x iterations / "
         "t.",
         details="Nekbone's own counts; t is that of the slowest rank, in one run after one to warm up.",
         options=NekboneOptions,

@@ -7,18 +7,25 @@ preconditioner, and the number of iterations is fixed. Operations are counted as
 vectors and dot products have 15. Copies of shared points are counted like all other points. The right side is white
 noise made from the points' numbers, so that it does not depend on the ranks.
 
-Two passes over memory per iteration (bench/elements/nekbone_kernels.py), element by element in curve order:
+One pass over memory per iteration (bench/elements/nekbone_kernels.py), element by element, row by row:
 
-    1  x += alpha p (of the last iteration), p = r + beta p, w = A p, p.w: reads x, r, p, 6 factors, writes x, p, w;
-       copies of points in w are summed every few elements, while they are in cache
-    2  r -= alpha w, r.c.r: reads r, w, writes r
+    x += alpha p, r -= alpha w (both of the last iteration), p = r + beta p, w = A p, and four sums:
+    r.c.r, p.w, r.w, w.c.w; copies of points in w are summed every few elements, while they are in cache
 
-together 15 words = 120 bytes per point and iteration. Not counted: w's lines, which the cache reads before they are
-written (8 bytes), and the lists of the gather-scatter (1 to 2 bytes). c, the inverse multiplicity, is 0 on the
-boundary and differs between few elements: one copy of each kind stays in cache. The dot product p.w needs no weights,
-because it is taken before copies are summed. Messages travel while elements inside the rank's part are computed.
+It reads x, r, p, w and 6 factors, and writes x, r, p, w: 14 words = 112 bytes per point and iteration. Not counted:
+the lists of the gather-scatter (1 to 2 bytes). c, the inverse multiplicity, is 0 on the boundary and differs between
+few elements: one copy of each kind stays in cache. p.w and r.w need no weights, because they are taken before copies
+are summed. w.c.w takes each point once: where it has no copies, or where its copies are summed. One Allreduce of the
+four sums gives alpha = r.c.r / p.w and what the next direction needs before the next r exists,
 
-Source: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-application", 2013, and its public source (counts).
+    beta = (r.c.r - 2 alpha r.w + alpha^2 w.c.w) / r.c.r.
+
+Only beta comes from this formula: the residual and alpha take r.c.r from r itself, so that its rounding does not
+add up. Messages travel while elements inside the rank's part are computed.
+
+Source: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-application", 2013, and its public source (counts);
+Kronbichler, Sashko, Munch, "Enhancing data locality of the conjugate gradient method for high-order matrix-free
+finite-element implementations", IJHPCA 2022, Sec. 3 (one pass).
 """
 
 from __future__ import annotations
@@ -32,19 +39,22 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.elements.nekbone_kernels import make_passes
+from ridgeline.bench.elements.nekbone_kernels import SUMS, blocks_of, make_passes, shared_squares
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh, side_axis
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.runtime.aligned import aligned_empty, aligned_zeros
 from ridgeline.runtime.progress import Phases, silent
 
 Array = NDArray[np.float64]
 
 SHIFT = 0.1  # of the operator, as in Nekbone
 BLOCK_POINTS = 2048  # computed between sums of copies: w then is still in the first or second cache
-WORDS = 15  # to and from memory per point and iteration
+HUGE_PAGE = 2**21  # bytes
+WORDS = 14  # to and from memory per point and iteration
 _ARRAYS = 12  # words held per point: 6 factors, x, r, p, w, numbers, the start's temporaries
 
 
@@ -107,7 +117,12 @@ class Nekbone:
         require_memory(comm, elements * n**3 * _ARRAYS * 8, "these elements need", "use fewer --elements")
         mesh = ElementMesh.box(self.brick, (1.0, 1.0, 1.0))
         self.grid = ElementGrid(mesh, n - 1, comm.size, comm.rank)
-        self.gather_scatter = GatherScatter(comm, self.grid.ids, max_fields=1)
+        # Row by row, a neighbour in x is still in cache: its face has as many cache lines as it has points.
+        rows = np.argsort(self.grid.ids[:, 0, 0, 0])
+        self.ids = self.grid.ids[rows]
+        self._on_boundary = self._boundary()[rows]
+        # r and p are 0 on the boundary: w needs no sums there.
+        self.gather_scatter = GatherScatter(comm, np.where(self._on_boundary, -1, self.ids), max_fields=1)
         boundary, interior = self.gather_scatter.boundary_elements, self.gather_scatter.interior_elements
         self._order = np.concatenate([boundary, interior])
         self._first_interior = boundary.size
@@ -115,44 +130,55 @@ class Nekbone:
         self._derivative = np.ascontiguousarray(gll_derivative(n))
         self._factors = self._unit_factors()
         shape = self.grid.ids.shape
-        self.x, self.r, self.p, self.w = (np.zeros(shape) for _ in range(4))
+        # Together, so that they fill the huge pages that NumPy asks for from 4 MiB on.
+        self.x, self.r, self.p, self.w = aligned_zeros((4, *shape), np.float64, HUGE_PAGE)
         self._constants = np.zeros(3)  # beta, shift, alpha of the iteration before
+        self._sums, self._total = np.zeros(SUMS), np.zeros(SUMS)
         self._passes = in_turn_per_node(comm, self._compiled)
 
-    def _kinds_of_elements(self) -> tuple[NDArray[np.int64], Array]:
-        """Return the kind of each element, and per kind the inverse multiplicity, 0 on the boundary."""
-        weights = self.gather_scatter.inverse_multiplicity()
+    def _boundary(self) -> NDArray[np.bool_]:
+        """Return which points [E, n, n, n] lie on the boundary of the brick."""
+        on = np.zeros(self.grid.ids.shape, bool)
         for side in SIDES:
             axis, upper = side_axis(side)
             index: list[Any] = [self.grid.side_elements(side), slice(None), slice(None), slice(None)]
             index[1 + axis] = -1 if upper else 0
-            weights[tuple(index)] = 0.0
+            on[tuple(index)] = True
+        return on
+
+    def _kinds_of_elements(self) -> tuple[NDArray[np.int64], Array]:
+        """Return the kind of each element, and per kind the inverse multiplicity, 0 on the boundary."""
+        weights = self.gather_scatter.inverse_multiplicity()
+        weights[self._on_boundary] = 0.0
         rows = weights.reshape(len(weights), self.n**3)
         kinds, of_element = np.unique(rows, axis=0, return_inverse=True)
-        return of_element.reshape(-1).astype(np.int64), np.ascontiguousarray(
-            kinds.reshape(-1, self.n, self.n, self.n)
-        )
+        patterns = aligned_empty((len(kinds), self.n, self.n, self.n), np.float64)
+        patterns[...] = kinds.reshape(patterns.shape)
+        return of_element.reshape(-1).astype(np.int64), patterns
 
     def _unit_factors(self) -> Array:
-        """Return G_rr ... G_tt [E, 6, n, n, n] of reference elements: the weights, and zeros off the diagonal."""
+        """Return G_rr ... G_tt of reference elements [E, blocks, 6, lanes]: weights, and zeros off the diagonal."""
         _, weights = gauss_lobatto(self.n)
-        cube = weights[:, None, None] * weights[:, None] * weights
-        factors = np.zeros((len(self.grid.ids), 6, *cube.shape))
-        factors[:, [0, 3, 5]] = cube
+        blocks, lanes = blocks_of(self.n**3)
+        cube = np.zeros(blocks * lanes)
+        cube[: self.n**3] = (weights[:, None, None] * weights[:, None] * weights).reshape(-1)
+        factors = aligned_zeros((len(self.ids), blocks, 6, lanes), np.float64, HUGE_PAGE)
+        factors[:, :, [0, 3, 5]] = cube.reshape(blocks, 1, lanes)
         return factors
 
     def _compiled(self) -> tuple[Any, Any]:
+        compile_kernels(specialise([shared_squares]))
         passes: tuple[Any, Any] = make_passes(self.n, max(1, BLOCK_POINTS // self.n**3))
         return passes
 
-    def _direction_arguments(self, first: int, end: int) -> tuple[Any, ...]:
+    def _arguments(self, first: int, end: int) -> tuple[Any, ...]:
         geometry = self._patterns, self._weights, self._constants, self._factors, self._derivative
         fields = self.x, self.r, self.p, self.w
-        return self._order, first, end, *geometry, *self.gather_scatter.local_lists, *fields
+        return self._order, first, end, *geometry, *self.gather_scatter.local_lists, *fields, self._sums
 
     def right_side(self) -> Array:
         """Return f [E, n, n, n]: numbers in [-1, 1) made from the points' numbers, 0 on the boundary."""
-        bits = (self.grid.ids.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        bits = (self.ids.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         noise = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
         return np.asarray(np.where(self._weights[self._patterns] > 0, noise, 0.0))
@@ -160,39 +186,40 @@ class Nekbone:
     def solve(self, iterations: int) -> tuple[float, list[float]]:
         """Run conjugate gradients from x = 0; return seconds on this rank, and the residuals. Collective.
 
-        Communication per iteration: one gather-scatter, two Allreduces of one number. self.x is the solution.
+        Communication per iteration: one gather-scatter, one Allreduce of four numbers. self.x is the solution.
         """
-        direction, residual = self._passes
-        whole, inner = self._order.size, self._first_interior
-        outer_part, inner_part = self._direction_arguments(0, inner), self._direction_arguments(inner, whole)
-        mine, total = np.zeros(1), np.zeros(1)
-
-        def summed(value: float) -> float:
-            mine[0] = value
-            self.comm.Allreduce(mine, total)
-            return float(total[0])
-
+        constants, total, update = self._constants, self._total, self._passes[1]
         self.x.fill(0.0)
         self.p.fill(0.0)
+        self.w.fill(0.0)
         self.r[...] = self.right_side()
-        self._constants[:] = 0.0, SHIFT, 0.0
+        constants[:] = 0.0, SHIFT, 0.0
+        residuals = []
         self.comm.Barrier()
         start = time.perf_counter()
-        rcr = summed(residual(self._patterns, self._weights, 0.0, self.w, self.r))
-        residuals = [math.sqrt(rcr)]
         for _ in range(iterations):
-            pw = direction(*outer_part)
-            self.gather_scatter.start(self.w)
-            pw += direction(*inner_part)
-            self.gather_scatter.finish(self.w, local=False)
-            pw = summed(pw)
+            self._iterate()
+            self.comm.Allreduce(self._sums, total)
+            rcr, pw, rw, wcw = map(float, total)
             alpha = rcr / pw if pw > 0 else 0.0  # 0 once r is 0, on few points
-            before = rcr
-            rcr = summed(residual(self._patterns, self._weights, alpha, self.w, self.r))
-            self._constants[:] = rcr / before if before > 0 else 0.0, SHIFT, alpha
+            following = max(rcr - 2.0 * alpha * rw + alpha * alpha * wcw, 0.0)
+            constants[:] = following / rcr if rcr > 0 else 0.0, SHIFT, alpha
             residuals.append(math.sqrt(rcr))
-        self.x += self._constants[2] * self.p
+        self._sums[0] = update(self._patterns, self._weights, constants, self.x, self.r, self.p, self.w)
+        self.comm.Allreduce(self._sums, total)
+        residuals.append(math.sqrt(total[0]))
         return time.perf_counter() - start, residuals
+
+    def _iterate(self) -> None:
+        """Make the pass of one iteration and exchange w; leave this rank's sums in self._sums."""
+        iterate = self._passes[0]
+        inner, shared = self._first_interior, self.gather_scatter.plan.shared
+        self._sums.fill(0.0)
+        iterate(*self._arguments(0, inner))
+        self.gather_scatter.start(self.w)
+        iterate(*self._arguments(inner, self._order.size))
+        self.gather_scatter.finish(self.w, local=False)
+        self._sums[3] += shared_squares(shared.starts, shared.places, shared.source_starts, self.w)
 
 
 def run_nekbone(

@@ -54,7 +54,7 @@ def to_result(figures: Sequence[NekboneFigures], limits: StreamLimits | None) ->
         notes[0] += f"; STREAM {limits.best / 1e9:.1f} GB/s ({limits.best_name})"
     return Result(
         benchmark="nekbone",
-        pattern="conjugate gradients on a brick of spectral elements, a gather-scatter and two Allreduces per "
+        pattern="conjugate gradients on a brick of spectral elements, a gather-scatter and an Allreduce per "
         "iteration",
         formula=f"operations: 12 nx1 + 34 per point and iteration; bytes: {8 * WORDS} likewise; over t",
         statistic=f"slowest rank, one run of {first.iterations} iterations after one to warm up",

@@ -27,13 +27,12 @@ from ridgeline.bench.pairs.point_to_point import (
 )
 from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.run import busiest_share
 from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.config.machine_file import Quantity
 from ridgeline.io.machine_file import write_machine_file
 from ridgeline.io.previous import check_file
 from ridgeline.parallel.communicator import node_communicator
-from ridgeline.parallel.layout import Layout, find_layout
+from ridgeline.parallel.layout import Layout, busiest_share, find_layout
 from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine, own_cpus

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -94,6 +94,11 @@ class ModelSection(Checked):
     F: Number = setting(0.02, "Feed rate of U.", unit="1/time", ge=0)
     k: Number = setting(0.048, "Kill rate of V, beside F.", unit="1/time", ge=0)
     noise: Number = setting(0.1, "Amplitude n of the noise on U.", unit="1/time", ge=0)
+    random_numbers: Literal["auto", "philox4x32-7", "philox4x32-10"] = setting(
+        "auto",
+        "What draws r: Philox of 7 rounds, 16 bits a number, or of 10 rounds, 32 bits (24 in float32), as runs had "
+        'before there was a choice. "auto" is "philox4x32-7", or in a resumed run what its checkpoint had.',
+    )
     dt: Number = setting(
         1.0,
         "Time step; at most 2/(s Du + F) and 2/(s Dv + F + k), the linear stability limits; s is 2 in three "
@@ -101,12 +106,13 @@ class ModelSection(Checked):
         unit="time",
         gt=0,
     )
-    steps_per_sweep: Literal["auto"] | Count = setting(
+    steps_per_sweep: Literal["auto", "rule"] | Count = setting(
         "auto",
-        'Time steps that one pass over memory advances (temporal blocking); "auto" takes the fastest known. '
-        "Results do not depend on it.",
+        'Time steps that one pass over memory advances (temporal blocking). "auto" times some ways before a '
+        'run that takes much longer, and keeps the fastest for later runs; else, and with "rule", a rule '
+        "of sizes and caches says. Results do not depend on it.",
         unit="steps",
-        rule='"auto" or an integer >= 1',
+        rule='"auto", "rule" or an integer >= 1',
     )
 
 
@@ -175,6 +181,10 @@ class InitialSection(Checked):
                 yield from faults(key, (getattr(self, key),), steady=True)
 
 
+RANDOM_NUMBERS = "model.random_numbers"
+NEWEST, OLDEST = "philox4x32-7", "philox4x32-10"  # of `jit.random.GENERATORS`, which loads NumPy
+
+
 class GrayScottCase(AnyCase):
     """Settings of one Gray-Scott run."""
 
@@ -188,6 +198,7 @@ class GrayScottCase(AnyCase):
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("model.steps_per_sweep",)
     LATER: ClassVar[Mapping[str, Plain]] = {
         "grid.cell_size": "none",
+        RANDOM_NUMBERS: OLDEST,
         "initial.noise": 0.0,
         "initial.count": 10,
         "initial.formula_u": "1",
@@ -202,6 +213,15 @@ class GrayScottCase(AnyCase):
     initial: InitialSection = Field(default_factory=InitialSection)
     output: OutputSection = Field(default_factory=OutputSection)
 
+    def settled(self, identity: Mapping[str, Plain] | None = None) -> Self:
+        """Return the case with the random numbers chosen: those of the checkpoint, or the fastest."""
+        if self.model.random_numbers != "auto":
+            return self
+        before = NEWEST if identity is None else identity.get(RANDOM_NUMBERS, OLDEST)
+        known = before in (NEWEST, OLDEST)  # if not, a later version's: comparing the identities refuses it
+        model = self.model.model_copy(update={"random_numbers": before if known else NEWEST})
+        return self.model_copy(update={"model": model})
+
     def diffusion(self) -> tuple[float, float]:
         """Return the diffusion rates of U and V on cells of width 1, of a Laplacian that is a sixth of the usual."""
         h, m = self.grid.cell_size, self.model
@@ -210,7 +230,7 @@ class GrayScottCase(AnyCase):
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
         chosen = self.model.steps_per_sweep
-        if self.run.device == "cuda" and chosen not in ("auto", 1):
+        if self.run.device == "cuda" and chosen not in ("auto", "rule", 1):
             yield Problem(
                 "model.steps_per_sweep", '"auto" or 1 with run.device = "cuda": GPU sweeps advance one step'
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +11,15 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.jit.random import round_keys
+from ridgeline.jit.random import Generator, round_keys
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.diagnostics import scan
-from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
+from ridgeline.models.gray_scott.kernels import Tiling, make_scratch, make_sweep, tiling
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.models.gray_scott.scan import scan_extrema
 from ridgeline.parallel.layout import place_on_node
+from ridgeline.parallel.partition import Triple
 from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.runtime.machine import cache_sizes
 
@@ -25,6 +27,14 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
+
+
+def usual_tiling(comm: MPI.Comm, dtype: DTypeLike, shape_local: Triple) -> Callable[[int], Tiling]:
+    """Return the rule for a rank's tiling on this machine, a function of the steps of a sweep. Collective."""
+    caches = cache_sizes()
+    ranks = place_on_node(comm).ranks
+    sizes = (caches[2], caches[max(caches)] // ranks) if 2 in caches else ()
+    return lambda steps: tiling(dtype, shape_local, steps, *sizes)
 
 
 class CpuEngine:
@@ -39,21 +49,26 @@ class CpuEngine:
         block: Block,
         cartesian: MPI.Cartcomm,
         coefficients: Coefficients,
-        seed: int,
+        noise: tuple[Generator, int],
         dtype: DTypeLike,
         context: Context,
+        cut: Tiling | None = None,
     ) -> None:
-        """Allocate both sets of fields and plan the exchange. Collective over cartesian."""
+        """Allocate both sets of fields and plan the exchange. Collective over cartesian.
+
+        noise: how its numbers are made, and the seed. cut: how sweeps are cut; None takes the usual way.
+        """
         self._block, self._c, self._context = block, coefficients, context
         self._dtype = np.dtype(dtype)
         self.steps_per_sweep = block.ghost
-        self._keys = round_keys(seed) if coefficients.noise else None
+        generator, seed = noise
+        self._keys = round_keys(seed, generator.rounds) if coefficients.noise else None
         # Ghosts beyond a fixed boundary keep the value that they are allocated with for ever.
         self._sets = [
             [BlockArray.allocate(block, self._dtype, outside) for outside in OUTSIDE] for _ in range(2)
         ]
         self._now = 0
-        self._sweep = make_sweep()
+        self._sweep = make_sweep(generator)
         self._halo = HaloExchange.of_fields(
             cartesian,
             self._sets,
@@ -65,24 +80,26 @@ class CpuEngine:
         across_faces = [d for d in self._halo.directions if sum(map(abs, d)) == 1]
         faces = {(axis, side) for d in across_faces for axis, side in enumerate(d) if side}
         self._first_boxes, self._rest_boxes = split_for_overlap(block, faces)
-        caches = cache_sizes()
-        ranks = place_on_node(cartesian).ranks
-        self._tile_rows, self._streaming = tiling(
-            self._dtype,
-            block.shape_local,
-            self.steps_per_sweep,
-            *([caches[2], caches[max(caches)] // ranks] if 2 in caches else []),
-        )
-        self._scratch = make_scratch(
-            self._dtype, block.shape_local, self.steps_per_sweep, self._tile_rows, context.threads
-        )
+        self._scratch_rows = 0
+        usual = usual_tiling(cartesian, self._dtype, block.shape_local)
+        self.cut(cut or usual(self.steps_per_sweep))
         self.bytes_exchanged = self._halo.bytes_sent / self.steps_per_sweep
         self.messages = self._halo.messages_sent / self.steps_per_sweep
-        stores = "streaming" if self._streaming else "ordinary"
-        self.method = (
-            f"{self.steps_per_sweep} steps per sweep in tiles of {self._tile_rows} rows, {stores} stores, "
-            f"exchange by {self._halo.method}"
-        )
+        words = self._tiling.words()
+        self.method = f"{self.steps_per_sweep} steps per sweep in {words}, exchange by {self._halo.method}"
+
+    def cut(self, how: Tiling) -> None:
+        """Cut the sweeps in another way from now on, which changes their speed alone."""
+        self._tiling = how
+        if how.tile_rows > self._scratch_rows:
+            block, self._scratch_rows = self._block, how.tile_rows
+            self._scratch = make_scratch(
+                self._dtype, block.shape_local, block.ghost, how.tile_rows, self._context.threads
+            )
+
+    def free(self) -> None:
+        """Free the requests of the exchange; the engine is of no use afterwards."""
+        self._halo.free()
 
     def compile(self) -> None:
         """Compile or load the sweep, the scan and the sums."""
@@ -143,6 +160,6 @@ class CpuEngine:
         self._sweep(
             u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), box,
             block.offset_global, block.shape_global, block.periodic, step, steps,
-            self._keys, self._c, self._tile_rows, self._streaming, self._context.threads, *self._scratch,
+            self._keys, self._c, *self._tiling, self._context.threads, *self._scratch,
             out_u.flat, out_v.flat,
         )  # fmt: skip

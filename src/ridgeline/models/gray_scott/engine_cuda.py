@@ -14,6 +14,7 @@ from ridgeline.blocks.halo_cuda import CudaPacker
 from ridgeline.blocks.halo_plan import HaloPlan
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.jit.cuda_random import device_key
+from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.kernels_cuda import (
@@ -52,11 +53,13 @@ class CudaEngine:
         block: Block,
         cartesian: MPI.Cartcomm,
         coefficients: Coefficients,
-        seed: int,
+        noise: tuple[Generator, int],
         dtype: DTypeLike,
         context: Context,
     ) -> None:
         """Allocate both sets of fields and plan the exchange. Collective over cartesian.
+
+        noise: how its numbers are made, and the seed.
 
         Raises DeviceError if there is no GPU for this rank, or too little memory on it.
         """
@@ -68,6 +71,7 @@ class CudaEngine:
         self._block, self._context = block, context
         self._dtype = np.dtype(dtype)
         self._c = device_coefficients(coefficients)
+        self._generator, seed = noise
         self._key = device_key(seed) if coefficients.noise else ()
         alone = [p == 1 and wraps for p, wraps in zip(block.process_grid, block.periodic)]
         self._wrap = tuple(n if own else 0 for n, own in zip(block.shape_local, alone))
@@ -202,7 +206,7 @@ class CudaEngine:
 
     def _compile_sweep(self, shape: Shape | None) -> None:
         """Compile or load the sweep by running it on an empty box."""
-        self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, shape)
+        self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, shape, self._generator)
         self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, BoxLaunch((1, 1, 1), (1, 1, 1), 1))
         self._rest_stream.synchronize()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
@@ -28,21 +30,41 @@ def process_grid(case: GrayScottCase, n_ranks: int) -> tuple[int, int, int]:
 LONG_ROW = 4096  # bytes
 
 
-def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
-    """Return how many time steps one sweep advances: as set, or the fastest that the blocks allow.
+MOST_STEPS = 3  # of a sweep that are timed: 4 were never faster
+
+# Ways to cut the sweeps are timed if a run takes much longer than that, some 5 s of a core's time, and if its fields
+# do not stay in a second-level cache whatever is chosen.
+CELL_STEPS_TIMED = 5_000_000_000  # cells * steps of a thread
+CELLS_TIMED = 32**3  # of a block
+
+
+def possible_steps(case: GrayScottCase, grid: tuple[int, int, int]) -> range:
+    """Return the steps of a sweep that the blocks allow, of those that are worth a thought.
 
     Ghosts are as wide as the steps, and come from direct neighbours only. So the thinnest block in a direction that
     is cut or periodic bounds them.
     """
+    periodic = case.grid.boundary == "periodic"
+    thinnest = [n // p for n, p in zip(case.grid.shape, grid) if p > 1 or periodic]
+    return range(1, 1 + max(1, min([MOST_STEPS, *thinnest])))
+
+
+def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
+    """Return how many time steps one sweep advances: as set, or by rule what is usually fastest."""
     chosen = case.model.steps_per_sweep
-    if chosen != "auto":
+    if isinstance(chosen, int):
         return chosen
     if case.run.device == "cuda":
         return 1
-    periodic = case.grid.boundary == "periodic"
-    thinnest = [n // p for n, p in zip(case.grid.shape, grid) if p > 1 or periodic]
     row = case.grid.shape[2] // grid[2] * np.dtype(case.run.precision).itemsize
-    return max(1, min([2 if row >= LONG_ROW else 1, *thinnest]))
+    return min(2 if row >= LONG_ROW else 1, possible_steps(case, grid)[-1])
+
+
+def sweep_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
+    """Say whether a run takes the fastest of ways that are timed, and not that of the rule."""
+    cells = math.prod(Block.of_rank(case.grid.shape, grid, 0).shape_local)
+    worth = cells > CELLS_TIMED and cells * case.run.steps >= CELL_STEPS_TIMED * case.run.threads
+    return worth and case.model.steps_per_sweep == "auto" and case.run.device == "cpu"
 
 
 def least_work(
@@ -76,7 +98,8 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     shape = case.grid.shape
     itemsize = np.dtype(case.run.precision).itemsize
     ghost = steps_per_sweep(case, grid)
-    largest = Block.of_rank(shape, grid, 0, ghost=ghost)
+    widest = possible_steps(case, grid)[-1] if sweep_is_timed(case, grid) else ghost
+    largest = Block.of_rank(shape, grid, 0, ghost=widest)
     nz, ny, nx = largest.shape_local
     allocated = BlockArray.bytes_of(largest, case.run.precision)
     # One copy of each field in the old and the new state, and the contiguous copy that output makes of one.

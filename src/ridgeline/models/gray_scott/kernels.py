@@ -1,6 +1,6 @@
 """The Gray-Scott sweep on CPUs: one fused pass over u and v, one or several time steps at a time.
 
-    sweep = make_sweep()
+    sweep = make_sweep(generator)
     scratch = make_scratch(dtype, shape_local, steps, tile_rows, n_threads)
     sweep(u, v, layout, box, offset_global, shape_global, periodic, step, steps,
           keys, coefficients, tile_rows, streaming, n_threads, *scratch, out_u, out_v)
@@ -14,11 +14,13 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
   Nothing outside the box is written, so that boxes may be swept while others' ghosts are still on the way.
 - layout = (origin, row_pitch, plane_pitch) of the four arrays; origin a cache line's first element.
 - box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do. The best have
-  global y0 and y1 that are multiples of 4, and x0 and x1 that are multiples of a vector.
+  global y0 and y1 that are multiples of 8, and x0 and x1 that are multiples of a vector.
 - offset_global: global index (z, y, x) of local cell 0; shape_global; periodic: three bools.
-- keys: `random.round_keys(seed)`, or None for no noise (they are two compilations).
+- generator: of the noise; keys: `random.round_keys(seed, generator.rounds)`, or None for no noise (they are two
+  compilations).
 - coefficients: `physics.Coefficients` in the arrays' precision.
-- tile_rows, a multiple of 4, and streaming (stores bypass the caches): see `tiling`; they change speed only.
+- tile_rows, a multiple of 4, best of 8, and streaming (stores bypass the caches): see
+  `tiling`; they change speed only.
 - n_threads: threads that share the box, at most `numba.get_num_threads()`.
 
 A cell's new value is the same bit for bit in any box, alignment, thread count, vector width, tile and number
@@ -41,6 +43,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import host_vector_bytes, store_fence
+from ridgeline.jit.random import PHILOX_7, Generator
 from ridgeline.models.gray_scott.kernels_rows import update_one_row, update_row_groups
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
@@ -93,9 +96,13 @@ def _signature(T: Any, noisy: bool) -> tuple[Any, ...]:
 
 
 @cache
-def make_sweep(vector_bytes: int = 0) -> Any:
+def make_sweep(generator: Generator = PHILOX_7, vector_bytes: int = 0) -> Any:
     """Return the compiled sweep (see the module) for vectors of 16, 32 or 64 bytes; 0: this CPU's."""
     vector_bytes = vector_bytes or host_vector_bytes()
+    groups_streaming, groups_ordinary, long_row, short_row = (
+        f"{kind} {vector_bytes} {generator.name}" for kind in ("streaming", "ordinary", "long", "short")
+    )
+    served = generator.rows
 
     @kernel(_signature, parallel=True, nogil=True, error_model="numpy")
     def sweep(
@@ -123,9 +130,10 @@ def make_sweep(vector_bytes: int = 0) -> Any:
             else:
                 ya, yb = _share(y0, y1, thread, n_threads, 4, oy)
             scratch = thread * halo * RING * scratch_plane
+            unit = served if tile_rows % served == 0 else 4  # rows of one block are best drawn for one tile
             tile = ya
             while tile < yb and za < zb:
-                tile_end = min(yb, (tile + oy + max(4, tile_rows)) // 4 * 4 - oy)
+                tile_end = min(yb, (tile + oy + max(4, tile_rows)) // unit * unit - oy)
                 if halo > 0 and not (pz and py and px):
                     _fill(scratch_u, scratch, scratch + halo * RING * scratch_plane, 1.0)
                     _fill(scratch_v, scratch, scratch + halo * RING * scratch_plane, 0.0)
@@ -191,11 +199,13 @@ def make_sweep(vector_bytes: int = 0) -> Any:
                                 )  # fmt: skip
                                 if last_stage and streaming:
                                     update_row_groups(
-                                        vector_bytes, True, from_u, from_v, indices, coefficients, keys, to_u, to_v
+                                        groups_streaming,
+                                        from_u, from_v, indices, coefficients, keys, to_u, to_v,
                                     )  # fmt: skip
                                 else:
                                     update_row_groups(
-                                        vector_bytes, False, from_u, from_v, indices, coefficients, keys, to_u, to_v
+                                        groups_ordinary,
+                                        from_u, from_v, indices, coefficients, keys, to_u, to_v,
                                     )  # fmt: skip
                             for i in range(j, j + rows):
                                 to = out + i * out_pitch
@@ -206,15 +216,16 @@ def make_sweep(vector_bytes: int = 0) -> Any:
                                 )  # fmt: skip
                                 if groups == 0:
                                     update_one_row(
-                                        vector_bytes, False, from_u, from_v, indices, coefficients, keys, to_u, to_v
+                                        long_row,
+                                        from_u, from_v, indices, coefficients, keys, to_u, to_v,
                                     )  # fmt: skip
                                 else:
                                     for first, last in ((ia, min(ma, ib)), (mb, ib)):
                                         if first < last:
                                             part = (*indices[:6], first, last, *indices[8:])
                                             update_one_row(
-                                                vector_bytes, True, from_u, from_v, part, coefficients, keys,
-                                                to_u, to_v,
+                                                short_row,
+                                                from_u, from_v, part, coefficients, keys, to_u, to_v,
                                             )  # fmt: skip
                                 if around and grow > 0:
                                     _copy_ghosts(to_u, to + x0, to + x1, grow)
@@ -239,6 +250,10 @@ class Tiling(NamedTuple):
     tile_rows: int
     streaming: bool
 
+    def words(self) -> str:
+        """Return it in words."""
+        return f"tiles of {self.tile_rows} rows, {'streaming' if self.streaming else 'ordinary'} stores"
+
 
 def tiling(
     dtype: DTypeLike, shape_local: Triple, steps: int, l2_bytes: int = 1 << 20, l3_bytes: int = 32 << 20
@@ -253,8 +268,8 @@ def tiling(
     # Three planes of a tile per step; less than half the cache, since lines ahead and the other rows' ends
     # want room too. Low tiles compute too much of their halo again, so a few rows are kept in any case.
     rows = int(0.45 * l2_bytes) // (RING * steps * row_bytes) - 2 * steps
-    rows = min(max(rows, 16), ny + 3) // 4 * 4
-    return Tiling(max(rows, 4), 2 * nz * ny * row_bytes > l3_bytes)
+    rows = min(max(rows, 16), ny + 7) // 8 * 8
+    return Tiling(rows, 2 * nz * ny * row_bytes > l3_bytes)
 
 
 def make_scratch(

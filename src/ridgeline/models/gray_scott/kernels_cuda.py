@@ -1,6 +1,6 @@
 """The Gray-Scott sweep on NVIDIA GPUs: one fused pass over u and v, the GPU twin of `kernels`.
 
-    sweep = make_sweep(dtype, row_pitch)
+    sweep = make_sweep(dtype, row_pitch, shape, generator)
     launch = launch_shape(box, ...)
     sweep[launch.grid, launch.block, stream](
         u, v, (origin, plane_pitch), box, launch.planes, offset_global, wrap, step, key, coefficients,
@@ -15,18 +15,19 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
 - wrap = (nz, ny, nx): the block's extent in each direction in which it is periodic with itself, else 0. There the
   sweep also writes a boundary cell's new value into the ghost at the other end. So no exchange has to fill the ghosts
   of a whole grid on one GPU.
-- key: `cuda_random.device_key(seed)`, or () for no noise (they are two compilations).
+- key: `cuda_random.device_key(seed)`, or () for no noise (they are two compilations); generator: how the numbers are
+  made from it.
 - coefficients: `device_coefficients(c)`.
 
 A cell's new value is bit for bit that of the CPU sweep. The expressions and their order are the same, with fused
 multiply-adds only where `physics.point_update` has them. (No product in it is added other than by an explicit one, so
 that the compiler finds nothing to contract.)
 
-Loops: a thread takes the four rows of an aligned group at one x, which share a Philox block. It marches in z with
-three planes of its column of both fields in registers. A warp's 32 threads lie along x. So a cell of the next plane
-is fetched from memory once, and its neighbours in x and y come from the first-level cache. Each thread has eight
-cells under way. The row pitch is a constant of the compiled kernel: every access is then a moving pointer plus an
-immediate.
+Loops: a thread takes the four rows of an aligned group at one x, which draw from one Philox block. It marches in z
+with three planes of its column of both fields in registers. A warp's 32 threads lie along x. So a cell of the next
+plane is fetched from memory once, and its neighbours in x and y come from the first-level cache. Each thread has
+eight cells under way. The row pitch is a constant of the compiled kernel: every access is then a moving pointer plus
+an immediate.
 """
 
 import math
@@ -38,8 +39,8 @@ from numba import cuda
 from numpy.typing import DTypeLike
 
 from ridgeline.jit.cuda_device import WARP, device_function, fma, kernel, load, store, store_streaming
-from ridgeline.jit.cuda_random import SCALE, philox_words, significant_bits
-from ridgeline.jit.random import WORDS
+from ridgeline.jit.cuda_random import SCALE, philox_words, significant_bits, unscaled_uniform
+from ridgeline.jit.random import PHILOX_7, WORDS, Generator
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
 PAD_ROWS = WORDS  # a group of four rows may start up to 3 rows, and read 4, outside the block
@@ -156,14 +157,17 @@ def _put(out_u, out_v, at, new_u, new_v, k, j, i, y0, y1, wrap, pitch, plane):
 
 
 @cache
-def make_sweep(dtype: DTypeLike, row_pitch: int, shape: Shape | None = None) -> Any:
+def make_sweep(
+    dtype: DTypeLike, row_pitch: int, shape: Shape | None = None, generator: Generator = PHILOX_7
+) -> Any:
     """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart.
 
     shape: None for `default_shape`; others are for measuring, and are compiled anew by every process.
     """
     threads, blocks, streaming, _ = shape or default_shape(dtype)
     real = np.dtype(dtype).type
-    bits = significant_bits(dtype)
+    rounds, parts = generator.rounds, generator.parts
+    low_shift, mask, least = significant_bits(dtype, generator)
     pitch = row_pitch
 
     @kernel(threads, blocks, cached=shape is None)
@@ -182,6 +186,7 @@ def make_sweep(dtype: DTypeLike, row_pitch: int, shape: Shape | None = None) -> 
         if i < x0 or i >= x1 or j >= y1 or k >= z1:
             return
         end = min(k + planes, z1)
+        shift = low_shift if group % parts == 0 else np.uint32(0)
         whole = j >= y0 and j + 4 <= y1
         at_edge = (wrap[2] > 0 and (i == 0 or i == wrap[2] - 1)) or (
             wrap[1] > 0 and (j == 0 or j + 4 >= wrap[1])
@@ -198,9 +203,11 @@ def make_sweep(dtype: DTypeLike, row_pitch: int, shape: Shape | None = None) -> 
             if len(key) == 0:
                 r0 = r1 = r2 = r3 = None
             else:
-                w0, w1, w2, w3 = philox_words(i + ox, group, k + oz, step, key)
-                r0, r1 = real(np.int32(w0 & bits)), real(np.int32(w1 & bits))
-                r2, r3 = real(np.int32(w2 & bits)), real(np.int32(w3 & bits))
+                w0, w1, w2, w3 = philox_words(i + ox, group // parts, k + oz, step, key, rounds)
+                r0 = real(unscaled_uniform(w0, shift, mask, least))
+                r1 = real(unscaled_uniform(w1, shift, mask, least))
+                r2 = real(unscaled_uniform(w2, shift, mask, least))
+                r3 = real(unscaled_uniform(w3, shift, mask, least))
             p0, q0 = _point(
                 u, v, at, u_c[0], v_c[0], u_s, v_s, u_c[1], v_c[1], u_b[0], v_b[0], u_a[0], v_a[0], r0, c
             )

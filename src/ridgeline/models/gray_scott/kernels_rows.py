@@ -2,7 +2,7 @@
 
 Two intrinsics, each an LLVM function of its own that the sweep calls once per group of rows:
 
-- `update_row_groups`: full, aligned vectors of groups of four rows, which share Philox blocks (y // 4);
+- `update_row_groups`: full, aligned vectors of groups of four rows, which take the words of one Philox block;
   stores may be streaming. All the time is spent here.
 - `update_one_row`: any cells first <= i < last of one row, by masked stores: what is left over.
 
@@ -27,7 +27,7 @@ from ridgeline.jit.llvm import (
     prefetch,
     right_neighbours,
 )
-from ridgeline.jit.random import WORDS
+from ridgeline.jit.random import GENERATORS, WORDS, Generator
 from ridgeline.jit.random_llvm import UNIFORM_SCALE, load_keys, philox_words, unscaled_uniform
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
@@ -55,9 +55,14 @@ INDICES = (
 
 
 class RowBuilder:
-    """Builds the body of one row function; its arguments are attributes named as in INDICES."""
+    """Builds the body of one row function; its arguments are attributes named as in INDICES.
 
-    def __init__(self, function: ir.Function, element: ir.Type, vector_bytes: int, noisy: bool):
+    generator: of the noise, None if there is none.
+    """
+
+    def __init__(
+        self, function: ir.Function, element: ir.Type, vector_bytes: int, generator: Generator | None
+    ):
         self.builder = ir.IRBuilder(function.append_basic_block())
         itemsize = 8 if element == ir.DoubleType() else 4
         self.lanes = Lanes(self.builder, element, vector_bytes // itemsize)
@@ -68,8 +73,8 @@ class RowBuilder:
         one, minus_six = self.lanes.constant(1.0), self.lanes.constant(-6.0)
         vectors: list[Any] = [*(self.lanes.splat(s) for s in scalars), one, minus_six]
         c = Coefficients(*vectors)
-        self.keys = None
-        if noisy:
+        self.generator = generator
+        if generator:
             self.keys = function.args[-1]
             c = c._replace(noise=c.noise * UNIFORM_SCALE)
         self.coefficients = c
@@ -154,12 +159,20 @@ class RowBuilder:
 class NoiseBuffer:
     """Words of noise of some cells to come, waiting in the first-level cache: `sets` of 1 or 4 rows.
 
-    One Philox block is a chain of ten rounds, each waiting for the one before. So the blocks of several
-    registers are computed side by side, on a vector type that LLVM splits.
+    One Philox block is a chain of rounds, each waiting for the one before. So the blocks of several registers are
+    computed side by side, on a vector type that LLVM splits.
     """
 
-    def __init__(self, build: RowBuilder, rows: int, registers: int, cells: int = 0, sets: int = 1):
-        self.build = build
+    def __init__(
+        self,
+        build: RowBuilder,
+        generator: Generator,
+        rows: int,
+        registers: int,
+        cells: int = 0,
+        sets: int = 1,
+    ):
+        self.build, self.generator = build, generator
         self.rows = rows
         self.group = max(registers * build.lanes.bytes * build.lanes.count // 8, build.lanes.count)
         self.cells = max(cells, self.group)
@@ -167,8 +180,8 @@ class NoiseBuffer:
         self.memory.align = 4 * self.group
         self.words = Lanes(build.builder, I32, self.group)
 
-    def fill(self, i: ir.Value, row_group: ir.Value, row: ir.Value, place: ir.Value) -> None:
-        """Compute the words of `group` cells from i on of rows 4 row_group ..., for buffer rows `row` ...
+    def fill(self, i: ir.Value, block_row: ir.Value, row: ir.Value, place: ir.Value) -> None:
+        """Compute the words of `group` cells from i on of all rows of a row of blocks, for buffer rows `row` ...
 
         place: where in the buffer's rows, a multiple of group.
         """
@@ -176,18 +189,18 @@ class NoiseBuffer:
         x = Lanes(builder, I64, self.group).iota(builder.add(build.index["x_global"], i))
         if self.rows == 1:
             x = self._wrapped(x)
-        keys = load_keys(x.lanes, build.keys)
-        words = philox_words(x, row_group, build.index["z_global"], build.index["step"], keys)
+        keys = load_keys(x.lanes, build.keys, self.generator)
+        words = philox_words(x, block_row, build.index["z_global"], build.index["step"], keys)
         for n, word in enumerate(words if self.rows == WORDS else [self._word_of_row(words)]):
             index = self._index(builder.add(row, ir.Constant(I64, n)), place)
             word.truncate(self.words).store(self.memory, index, aligned=True)
 
-    def at(self, row: ir.Value, place: ir.Value) -> Vector:
-        """Return the unscaled noise of the vector at cell `place` of buffer row `row`."""
-        words = Lanes(self.build.builder, I32, self.build.lanes.count)
-        return unscaled_uniform(
-            words.load(self.memory, self._index(row, place), aligned=True), self.build.lanes
-        )
+    def at(self, row: ir.Value, y: ir.Value, place: ir.Value) -> Vector:
+        """Return the unscaled noise of the vector at cell `place` of buffer row `row`, for the row y of the grid."""
+        build = self.build
+        words = Lanes(build.builder, I32, build.lanes.count)
+        word = words.load(self.memory, self._index(row, place), aligned=True)
+        return unscaled_uniform(word, y, build.lanes, self.generator)
 
     def _index(self, row, place):
         return self.build.builder.add(place, self.build.builder.mul(row, ir.Constant(I64, self.cells)))
@@ -211,35 +224,47 @@ class NoiseBuffer:
 def _row_groups(build: RowBuilder, streaming: bool) -> None:
     """Row after row, so that the hardware prefetchers see few and long streams.
 
-    Each row draws, every fourth time, noise of the group of four rows that comes next: evenly spread, the
-    arithmetic hides behind the memory traffic. Two sets of buffer rows take turns.
+    The last four rows that a row of blocks serves draw the noise of the next one, a fourth each. So the arithmetic is
+    spread between memory traffic. Two sets of buffer rows take turns.
     """
     builder, index = build.builder, build.index
     add, integer = builder.add, lambda n: ir.Constant(I64, n)
-    first_group = builder.lshr(index["y_global"], integer(2))
-    last_group = add(first_group, index["groups"])
-    noise = NoiseBuffer(build, WORDS, REGISTERS, CHUNK, sets=2) if build.keys else None
+    noise = None
+    if build.generator:
+        noise = NoiseBuffer(build, build.generator, WORDS, REGISTERS, CHUNK, sets=2)
+        served = build.generator.rows
+        last_row = builder.sub(
+            add(index["y_global"], builder.mul(index["groups"], integer(WORDS))), integer(1)
+        )
+        first_block, last_block = (
+            builder.lshr(y, integer(served.bit_length() - 1)) for y in (index["y_global"], last_row)
+        )
 
-    def fill(i, row_group, place):
-        set_row = builder.and_(builder.mul(row_group, integer(WORDS)), integer(WORDS))
-        noise.fill(i, row_group, set_row, place)
+    def set_of(block_row):
+        return builder.mul(builder.and_(block_row, integer(1)), integer(WORDS))
+
+    def fill(i, block_row, place):
+        noise.fill(i, block_row, set_of(block_row), place)
 
     def chunk(start, _):
         end = add(start, integer(CHUNK))
         end = builder.select(builder.icmp_signed("<", end, index["last"]), end, index["last"])
         if noise:
-            build.loop(start, end, noise.group, lambda i, _: fill(i, first_group, builder.sub(i, start)))
+            build.loop(start, end, noise.group, lambda i, _: fill(i, first_block, builder.sub(i, start)))
 
         def row(number, _):
             build.move_down(number)
-            place_in_group = builder.and_(number, integer(WORDS - 1))
-            next_group = add(add(first_group, builder.lshr(number, integer(2))), integer(1))
             if noise:
-                turn = builder.mul(place_in_group, integer(noise.group))
-                never = integer(-1)
-                turn = builder.select(builder.icmp_signed("<", next_group, last_group), turn, never)
-                shift = builder.and_(builder.mul(first_group, integer(WORDS)), integer(WORDS))
-                buffer_row = builder.and_(add(number, shift), integer(2 * WORDS - 1))
+                y = add(index["y_global"], number)
+                word = builder.and_(y, integer(WORDS - 1))
+                block_row = builder.lshr(y, integer(served.bit_length() - 1))
+                buffer_row = add(set_of(block_row), word)
+                next_block = add(block_row, integer(1))
+                draws = builder.and_(
+                    builder.icmp_signed(">=", builder.and_(y, integer(served - 1)), integer(served - WORDS)),
+                    builder.icmp_signed("<", block_row, last_block),
+                )
+                turn = builder.select(draws, builder.mul(word, integer(noise.group)), integer(-1))
 
             def vectors(i, carried):
                 for pointer in build.pointers[:2]:
@@ -249,8 +274,8 @@ def _row_groups(build: RowBuilder, streaming: bool) -> None:
                     place = builder.sub(i, start)
                     now = builder.and_(place, integer(WORDS * noise.group - 1))
                     with builder.if_then(builder.icmp_signed("==", now, turn)):
-                        fill(i, next_group, place)
-                    r = noise.at(buffer_row, place)
+                        fill(i, next_block, place)
+                    r = noise.at(buffer_row, y, place)
                 new, carried = build.cells(i, carried, r)
                 for pointer, value in zip(build.pointers[2:], new):
                     value.store(pointer, add(build.rows["out"], i), aligned=True, streaming=streaming)
@@ -268,8 +293,11 @@ def _one_row(build: RowBuilder, registers: int) -> None:
     builder, index = build.builder, build.index
     zero = ir.Constant(I64, 0)
     first = builder.and_(index["first"], ir.Constant(I64, -build.lanes.count))
-    noise = NoiseBuffer(build, 1, registers) if build.keys else None
-    row_group = builder.lshr(index["y_global"], ir.Constant(I64, 2))
+    noise = None
+    if build.generator:
+        noise = NoiseBuffer(build, build.generator, 1, registers)
+        served = build.generator.rows
+        block_row = builder.lshr(index["y_global"], ir.Constant(I64, served.bit_length() - 1))
     build.move_down(zero)
 
     def vectors(i, carried):
@@ -277,8 +305,8 @@ def _one_row(build: RowBuilder, registers: int) -> None:
         if noise:
             place = builder.and_(builder.sub(i, first), ir.Constant(I64, noise.group - 1))
             with builder.if_then(builder.icmp_unsigned("==", place, zero)):
-                noise.fill(i, row_group, zero, place)
-            r = noise.at(zero, place)
+                noise.fill(i, block_row, zero, place)
+            r = noise.at(zero, index["y_global"], place)
         new, carried = build.cells(i, carried, r)
         x = build.integers.iota(i)
         before, behind = (x.less(build.integers.splat(index[end])) for end in ("first", "last"))
@@ -291,18 +319,10 @@ def _one_row(build: RowBuilder, registers: int) -> None:
     builder.ret_void()
 
 
-def _call(
-    name: str,
-    emit: Callable[..., None],
-    context: Any,
-    builder: ir.IRBuilder,
-    signature: Any,
-    args: Any,
-    vector_bytes: int,
-    arguments: Any,
-) -> None:
-    """Call the row function `name`, built by `emit` if this module has none yet."""
-    u, v, indices, coefficients, keys, out_u, out_v = arguments
+def _call(emit: Callable[..., None], context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> None:
+    """Call the row function of these arguments (see `update_row_groups`), built by `emit` if the module lacks it."""
+    how = signature.args[0].literal_value
+    u, v, indices, coefficients, keys, out_u, out_v = range(1, 8)
     noisy = not isinstance(signature.args[keys], types.NoneType)
     element = element_type(signature.args[u].dtype)
     pointers = [data_pointer(context, builder, signature, args, n) for n in (u, v, out_u, out_v)]
@@ -310,7 +330,7 @@ def _call(
     values += [builder.extract_value(args[coefficients], n) for n in range(6)]
     if noisy:
         values.append(data_pointer(context, builder, signature, args, keys))
-    name = f"gray_scott_{name}_{element}_{vector_bytes}" + ("_noise" if noisy else "")
+    name = f"gray_scott {how} {element} {'noise' if noisy else 'plain'}".replace(" ", "_")
     function = builder.module.globals.get(name)
     if function is None:
         kinds = [value.type for value in pointers + values]
@@ -320,53 +340,44 @@ def _call(
             function.attributes.add(attribute)
         for argument in function.args[2:4]:
             argument.add_attribute("noalias")
-        emit(RowBuilder(function, element, vector_bytes, noisy))
+        _, vector_bytes, generator = how.split()
+        emit(RowBuilder(function, element, int(vector_bytes), GENERATORS[generator] if noisy else None))
     builder.call(function, pointers + values)
 
 
 @intrinsic(prefer_literal=True)
-def update_row_groups(typing, vector_bytes, streaming, u, v, indices, coefficients, keys, out_u, out_v):
+def update_row_groups(typing, how, u, v, indices, coefficients, keys, out_u, out_v):
     """Update the vectors first <= i < last, both multiples of the vector, of `groups` times four rows.
 
-    vector_bytes, streaming: literals. u, v, out_u, out_v: flat arrays. indices: 64-bit integers as INDICES:
-    below, centre, above: index of cell 0 of the first row in planes z-1, z, z+1 of u and v (aligned), rows
-    `pitch` apart; out, out_pitch: the same of the results; ahead: index of rows to prefetch; the global
-    indices of cell 0 of the first row (y a multiple of 4); nx_global; step; groups. keys: `round_keys` or None.
+    how: a literal of three words, "streaming" or "ordinary" for the stores, bytes of a vector, name of the generator.
+    u, v, out_u, out_v: flat arrays. indices: 64-bit integers as INDICES: below, centre, above: index of cell 0 of the
+    first row in planes z-1, z, z+1 of u and v (aligned), rows `pitch` apart; out, out_pitch: the same of the results;
+    ahead: index of rows to prefetch; the global indices of cell 0 of the first row (y a multiple of 4); nx_global;
+    step; groups. keys: `round_keys` or None.
     """
 
     def codegen(context, builder, signature, args):
-        stream = bool(streaming.literal_value)
-
         def emit(build):
-            _row_groups(build, stream)
+            _row_groups(build, how.literal_value.startswith("streaming "))
 
-        name = "rows_streaming" if stream else "rows"
-        _call(
-            name, emit, context, builder, signature, args, vector_bytes.literal_value, (2, 3, 4, 5, 6, 7, 8)
-        )
+        _call(emit, context, builder, signature, args)
         return context.get_dummy_value()
 
-    arguments = (vector_bytes, streaming, u, v, indices, coefficients, keys, out_u, out_v)
-    return types.void(*arguments), codegen
+    return types.void(how, u, v, indices, coefficients, keys, out_u, out_v), codegen
 
 
 @intrinsic(prefer_literal=True)
-def update_one_row(typing, vector_bytes, short, u, v, indices, coefficients, keys, out_u, out_v):
+def update_one_row(typing, how, u, v, indices, coefficients, keys, out_u, out_v):
     """Update the cells first <= i < last of one row; the arguments are those of `update_row_groups`.
 
-    short: a literal; True is faster for one vector, False for many.
+    how: as there, but the first word is "short", which is faster for one vector, or "long", for many.
     """
 
     def codegen(context, builder, signature, args):
-        registers = 1 if short.literal_value else REGISTERS
-
         def emit(build):
-            _one_row(build, registers)
+            _one_row(build, 1 if how.literal_value.startswith("short ") else REGISTERS)
 
-        name = "short_row" if short.literal_value else "row"
-        _call(
-            name, emit, context, builder, signature, args, vector_bytes.literal_value, (2, 3, 4, 5, 6, 7, 8)
-        )
+        _call(emit, context, builder, signature, args)
         return context.get_dummy_value()
 
-    return types.void(vector_bytes, short, u, v, indices, coefficients, keys, out_u, out_v), codegen
+    return types.void(how, u, v, indices, coefficients, keys, out_u, out_v), codegen

@@ -7,13 +7,15 @@ The arithmetic is in `physics` (one formula), swept over cells by `kernels` on C
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.cartesian import decompose
+from ridgeline.jit.random import GENERATORS
 from ridgeline.models.contract import Context, Figure, Model, StepTimes, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
@@ -28,6 +30,9 @@ from ridgeline.models.gray_scott.initial import check_start, place, set_start
 from ridgeline.models.gray_scott.outputs import NAMES, distributed
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.parallel.distributed import DistributedArray
+
+if TYPE_CHECKING:
+    from ridgeline.models.gray_scott.sweep_choice import SweepChoice
 
 
 class Engine(Protocol):
@@ -78,20 +83,27 @@ class GrayScott(Model):
         self._case, self._context = case, context
         self._dtype = np.dtype(case.run.precision)
         grid = process_grid(case, context.comm.size)
-        ghost = steps_per_sweep(case, grid)
-        periodic = (case.grid.boundary == "periodic",) * 3
-        self._cartesian, self._block = decompose(context.comm, case.grid.shape, grid, periodic, ghost)
         settings = case.model
         c = coefficients(*case.diffusion(), settings.F, settings.k, settings.noise, settings.dt, self._dtype)
-        arguments = (self._block, self._cartesian, c, case.run.seed, self._dtype, context)
-        if context.device == "cuda":
+        noise = GENERATORS[case.settled().model.random_numbers], case.run.seed
+        self._choice: SweepChoice | None = None
+        ghost = steps_per_sweep(case, grid)
+        if context.device == "cpu":
+            from ridgeline.models.gray_scott.sweep_choice import choose_sweep
+
+            self._choice = choose_sweep(case, grid, c, noise, context)
+            ghost = self._choice.steps
+        periodic = (case.grid.boundary == "periodic",) * 3
+        self._cartesian, self._block = decompose(context.comm, case.grid.shape, grid, periodic, ghost)
+        arguments = (self._block, self._cartesian, c, noise, self._dtype, context)
+        if self._choice is None:
             from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 
             self._engine: Engine = CudaEngine(*arguments)
         else:
             from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 
-            self._engine = CpuEngine(*arguments)
+            self._engine = CpuEngine(*arguments, self._choice.tiling)
 
     def compile(self) -> None:
         """Compile, or load from the cache, the sweeps of this case."""
@@ -158,13 +170,19 @@ class GrayScott(Model):
 
     def describe(self) -> dict[str, Any]:
         """Return decomposition, memory and method."""
-        return {
+        facts: dict[str, Any] = {
             "process_grid": list(self._block.process_grid),
             "block": list(self._block.shape_local),
             "steps_per_sweep": self._engine.steps_per_sweep,
             "field_bytes_per_rank": self._engine.allocated(),
             "method": self._engine.method,
         }
+        if self._choice is not None:
+            facts["method"] += f" ({self._choice.source})"
+            facts["sweep_chosen"] = self._choice.source
+            if self._choice.trial is not None:
+                facts["trials"] = {"one step": asdict(self._choice.trial)}
+        return facts
 
     def figures(self, step: StepTimes) -> Mapping[str, Figure]:
         """Return the paper's effective bandwidth, summed over ranks (Eqs. 4 and 5a). Collective."""

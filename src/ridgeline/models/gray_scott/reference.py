@@ -6,7 +6,7 @@ Written to be read. Equations as in `physics` (Godoy et al., SC-W 2023, Eqs. 1-3
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.jit.random import uniform_reference
+from ridgeline.jit.random import PHILOX_7, Generator, uniform_reference
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
 U_OUTSIDE, V_OUTSIDE = 1.0, 0.0  # beyond a fixed boundary
@@ -38,17 +38,19 @@ def advance(
     boundary: str = "periodic",
     seed: int = 0,
     first_step: int = 0,
+    generator: Generator = PHILOX_7,
 ) -> tuple[Field, Field]:
     """Return u and v, shape (nz, ny, nx), float32 or float64, after `steps` forward Euler steps.
 
     `boundary`: "periodic", or "fixed" for ghost cells held at u=1, v=0. The random number of a cell belongs
-    to (seed, step, global index), step counting from `first_step`; c.noise = 0 means none is drawn.
+    to (seed, step, global index), step counting from `first_step`; c.noise = 0 means none is drawn. generator: what
+    draws it.
     """
     nz, ny, nx = u.shape
     z, y, x = np.ogrid[:nz, :ny, :nx]
     update = point_update(lambda a, b, c: a * b + c)
     for step in range(first_step, first_step + steps):
-        r = uniform_reference(seed, step, z, y, x, u.dtype) if c.noise else None
+        r = uniform_reference(seed, step, z, y, x, u.dtype, generator) if c.noise else None
         sum_u = neighbour_sum(u, boundary, U_OUTSIDE)
         sum_v = neighbour_sum(v, boundary, V_OUTSIDE)
         u, v = update(u, v, sum_u, sum_v, r, c)
