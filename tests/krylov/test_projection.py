@@ -5,7 +5,7 @@ import pytest
 
 from linalg_toys import DenseOperator, path_laplacian, random_places, random_positive
 from ridgeline.krylov.cg import cg
-from ridgeline.krylov.projection import Projection, leaving
+from ridgeline.krylov.projection import Projection
 from ridgeline.runtime.regions import Regions
 
 N = 40
@@ -55,13 +55,7 @@ def test_guess_is_the_best_combination_of_the_last_solutions(operator, rng, dept
                 best = space @ np.linalg.solve(space.T @ a @ space, space.T @ a @ exact[c])
             np.testing.assert_allclose(guess[c], best, atol=1e-9)
         solutions.append(exact)
-    assert sizes[: depth + 1] == list(range(depth + 1))
-    assert set(sizes[depth + 1 :]) <= set(range(depth + 1 - leaving(depth), depth + 1))
-    assert min(sizes[depth + 1 :]) == depth + 1 - leaving(depth)
-
-
-def test_one_in_five_solutions_leaves_at_once() -> None:
-    assert [leaving(depth) for depth in (1, 4, 8, 20)] == [1, 1, 2, 4]
+    assert sizes == [*range(depth), *[depth] * (2 * depth)]
 
 
 @pytest.mark.parametrize("depth", [DEPTH, 12])
@@ -71,10 +65,9 @@ def test_basis_stays_orthonormal_over_many_steps(operator, rng, depth) -> None:
         phase = 0.01 * (t + 30) * np.arange(N)
         step(projection, operator, operator.spread(np.stack([np.sin(phase), np.cos(2 * phase)])))
     for c in range(2):
-        count = int(projection.counts[c])
-        assert count > depth - leaving(depth)
-        rows = operator.distinct(projection.basis[c, :count])
-        np.testing.assert_allclose(rows @ operator.matrices[c] @ rows.T, np.eye(count), atol=1e-9)
+        assert projection.counts[c] == depth
+        rows = operator.distinct(projection.basis[c, :depth])
+        np.testing.assert_allclose(rows @ operator.matrices[c] @ rows.T, np.eye(depth), atol=1e-9)
 
 
 def test_iterations_fall_for_a_slowly_varying_sequence(rng) -> None:

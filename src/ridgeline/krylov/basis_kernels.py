@@ -10,7 +10,7 @@ from numba import boolean, float64, int64
 from ridgeline.krylov.kernels import BLOCK, VECTOR, VECTORS, compiled_pass, part_of_pass
 
 LONG = 4096  # points of a run where rows of a basis are only read
-CHAIN = 256  # points of a block where all vectors of a projection are wanted again
+CHAIN = 256  # points of a block where each vector of a projection is wanted as often as there are vectors
 
 
 @part_of_pass()
@@ -209,40 +209,42 @@ def _add_rows(basis, count, factors, scale, start, end, out):
             out[i] += f * a[i]
 
 
-@compiled_pass(lambda: (VECTORS, int64, boolean, VECTOR, float64, VECTORS, VECTORS, int64, VECTOR, VECTOR))
-def projection_combine(basis, count, fresh, along, scale, gather, spread, dropped, factors, out_x):
-    """Take in a new vector, drop directions by a block reflector, and combine: all in one pass.
+@compiled_pass(lambda: (VECTORS, int64, boolean, VECTOR, float64, VECTOR, VECTOR, VECTOR))
+def projection_combine(basis, count, fresh, along, scale, factors, mirror, out_x):
+    """Take in a new vector, combine all vectors, and drop a direction by a reflection: all in one pass.
 
     basis : [rows, n], rows < count orthonormal. If fresh, row `count` holds a new vector d, which becomes
-    scale (d - sum_k along[k] basis[k]). If dropped > 0, row_k -= sum_{m < dropped} spread[k, m] (gather[m] . rows) of
-    all rows, and the last `dropped` rows are void. gather : [dropped, rows], spread : [rows, dropped].
-    out_x = sum_k factors[k] basis[k] over the rows that are then held.
-    Words per point: rows read + 1 written; the rows that stay are written too if some are dropped.
+    scale (d - sum_k along[k] basis[k]). out_x = sum_k factors[k] basis[k] over the rows that are then held.
+    mirror : [rows], or no numbers. If it has some, row_k -= mirror[k] (mirror . rows) after that, and the last row is
+    void: it is not written.
+    Words per point: rows read + 1 written; the rows that stay are written too with a mirror.
     """
-    n = len(out_x)
-    sums = np.empty((dropped, CHAIN), out_x.dtype)
+    n, drop = len(out_x), len(mirror) > 0
+    image = np.empty(BLOCK, out_x.dtype)
     held = count + 1 if fresh else count
-    kept = held - dropped
-    for start in range(0, n, CHAIN):
-        end = min(start + CHAIN, n)
+    for start in range(0, n, BLOCK):
+        end = min(start + BLOCK, n)
         size = end - start
-        x = out_x[start:end]
         if fresh:
             new = basis[count, start:end]
             for i in range(size):
                 new[i] *= scale
             _add_rows(basis, count, along, -scale, start, end, new)
-        if dropped > 0:
-            for m in range(dropped):
-                one = sums[m, :size]
+        _set_rows(basis, held, factors, start, end, out_x[start:end])
+        if drop:
+            _set_rows(basis, held, mirror, start, end, image)
+            for k in range(held - 1):
+                row, share = basis[k, start:end], mirror[k]
                 for i in range(size):
-                    one[i] = 0.0
-                _add_rows(basis, held, gather[m], 1.0, start, end, one)
-            for k in range(kept):
-                _add_rows(sums, dropped, spread[k], -1.0, 0, size, basis[k, start:end])
-        for i in range(size):
-            x[i] = 0.0
-        _add_rows(basis, kept, factors, 1.0, start, end, x)
+                    row[i] -= share * image[i]
+
+
+@part_of_pass()
+def _set_rows(basis, count, factors, start, end, out):
+    """Set out = sum factors[k] basis[k, start:end]."""
+    for i in range(end - start):
+        out[i] = 0.0
+    _add_rows(basis, count, factors, 1.0, start, end, out)
 
 
 @compiled_pass(lambda: (VECTORS, int64, VECTOR, VECTORS))

@@ -3,15 +3,14 @@
 The guess x0 is the best in the energy norm among combinations of the last `depth` solutions:
 x0 = sum_k X_k (X_k . b) with X_i . A X_j = delta_ij. Then A dx = b - A x0 is solved, and the solution joins.
 Source: Fischer, Comput. Methods Appl. Mech. Eng. 163 (1998) 193. Continuous updates: Hadri et al. (NekBox), Sec. 2.3;
-the oldest solutions leave by a QR factorisation of the coordinates, as in Austin, Chalmers, Warburton, SIAM J. Sci.
-Comput. 43 (2021) S259: the basis always spans the last solutions themselves. A new start would lose the bulk of the
-solution. To let one leave writes the whole basis. So the oldest m leave at once, m = `leaving(depth)`, by one block
-reflector I - V G V^T (Schreiber and Parlett, SIAM J. Numer. Anal. 25 (1988) 189): depth - m + 1 to depth are held.
+the oldest solution leaves by a QR factorisation of the coordinates, as in Austin, Chalmers, Warburton, SIAM J. Sci.
+Comput. 43 (2021) S259, here by one Householder reflection: the basis always spans the last solutions themselves. So
+no solve ever has a worse space than the one before it; a new start would lose the bulk of the solution.
 
 Only X is stored, with dx and A dx of the last solve. These two join at the next guess, so that a step costs two
 passes over X, in words per point with k vectors:
 - all products with b and with A dx: k + 4, one Allreduce;
-- dx is made orthonormal, x0 is combined: k + 2; the oldest leave in the same pass: k - m more, in one of m steps.
+- dx is made orthonormal, x0 is combined: k + 2; the oldest leaves in the same pass: k more.
 
 dx and A dx are stored past the caches where the space is larger than the caches: the next step reads them first.
 There is also one application of A, to x0: A dx is the change of the solver's residual.
@@ -34,13 +33,7 @@ if TYPE_CHECKING:
 
 DEPENDENT = 1e-6  # of (dx, dx)_A left beside X: below, dx is no new direction
 STREAMED = 2**25  # bytes of a space beyond which nothing of it is in cache when the next step wants it
-LEAVING = 5  # of so many solutions one leaves: fewer write the basis more often, more make the space smaller
 ROUNDING = 1e-26  # (dx, dx)_A over (x, x)_A: below, dx is rounding of the last solve
-
-
-def leaving(depth: int) -> int:
-    """Return how many solutions leave a full space of `depth` at once: one in five, at least one."""
-    return max(1, round(depth / LEAVING))
 
 
 class Projection:
@@ -76,9 +69,9 @@ class Projection:
         self.counts = np.zeros(c, np.int64)
         self.fresh = np.zeros(c, bool)  # dx of the last solve waits in row `count` of the basis
         self.latest = np.zeros((c, self.depth + 1))  # coordinates of the last guess
-        self.upper = np.zeros(
+        self.solutions = np.zeros(
             (c, self.depth + 1, self.depth + 1)
-        )  # coordinates of the solutions, oldest first
+        )  # their coordinates, oldest column first
 
     def shift(self, change: float) -> None:
         """Go on with the same solutions when the operator A has become A + change B, B the mass matrix. Collective.
@@ -102,7 +95,7 @@ class Projection:
                     applied += change * mass * self.basis[c, k]
                 lower = np.linalg.cholesky(np.eye(k) + change * products[c, :k, :k])
                 basis_transform(self.basis[c], k, np.ascontiguousarray(np.linalg.inv(lower)))
-                self.upper[c, :k, :k] = lower.T @ self.upper[c, :k, :k]
+                self.solutions[c, :k, :k] = lower.T @ self.solutions[c, :k, :k]
                 self.latest[c, :k] = lower.T @ self.latest[c, :k]
         if self.regions is not None:
             points, held = inner.weights.size, self.counts.astype(float)
@@ -168,10 +161,9 @@ class Projection:
     def _combine(self, c: int, sums: Array, out_x: Array) -> int:
         """Let dx of the last solve join component c, and set its guess; return words moved per point."""
         k = int(self.counts[c])
-        along, factors = np.zeros(self.depth + 1), np.zeros(self.depth + 2)
+        along, factors = np.zeros((2, self.depth + 1))
         factors[:k] = sums[0, :k]
-        scale, fresh, dropped = 1.0, bool(self.fresh[c]), 0
-        gather = spread = np.zeros((0, 0))
+        scale, fresh, mirror = 1.0, bool(self.fresh[c]), np.empty(0)
         if fresh:
             along[:k] = sums[1, :k]
             energy = sums[1, k]
@@ -181,39 +173,35 @@ class Projection:
         if fresh:
             scale = 1.0 / np.sqrt(left)
             factors[k] = (sums[0, k] - along[:k] @ factors[:k]) * scale
-            upper = self.upper[c]
-            upper[:k, k] = self.latest[c, :k] + along[:k]
-            upper[k, k] = 1.0 / scale
-            if k == self.depth:
-                dropped = leaving(k)
-                gather, spread = self._drop_oldest(dropped, upper, factors)
-            self.counts[c] = k + 1 - dropped
-        self.fresh[c] = False
-        now = int(self.counts[c])
-        if not np.isfinite(factors[:now]).all():
+            solutions = self.solutions[c]
+            solutions[:k, k] = self.latest[c, :k] + along[:k]
+            solutions[k, k] = 1.0 / scale
+        if not np.isfinite(factors).all():
             factors[:] = 0.0
-        self.latest[c] = 0.0
-        self.latest[c, :now] = factors[:now]
-        projection_combine(self.basis[c], k, fresh, along, scale, gather, spread, dropped, factors, out_x)
-        return k + fresh * 2 + (now if dropped else 0) + 1
+        combined = factors
+        if fresh and k == self.depth:
+            mirror = self._drop_oldest(solutions, factors)
+            combined = _reflected(mirror, factors)  # of the rows as they are before the reflection
+        self.counts[c] = min(k + fresh, self.depth)
+        self.fresh[c] = False
+        self.latest[c] = factors
+        projection_combine(self.basis[c], k, fresh, along, scale, combined, mirror, out_x)
+        return k + fresh * 2 + len(mirror) + 1
 
-    def _drop_oldest(self, dropped: int, upper: Array, factors: Array) -> tuple[Array, Array]:
-        """Remove the first columns of `upper`; return (G V^T, V) of the reflector that makes the last rows void.
+    def _drop_oldest(self, solutions: Array, factors: Array) -> Array:
+        """Remove the first column of `solutions` by a reflection I - m m^T of the coordinates; return m.
 
-        With U the directions that none of the other columns has, [U_1; U_2], and U_2 = L s R^T, V = U + [0; L R^T]
-        and G = R (1 + s)^-1 R^T: the reflector takes U to -[0; L R^T].
+        It takes the direction that none of the other columns has to the last row, which is then void.
         """
-        rows, kept = self.depth + 1, self.depth + 1 - dropped
-        columns = upper[:, dropped:].copy()
-        spread = np.ascontiguousarray(np.linalg.qr(columns, mode="complete")[0][:, kept:])
-        left, sizes, right = np.linalg.svd(spread[kept:])
-        spread[kept:] += left @ right
-        gather = np.ascontiguousarray((right.T / (1.0 + sizes)) @ right @ spread.T)
-        upper[:] = 0.0
-        upper[:kept, :kept] = (columns - spread @ (gather @ columns))[:kept]
-        factors[:rows] -= spread @ (gather @ factors[:rows])
-        factors[kept:] = 0.0
-        return gather, spread
+        columns = solutions[:, 1:].copy()
+        mirror = np.linalg.qr(columns, mode="complete")[0][:, -1].copy()
+        size = 1.0 + abs(mirror[-1])
+        mirror[-1] += np.copysign(1.0, mirror[-1])
+        mirror /= np.sqrt(size)
+        solutions[:, :-1], factors[:] = _reflected(mirror, columns), _reflected(mirror, factors)
+        solutions[:, -1] = solutions[-1] = 0.0
+        factors[-1] = 0.0
+        return mirror
 
     def fields(self) -> dict[str, Array]:
         """Return the fields of a checkpoint, each [rows, *shape of one component]: views, to be written or filled."""
@@ -222,7 +210,7 @@ class Projection:
 
     def numbers(self) -> Array:
         """Return the small numbers of a checkpoint, the same on all ranks, float64 [m]."""
-        parts = (self.counts, self.fresh, self.latest, self.upper)
+        parts = (self.counts, self.fresh, self.latest, self.solutions)
         return np.concatenate([np.asarray(part, np.float64).reshape(-1) for part in parts])
 
     def restore(self, numbers: Array) -> None:
@@ -230,7 +218,7 @@ class Projection:
 
         Raises ValueError if the numbers are of another depth or number of components.
         """
-        parts = (self.counts, self.fresh, self.latest, self.upper)
+        parts = (self.counts, self.fresh, self.latest, self.solutions)
         if len(numbers) != sum(part.size for part in parts):
             raise ValueError(
                 f"{len(numbers)} numbers for a projection of depth {self.depth} and {self.components} components"
@@ -239,6 +227,11 @@ class Projection:
         for part in parts:
             part[...] = numbers[start : start + part.size].reshape(part.shape)
             start += part.size
+
+
+def _reflected(mirror: Array, coordinates: Array) -> Array:
+    """Return (I - m m^T) coordinates."""
+    return np.asarray(coordinates - np.multiply.outer(mirror, mirror @ coordinates))
 
 
 def kernels_of_projections() -> list[Specialisation]:
