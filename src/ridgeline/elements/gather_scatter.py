@@ -16,7 +16,7 @@ Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flo
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ Array = NDArray[Any]
 
 _TAG = 471  # of all messages: ranks start exchanges in the same order, and MPI keeps that order
 _DTYPES = ("float64", "float32")
+CHUNK_BYTES = 2**19  # of fields just computed that stay in a second-level cache until their copies are summed
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ class GatherScatter:
         """Combine the points of this rank alone, wait for the neighbours, and combine the shared points.
 
         All elements of u must be final. local=False: the caller has already combined the points of this rank alone
-        (elements.gather_scatter_kernels `local`, with `local_lists`, for all of its elements).
+        (`sum_computed`, or elements.gather_scatter_kernels `local` with `local_lists`, for all of its elements).
         Raises RuntimeError if u was not started.
         """
         if self._active is None or self._active[0] != u.ctypes.data:
@@ -182,6 +183,22 @@ class GatherScatter:
             scatter(shared.starts, shared.places, *sources, fields)
             MPI.Request.Waitall(exchange.sends)
         self._active = None
+
+    def sum_computed(self, u: Array, compute: Callable[[NDArray[np.int64]], None], interior: bool) -> None:
+        """Let compute(elements) set the interior (or the boundary) elements of u, and sum what they complete. Local.
+
+        Elements come a few at a time: copies on this rank alone are summed while they are in a second-level cache.
+        u: as `combine` takes it. First the boundary, then the interior, then `finish` with local=False.
+        """
+        fields = self._fields(u)
+        combine_local, _, _ = make_kernels(OPERATIONS["add"])
+        elements = self.interior_elements if interior else self.boundary_elements
+        before = len(self.boundary_elements) if interior else 0
+        step = max(1, CHUNK_BYTES * self.shape[0] // max(u.nbytes, 1))
+        for start in range(0, len(elements), step):
+            chunk = elements[start : start + step]
+            compute(chunk)
+            combine_local(*self.local_lists, before + start, before + start + len(chunk), fields)
 
     @property
     def local_lists(self) -> tuple[Array, ...]:
