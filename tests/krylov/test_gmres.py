@@ -187,7 +187,7 @@ def test_tolerance_and_counted_work(solve, operator, good, rng) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(("restart", "iterations"), [(30, 0), (30, 1), (30, 4), (3, 7), (3, 6), (40, 200)])
+@pytest.mark.parametrize(("restart", "iterations"), [(30, 1), (30, 4), (3, 7), (3, 6), (40, 200)])
 def test_the_residual_at_the_end_tells_what_the_operator_gives(
     solve, operator, good, rng, restart, iterations
 ) -> None:

@@ -135,34 +135,22 @@ class ElementOperator:
         self, compute: Callable[[int, Points], None], results: Array, first: int, end: int, words: int
     ) -> None:
         """Compute components first ... end - 1 of results, boundary elements first, and sum their shared points."""
-        exchange, part = self.gather_scatter, results[first:end]
-        count = end - first
-        with timed(self.regions, "helmholtz", *self._work(count, words)):
-            self._elements(compute, results, first, end, interior=False)
-        with timed(self.regions, "gather-scatter", *self._surface_work(count)):
-            exchange.start(part)
-        with timed(self.regions, "helmholtz"):
-            self._elements(compute, results, first, end, interior=True)
-        with timed(self.regions, "gather-scatter"):
-            exchange.finish(part, local=False)
+        regions, count = self.regions, end - first
+        together = 1 if self.geometry.axis_aligned else count  # geometry is read once for all components
+
+        def chunk(components: range, elements: Points) -> None:
+            with timed(regions, "helmholtz"):
+                for c in components:
+                    compute(first + c, elements)
+
+        if regions is not None:
+            regions.count("helmholtz", *self._work(count, words))
+        with timed(regions, "gather-scatter", *self._surface_work(count)):
+            self.gather_scatter.sum_computed(results[first:end], chunk, together)
             for c in range(first, end):
                 points = self._constrained(c)
                 if points.size:
                     zero_points(results[c].reshape(1, -1), points)
-
-    def _elements(
-        self, compute: Callable[[int, Points], None], results: Array, first: int, end: int, *, interior: bool
-    ) -> None:
-        """Compute components of some elements: all of curved ones at once, so that geometry is read once for all."""
-        together = 1 if self.geometry.axis_aligned else end - first
-        for start in range(first, end, together):
-            components = range(start, start + together)
-
-            def chunk(elements: Points, components: range = components) -> None:
-                for c in components:
-                    compute(c, elements)
-
-            self.gather_scatter.sum_computed(results[start : start + together], chunk, interior)
 
     def _constrained(self, c: int) -> Points:
         if not self.constrained:
