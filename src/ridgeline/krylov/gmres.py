@@ -74,8 +74,8 @@ def gmres(
         type are held
     tolerance : on the norm of the residual (`InnerProduct`): absolute
     zero_guess : x is taken as zero, whatever it holds: spares one application
-    residual : as b, out, if there was an iteration: the residual at the end, V (norm e_1 - H y), so that
-        A (x - guess) is known without an application: a pass of j + 2 words
+    residual : as b, out, if there was an iteration: the residual at the end, V (norm e_1 - H y). It tells
+        A (x - guess) without an application. A pass of j + 2 words
     work : buffers kept from call to call; regions : "gmres" is charged with the passes over vectors
 
     Converged means that the residual which the rotations carry met the tolerance; at the start of every further
