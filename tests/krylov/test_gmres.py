@@ -184,3 +184,18 @@ def test_tolerance_and_counted_work(solve, operator, good, rng) -> None:
         (counted,) = regions.table.values()
         assert counted.bytes > 8 * len(b) * 5 * result.iterations
         assert counted.flops > 0
+
+
+@BOTH
+@pytest.mark.parametrize(("restart", "iterations"), [(30, 1), (30, 4), (3, 7), (3, 6), (40, 200)])
+def test_the_residual_at_the_end_tells_what_the_operator_gives(
+    solve, operator, good, rng, restart, iterations
+) -> None:
+    """In a cycle, at its end, after restarts and after convergence, with a preconditioner of either precision."""
+    for dtype in (np.float32, np.float64):
+        b, x = operator.spread(rng.standard_normal(N)), np.empty(len(operator.places))
+        good.dtype, left, applied = np.dtype(dtype), np.full_like(b, np.nan), np.empty_like(b)
+        result = solve(operator, b, x, good, restart, 1e-9, iterations, zero_guess=True, residual=left)
+        operator.apply(x, applied)
+        np.testing.assert_allclose(left, b - applied, atol=1e-12 * np.abs(b).max())
+        np.testing.assert_allclose(operator.inner.norm(left)[0], result.residual, rtol=1e-3)

@@ -75,26 +75,24 @@ def test_combinations_of_a_basis(n: int, count: int, rng) -> None:
 
 
 @LENGTHS
-@pytest.mark.parametrize(("fresh", "rotate"), [(False, False), (True, False), (True, True)])
-def test_projection_joins_drops_and_combines(n: int, fresh: bool, rotate: bool, rng) -> None:
-    count, basis = 5, rng.standard_normal((6, n))
-    along, factors = rng.random(6), rng.random(7)
-    angles = rng.random(6)
+@pytest.mark.parametrize(("fresh", "drop"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("count", [1, 5])
+def test_projection_joins_combines_and_drops(n: int, count: int, fresh: bool, drop: bool, rng) -> None:
+    basis = rng.standard_normal((count + 1, n))
+    along, factors, mirror = rng.random((3, count + 1))
     expected = basis.copy()
     if fresh:
         expected[count] = 0.4 * (basis[count] - along[:count] @ basis[:count])
-    if rotate:
-        for k in range(count):
-            one, two = expected[k].copy(), expected[k + 1].copy()
-            expected[k] = np.cos(angles[k]) * one + np.sin(angles[k]) * two
-            expected[k + 1] = np.cos(angles[k]) * two - np.sin(angles[k]) * one
-    held = count if rotate or not fresh else count + 1
-    x = np.full(n, np.nan)
+    held = count + 1 if fresh else count
+    x, combined = np.full(n, np.nan), factors[:held] @ expected[:held]
+    if drop:
+        expected -= np.outer(mirror, mirror @ expected)
+        held = count
     krylov_basis.projection_combine(
-        basis, count, fresh, along, 0.4, np.cos(angles), np.sin(angles), rotate, factors, x
+        basis, count, fresh, along, 0.4, factors, mirror if drop else np.empty(0), x
     )
-    np.testing.assert_allclose(basis[:held], expected[:held], atol=1e-13)
-    np.testing.assert_allclose(x, factors[:held] @ expected[:held], atol=1e-12)
+    np.testing.assert_allclose(basis[:held], expected[:held], atol=1e-12)
+    np.testing.assert_allclose(x, combined, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

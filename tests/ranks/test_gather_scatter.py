@@ -95,6 +95,28 @@ def test_interior_is_computed_while_messages_travel(comm):
     ours.free()
 
 
+@pytest.mark.parametrize("mesh", list(MESHES))
+@pytest.mark.parametrize(("together", "chunk"), [(1, 1), (3, 1000), (1, 10**6)])
+def test_elements_that_are_summed_as_they_are_computed(comm, monkeypatch, mesh, together, chunk):
+    """In parts of one element, of some, of all; one field at a time and all of them. The bits are those of `sum`."""
+    ids, mine = cut(comm, mesh, "blocks")
+    ours = GatherScatter(comm, ids[mine])
+    values = np.random.default_rng(1).uniform(-1, 1, (3, *ids.shape))[:, mine]
+    u, expected, seen = np.full_like(values, np.nan), values.copy(), []
+
+    def compute(fields, elements):
+        for field in fields:
+            u[field, elements] = values[field, elements]
+            seen.extend((field, int(e)) for e in elements)
+
+    monkeypatch.setattr(module, "CHUNK_BYTES", chunk)
+    ours.sum_computed(u, compute, together)
+    ours.sum(expected)
+    np.testing.assert_array_equal(u, expected)
+    assert sorted(seen) == [(field, e) for field in range(3) for e in range(values.shape[1])]
+    ours.free()
+
+
 @pytest.mark.parametrize("overlap", [True, False])
 def test_who_waits_for_the_messages(comm, monkeypatch, overlap):
     ids, mine = cut(comm, "box", "blocks")

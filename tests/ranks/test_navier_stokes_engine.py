@@ -74,6 +74,35 @@ def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name, growing):
     np.testing.assert_array_equal(other.p, engine.p)
 
 
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_flow_of_one_rank_goes_on_with_any_number(comm, depth):
+    """From full spaces of past solutions: each rank takes its elements of them, and the same small numbers."""
+    solvers = {
+        "pressure": PressureSolver(tolerance=1e-11, projection=depth),
+        "velocity": HelmholtzSolver(tolerance=1e-12, projection=depth),
+    }
+    whole, problem = EVERYTHING["duct"](**solvers)
+    alone = begin(MPI.COMM_SELF, whole, problem)
+    advance(alone, 6)
+    saved = {key: array.local.copy() for key, array in EngineState(alone).arrays().items()}
+    advance(alone, 3)
+
+    engine = CpuEngine(comm, shared(comm, whole), problem)
+    mine = slice(engine.grid.first, engine.grid.first + engine.grid.n_elements)
+    state = EngineState(engine)
+    for key, array in state.arrays().items():
+        if array.local.ndim == 4:
+            array.local[...] = saved[key][mine]
+        elif comm.rank == 0:
+            array.local[...] = saved[key]
+    state.restored()
+    assert engine.velocity.projection.size == depth + 1
+    advance(engine, 3)
+    assert engine.last_iterations == alone.last_iterations
+    np.testing.assert_allclose(engine.fields, alone.fields[:, mine], atol=1e-11)
+    np.testing.assert_allclose(engine.p, alone.p[mine], atol=1e-9)
+
+
 def test_values_of_shared_points_stay_equal(comm):
     whole, problem, velocity, _ = ethier_case(2, 5, 0.01, dealias=8)
     grid = shared(comm, whole)

@@ -16,7 +16,7 @@ Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flo
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,9 +31,11 @@ from ridgeline.parallel.communicator import in_turn_per_node
 
 Operation = Literal["add", "min", "max"]
 Array = NDArray[Any]
+Compute = Callable[[range, NDArray[np.int64]], None]  # of fields and elements
 
 _TAG = 471  # of all messages: ranks start exchanges in the same order, and MPI keeps that order
-_DTYPES = ("float64", "float32")
+_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
+CHUNK_BYTES = 2**19  # of fields just computed that stay in a second-level cache until their copies are summed
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,10 @@ class GatherScatter:
         self._send = np.zeros(slots * max_fields)
         self._receive = np.zeros(slots * max_fields)
         self._partial = np.zeros(points * max_fields)
-        self._exchanges: dict[tuple[str, int], _FieldMessages] = {}
+        self._exchanges: dict[tuple[DTypeLike, int], _FieldMessages] = {}
         # Freeing is local; left to the end of the program, MPI would complain of each request.
         self._finalizer = weakref.finalize(self, _free, self._exchanges)
-        self._active: tuple[int, str, Operation, int] | None = None
+        self._active: tuple[int, DTypeLike, Operation, int] | None = None
         self.compile()
 
     @property
@@ -100,14 +102,14 @@ class GatherScatter:
         """Return u as [fields, points]; raise ValueError if it does not fit."""
         if u.shape != self.shape and u.shape[1:] != self.shape:
             raise ValueError(f"an array of shape {u.shape} does not fit points of shape {self.shape}")
-        if u.dtype.name not in _DTYPES or not u.flags.c_contiguous:
+        if u.dtype not in _DTYPES or not u.flags.c_contiguous:
             raise ValueError(f"fields must be C-contiguous float64 or float32, not {u.dtype} {u.strides}")
         fields = 1 if u.shape == self.shape else u.shape[0]
         if fields > self.max_fields:
             raise ValueError(f"{fields} fields in one call; at most max_fields = {self.max_fields}")
         return u.reshape(fields, -1) if u.size else u.reshape(fields, 0)
 
-    def _exchange(self, dtype: str, m: int) -> _FieldMessages:
+    def _exchange(self, dtype: DTypeLike, m: int) -> _FieldMessages:
         """Return views of the buffers, and requests, for m fields of a dtype, made at first use."""
         key = (dtype, m)
         if key not in self._exchanges:
@@ -147,7 +149,7 @@ class GatherScatter:
         if self._active is not None:
             raise RuntimeError("a gather-scatter is under way; finish it before the next start")
         fields = self._fields(u)
-        dtype, m = u.dtype.name, len(fields)
+        dtype, m = u.dtype, len(fields)
         self._active = (u.ctypes.data, dtype, operation, m)
         shared = self.plan.shared
         if not shared.ranks:
@@ -164,7 +166,7 @@ class GatherScatter:
         """Combine the points of this rank alone, wait for the neighbours, and combine the shared points.
 
         All elements of u must be final. local=False: the caller has already combined the points of this rank alone
-        (elements.gather_scatter_kernels `local`, with `local_lists`, for all of its elements).
+        (`sum_computed`, or elements.gather_scatter_kernels `local` with `local_lists`, for all of its elements).
         Raises RuntimeError if u was not started.
         """
         if self._active is None or self._active[0] != u.ctypes.data:
@@ -182,6 +184,33 @@ class GatherScatter:
             scatter(shared.starts, shared.places, *sources, fields)
             MPI.Request.Waitall(exchange.sends)
         self._active = None
+
+    def sum_computed(self, u: Array, compute: Compute, together: int = 1) -> None:
+        """Let compute(fields, elements) set all of u, and sum the copies of every point. Collective among neighbours.
+
+        u: as `combine` takes it. fields: a range, of as many as are computed together. Elements come some at a time,
+        those with points of other ranks first, whose messages travel meanwhile. Copies on this rank alone are summed
+        while they are in a second-level cache. The sums have the bits of `sum`.
+        """
+        self._compute(u, compute, together, self.boundary_elements, 0)
+        self.start(u)
+        self._compute(u, compute, together, self.interior_elements, len(self.boundary_elements))
+        self.finish(u, local=False)
+
+    def _compute(
+        self, u: Array, compute: Compute, together: int, elements: NDArray[np.int64], before: int
+    ) -> None:
+        """Let elements be computed, `before` others being done, and sum this rank's points that they complete."""
+        fields = self._fields(u)
+        combine_local, _, _ = make_kernels(OPERATIONS["add"])
+        step = max(1, CHUNK_BYTES * self.shape[0] // max(fields[:together].nbytes, 1))
+        for field in range(0, len(fields), together):
+            those = range(field, field + together)
+            for first in range(0, len(elements), step):
+                chunk = elements[first : first + step]
+                compute(those, chunk)
+                start = before + first
+                combine_local(*self.local_lists, start, start + len(chunk), fields[field : field + together])
 
     @property
     def local_lists(self) -> tuple[Array, ...]:
@@ -245,7 +274,7 @@ class GatherScatter:
         self._finalizer()
 
 
-def _free(exchanges: dict[tuple[str, int], _FieldMessages]) -> None:
+def _free(exchanges: dict[tuple[DTypeLike, int], _FieldMessages]) -> None:
     for exchange in exchanges.values():
         for request in (*exchange.receives, *exchange.sends):
             request.Free()

@@ -3,7 +3,8 @@
     A = M Q Q^T (h1 K_L + h2 B_L) M,   M u = 0 at constrained points,
 
 K_L and B_L work element by element (elements/helmholtz.py), Q Q^T is the gather-scatter. Elements that share points
-with other ranks are done first. Their points travel while the others are done.
+with other ranks are done first. Their points travel while the others are done. Points of this rank alone are summed
+while the elements that were just done are in cache.
 Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Sec. 4.4-4.5.
 """
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ridgeline.runtime.regions import Regions
 
 Points = NDArray[np.int64]
-CHUNK_BYTES = 2**19  # geometry of curved elements that stays in a second-level cache for all components
 
 
 class ElementOperator:
@@ -72,7 +72,6 @@ class ElementOperator:
         comm = gather_scatter.comm
         given = comm.allreduce(sum(points.size for points in self.constrained))
         self.nullspace = (self.h2 == 0.0 and given == 0) if nullspace is None else nullspace
-        self._groups = (gather_scatter.boundary_elements, gather_scatter.interior_elements)
         self._apply: Callable[..., None]
         self._direction: Callable[..., float]
         in_turn_per_node(comm, lambda: self._compile(products))
@@ -136,34 +135,22 @@ class ElementOperator:
         self, compute: Callable[[int, Points], None], results: Array, first: int, end: int, words: int
     ) -> None:
         """Compute components first ... end - 1 of results, boundary elements first, and sum their shared points."""
-        exchange, part = self.gather_scatter, results[first:end]
-        boundary, interior = self._groups
-        count = end - first
-        flops, moved = self._work(count, words)
-        with timed(self.regions, "helmholtz", flops, moved):
-            self._elements(compute, boundary, first, end)
-        with timed(self.regions, "gather-scatter", *self._surface_work(count)):
-            exchange.start(part)
-        with timed(self.regions, "helmholtz"):
-            self._elements(compute, interior, first, end)
-        with timed(self.regions, "gather-scatter"):
-            exchange.finish(part)
+        regions, count = self.regions, end - first
+        together = 1 if self.geometry.axis_aligned else count  # geometry is read once for all components
+
+        def chunk(components: range, elements: Points) -> None:
+            with timed(regions, "helmholtz"):
+                for c in components:
+                    compute(first + c, elements)
+
+        if regions is not None:
+            regions.count("helmholtz", *self._work(count, words))
+        with timed(regions, "gather-scatter", *self._surface_work(count)):
+            self.gather_scatter.sum_computed(results[first:end], chunk, together)
             for c in range(first, end):
                 points = self._constrained(c)
                 if points.size:
                     zero_points(results[c].reshape(1, -1), points)
-
-    def _elements(
-        self, compute: Callable[[int, Points], None], elements: Points, first: int, end: int
-    ) -> None:
-        """Compute components of some elements: curved ones a few at a time, so that geometry is read once for all."""
-        step = max(len(elements), 1)
-        if not self.geometry.axis_aligned and end - first > 1:
-            step = max(1, CHUNK_BYTES // (7 * 8 * self.grid.n**3))
-        for start in range(0, len(elements), step):
-            chunk = elements[start : start + step]
-            for c in range(first, end):
-                compute(c, chunk)
 
     def _constrained(self, c: int) -> Points:
         if not self.constrained:

@@ -10,7 +10,7 @@ from numba import boolean, float64, int64
 from ridgeline.krylov.kernels import BLOCK, VECTOR, VECTORS, compiled_pass, part_of_pass
 
 LONG = 4096  # points of a run where rows of a basis are only read
-CHAIN = 256  # points of a block where all vectors of a projection are wanted again
+CHAIN = 256  # points of a block where each vector of a projection is wanted as often as there are vectors
 
 
 @part_of_pass()
@@ -209,42 +209,42 @@ def _add_rows(basis, count, factors, scale, start, end, out):
             out[i] += f * a[i]
 
 
-@compiled_pass(lambda: (VECTORS, int64, boolean, VECTOR, float64, VECTOR, VECTOR, boolean, VECTOR, VECTOR))
-def projection_combine(basis, count, fresh, along, scale, cosines, sines, rotate, factors, out_x):
-    """Take in a new vector, drop the oldest direction by rotations, and combine: all in one pass.
+@compiled_pass(lambda: (VECTORS, int64, boolean, VECTOR, float64, VECTOR, VECTOR, VECTOR))
+def projection_combine(basis, count, fresh, along, scale, factors, mirror, out_x):
+    """Take in a new vector, combine all vectors, and drop a direction by a reflection: all in one pass.
 
     basis : [rows, n], rows < count orthonormal. If fresh, row `count` holds a new vector d, which becomes
-    scale (d - sum_k along[k] basis[k]). If rotate, then rows k, k + 1 (k = 0, 1, ... count - 1 in turn) become
-    cosines[k] row_k + sines[k] row_{k + 1} and cosines[k] row_{k + 1} - sines[k] row_k, and the last row is void.
-    out_x = sum_k factors[k] basis[k] over the rows that are then held.
-    Words per point: rows read + 1 written; all rows written too if rotate.
+    scale (d - sum_k along[k] basis[k]). out_x = sum_k factors[k] basis[k] over the rows that are then held.
+    mirror : [rows], or no numbers. If it has some, row_k -= mirror[k] (mirror . rows) after that, and the last row is
+    void: it is not written.
+    Words per point: rows read + 1 written; the rows that stay are written too with a mirror.
     """
-    n = len(out_x)
-    chain = np.empty(CHAIN, out_x.dtype)
+    n, drop = len(out_x), len(mirror) > 0
+    image = np.empty(BLOCK, out_x.dtype)
     held = count + 1 if fresh else count
-    for start in range(0, n, CHAIN):
-        end = min(start + CHAIN, n)
+    for start in range(0, n, BLOCK):
+        end = min(start + BLOCK, n)
         size = end - start
-        x = out_x[start:end]
         if fresh:
             new = basis[count, start:end]
             for i in range(size):
                 new[i] *= scale
             _add_rows(basis, count, along, -scale, start, end, new)
-        if rotate:
-            row = basis[0, start:end]
-            for i in range(size):
-                chain[i] = row[i]
+        _set_rows(basis, held, factors, start, end, out_x[start:end])
+        if drop:
+            _set_rows(basis, held, mirror, start, end, image)
             for k in range(held - 1):
-                row, above = basis[k, start:end], basis[k + 1, start:end]
-                c, s = cosines[k], sines[k]
+                row, share = basis[k, start:end], mirror[k]
                 for i in range(size):
-                    row[i] = c * chain[i] + s * above[i]
-                for i in range(size):
-                    chain[i] = c * above[i] - s * chain[i]
-        for i in range(size):
-            x[i] = 0.0
-        _add_rows(basis, held - 1 if rotate else held, factors, 1.0, start, end, x)
+                    row[i] -= share * image[i]
+
+
+@part_of_pass()
+def _set_rows(basis, count, factors, start, end, out):
+    """Set out = sum factors[k] basis[k, start:end]."""
+    for i in range(end - start):
+        out[i] = 0.0
+    _add_rows(basis, count, factors, 1.0, start, end, out)
 
 
 @compiled_pass(lambda: (VECTORS, int64, VECTOR, VECTORS))

@@ -53,6 +53,7 @@ def flexible_cg(
     max_iterations: int,
     *,
     zero_guess: bool = False,
+    residual: Array | None = None,
     work: Workspace | None = None,
     regions: Regions | None = None,
 ) -> SolveResult:
@@ -72,6 +73,7 @@ def flexible_cg(
             tolerance,
             max_iterations,
             zero_guess,
+            residual,
             work,
             regions,
         )
@@ -86,6 +88,7 @@ def _solve(
     tolerance: float,
     max_iterations: int,
     zero_guess: bool,
+    out_residual: Array | None,
     work: Workspace,
     regions: Regions | None,
 ) -> SolveResult:
@@ -94,7 +97,8 @@ def _solve(
     n = weights.size
     if x.size != n:
         raise ValueError(f"flexible CG solves for one component of {n} points, not for {x.size}")
-    r, old_r, p, w = (work(f"flexible {name}", (n,)) for name in ("r", "old r", "p", "w"))
+    old_r, p, w = (work(f"flexible {name}", (n,)) for name in ("old r", "p", "w"))
+    r = work("flexible r", (n,)) if out_residual is None else out_residual.reshape(-1)
     flat_x, sums, two = x.reshape(-1), np.empty(1), np.empty(2)
     dtype = np.dtype(np.float64) if preconditioner is None else preconditioner.dtype
     z = work("flexible z", (n,), dtype)

@@ -60,6 +60,7 @@ def gmres(
     max_iterations: int,
     *,
     zero_guess: bool = False,
+    residual: Array | None = None,
     work: Workspace | None = None,
     regions: Regions | None = None,
 ) -> SolveResult:
@@ -73,6 +74,8 @@ def gmres(
         type are held
     tolerance : on the norm of the residual (`InnerProduct`): absolute
     zero_guess : x is taken as zero, whatever it holds: spares one application
+    residual : as b, out, if there was an iteration: the residual at the end, V (norm e_1 - H y). It tells
+        A (x - guess) without an application. A pass of j + 2 words
     work : buffers kept from call to call; regions : "gmres" is charged with the passes over vectors
 
     Converged means that the residual which the rotations carry met the tolerance; at the start of every further
@@ -82,7 +85,10 @@ def gmres(
     work = work or Workspace()
     with timed(regions, "gmres"):
         solve = _Cycles(operator, x, preconditioner, min(restart, max_iterations), work, regions)
-        return solve.run(b, tolerance, max_iterations, zero_guess)
+        result = solve.run(b, tolerance, max_iterations, zero_guess)
+        if residual is not None and result.iterations:
+            solve.write_residual(residual)
+        return result
 
 
 class _LeastSquares:
@@ -93,7 +99,7 @@ class _LeastSquares:
         self.upper = np.zeros((steps, steps))
         self.cosine, self.sine = np.zeros(steps), np.zeros(steps)
         self.right = np.zeros(steps + 1)
-        self.right[0] = norm
+        self.right[0] = self.norm = norm
         self.used = 0
         self._before = norm  # right[j] before rotation j, to take the last one back
 
@@ -106,6 +112,7 @@ class _LeastSquares:
         """Basis vector j turned out to be correction @ basis: restate the column before j by it."""
         if j == 0:
             self.right[0] *= correction[0]
+            self.norm = self.right[0]
             return
         column = self.hessenberg[: j + 1, j - 1]
         below = column[j]
@@ -145,6 +152,12 @@ class _LeastSquares:
             y[i] = (self.right[i] - self.upper[i, i + 1 : self.used] @ y[i + 1 :]) / self.upper[i, i]
         return y
 
+    def remainder(self, y: Array) -> Array:
+        """Return norm e_1 - H y: the residual in the basis."""
+        left = -self.hessenberg[: self.used + 1, : self.used] @ y
+        left[0] += self.norm
+        return left
+
 
 class _Cycles:
     """The vectors and the small least-squares problem of one solve."""
@@ -173,7 +186,7 @@ class _Cycles:
         self.wide: Array = work("gmres wide", (n,)) if self.z.dtype != np.float64 else self.v[0]
 
     def run(self, b: Array, tolerance: float, max_iterations: int, zero_guess: bool) -> SolveResult:
-        iterations, initial, residual = 0, np.nan, np.nan
+        iterations, initial = 0, np.nan
         stuck = False
         while True:
             residual = self._residual(b, zero_guess and iterations == 0)
@@ -206,7 +219,16 @@ class _Cycles:
         norm = float(self.inner.norm(first)[0])
         if norm > 0:
             first *= 1.0 / norm
+        self.left = np.array([norm])
         return norm
+
+    def write_residual(self, out_residual: Array) -> None:
+        """Set out_residual to the residual at the end of the last cycle."""
+        out_residual[...] = 0.0
+        basis_add(self.v, len(self.left), self.left, out_residual.reshape(-1))
+        if self.regions is not None:
+            n, used = self.weights.size, len(self.left)
+            self.regions.count("gmres", 2.0 * n * used, 8.0 * n * (used + 3))
 
     def _cycle(self, norm: float, target: float, steps: int) -> tuple[int, float, bool]:
         """Do up to `steps` iterations and add to x; return (iterations, residual, whether the space is exhausted)."""
@@ -226,7 +248,9 @@ class _Cycles:
             if small.residual <= target or stuck:
                 break
         if small.used:
-            basis_add(self.z, small.used, small.factors(), self.x.reshape(-1))
+            factors = small.factors()
+            basis_add(self.z, small.used, factors, self.x.reshape(-1))
+            self.left = small.remainder(factors)
         self._count(done, small.used)
         return done, np.nan if bad else small.residual, stuck
 
@@ -298,9 +322,10 @@ class _Cycles:
 
 def kernels_of_gmres(dtype: DTypeLike) -> list[Specialisation]:
     """Return the kernels that `gmres` calls with a preconditioner of dtype."""
-    widened = [basis_add] if np.dtype(dtype) == np.float64 else [basis_add, copy]
+    widened = [] if np.dtype(dtype) == np.float64 else [basis_add, copy]
     return [
         *kernels_of_inner_products(),
         *specialise([residual_norm, pair_dots, basis_subtract_pair, basis_dots, basis_subtract]),
+        *specialise([basis_add], np.float64),
         *specialise(widened, dtype),
     ]

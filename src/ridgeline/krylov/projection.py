@@ -3,17 +3,17 @@
 The guess x0 is the best in the energy norm among combinations of the last `depth` solutions:
 x0 = sum_k X_k (X_k . b) with X_i . A X_j = delta_ij. Then A dx = b - A x0 is solved, and the solution joins.
 Source: Fischer, Comput. Methods Appl. Mech. Eng. 163 (1998) 193. Continuous updates: Hadri et al. (NekBox), Sec. 2.3;
-the oldest solution leaves by Givens rotations of a QR factorisation as in Austin, Chalmers, Warburton, SIAM J. Sci.
-Comput. 43 (2021) S259: the basis always spans the last solutions themselves. So no solve ever has a worse space than
-the one before it; a new start would lose the bulk of the solution.
+the oldest solution leaves by a QR factorisation of the coordinates, as in Austin, Chalmers, Warburton, SIAM J. Sci.
+Comput. 43 (2021) S259, here by one Householder reflection: the basis always spans the last solutions themselves. So
+no solve ever has a worse space than the one before it; a new start would lose the bulk of the solution.
 
 Only X is stored, with dx and A dx of the last solve. These two join at the next guess, so that a step costs two
 passes over X, in words per point with k vectors:
 - all products with b and with A dx: k + 4, one Allreduce;
-- dx is made orthonormal, the oldest solution leaves, x0 is combined: k + 2, and k more when one leaves.
+- dx is made orthonormal, x0 is combined: k + 2; the oldest leaves in the same pass: k more.
 
 dx and A dx are stored past the caches where the space is larger than the caches: the next step reads them first.
-There is also one application of A (to x0), or two if the solver cannot say what A dx is.
+There is also one application of A, to x0: A dx is the change of the solver's residual.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class Projection:
         self.counts = np.zeros(c, np.int64)
         self.fresh = np.zeros(c, bool)  # dx of the last solve waits in row `count` of the basis
         self.latest = np.zeros((c, self.depth + 1))  # coordinates of the last guess
-        self.upper = np.zeros((c, self.depth + 1, self.depth + 1))  # solutions, oldest first, in the basis
+        self.solutions = np.zeros(
+            (c, self.depth + 1, self.depth + 1)
+        )  # their coordinates, oldest column first
 
     def shift(self, change: float) -> None:
         """Go on with the same solutions when the operator A has become A + change B, B the mass matrix. Collective.
@@ -93,7 +95,7 @@ class Projection:
                     applied += change * mass * self.basis[c, k]
                 lower = np.linalg.cholesky(np.eye(k) + change * products[c, :k, :k])
                 basis_transform(self.basis[c], k, np.ascontiguousarray(np.linalg.inv(lower)))
-                self.upper[c, :k, :k] = lower.T @ self.upper[c, :k, :k]
+                self.solutions[c, :k, :k] = lower.T @ self.solutions[c, :k, :k]
                 self.latest[c, :k] = lower.T @ self.latest[c, :k]
         if self.regions is not None:
             points, held = inner.weights.size, self.counts.astype(float)
@@ -119,11 +121,10 @@ class Projection:
             else:
                 copy(b.reshape(-1), out_residual.reshape(-1))
 
-    def update(self, dx: Array, rhs: Array | None = None, residual: Array | None = None) -> None:
-        """Take in what a solve added to the guess. Collective where A has to be applied.
+    def update(self, dx: Array, rhs: Array, residual: Array) -> None:
+        """Take in what a solve added to the guess. No communication.
 
-        rhs, residual : right-hand side of that solve and its residual at the end, so that A dx = rhs - residual.
-            Without them A is applied
+        rhs, residual : right-hand side of that solve and its residual at the end, so that A dx = rhs - residual
         """
         if not self.depth:
             return
@@ -131,11 +132,8 @@ class Projection:
             parts, streaming = self.operator.inner.parts, self.basis.nbytes > STREAMED
             for c, part in enumerate(parts(dx)):
                 vector.copy(part, self.basis[c, self.counts[c]], 1, streaming)
-            if rhs is None or residual is None:
-                self.operator.apply(dx, self.applied.reshape(dx.shape))
-            else:
-                a_dx = self.applied.reshape(-1)
-                vector.triad(rhs.reshape(-1), -1.0, residual.reshape(-1), a_dx, 1, streaming)
+            a_dx = self.applied.reshape(-1)
+            vector.triad(rhs.reshape(-1), -1.0, residual.reshape(-1), a_dx, 1, streaming)
             self.fresh[:] = True
 
     def _guess(self, b: Array, out_x: Array) -> None:
@@ -163,10 +161,9 @@ class Projection:
     def _combine(self, c: int, sums: Array, out_x: Array) -> int:
         """Let dx of the last solve join component c, and set its guess; return words moved per point."""
         k = int(self.counts[c])
-        along, factors = np.zeros(self.depth + 1), np.zeros(self.depth + 2)
+        along, factors = np.zeros((2, self.depth + 1))
         factors[:k] = sums[0, :k]
-        scale, fresh, rotate = 1.0, bool(self.fresh[c]), False
-        cosine, sine = np.ones(self.depth + 1), np.zeros(self.depth + 1)
+        scale, fresh, mirror = 1.0, bool(self.fresh[c]), np.empty(0)
         if fresh:
             along[:k] = sums[1, :k]
             energy = sums[1, k]
@@ -176,37 +173,35 @@ class Projection:
         if fresh:
             scale = 1.0 / np.sqrt(left)
             factors[k] = (sums[0, k] - along[:k] @ factors[:k]) * scale
-            upper = self.upper[c]
-            upper[:k, k] = self.latest[c, :k] + along[:k]
-            upper[k, k] = 1.0 / scale
-            rotate = k == self.depth
-            if rotate:
-                self._drop_oldest(upper, factors, cosine, sine)
-            else:
-                self.counts[c] = k + 1
-        self.fresh[c] = False
-        now = int(self.counts[c])
-        if not np.isfinite(factors[:now]).all():
+            solutions = self.solutions[c]
+            solutions[:k, k] = self.latest[c, :k] + along[:k]
+            solutions[k, k] = 1.0 / scale
+        if not np.isfinite(factors).all():
             factors[:] = 0.0
-        self.latest[c] = 0.0
-        self.latest[c, :now] = factors[:now]
-        projection_combine(self.basis[c], k, fresh, along, scale, cosine, sine, rotate, factors, out_x)
-        return k + fresh * 2 + rotate * k + 1
+        combined = factors
+        if fresh and k == self.depth:
+            mirror = self._drop_oldest(solutions, factors)
+            combined = _reflected(mirror, factors)  # of the rows as they are before the reflection
+        self.counts[c] = min(k + fresh, self.depth)
+        self.fresh[c] = False
+        self.latest[c] = factors
+        projection_combine(self.basis[c], k, fresh, along, scale, combined, mirror, out_x)
+        return k + fresh * 2 + len(mirror) + 1
 
-    def _drop_oldest(self, upper: Array, factors: Array, cosine: Array, sine: Array) -> None:
-        """Remove the first column of `upper` and make it triangular again by rotations, told to the caller."""
-        k = self.depth
-        upper[:, :-1] = upper[:, 1:].copy()
-        upper[:, -1] = 0.0
-        for i in range(k):
-            length = float(np.hypot(upper[i, i], upper[i + 1, i]))
-            if length > 0.0:
-                cosine[i], sine[i] = upper[i, i] / length, upper[i + 1, i] / length
-            for array in (upper, factors):
-                first, second = array[i].copy(), array[i + 1].copy()
-                array[i] = cosine[i] * first + sine[i] * second
-                array[i + 1] = cosine[i] * second - sine[i] * first
-        upper[k] = 0.0
+    def _drop_oldest(self, solutions: Array, factors: Array) -> Array:
+        """Remove the first column of `solutions` by a reflection I - m m^T of the coordinates; return m.
+
+        It takes the direction that none of the other columns has to the last row, which is then void.
+        """
+        columns = solutions[:, 1:].copy()
+        mirror = np.linalg.qr(columns, mode="complete")[0][:, -1].copy()
+        size = 1.0 + abs(mirror[-1])
+        mirror[-1] += np.copysign(1.0, mirror[-1])
+        mirror /= np.sqrt(size)
+        solutions[:, :-1], factors[:] = _reflected(mirror, columns), _reflected(mirror, factors)
+        solutions[:, -1] = solutions[-1] = 0.0
+        factors[-1] = 0.0
+        return mirror
 
     def fields(self) -> dict[str, Array]:
         """Return the fields of a checkpoint, each [rows, *shape of one component]: views, to be written or filled."""
@@ -215,7 +210,7 @@ class Projection:
 
     def numbers(self) -> Array:
         """Return the small numbers of a checkpoint, the same on all ranks, float64 [m]."""
-        parts = (self.counts, self.fresh, self.latest, self.upper)
+        parts = (self.counts, self.fresh, self.latest, self.solutions)
         return np.concatenate([np.asarray(part, np.float64).reshape(-1) for part in parts])
 
     def restore(self, numbers: Array) -> None:
@@ -223,7 +218,7 @@ class Projection:
 
         Raises ValueError if the numbers are of another depth or number of components.
         """
-        parts = (self.counts, self.fresh, self.latest, self.upper)
+        parts = (self.counts, self.fresh, self.latest, self.solutions)
         if len(numbers) != sum(part.size for part in parts):
             raise ValueError(
                 f"{len(numbers)} numbers for a projection of depth {self.depth} and {self.components} components"
@@ -232,6 +227,11 @@ class Projection:
         for part in parts:
             part[...] = numbers[start : start + part.size].reshape(part.shape)
             start += part.size
+
+
+def _reflected(mirror: Array, coordinates: Array) -> Array:
+    """Return (I - m m^T) coordinates."""
+    return np.asarray(coordinates - np.multiply.outer(mirror, mirror @ coordinates))
 
 
 def kernels_of_projections() -> list[Specialisation]:

@@ -6,6 +6,7 @@ No communication. All results are those of each element alone ("unassembled").
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.elements.advection import fine_metrics, make_advection, make_advection_collocated
 from ridgeline.elements.courant import inverse_spacing, make_courant
@@ -60,9 +61,9 @@ class ElementKernels:
         """Set out to (grad q, inverse_mass force); force: an assembled weak vector [3, E, n, n, n]."""
         self._force_divergence(self.elements, force, inverse_mass, *self._metric, out)
 
-    def momentum(self, p: Array, force: Array, share: Array, out: Array) -> None:
-        """Set out [3, E, n, n, n] to share force - mass grad p."""
-        self._momentum(self.elements, p, force, share, *self._metric, out)
+    def momentum(self, elements: NDArray[np.int64], p: Array, force: Array, share: Array, out: Array) -> None:
+        """Set elements of out [3, E, n, n, n] to share force - mass grad p."""
+        self._momentum(elements, p, force, share, *self._metric, out)
 
     def courant(self, velocity: Array) -> float:
         """Return max(|u_r| / dr + |u_s| / ds + |u_t| / dt) over this rank's points: the Courant number over dt."""

@@ -9,10 +9,11 @@ matrix and the inverse multiplicity.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
@@ -199,11 +200,14 @@ class CpuEngine:
         self.step_index += 1
         levels.step(self.time, dt)
         right = self._right
-        with regions("other", *levels.work()):
-            levels.right_hand_side(at, self._force, right)
+        self._assemble_computed(
+            right[:3],
+            lambda elements: levels.right_hand_side(elements, at, self._force, right),
+            levels.work(),
+        )
+        with regions("other"):
             self.boundaries.update(self.time)
             self.boundaries.add_scalar_fluxes(self.time, right[3:])
-        self.assemble(right[:3])
         self._solve_pressure(right[:3], at)
         self._solve_velocity(right[:3], at)
         self._solve_scalars(right[3:], at)
@@ -248,6 +252,20 @@ class CpuEngine:
         with self.regions("gather-scatter"):
             self.gather.sum(weak)
 
+    def _assemble_computed(
+        self, weak: Array, compute: Callable[[NDArray[np.int64]], None], work: tuple[float, float]
+    ) -> None:
+        """Let compute(elements) set `weak`, with flops and bytes of all elements, and sum its copies. Neighbours."""
+        regions = self.regions
+
+        def chunk(_: range, elements: NDArray[np.int64]) -> None:
+            with regions("other"):
+                compute(elements)
+
+        regions.count("other", *work)
+        with regions("gather-scatter"):
+            self.gather.sum_computed(weak, chunk, len(weak))
+
     def _solve_pressure(self, right: Array, at: StepCoefficients) -> None:
         """Set p from the assembled weak right-hand side of the velocity, [3, E, n, n, n]."""
         b = self._weak
@@ -260,12 +278,19 @@ class CpuEngine:
     def _solve_velocity(self, right: Array, at: StepCoefficients) -> None:
         """Set the next level's velocity from the assembled weak right-hand side and the present pressure."""
         weak, levels = self._vector, self.time_levels
-        with self.regions("other", *self.kernels.momentum_work()):
-            self.kernels.momentum(self.p, right, self.inner.weights, weak)
-            self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(at.a, levels.fields)], weak)
         self.velocity.prepare(at.shift, at.order)
-        self.velocity.subtract_dirichlet(weak)
-        self.assemble(weak)
+
+        def momentum(elements: NDArray[np.int64]) -> None:
+            self.kernels.momentum(elements, self.p, right, self.inner.weights, weak)
+
+        if self.problem.sides_of("outflow") or self.velocity.dirichlet.nonzero:
+            with self.regions("other", *self.kernels.momentum_work()):
+                momentum(self.kernels.elements)
+                self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(at.a, levels.fields)], weak)
+            self.velocity.subtract_dirichlet(weak)
+            self.assemble(weak)
+        else:  # nothing is added at sides
+            self._assemble_computed(weak, momentum, self.kernels.momentum_work())
         self.note("velocity", self.velocity.solve(weak, levels.oldest_fields()[:3]))
 
     def _solve_scalars(self, right: Array, at: StepCoefficients) -> None:
@@ -285,7 +310,7 @@ class CpuEngine:
             self.assemble(b)
             self.require("pressure", self.pressure.solve(b, pressure, remember=False))
         weak = np.zeros_like(force)
-        self.kernels.momentum(pressure, force, self.inner.weights, weak)
+        self.kernels.momentum(self.kernels.elements, pressure, force, self.inner.weights, weak)
         self.assemble(weak)
         self.require("velocity", self.velocity.solve(weak, velocity, remember=False))
 

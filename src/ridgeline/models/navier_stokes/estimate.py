@@ -175,7 +175,7 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     return {
         "fields": 2.0 * counts.order * c + 2.0 * c + 10,
         "geometry": 8.0 + (curved if counts.curved else 0.0),
-        "Krylov vectors": krylov + 2.0 + 15.0,  # of the pressure; of three components at once
+        "Krylov vectors": krylov + 3.0 + 15.0,  # of the pressure; of three components at once
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
         "preconditioner": half * (5.0 + 16.0 / counts.n),
         "statistics": sums if case.output.statistics_every else 0.0,

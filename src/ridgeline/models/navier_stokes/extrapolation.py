@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.models.navier_stokes.kernels import make_weak_right_hand_side
@@ -93,8 +94,10 @@ class TimeLevels:
         self.known = min(self.known + 1, self.order)
         return self.fields[0]
 
-    def right_hand_side(self, at: StepCoefficients, force: Array, out: Array) -> None:
-        """Set out [c, E, n, n, n] to the unassembled known side of the step. One pass: 7 words per point.
+    def right_hand_side(
+        self, elements: NDArray[np.int64], at: StepCoefficients, force: Array, out: Array
+    ) -> None:
+        """Set elements of out [c, E, n, n, n] to the unassembled known side of the step. One pass: 7 words per point.
 
         The rates hold advection less sources: they enter with the opposite sign.
         """
@@ -103,8 +106,9 @@ class TimeLevels:
         )
         flat = [level.reshape(self._shape) for level in (*fields, *rates)]
         make_weak_right_hand_side()(
-            -at.a, at.b, force, *flat, self.volume, self.cube, self.mass, out.reshape(self._shape)
-        )
+            elements, -at.a, at.b, force, *flat,
+            self.volume, self.cube, self.mass, out.reshape(self._shape),
+        )  # fmt: skip
 
     def work(self) -> tuple[float, float]:
         """Return flops and least bytes of `right_hand_side` on this rank."""

@@ -18,19 +18,19 @@ from ridgeline.elements.tensor import along_x, along_y, along_z
 
 @cache
 def make_weak_right_hand_side() -> Any:
-    """Return kernel(a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out).
+    """Return kernel(elements, a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out).
 
     out = sum_j a_j r_j - mass (sum_j b_j f_j - force): the known side of all equations, unassembled.
     a, b: float64 [3], of levels 0 (present), 1, 2; b with 1/dt. force: [c]. f: fields, r: weak rates [c, E, N].
     One pass: reads 6 words per point and component (and mass of curved elements), writes 1.
     """
 
-    @compiled("float64", "r1 r1 r1 r3 r3 r3 r3 r3 r3 r1 r1 r2 w3")
-    def weak_right_hand_side(a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out):
-        c, e, n = out.shape
+    @compiled("float64", "elements r1 r1 r1 r3 r3 r3 r3 r3 r3 r1 r1 r2 w3")
+    def weak_right_hand_side(elements, a, b, force, f0, f1, f2, r0, r1, r2, volume, cube, mass, out):
+        c, _, n = out.shape
         aligned = volume.size > 0
         weights = np.empty(n)
-        for i in range(e):
+        for i in elements:
             if aligned:
                 weights[:] = volume[i] * cube
             else:

@@ -84,11 +84,13 @@ class PressureSolve:
         options = {"work": self._work, "regions": self._regions}
         if not remember or not settings.projection:
             return method(self.operator, b, p, *arguments, zero_guess=not remember, **options)  # type: ignore[arg-type]
-        residual, dx = self._work("pressure residual", b.shape), self._work("pressure dx", b.shape)
+        residual, left, dx = (self._work(f"pressure {name}", b.shape) for name in ("residual", "left", "dx"))
         self.projection.guess(b, p, residual)
-        result = method(self.operator, residual, dx, *arguments, zero_guess=True, **options)  # type: ignore[arg-type]
+        result = method(
+            self.operator, residual, dx, *arguments, zero_guess=True, residual=left, **options,  # type: ignore[arg-type]
+        )  # fmt: skip
         if result.iterations:
-            self.projection.update(dx)
+            self.projection.update(dx, residual, left)
             with self._regions("other", float(dx.size), 24.0 * dx.size):
                 np.add(p, dx, out=p)
         return result
