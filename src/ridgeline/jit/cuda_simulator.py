@@ -36,3 +36,14 @@ def wide_product(a, b):
 def store_streaming(array, index, value):
     """Store into array[index]."""
     array[index] = value
+
+
+def load_pair(array, index):
+    """Return array[2 index] and array[2 index + 1]."""
+    return array[2 * index], array[2 * index + 1]
+
+
+def store_pair(array, index, first, second):
+    """Set array[2 index] and array[2 index + 1], which keep their type."""
+    assert type(first) is type(second) is array.dtype.type, "a kernel computed in another precision"
+    array[2 * index], array[2 * index + 1] = first, second

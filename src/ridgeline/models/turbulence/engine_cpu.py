@@ -130,6 +130,9 @@ class CpuEngine:
         called = [load_lines, multiply, pack_combined, advance_lines, turn_lines]
         return [*kernels_of_transforms(dtype), *specialise(called, dtype)]
 
+    def commit(self) -> None:
+        """Take over what was written into `fields`: at once, as they are on the host."""
+
     @property
     def next_shift(self) -> NDArray[np.float64]:
         """The displacement of the next step's first grid, fractions of the box, (x, y, z)."""
@@ -323,6 +326,10 @@ class CpuEngine:
             held = transpose.forward.bytes_held(n_back) + transpose.inverse.bytes_held(n_in)
             found[name] = (float(n * held), sent / messages) if messages else (0.0, 0.0)
         return found
+
+    def describe(self) -> dict[str, str]:
+        """Return the methods in words."""
+        return self.transform.describe()
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by what they are for."""

@@ -1,0 +1,176 @@
+"""Turbulence on GPUs: what the kernels compile to, what memory is counted, and what the simulator computes."""
+
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+
+from numba import types
+
+from cuda_tools import assemble, run_simulated
+from ridgeline.fourier import slab_kernels_cuda as packing
+from ridgeline.fourier.device_layout import DeviceLayout
+from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.models.turbulence import kernels_cuda as kernels
+from ridgeline.models.turbulence.device_memory import check_device_memory, device_bytes
+from ridgeline.models.turbulence.estimate import paper_bound
+from ridgeline.runtime.devices import DeviceInfo
+from ridgeline.runtime.errors import DeviceError
+
+DTYPES = [np.float64, np.float32]
+INTEGER, SMALL = types.int64, types.int32
+REGISTERS = 65536  # of a multiprocessor
+
+
+def of(dtype):
+    real = numba.from_dtype(np.dtype(dtype))
+    return real, real[::1]
+
+
+def common(dtype):
+    """Types of sizes, of_line, x, y and z."""
+    numbers = of(dtype)[1]
+    return types.UniTuple(INTEGER, 5), SMALL[::1], numbers, numbers, numbers
+
+
+def multiply(dtype, rated, n_scalars=0):
+    real, numbers = of(dtype)
+    made = kernels.make_multiply(dtype, n_scalars, rated)
+    return assemble(made, (INTEGER, INTEGER, INTEGER, INTEGER, types.UniTuple(real, 3), numbers, numbers))
+
+
+def advance(dtype, shifted, last, summed, n_scalars=0):
+    real, numbers = of(dtype)
+    made = kernels.make_advance(dtype, n_scalars, shifted, last, summed)
+    phases, c = types.UniTuple(INTEGER, 2), types.UniTuple(real, 12)
+    return assemble(made, (*common(dtype), phases, c, real, *[numbers] * 4))
+
+
+def load_lines(dtype, shifted):
+    numbers = of(dtype)[1]
+    arguments = numbers, INTEGER, *common(dtype), INTEGER, numbers
+    return assemble(kernels.make_load(dtype, shifted), arguments)
+
+
+def packed(dtype, kernel, sources, *more):
+    numbers = of(dtype)[1]
+    table = INTEGER[::1], SMALL[::1], INTEGER, INTEGER
+    return assemble(kernel, (*[numbers] * sources, *more, *table, numbers))
+
+
+def pairs(found, what):
+    """Loads or stores of two numbers at once; the compiler unrolls loops, so multiples of what is written."""
+    return found.ptx.count(f"{what}.global.v2")
+
+
+def check(found, dtype, registers):
+    assert found.spilled == 0
+    assert found.registers <= registers
+    if dtype == np.float32:
+        assert ".f64" not in found.ptx, "single precision stays single"
+        assert ".ftz" not in found.ptx
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rated", [True, False])
+def test_products_are_loaded_and_stored_in_pairs(dtype, rated) -> None:
+    found = multiply(dtype, rated)
+    check(found, dtype, REGISTERS // (kernels.PRODUCT_THREADS * 4))
+    assert pairs(found, "ld") % 3 == 0
+    assert pairs(found, "st") == pairs(found, "ld") // 3 * 5
+    assert found.ptx.count("ld.global") == pairs(found, "ld")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shifted", "last", "summed", "n_scalars", "loads", "stores"),
+    [
+        (True, False, False, 0, 4 + 3, 3 + 3 + 3),  # first substep of RK2; the last three are the zeros
+        (True, True, False, 0, 4 + 3, 3),  # its last
+        (True, False, True, 1, 6 + 2 * 4, 3 * 4),  # RK4 with a scalar
+        (False, True, True, 0, 4 + 3, 3),
+    ],
+)
+def test_a_substep_reads_and_writes_each_mode_once(
+    dtype, shifted, last, summed, n_scalars, loads, stores
+) -> None:
+    found = advance(dtype, shifted, last, summed, n_scalars)
+    check(found, dtype, REGISTERS // (kernels.LINE_THREADS * 4))
+    assert (pairs(found, "ld"), pairs(found, "st")) == (loads, stores)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shifted", [True, False])
+def test_loading_lines_leaves_room_for_many_threads(dtype, shifted) -> None:
+    check(load_lines(dtype, shifted), dtype, REGISTERS // (kernels.LINE_THREADS * 8))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_packing_leaves_room_for_many_threads(dtype) -> None:
+    numbers = of(dtype)[1]
+    for found, loads in (
+        (packed(dtype, packing.spread_lines, 1), 1),
+        (packed(dtype, packing.collect_lines, 1), 1),
+        (packed(dtype, packing.collect_sums, 2, numbers, numbers), 2),
+    ):
+        check(found, dtype, REGISTERS // (packing.THREADS * packing.BLOCKS))
+        assert pairs(found, "ld") == loads * pairs(found, "st")
+
+
+@pytest.mark.full
+def test_in_the_simulator() -> None:
+    assert " passed" in run_simulated(Path(__file__).with_name("simulated_cuda.py"))
+
+
+LARGE = DeviceInfo(0, "Some GPU", (9, 0), 80 * 2**30, 132)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3, 8])
+def test_memory_is_within_the_paper_s_bound(n_ranks) -> None:
+    """Eq. 9 with Q = 1 for one rank, which exchanges nothing; with buffers of all variables, with Q = 4."""
+    shape = (256, 256, 256)
+    for rank in {0, n_ranks - 1}:
+        layout = DeviceLayout.of(PencilGrid(shape, "phase-shift", (1, n_ranks), rank))
+        needed = sum(device_bytes(layout, 8, 0, 1).values())
+        assert needed < paper_bound(shape, n_ranks, 1 if n_ranks == 1 else 4, 16) * 1.01
+
+
+def test_too_little_memory_is_refused_with_the_sum() -> None:
+    layout = DeviceLayout.of(PencilGrid((1024,) * 3, "phase-shift", (1, 1), 0))
+    needed = device_bytes(layout, 8, 0, 1)
+    check_device_memory(needed, DeviceInfo(0, "Some GPU", (9, 0), sum(needed.values()), 1), (1024,) * 3)
+    words = r"\[1024, 1024, 1024\] takes .* GiB on a GPU \(fields .*, more than the 80 GiB of Some GPU; use more GPUs"
+    with pytest.raises(DeviceError, match=words):
+        check_device_memory(needed | {"work": 2**40}, LARGE, (1024,) * 3)
+
+
+def test_pencils_are_refused() -> None:
+    with pytest.raises(
+        DeviceError, match=r"slabs only, and the process grid is \[2, 1\]; set grid.decomposition"
+    ):
+        DeviceLayout.of(PencilGrid((8, 8, 8), "none", (2, 1), 0))
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+def test_the_table_finds_every_line_in_the_pieces_of_the_exchange(n_ranks) -> None:
+    shape = (6, 8, 10)
+    for rank in range(n_ranks):
+        grid = PencilGrid(shape, "phase-shift", (1, n_ranks), rank)
+        layout = DeviceLayout.of(grid)
+        place, step = (table.reshape(shape[0], layout.pitch) for table in layout.tables())
+        found = []
+        for peer in range(n_ranks):
+            lines = grid.lines_of_rank(0, peer)
+            begin = sum(layout.counts_of_planes[:peer])
+            at = lines.jz % shape[0], lines.jx
+            np.testing.assert_array_equal(place[at], begin + np.arange(lines.n_lines))
+            assert (step[at] == lines.n_lines).all()
+            found += list(zip(*at))
+        rest = np.ones(place.shape, bool)
+        rest[tuple(np.array(found).T)] = False
+        assert (place[rest] == -1).all()
+        assert sum(layout.counts_of_planes) == layout.piece_numbers
+        assert sum(layout.counts_of_lines) == layout.line_numbers
