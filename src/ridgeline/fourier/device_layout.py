@@ -77,7 +77,7 @@ class DeviceLayout:
         return self.rows * self.n_lines
 
     def tables(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return place and step of each (z, x), [nz * pitch], of `slab_kernels_cuda`: pieces of lines by rank."""
+        """Return place and step of each (z, x), [nz * pitch], of `kernels_cuda`: pieces of lines by rank."""
         grid = self.grid
         place = np.full((grid.shape[0], self.pitch), -1, np.int64)
         step = np.zeros((grid.shape[0], self.pitch), np.int32)

@@ -57,7 +57,7 @@ class DeviceExchange:
         self._copies = make_stream(urgent=True)  # so that the next variable is computed while one is copied
         self._pieces = {"lines": lines, "planes": planes}
         self._dtype = np.dtype(dtype)
-        self._number = np.result_type(dtype, np.complex64)
+        self._number: np.dtype[Any] = np.result_type(dtype, np.complex64)
         self._made, self._ready = ([cuda.event() for _ in range(n_variables)] for _ in range(2))
         self._requests: dict[int, Any] = {}
         self._host: dict[str, list[Any]] = {}

@@ -94,6 +94,7 @@ class _NumpyPlan(DevicePlan):
     def run(self, source: Any, target: Any, stream: Any, inverse: bool = False) -> None:
         """Transform at once."""
         numbers = self._view(source, self._source)
+        found: NDArray[Any]
         if self._kind == "real forward":
             found = np.fft.rfft(numbers)
         elif self._kind == "real inverse":

@@ -24,8 +24,8 @@ from ridgeline.fourier.device_clock import DeviceClock
 from ridgeline.fourier.device_layout import DeviceLayout
 from ridgeline.fourier.exchange_cuda import DeviceExchange, ExchangePieces
 from ridgeline.fourier.fft_cuda import DevicePlan, Spacing, make_plan
+from ridgeline.fourier.kernels_cuda import launch_shape, spread_lines
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.slab_kernels_cuda import launch_shape, spread_lines
 from ridgeline.jit.cuda_device import make_stream
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ class DeviceSlabs:
         size = 2 * self.layout.plane_numbers
         return self._planes[variable * size : (variable + 1) * size]
 
-    def _line(self, variable: int) -> Any:
+    def lines(self, variable: int) -> Any:
+        """Return the lines of one variable."""
         size = 2 * self.layout.line_numbers
         return self._lines[variable * size : (variable + 1) * size]
 
@@ -143,10 +144,10 @@ class DeviceSlabs:
         """Bring variables 0 ... n - 1 from lines to points in `planes`. Collective. The lines' content is lost."""
         for v in range(n):
             with self.clock("fft"):
-                self._in_y.run(self._line(v), self._line(v), self.stream, inverse=True)
+                self._in_y.run(self.lines(v), self.lines(v), self.stream, inverse=True)
             if self._exchange is not None:
-                self._exchange.give(v, "lines", self._line(v))
-        self._start("lines", range(n), self._line, self.pieces)
+                self._exchange.give(v, "lines", self.lines(v))
+        self._start("lines", range(n), self.lines, self.pieces)
         for v in range(n):
             self._finish("lines", v, self.pieces)
             planes = self.planes(v)
@@ -173,11 +174,11 @@ class DeviceSlabs:
             fill(v)
             if self._exchange is not None:
                 self._exchange.give(v, "planes", self.pieces(v))
-        self._start("planes", order, self.pieces, self._line)
+        self._start("planes", order, self.pieces, self.lines)
         for v in order:
-            self._finish("planes", v, self._line)
+            self._finish("planes", v, self.lines)
             with self.clock("fft"):
-                self._in_y.run(self._line(v), self._line(v), self.stream)
+                self._in_y.run(self.lines(v), self.lines(v), self.stream)
 
     def _start(
         self, side: str, order: Iterable[int], source: Callable[[int], Any], target: Callable[[int], Any]

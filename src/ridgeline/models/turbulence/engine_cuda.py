@@ -15,29 +15,30 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.modes import Lengths, mode_numbers
+from ridgeline.fourier.kernels_cuda import (
+    add_turned_sum,
+    collect_lines,
+    collect_sums,
+    line_launch,
+    spread_lines,
+)
+from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowOperation
-from ridgeline.fourier.slab_kernels_cuda import add_turned_sum, collect_lines, collect_sums
 from ridgeline.fourier.slabs_cuda import DeviceSlabs
-from ridgeline.fourier.transform import FourierTransform
-from ridgeline.fourier.tuning import TransformTuning
+from ridgeline.fourier.transform_cuda import DeviceTransform
+from ridgeline.models.turbulence.axis_tables import AxisTables
 from ridgeline.models.turbulence.device_memory import check_device_memory, device_bytes
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.models.turbulence.kernels_cuda import (
-    DECAY,
     PHASES,
     PRODUCT_BLOCKS,
     PRODUCT_THREADS,
-    K,
-    line_launch,
     make_advance,
     make_force,
     make_load,
     make_multiply,
-    order_by_lines,
-    order_by_rows,
 )
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import phase_shift
@@ -49,16 +50,16 @@ from ridgeline.runtime.errors import ConfigError, DeviceError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-COLUMNS = ("fft", "pack", "row all-to-all", "column all-to-all", "other")
-
 
 class CudaEngine:
     """Holds and advances velocity and scalars of one rank on its GPU. Built collectively.
 
-    Parameters and attributes are those of `engine_cpu.CpuEngine`; `tuning` is of `transform`, the host's transforms
-    of one variable, for diagnostics and outputs. Raises DeviceError for pencils, for waves, if this rank has no GPU,
-    and, with the sum, if the GPU's memory is too small.
+    Parameters and attributes are those of `engine_cpu.CpuEngine`; `transform` is the device's, for fields that the
+    host holds. `workspace`: none, see `SpectralState`. Raises DeviceError for pencils, for waves, if this rank has no
+    GPU, and, with the sum, if the GPU's memory is too small.
     """
+
+    workspace = None
 
     def __init__(
         self,
@@ -67,7 +68,6 @@ class CudaEngine:
         comm: MPI.Comm,
         dtype: DTypeLike,
         flow: FlowParameters,
-        tuning: TransformTuning,
     ) -> None:
         if flow.waves:
             raise DeviceError(
@@ -75,7 +75,7 @@ class CudaEngine:
             )
         self.flow, self.comm, self.n_scalars = flow, comm, len(flow.schmidt)
         self._scheme = SCHEMES[flow.scheme]
-        self._real = np.dtype(dtype)
+        self._real: np.dtype[Any] = np.dtype(dtype)
         self.device = select_device(comm)
         n_in, n_mid = N_VELOCITY + self.n_scalars, N_PRODUCTS + 3 * self.n_scalars
         self._n_in, self._n_out = n_in, N_COMBINED + 2 * self.n_scalars
@@ -85,8 +85,7 @@ class CudaEngine:
         )
         self._memory["work"] = self.slabs.work_bytes
         check_device_memory(self._memory, self.device, grid.shape)
-        self.transform = FourierTransform(grid, lengths, comm, dtype, tuning, n_in=1, n_mid=1, n_out=1)
-        self.modes = self.transform.modes
+        self.modes = Modes.of(grid, lengths)
         self.forcing = Forcing(self.modes, comm)
         self.time, self.step_index = 0.0, 0
         self.last_dt = self.last_courant_rate = float("nan")
@@ -99,54 +98,64 @@ class CudaEngine:
     def _allocate(self) -> None:
         slabs, real, n_in = self.slabs, self._real, self._n_in
         slabs.allocate()
+        self.transform = DeviceTransform(slabs, self.modes, real)
         size = 2 * slabs.layout.field_numbers
         self._field_size = size
         zeros = np.zeros(n_in * size, real)
         self._state = cuda.to_device(zeros)
         self._sum = cuda.to_device(zeros) if self._scheme.copies == 2 else self._state
-        complex_ = np.result_type(real, np.complex64)
-        self._host = cuda.pinned_array((n_in, self.modes.n_modes), complex_)
-        self._host[...] = 0
+        self._host: NDArray[Any] = np.zeros((n_in, self.modes.n_modes), self.transform.complex)
         self._host_is_present = True
         lines, nz = self.modes.lines, self.modes.shape[0]
         of_line = np.stack([lines.jx, lines.jz % nz, lines.most]).astype(np.int32)
         self._of_line = cuda.to_device(np.ascontiguousarray(of_line).ravel())
-        self._most, self._start = cuda.to_device(lines.most.astype(np.int32)), cuda.to_device(lines.start)
         self._rates = cuda.to_device(np.zeros(PRODUCT_BLOCKS, real))
-        self._make_axes()
+        layout, ny = slabs.layout, self.modes.shape[1]
+        self._tables = AxisTables(self.modes, self.flow.diffusivities, real, slabs.stream)
+        kx = np.zeros(layout.pitch, real)
+        kx[: self._tables.n_columns] = self._tables.k[0]
+        self._kx, self._kz = cuda.to_device(kx), cuda.to_device(self._tables.k[2].astype(real))
+        self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
         self._forced: tuple[Any, Any, int] | None = None
         # Products of which k_x first + k_z second goes to lines, or the first alone: see `kernels`.
         self._sums: list[tuple[int, int | None]] = [(XX, XZ), (XY, None), (XZ, ZZ), (YZ, None)]
         for flux in range(N_PRODUCTS, N_PRODUCTS + 3 * self.n_scalars, 3):
             self._sums += [(flux, flux + 2), (flux + 1, None)]
 
-    def _make_axes(self) -> None:
-        """Make the tables of j_x, j_y and j_z; phases and integrating factors are set by steps."""
-        (nz, ny, _), (unit_z, unit_y, unit_x) = self.modes.shape, self.modes.unit
-        self._j = np.arange(self.modes.truncation.n_columns), mode_numbers(ny), mode_numbers(nz)
-        self._k = tuple(unit * j for unit, j in zip((unit_x, unit_y, unit_z), self._j))
-        n_rows = DECAY + 1 + self.n_scalars
-        self._axes = [np.zeros((n_rows, len(j)), self._real) for j in self._j]
-        for axis, k in zip(self._axes, self._k):
-            axis[K] = k
-            axis[PHASES[0]] = axis[PHASES[1]] = 1
-        self._device_axes = [cuda.to_device(axis.ravel()) for axis in self._axes]
-        layout = self.slabs.layout
-        kx = np.zeros(layout.pitch, self._real)
-        kx[: len(self._k[0])] = self._k[0]
-        self._kx, self._kz = cuda.to_device(kx), cuda.to_device(self._k[2].astype(self._real))
-        self._sizes = (layout.n_lines, ny, layout.rows, len(self._j[0]), nz)
-
     def _choose_kernels(self) -> None:
-        real, n_scalars, shifted = self._real.type, self.n_scalars, self._shifted
-        self._multiply = {rated: make_multiply(real, n_scalars, rated) for rated in (True, False)}
-        self._load_lines = make_load(real, shifted)
+        kind: Any = self._real.type  # hashable
+        n_scalars, shifted = self.n_scalars, self._shifted
+        self._multiply = {rated: make_multiply(kind, n_scalars, rated) for rated in (True, False)}
+        self._load_lines = make_load(kind, shifted)
         self._advance_lines = {
-            (last, summed): make_advance(real, n_scalars, shifted, last, summed)
+            (last, summed): make_advance(kind, n_scalars, shifted, last, summed)
             for last in (False, True)
             for summed in (False, True)
         }
-        self._add_force = {last: make_force(real, shifted, last) for last in (False, True)}
+        self._add_force = {last: make_force(kind, shifted, last) for last in (False, True)}
+
+    def compile(self) -> None:
+        """Compile or load the kernels by running them on nothing."""
+        slabs, real = self.slabs, self._real.type
+        nothing = 0, 1, 1, 1, 1
+        common = nothing, self._of_line, *self._tables.device, PHASES, (real(0),) * 12
+        one = 1, 1, slabs.stream
+        for kernel in self._multiply.values():
+            kernel[1, PRODUCT_THREADS, slabs.stream](
+                0, 2, 0, 2, (real(0),) * 3, self._rates, slabs.all_planes
+            )
+        self._load_lines[one](self._state, 0, *common[:5], PHASES[0], slabs.all_lines)
+        for kernel in self._advance_lines.values():
+            kernel[one](*common, real(0), slabs.all_lines, self._state, self._state, self._state)
+        for kernel in self._add_force.values():
+            kernel[one](self._of_line, self._kx, 0, *common, slabs.all_lines, self._state)
+        table, pieces = (slabs.place, slabs.step, 0, 0), slabs.all_pieces
+        for kernel in (spread_lines, collect_lines):
+            kernel[one](pieces, *table, pieces)
+        collect_sums[one](pieces, pieces, self._kx, self._kz, *table, pieces)
+        add_turned_sum[one](pieces, 0, (real(0),) * 3, *table, pieces)
+        self.transform.compile()
+        slabs.stream.synchronize()
 
     @property
     def fields(self) -> NDArray[Any]:
@@ -156,34 +165,18 @@ class CudaEngine:
         """
         if not self._host_is_present:
             for v, field in enumerate(self._host):
-                scratch = self._scratch()
-                order_by_lines[self._row_launch()](self._field(v), *self._ordering(), scratch)
-                self.slabs.stream.synchronize()
-                scratch.copy_to_host(field.view(self._real))
+                self.transform.take(self._field(v), self.slabs.layout.rows, field)
             self._host_is_present = True
         return self._host
 
     def commit(self) -> None:
         """Take over what was written into `fields`. No communication."""
         for v, field in enumerate(self._host):
-            scratch = self._scratch()
-            scratch.copy_to_device(field.view(self._real))
-            order_by_rows[self._row_launch()](scratch, *self._ordering(), self._field(v))
-            self.slabs.stream.synchronize()
+            self.transform.put(field, self._field(v), self.slabs.layout.rows)
         self._host_is_present = True
-
-    def _scratch(self) -> Any:
-        """Return room for one field as the host has it: between steps planes are free."""
-        return self.slabs.all_planes[: 2 * self.modes.n_modes]
 
     def _field(self, v: int) -> Any:
         return self._state[v * self._field_size : (v + 1) * self._field_size]
-
-    def _ordering(self) -> tuple[Any, ...]:
-        return self.slabs.layout.n_lines, self.slabs.layout.rows, self._most, self._start
-
-    def _row_launch(self) -> tuple[Any, ...]:
-        return (*line_launch(self.slabs.layout.n_lines, self.slabs.layout.rows), self.slabs.stream)
 
     def _line_launch(self) -> tuple[Any, ...]:
         return (*line_launch(self.slabs.layout.n_lines, self.modes.shape[1]), self.slabs.stream)
@@ -203,13 +196,14 @@ class CudaEngine:
             raise DeviceError("GPUs do not follow fluid particles; run with --device cpu")
         begin = perf_counter()
         n_substeps = len(self._scheme.substeps)
-        self._displace()
+        if self._shifted:
+            self._tables.displace(displaced_grids(self.next_shift, self.modes))
         self._load()
         self.last_courant_rate = self._form_products(rated=True)
         self.last_dt = self._courant_dt(courant) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._find_forced()
-        self._set_factors(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
+        self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
         for number in range(n_substeps):
             self._combine()
             self._advance(number)
@@ -232,28 +226,6 @@ class CudaEngine:
             )
         return courant / self.last_courant_rate
 
-    def _displace(self) -> None:
-        """Set the phases of the step's two grids."""
-        if self._shifted:
-            for row, shift in zip(PHASES, displaced_grids(self.next_shift, self.modes)):
-                for axis, part, j in zip(self._axes, (shift[0], shift[1], shift[2]), self._j):
-                    phase = np.exp(2j * np.pi * part * j)
-                    axis[row], axis[row + 1] = phase.real, phase.imag
-        self._upload_axes()
-
-    def _set_factors(self, linear_rate: float, dt: float) -> None:
-        """Set the integrating factors over dt: of velocity, with a force A u of rate A, and of each scalar."""
-        for n, diffusivity in enumerate(self.flow.diffusivities):
-            for number, (axis, k) in enumerate(zip(self._axes, self._k)):
-                axis[DECAY + n] = np.exp(
-                    (linear_rate if n == number == 0 else 0.0) * dt - diffusivity * dt * k * k
-                )
-        self._upload_axes()
-
-    def _upload_axes(self) -> None:
-        for axis, target in zip(self._axes, self._device_axes):
-            target.copy_to_device(axis.ravel(), stream=self.slabs.stream)
-
     def _load(self) -> None:
         """Set lines to the fields on the first displaced grid."""
         self._load_lines[self._line_launch()](
@@ -261,7 +233,7 @@ class CudaEngine:
             self._n_in,
             self._sizes,
             self._of_line,
-            *self._device_axes,
+            *self._tables.device,
             PHASES[0],
             self.slabs.all_lines,
         )
@@ -331,7 +303,7 @@ class CudaEngine:
         base, kept = arrays[substep.base], arrays[substep.kept]
         phases = PHASES if number % 2 == 0 else PHASES[::-1]
         c = tuple(substep.coefficients(self.last_dt, self._real))
-        common = self._sizes, self._of_line, *self._device_axes, phases, c
+        common = self._sizes, self._of_line, *self._tables.device, phases, c
         self._advance_lines[last, substep.base == "sum"][self._line_launch()](
             *common, self._real.type(slabs.scale), slabs.all_lines, self._state, base, kept
         )
@@ -354,6 +326,14 @@ class CudaEngine:
         values = np.ascontiguousarray(self.forcing.values.astype(self._host.dtype)).view(self._real)
         modes = np.stack([line, place]).astype(np.int32)
         self._forced = cuda.to_device(modes.ravel()), cuda.to_device(values.ravel()), len(indices)
+
+    def keep_stages(self) -> None:
+        """Raise DeviceError: only fluid particles ask for stages."""
+        raise DeviceError("GPUs do not follow fluid particles; run with --device cpu")
+
+    def stages(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
+        """Return none: stages are not kept."""
+        return []
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -393,5 +373,5 @@ class CudaEngine:
         return {
             "fields and steps": f"on {self.device}",
             "column exchange": f"{self.slabs.way}, a variable a message",
-            "diagnostics and outputs": "by the host, from its copy",
+            "diagnostics and outputs": "sums by the host, transforms on the device",
         }

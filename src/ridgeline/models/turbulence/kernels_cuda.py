@@ -19,6 +19,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
+from ridgeline.fourier.kernels_cuda import LINE_THREADS
 from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, load_pair, store_pair
 from ridgeline.models.turbulence.kernels import N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 
@@ -26,15 +27,8 @@ from ridgeline.models.turbulence.kernels import N_PRODUCTS, N_VELOCITY, XX, XY, 
 # factor of the velocity, those of scalars follow.
 ROWS = K, PHASES, DECAY = 0, (1, 3), 5
 
-LINE_THREADS = 4 if SIMULATED else 128
 PRODUCT_THREADS = 4 if SIMULATED else 128
 PRODUCT_BLOCKS = 2 if SIMULATED else 4096  # at most; each leaves one rate
-ROWS_PER_THREAD = 16  # of y, at most: what a thread computes for its line serves so many
-
-
-def line_launch(n_lines: int, ny: int) -> tuple[tuple[int, int], int]:
-    """Return grid and block of the kernels on lines."""
-    return (-(-n_lines // LINE_THREADS), -(-ny // ROWS_PER_THREAD)), LINE_THREADS
 
 
 @device_function
@@ -132,8 +126,8 @@ def _factor(c, first, e):
 def make_load(dtype: DTypeLike, shifted: bool) -> Any:
     """Return the kernel load_lines(fields, n_fields, sizes, of_line, x, y, z, following, out_lines).
 
-    It sets lines to fields, on the grid displaced by the phases in the tables' row `following` if `shifted`, and to
-    zero where no mode is retained. sizes, of_line, x, y, z: as of `make_advance`. Launch: `line_launch`.
+    It sets lines to fields, zero where no mode is retained. If `shifted`, they are on the grid displaced by phases in
+    row `following` of the tables. sizes, of_line, x, y, z: as of `make_advance`. Launch: `line_launch`.
     """
     zero = np.dtype(dtype).type(0)
 
@@ -173,34 +167,26 @@ def _clear(lines, at, variable, n, zero):
         store_pair(lines, at + v * variable, zero, zero)
 
 
-def _make_finish(dtype: DTypeLike, shifted: bool, last: bool, summed: bool) -> Any:
-    """Return what advances one field of a mode; arguments as of `make_advance`."""
-    zero = np.dtype(dtype).type(0)
+@device_function
+def _finish(re, im, e, c, undo, following, now, base, kept, place, lines, at, kind):
+    """Advance one field of a mode by -i times a rate, displaced and not scaled; undo has the scale.
 
-    @device_function
-    def finish(re, im, e, c, undo, following, now, base, kept, place, lines, at):
-        """Advance one field by -i times a rate, displaced and not scaled; undo has the scale."""
-        if shifted:
-            re, im = _times(re, im, undo[0], -undo[1])
-        else:
-            re, im = re * undo[0], im * undo[0]
-        re, im = im, -re
-        now_re, now_im = zero, zero
-        if not last or not summed:
-            now_re, now_im = load_pair(now, place)
-        base_re, base_im = now_re, now_im
+    kind: shifted, last, summed of `make_advance`, constants for the compiler.
+    """
+    shifted, last, summed = kind
+    re, im = im * undo[0] - re * undo[1], -(re * undo[0] + im * undo[1])
+    base_re, base_im = load_pair(base, place)
+    f, g = _factor(c, 6, e), _factor(c, 9, e)
+    store_pair(kept, place, f * base_re + g * re, f * base_im + g * im)
+    if not last:
+        now_re, now_im = base_re, base_im
         if summed:
-            base_re, base_im = load_pair(base, place)
-        f, g = _factor(c, 6, e), _factor(c, 9, e)
-        store_pair(kept, place, f * base_re + g * re, f * base_im + g * im)
-        if not last:
-            f, g = _factor(c, 0, e), _factor(c, 3, e)
-            re, im = f * now_re + g * re, f * now_im + g * im
-            if shifted:
-                re, im = _times(re, im, following[0], following[1])
-            store_pair(lines, at, re, im)
-
-    return finish
+            now_re, now_im = load_pair(now, place)
+        f, g = _factor(c, 0, e), _factor(c, 3, e)
+        re, im = f * now_re + g * re, f * now_im + g * im
+        if shifted:
+            re, im = _times(re, im, following[0], following[1])
+        store_pair(lines, at, re, im)
 
 
 @cache
@@ -222,7 +208,7 @@ def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, su
     real = np.dtype(dtype).type
     zero, one, tiny = real(0), real(1), real(np.finfo(real).tiny * 2.0**20)
 
-    finish = _make_finish(dtype, shifted, last, summed)
+    kind = shifted, last, summed
 
     @kernel(LINE_THREADS, 4)
     def advance(sizes, of_line, x, y, z, phases, c, scale, lines, now, base, kept):
@@ -268,16 +254,28 @@ def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, su
             k_re = (kx * mx_re + ky * my_re + kz * mz_re) * inverse
             k_im = (kx * mx_im + ky * my_im + kz * mz_im) * inverse
             e = decay * load(y, DECAY * ny + iy)
-            finish(
-                mx_re - kx * k_re, mx_im - kx * k_im, e, c, undo, following, now, base, kept, mode, lines, at
+            _finish(
+                mx_re - kx * k_re,
+                mx_im - kx * k_im,
+                e,
+                c,
+                undo,
+                following,
+                now,
+                base,
+                kept,
+                mode,
+                lines,
+                at,
+                kind,
             )
-            finish(
+            _finish(
                 my_re - ky * k_re, my_im - ky * k_im, e, c, undo, following, now, base, kept, mode + field,
-                lines, at + variable,
+                lines, at + variable, kind,
             )  # fmt: skip
-            finish(
+            _finish(
                 mz_re - kz * k_re, mz_im - kz * k_im, e, c, undo, following, now, base, kept, mode + 2 * field,
-                lines, at + 2 * variable,
+                lines, at + 2 * variable, kind,
             )  # fmt: skip
             # Scalar s comes back as variables 4 + 2 s and 5 + 2 s and goes as 3 + s, which were used before.
             for s in range(n_scalars):
@@ -285,9 +283,9 @@ def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, su
                 y_re, y_im = load_pair(lines, at + (5 + 2 * s) * variable)
                 row = DECAY + 1 + s
                 e = load(x, row * n_columns + column) * load(z, row * nz + place) * load(y, row * ny + iy)
-                finish(
+                _finish(
                     f_re + ky * y_re, f_im + ky * y_im, e, c, undo, following, now, base, kept,
-                    mode + (3 + s) * field, lines, at + (3 + s) * variable,
+                    mode + (3 + s) * field, lines, at + (3 + s) * variable, kind,
                 )  # fmt: skip
 
     return advance
@@ -299,6 +297,7 @@ def make_force(dtype: DTypeLike, shifted: bool, last: bool) -> Any:
 
     modes : (2, n) int32 line and place of j_y of the forced modes, a thread each
     values : (3, n) complex as reals, part of the rate
+
     It adds the force to kept and, unless `last`, to the next stage, after `advance`, whose arguments the others are.
     """
     one, zero = np.dtype(dtype).type(1), np.dtype(dtype).type(0)
@@ -331,34 +330,3 @@ def make_force(dtype: DTypeLike, shifted: bool, last: bool) -> Any:
                 store_pair(lines, at, old_re + re, old_im + im)
 
     return add_force
-
-
-@kernel(LINE_THREADS)
-def order_by_lines(field, n_lines, rows, most, start, out_ragged):
-    """Set a field as the host has it (`fourier.modes`) from one of rows of lines. most, start : of lines.
-
-    Launch: `line_launch(n_lines, rows)`. Between steps only: one side is read or written line by line.
-    """
-    line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if line >= n_lines:
-        return
-    begin, m = load(start, line), np.int64(load(most, line))
-    for row in range(cuda.blockIdx.y, rows, cuda.gridDim.y):
-        jy = row if 2 * row < rows else row - rows
-        if abs(jy) <= m:
-            re, im = load_pair(field, row * n_lines + line)
-            store_pair(out_ragged, begin + (jy if jy >= 0 else jy + 2 * m + 1), re, im)
-
-
-@kernel(LINE_THREADS)
-def order_by_rows(ragged, n_lines, rows, most, start, out_field):
-    """Set a field of rows of lines from one as the host has it: the reverse of `order_by_lines`."""
-    line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if line >= n_lines:
-        return
-    begin, m = load(start, line), np.int64(load(most, line))
-    for row in range(cuda.blockIdx.y, rows, cuda.gridDim.y):
-        jy = row if 2 * row < rows else row - rows
-        if abs(jy) <= m:
-            re, im = load_pair(ragged, begin + (jy if jy >= 0 else jy + 2 * m + 1))
-            store_pair(out_field, row * n_lines + line, re, im)

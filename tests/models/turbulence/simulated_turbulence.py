@@ -1,4 +1,4 @@
-"""Tests of turbulence on GPUs in numba-cuda's simulator; test_cuda.py of this folder runs this file."""
+"""Tests of turbulence on GPUs in numba-cuda's simulator; test_turbulence_cuda.py runs this file."""
 
 from itertools import product
 
@@ -7,7 +7,6 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.turbulence import engine_cuda
 from ridgeline.models.turbulence.engine_cuda import CudaEngine
@@ -32,7 +31,7 @@ FORCINGS = {
 
 def make_cuda_engine(flow, dealias="phase-shift", forcing="none", dtype=np.float64, shape=SHAPE):
     grid = PencilGrid(shape, dealias, (1, 1), 0)
-    engine = CudaEngine(grid, LENGTHS, COMM, dtype, flow, TransformTuning(effort="estimate"))
+    engine = CudaEngine(grid, LENGTHS, COMM, dtype, flow)
     random_start(engine.fields, engine.modes)
     engine.commit()
     if FORCINGS[forcing]:
@@ -113,9 +112,9 @@ def test_what_is_read_of_the_fields_is_what_was_written() -> None:
 
 
 def test_refuses_what_it_cannot_do(monkeypatch) -> None:
-    grid, tuning = PencilGrid(SHAPE, "phase-shift", (1, 1), 0), TransformTuning(effort="estimate")
+    grid = PencilGrid(SHAPE, "phase-shift", (1, 1), 0)
     with pytest.raises(DeviceError, match=r"no kernels for .waves., rotation and stratification; run with"):
-        CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1, waves=Waves((0.0, 0.0, 1.0))), tuning)
+        CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1, waves=Waves((0.0, 0.0, 1.0))))
     engine = make_cuda_engine(FlowParameters(0.02))
     engine.forcing = FrozenShells(engine.modes, COMM, 3.0)
     with pytest.raises(DeviceError, match=r'no kernels for forcing\.kind = "frozen"'):
@@ -127,7 +126,7 @@ def test_refuses_what_it_cannot_do(monkeypatch) -> None:
     with pytest.raises(
         DeviceError, match=r"\[6, 8, 10\] takes .* GiB on a GPU \(fields .*Tiny GPU; use more GPUs"
     ):
-        CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1), tuning)
+        CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1))
 
 
 def test_says_what_it_holds_and_sends() -> None:
@@ -141,3 +140,19 @@ def test_says_what_it_holds_and_sends() -> None:
     assert found["lines"] == slabs.all_lines.nbytes
     assert found["planes"] == slabs.all_planes.nbytes
     assert "CUDA simulator" in engine.describe()["fields and steps"]
+
+
+@pytest.mark.parametrize("dealias", ["phase-shift", "none"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_whole_fields_are_transformed_on_the_device(dealias, dtype) -> None:
+    engine = make_cuda_engine(FlowParameters(0.02), dealias, dtype=dtype)
+    host = make_engine(SHAPE, FlowParameters(0.02), random_start, dealias, LENGTHS, dtype=dtype)
+    physical = engine.transform.to_physical(engine.fields[:2])
+    np.testing.assert_allclose(
+        physical, host.transform.to_physical(host.fields[:2]), rtol=0, atol=TOLERANCE[dtype] * 20
+    )
+    back = engine.transform.to_spectral(physical)
+    np.testing.assert_allclose(back, host.fields[:2], rtol=0, atol=TOLERANCE[dtype] * 20)
+    engine.advance(0.01)
+    host.advance(0.01)
+    np.testing.assert_allclose(engine.fields, host.fields, rtol=0, atol=TOLERANCE[dtype] * 20)

@@ -2,8 +2,8 @@
 
 Complex numbers are pairs of reals in flat device arrays; all counts are complex numbers. *Lines* are [y, line], lines
 contiguous; *planes* are [z, y, x] with rows of `pitch`. A table says where the line of (z, x) lies in a variable: at
-place[z * pitch + x], or nowhere where that is -1, and step[z * pitch + x] on from one y to the next. So these kernels
-know no difference between the lines of one rank and the pieces of several. A warp's threads lie along x, where lines
+place[z * pitch + x], nowhere if that is -1. From one y to the next it is step[z * pitch + x]. So these kernels see
+no difference between the lines of one rank and the pieces of several. A warp's threads lie along x, where lines
 of one j_z are contiguous on both sides. Launch as `launch_shape` says.
 """
 
@@ -15,12 +15,19 @@ from ridgeline.jit.cuda_device import SIMULATED, WARP, device_function, kernel, 
 THREADS = 4 if SIMULATED else 128
 BLOCKS = 12  # that fit on a multiprocessor: 1536 threads, each with a number or more under way
 ROWS_PER_THREAD = 8  # at most; a thread reads the table once for them
+LINE_THREADS = 4 if SIMULATED else 128
+LINE_ROWS = 16  # of a thread that computes something for its line
 
 
 def launch_shape(nz: int, ny: int, pitch: int) -> tuple[tuple[int, int, int], int]:
     """Return grid and block for planes [nz, ny, pitch]."""
     threads = min(THREADS, -(-pitch // WARP) * WARP)
     return (-(-pitch // threads), -(-ny // ROWS_PER_THREAD), nz), threads
+
+
+def line_launch(n_lines: int, rows: int) -> tuple[tuple[int, int], int]:
+    """Return grid and block of kernels whose threads lie along lines and march over rows of them."""
+    return (-(-n_lines // LINE_THREADS), -(-rows // LINE_ROWS)), LINE_THREADS
 
 
 @device_function
@@ -106,3 +113,37 @@ def add_turned_sum(lines, variable, factors, place, step, ny, pitch, out_lines):
         store_pair(
             out_lines, at, re + (a * u_im + b * v_im + c * w_im), im - (a * u_re + b * v_re + c * w_re)
         )
+
+
+@kernel(LINE_THREADS)
+def order_by_lines(field, n_lines, rows, most, start, out_ragged):
+    """Set a field as hosts have it (`fourier.modes`), line by line, from rows j_y = 0, 1, ..., -1 of lines.
+
+    field : [rows, n_lines], rows odd or as many as N_y; most : int32, start : int64, of each line
+    out_ragged : (n_modes,). Launch: `line_launch(n_lines, rows)`. Between steps only: one side is in pieces.
+    """
+    line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if line >= n_lines:
+        return
+    begin, m = load(start, line), np.int64(load(most, line))
+    for row in range(cuda.blockIdx.y, rows, cuda.gridDim.y):
+        jy = row if 2 * row < rows else row - rows
+        if abs(jy) <= m:
+            re, im = load_pair(field, row * n_lines + line)
+            store_pair(out_ragged, begin + (jy if jy >= 0 else jy + 2 * m + 1), re, im)
+
+
+@kernel(LINE_THREADS)
+def order_by_rows(ragged, n_lines, rows, most, start, out_field):
+    """Set rows of lines from a field as hosts have it, zeros where it has no mode: see `order_by_lines`."""
+    line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if line >= n_lines:
+        return
+    zero = out_field.dtype.type(0)
+    begin, m = load(start, line), np.int64(load(most, line))
+    for row in range(cuda.blockIdx.y, rows, cuda.gridDim.y):
+        jy = row if 2 * row < rows else row - rows
+        re, im = zero, zero
+        if abs(jy) <= m:
+            re, im = load_pair(ragged, begin + (jy if jy >= 0 else jy + 2 * m + 1))
+        store_pair(out_field, row * n_lines + line, re, im)

@@ -11,7 +11,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import assemble, run_simulated
-from ridgeline.fourier import slab_kernels_cuda as packing
+from ridgeline.fourier import kernels_cuda as packing
 from ridgeline.fourier.device_layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.turbulence import kernels_cuda as kernels
@@ -98,14 +98,14 @@ def test_a_substep_reads_and_writes_each_mode_once(
     dtype, shifted, last, summed, n_scalars, loads, stores
 ) -> None:
     found = advance(dtype, shifted, last, summed, n_scalars)
-    check(found, dtype, REGISTERS // (kernels.LINE_THREADS * 4))
+    check(found, dtype, REGISTERS // (packing.LINE_THREADS * 4))
     assert (pairs(found, "ld"), pairs(found, "st")) == (loads, stores)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shifted", [True, False])
 def test_loading_lines_leaves_room_for_many_threads(dtype, shifted) -> None:
-    check(load_lines(dtype, shifted), dtype, REGISTERS // (kernels.LINE_THREADS * 8))
+    check(load_lines(dtype, shifted), dtype, REGISTERS // (packing.LINE_THREADS * 8))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -122,7 +122,7 @@ def test_packing_leaves_room_for_many_threads(dtype) -> None:
 
 @pytest.mark.full
 def test_in_the_simulator() -> None:
-    assert " passed" in run_simulated(Path(__file__).with_name("simulated_cuda.py"))
+    assert " passed" in run_simulated(Path(__file__).with_name("simulated_turbulence.py"))
 
 
 LARGE = DeviceInfo(0, "Some GPU", (9, 0), 80 * 2**30, 132)
