@@ -44,6 +44,7 @@ class DeviceSlabs:
     device_buffers : whether MPI takes device memory
 
     Attributes: layout: extents; stream: all work is put on it; scale: 1 over what there and back multiplies by.
+    in_y, in_z, rows_to_points, rows_to_modes: plans of one variable.
     """
 
     def __init__(
@@ -73,13 +74,13 @@ class DeviceSlabs:
         rows, pitch = nz * layout.ny_local, layout.pitch
         lines, planes = Spacing(layout.n_lines, 1), Spacing(layout.ny_local * pitch, 1)
         points, modes = Spacing(1, 2 * pitch), Spacing(1, pitch)
-        self._in_y = make_plan("complex", ny, layout.n_lines, lines, lines, self._dtype)
-        self._in_z = make_plan("complex", nz, layout.ny_local * pitch, planes, planes, self._dtype)
-        self._to_points = make_plan("real inverse", nx, rows, modes, points, self._dtype)
-        self._to_modes = make_plan("real forward", nx, rows, points, modes, self._dtype)
+        self.in_y = make_plan("complex", ny, layout.n_lines, lines, lines, self._dtype)
+        self.in_z = make_plan("complex", nz, layout.ny_local * pitch, planes, planes, self._dtype)
+        self.rows_to_points = make_plan("real inverse", nx, rows, modes, points, self._dtype)
+        self.rows_to_modes = make_plan("real forward", nx, rows, points, modes, self._dtype)
 
     def _plans(self) -> Iterable[DevicePlan]:
-        return self._in_y, self._in_z, self._to_points, self._to_modes
+        return self.in_y, self.in_z, self.rows_to_points, self.rows_to_modes
 
     def allocate(self) -> None:
         """Allocate arrays and tables on the device; planes are zero. No communication."""
@@ -144,7 +145,7 @@ class DeviceSlabs:
         """Bring variables 0 ... n - 1 from lines to points in `planes`. Collective. The lines' content is lost."""
         for v in range(n):
             with self.clock("fft"):
-                self._in_y.run(self.lines(v), self.lines(v), self.stream, inverse=True)
+                self.in_y.run(self.lines(v), self.lines(v), self.stream, inverse=True)
             if self._exchange is not None:
                 self._exchange.give(v, "lines", self.lines(v))
         self._start("lines", range(n), self.lines, self.pieces)
@@ -156,14 +157,14 @@ class DeviceSlabs:
                     self.pieces(v), self.place, self.step, self.layout.ny_local, self.layout.pitch, planes
                 )
             with self.clock("fft"):
-                self._in_z.run(planes, planes, self.stream, inverse=True)
-                self._to_points.run(planes, planes, self.stream)
+                self.in_z.run(planes, planes, self.stream, inverse=True)
+                self.rows_to_points.run(planes, planes, self.stream)
 
     def to_planes(self, variable: int) -> None:
         """Bring one variable from points to modes in x and z, in its planes. No communication."""
         planes = self.planes(variable)
-        self._to_modes.run(planes, planes, self.stream)
-        self._in_z.run(planes, planes, self.stream)
+        self.rows_to_modes.run(planes, planes, self.stream)
+        self.in_z.run(planes, planes, self.stream)
 
     def to_lines(self, order: Sequence[int], fill: Callable[[int], None]) -> None:
         """Bring variables to lines in the given order, where they are transformed in y. Collective.
@@ -178,7 +179,7 @@ class DeviceSlabs:
         for v in order:
             self._finish("planes", v, self.lines)
             with self.clock("fft"):
-                self._in_y.run(self.lines(v), self.lines(v), self.stream)
+                self.in_y.run(self.lines(v), self.lines(v), self.stream)
 
     def _start(
         self, side: str, order: Iterable[int], source: Callable[[int], Any], target: Callable[[int], Any]

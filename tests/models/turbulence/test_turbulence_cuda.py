@@ -1,5 +1,8 @@
 """Turbulence on GPUs: what the kernels compile to, what memory is counted, and what the simulator computes."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numba
@@ -10,13 +13,15 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 
 from numba import types
 
-from cuda_tools import assemble, run_simulated
+from cuda_tools import SIMULATOR_SECONDS, assemble, run_simulated
 from ridgeline.fourier import kernels_cuda as packing
 from ridgeline.fourier.device_layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.models.turbulence import device_memory
 from ridgeline.models.turbulence import kernels_cuda as kernels
+from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.device_memory import check_device_memory, device_bytes
-from ridgeline.models.turbulence.estimate import paper_bound
+from ridgeline.models.turbulence.estimate import estimate, paper_bound
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
 
@@ -174,3 +179,88 @@ def test_the_table_finds_every_line_in_the_pieces_of_the_exchange(n_ranks) -> No
         assert (place[rest] == -1).all()
         assert sum(layout.counts_of_planes) == layout.piece_numbers
         assert sum(layout.counts_of_lines) == layout.line_numbers
+
+
+def test_check_counts_what_a_gpu_holds_and_says_whether_it_fits(monkeypatch) -> None:
+    run = {"model": "turbulence", "steps": 1, "device": "cuda"}
+    case = TurbulenceCase.model_validate(
+        {"run": run, "grid": {"shape": [64, 64, 64]}, "model": {"viscosity": 0.1, "dt": 0.1, "scheme": "rk4"}}
+    )
+    needed = sum(
+        device_bytes(DeviceLayout.of(PencilGrid((64, 64, 64), "phase-shift", (1, 2), 0)), 8, 0, 2).values()
+    )
+    monkeypatch.setattr(device_memory, "describe_devices", lambda: [LARGE])
+    found = estimate(case, 2)
+    assert found.memory_per_rank == needed
+    assert "memory on each GPU: fields" in found.remarks[0]
+    assert "that fits on Some GPU" in found.remarks[1]
+    small = DeviceInfo(0, "Small GPU", (9, 0), needed - 1, 1)
+    monkeypatch.setattr(device_memory, "describe_devices", lambda: [LARGE, small])
+    assert "that does not fit on Small GPU" in estimate(case, 2).remarks[1]
+
+
+def test_check_says_where_there_is_no_gpu_to_compare_with(monkeypatch) -> None:
+    def fail():
+        raise DeviceError("no GPU here")
+
+    monkeypatch.setattr(device_memory, "describe_devices", fail)
+    assert "is not known here: no GPU here" in device_memory.words_on_devices(1.0)
+
+
+CASE = """\
+[run]
+model = "turbulence"
+steps = {steps}
+seed = 3
+[grid]
+shape = [6, 6, 6]
+[model]
+viscosity = 0.05
+dt = 0.02
+fft.effort = "estimate"
+[initial]
+kind = "taylor_green"
+[forcing]
+kind = "eswaran-pope"
+amplitude = 0.5
+correlation_time = 0.5
+[output]
+path = "{name}.bp"
+series = "{name}.csv"
+[checkpoint]
+path = "{name}"
+every = 2
+"""
+
+
+def run(folder, name, steps, *options):
+    (folder / "case.toml").write_text(CASE.format(steps=steps, name=name))
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "ridgeline", "run", "case.toml", *options]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SIMULATOR_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.jobs
+def test_runs_go_on_from_each_other_s_checkpoints(tmp_path) -> None:
+    """The last row of the series of a run on CPU, GPU and CPU in turn is that of a run on the CPU."""
+    run(tmp_path, "whole", 6)
+    run(tmp_path, "turns", 2)
+    assert "on cuda" in run(tmp_path, "turns", 4, "--device", "cuda", "--resume", "auto")
+    assert "at step 4" in run(tmp_path, "turns", 6, "--resume", "auto")
+    whole, turns = (
+        [float(n) for n in (tmp_path / f"{name}.csv").read_text().splitlines()[-1].split(",")]
+        for name in ("whole", "turns")
+    )
+    assert len(turns) > 10
+    np.testing.assert_allclose(turns, whole, rtol=1e-9, atol=1e-12)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ridgeline.fourier.device_layout import DeviceLayout
 from ridgeline.models.turbulence.spectral_work import Variables
+from ridgeline.runtime.devices import describe_devices
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -23,6 +24,20 @@ def device_bytes(layout: DeviceLayout, real_bytes: int, n_scalars: int, copies: 
     counts = variables.counts
     n_lines = max(counts.inward, counts.combined)
     return layout.n_bytes(2 * real_bytes, copies * variables.fields, n_lines, counts.outward)
+
+
+def words_on_devices(needed: float) -> str:
+    """Say whether so many bytes fit on each GPU that this process sees, or why that is not known."""
+    try:
+        devices = describe_devices()
+    except DeviceError as error:
+        return f"whether that fits on a GPU is not known here: {error}"
+    least = min(devices, key=lambda device: device.memory)
+    if least.simulated:
+        return "simulated GPUs have no memory of their own"
+    verdict = "fits on" if needed <= least.memory else "does not fit on"
+    share = f"{100 * needed / least.memory:.3g} % of its {least.memory / 2**30:.4g} GiB"
+    return f"that {verdict} {least.name}, {share}, before what cuFFT works in"
 
 
 def check_device_memory(needed: Mapping[str, int], device: DeviceInfo, shape: Triple) -> None:
