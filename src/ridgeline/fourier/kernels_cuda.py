@@ -116,6 +116,26 @@ def add_turned_sum(lines, variable, factors, place, step, ny, pitch, out_lines):
 
 
 @kernel(LINE_THREADS)
+def gather_modes(fields, field, n_fields, places, n, out_modes):
+    """Set out_modes [n_fields, n] to the modes at `places` (n,) int64 of fields, which are `field` numbers apart."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < n:
+        for v in range(n_fields):
+            re, im = load_pair(fields, v * field + load(places, i))
+            store_pair(out_modes, v * n + i, re, im)
+
+
+@kernel(LINE_THREADS)
+def scatter_modes(modes, field, n_fields, places, n, out_fields):
+    """Set the modes at `places` of fields to modes [n_fields, n]: the reverse of `gather_modes`."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < n:
+        for v in range(n_fields):
+            re, im = load_pair(modes, v * n + i)
+            store_pair(out_fields, v * field + load(places, i), re, im)
+
+
+@kernel(LINE_THREADS)
 def order_by_lines(field, n_lines, rows, most, start, out_ragged):
     """Set a field as hosts have it (`fourier.modes`), line by line, from rows j_y = 0, 1, ..., -1 of lines.
 

@@ -25,6 +25,7 @@ TOLERANCE = {np.float64: 1e-13, np.float32: 2e-6}
 FORCINGS = {
     "none": None,
     "linear": lambda modes: LinearForcing(modes, COMM, 0.8),
+    "frozen": lambda modes: FrozenShells(modes, COMM, 3.0),
     "eswaran-pope": lambda modes: EswaranPope(modes, COMM, 3.0, 2.0, 0.4, 6),
 }
 
@@ -36,6 +37,7 @@ def make_cuda_engine(flow, dealias="phase-shift", forcing="none", dtype=np.float
     engine.commit()
     if FORCINGS[forcing]:
         engine.forcing = FORCINGS[forcing](engine.modes)
+        engine.forcing.start(engine.fields)
     return engine
 
 
@@ -65,6 +67,15 @@ def test_equals_the_reference(scheme, dealias, forcing) -> None:
 def test_equals_the_reference_with_scalars(scheme) -> None:
     gradients = (1.0, -0.5, 2.0), (0.0, 0.0, 0.0)
     follow(FlowParameters(0.02, scheme, (0.7, 5.0), gradients, 3), forcing="linear")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_energy_of_the_largest_scales_is_held(dtype) -> None:
+    engine = follow(FlowParameters(0.02, seed=3), forcing="frozen", dtype=dtype)
+    assert len(engine.forcing.touched) > 4
+    np.testing.assert_allclose(
+        engine.forcing.energies(engine.fields), engine.forcing.kept, rtol=10 * TOLERANCE[dtype]
+    )
 
 
 @pytest.mark.parametrize(("scheme", "dealias"), [("rk2", "phase-shift"), ("rk4", "two-thirds")])
@@ -116,9 +127,6 @@ def test_refuses_what_it_cannot_do(monkeypatch) -> None:
     with pytest.raises(DeviceError, match=r"no kernels for .waves., rotation and stratification; run with"):
         CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1, waves=Waves((0.0, 0.0, 1.0))))
     engine = make_cuda_engine(FlowParameters(0.02))
-    engine.forcing = FrozenShells(engine.modes, COMM, 3.0)
-    with pytest.raises(DeviceError, match=r'no kernels for forcing\.kind = "frozen"'):
-        engine.advance(0.01)
     with pytest.raises(DeviceError, match="do not follow fluid particles"):
         engine.advance(0.01, velocity=lambda *_: None)
     tiny = DeviceInfo(0, "Tiny GPU", (9, 0), 4096, 1)

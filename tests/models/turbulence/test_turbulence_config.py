@@ -396,7 +396,6 @@ def test_a_start_beside_what_the_run_writes_is_fine(path: str) -> None:
     [
         ('grid.decomposition="pencils"', 'grid.decomposition = "pencils"'),
         ("model.rotation=[0, 0, 1]", "model.rotation or model.brunt_vaisala"),
-        ('forcing.kind="frozen"', 'forcing.kind = "frozen"'),
         ("particles.count=10", "particles.count > 0"),
     ],
 )

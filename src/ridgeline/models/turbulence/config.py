@@ -335,7 +335,6 @@ class TurbulenceCase(AnyCase):
         for asked, what in (
             (self.grid.decomposition == "pencils", 'grid.decomposition = "pencils"'),
             (bool(self.waves), "model.rotation or model.brunt_vaisala"),
-            (self.forcing.kind == "frozen", 'forcing.kind = "frozen"'),
             (self.particles.count > 0, "particles.count > 0"),
         ):
             if asked:

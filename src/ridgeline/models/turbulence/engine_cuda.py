@@ -29,6 +29,7 @@ from ridgeline.fourier.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.transform_cuda import DeviceTransform
 from ridgeline.models.turbulence.axis_tables import AxisTables
 from ridgeline.models.turbulence.device_memory import check_device_memory, device_bytes
+from ridgeline.models.turbulence.forced_modes import ForcedModes
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.models.turbulence.kernels_cuda import (
@@ -116,7 +117,7 @@ class CudaEngine:
         kx[: self._tables.n_columns] = self._tables.k[0]
         self._kx, self._kz = cuda.to_device(kx), cuda.to_device(self._tables.k[2].astype(real))
         self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
-        self._forced: tuple[Any, Any, int] | None = None
+        self._forced = ForcedModes(self.modes, layout, real, slabs.stream)
         # Products of which k_x first + k_z second goes to lines, or the first alone: see `kernels`.
         self._sums: list[tuple[int, int | None]] = [(XX, XZ), (XY, None), (XZ, ZZ), (YZ, None)]
         for flux in range(N_PRODUCTS, N_PRODUCTS + 3 * self.n_scalars, 3):
@@ -149,6 +150,7 @@ class CudaEngine:
             kernel[one](*common, real(0), slabs.all_lines, self._state, self._state, self._state)
         for kernel in self._add_force.values():
             kernel[one](self._of_line, self._kx, 0, *common, slabs.all_lines, self._state)
+        self._forced.compile(self._state)
         table, pieces = (slabs.place, slabs.step, 0, 0), slabs.all_pieces
         for kernel in (spread_lines, collect_lines):
             kernel[one](pieces, *table, pieces)
@@ -202,13 +204,14 @@ class CudaEngine:
         self.last_courant_rate = self._form_products(rated=True)
         self.last_dt = self._courant_dt(courant) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
-        self._find_forced()
+        self._forced.begin_step(self.forcing)
         self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
         for number in range(n_substeps):
             self._combine()
             self._advance(number)
             if number + 1 < n_substeps:
                 self._form_products(rated=False)
+        self._forced.end_step(self.forcing, self._state)
         self.slabs.stream.synchronize()
         self.slabs.clock.collect()
         self._host_is_present = False
@@ -307,25 +310,11 @@ class CudaEngine:
         self._advance_lines[last, substep.base == "sum"][self._line_launch()](
             *common, self._real.type(slabs.scale), slabs.all_lines, self._state, base, kept
         )
-        if self._forced is not None:
-            modes, values, n = self._forced
-            self._add_force[last][*line_launch(n, 1), slabs.stream](
-                modes, values, n, *common, slabs.all_lines, kept
+        forced = self._forced
+        if forced.n:
+            self._add_force[last][*line_launch(forced.n, 1), slabs.stream](
+                forced.places, forced.values, forced.n, *common, slabs.all_lines, kept
             )
-
-    def _find_forced(self) -> None:
-        """Bring the force to the device, where it holds for the step."""
-        if type(self.forcing).end_step is not Forcing.end_step:
-            raise DeviceError('GPUs have no kernels for forcing.kind = "frozen"; run with --device cpu')
-        indices, lines, ny = self.forcing.indices, self.modes.lines, self.modes.shape[1]
-        if len(indices) == 0:
-            return
-        line = np.searchsorted(lines.start, indices, side="right") - 1
-        place = indices - lines.start[line]
-        place = np.where(place <= lines.most[line], place, place - 2 * lines.most[line] - 1 + ny)
-        values = np.ascontiguousarray(self.forcing.values.astype(self._host.dtype)).view(self._real)
-        modes = np.stack([line, place]).astype(np.int32)
-        self._forced = cuda.to_device(modes.ravel()), cuda.to_device(values.ravel()), len(indices)
 
     def keep_stages(self) -> None:
         """Raise DeviceError: only fluid particles ask for stages."""
