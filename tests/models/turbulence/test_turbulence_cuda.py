@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
 
+from mpi4py import MPI
 from numba import types
 
-from cuda_tools import SIMULATOR_SECONDS, assemble, run_simulated
+from cuda_tools import SIMULATOR_SECONDS, assemble, run_simulated, skip_without_device
 from ridgeline.fourier import kernels_cuda as packing
 from ridgeline.fourier.device_layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid
@@ -22,8 +23,10 @@ from ridgeline.models.turbulence import kernels_cuda as kernels
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.device_memory import check_device_memory, device_bytes
 from ridgeline.models.turbulence.estimate import estimate, paper_bound
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
+from turbulence_tools import make_engine, random_start
 
 DTYPES = [np.float64, np.float32]
 INTEGER, SMALL = types.int64, types.int32
@@ -264,3 +267,27 @@ def test_runs_go_on_from_each_other_s_checkpoints(tmp_path) -> None:
     )
     assert len(turns) > 10
     np.testing.assert_allclose(turns, whole, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("scheme", "dealias"), [("rk2", "phase-shift"), ("rk4", "two-thirds"), ("rk4", "none")]
+)
+def test_on_a_gpu_equals_the_cpu_to_rounding(scheme, dealias, dtype) -> None:
+    skip_without_device()
+    from ridgeline.models.turbulence.engine_cuda import CudaEngine
+
+    shape, lengths = (36, 40, 54), (5.0, 7.0, 4.0)
+    flow = FlowParameters(0.02, scheme, (0.7,), ((1.0, -0.5, 2.0),), 3)
+    host = make_engine(shape, flow, random_start, dealias, lengths, dtype=dtype)
+    engine = CudaEngine(PencilGrid(shape, dealias, (1, 1), 0), lengths, MPI.COMM_SELF, dtype, flow)
+    engine.compile()
+    engine.fields[...] = host.fields
+    engine.commit()
+    for _ in range(20):
+        engine.advance(0.005)
+        host.advance(0.005)
+    difference = np.abs(engine.fields - host.fields).max(1)
+    assert (difference <= (1e-12 if dtype == np.float64 else 1e-5) * np.abs(host.fields).max(1)).all()
+    assert engine.last_courant_rate == pytest.approx(host.last_courant_rate, rel=1e-4)
