@@ -48,6 +48,7 @@ ALLOWED_IMPORTERS = {
         "bench/",
     ),
     "adios2": ("io/adios2_bindings.py",),
+    "nvmath": ("fourier/fft_cuda.py",),
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/", "io/picture.py"),
@@ -81,7 +82,7 @@ FILE_CALLS = {
     "to_zarr",
 }
 HEAVY = (
-    "adios2", "cupy", "llvmlite", "matplotlib", "mpi4py", "numba",
+    "adios2", "llvmlite", "matplotlib", "mpi4py", "numba", "nvmath",
     "pandas", "pydantic", "pyfftw", "scipy", "xarray",
 )  # fmt: skip
 

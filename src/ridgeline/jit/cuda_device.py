@@ -61,6 +61,8 @@ if SIMULATED:
     fma = cuda_simulator.fma
     wide_product = cuda_simulator.wide_product
     store_streaming = cuda_simulator.store_streaming
+    load_pair = cuda_simulator.load_pair
+    store_pair = cuda_simulator.store_pair
 else:
     from numba.cuda.extending import intrinsic
 
@@ -111,6 +113,57 @@ else:
     def store_streaming(array, index, value):
         """Store into array[index], to be the first that the cache evicts; index is a uint64."""
         _store_streaming(array, index, value)
+
+    def _pair_pointer(context, builder, array_type, array, index):
+        """Return a pointer to numbers 2 index and 2 index + 1, as a vector, and the bytes that it is aligned to."""
+        bits = array_type.dtype.bitwidth
+        element = ir.DoubleType() if bits == 64 else ir.FloatType()
+        first = builder.mul(index, ir.Constant(index.type, 2))
+        pointer = builder.gep(context.make_array(array_type)(context, builder, array).data, [first])
+        return builder.bitcast(pointer, ir.VectorType(element, 2).as_pointer()), bits // 4
+
+    def _is_of_pairs(array, index):
+        return (
+            isinstance(array, types.Array) and isinstance(array.dtype, types.Float) and index == types.uint64
+        )
+
+    @intrinsic
+    def _load_pair(typing, array, index):
+        if not _is_of_pairs(array, index):
+            return None
+
+        def codegen(context, builder, signature, args):
+            pointer, align = _pair_pointer(context, builder, array, *args)
+            pair = builder.load(pointer, align=align)
+            parts = [builder.extract_element(pair, ir.Constant(ir.IntType(32), n)) for n in range(2)]
+            return context.make_tuple(builder, signature.return_type, parts)
+
+        return types.UniTuple(array.dtype, 2)(array, index), codegen
+
+    @intrinsic
+    def _store_pair(typing, array, index, first, second):
+        if not _is_of_pairs(array, index) or first != array.dtype or second != array.dtype:
+            return None
+
+        def codegen(context, builder, signature, args):
+            pointer, align = _pair_pointer(context, builder, array, *args[:2])
+            pair = ir.Constant(pointer.type.pointee, ir.Undefined)
+            for n, part in enumerate(args[2:]):
+                pair = builder.insert_element(pair, part, ir.Constant(ir.IntType(32), n))
+            builder.store(pair, pointer, align=align)
+            return context.get_dummy_value()
+
+        return types.void(array, index, first, second), codegen
+
+    @device_function
+    def load_pair(array, index):
+        """Return array[2 index] and array[2 index + 1] by one instruction; array begins at a multiple of a pair."""
+        return _load_pair(array, np.uint64(index))
+
+    @device_function
+    def store_pair(array, index, first, second):
+        """Set array[2 index] and array[2 index + 1] by one instruction; both of the array's type."""
+        _store_pair(array, np.uint64(index), first, second)
 
 
 @device_function

@@ -42,3 +42,14 @@ def store_streaming(array, index, value):
 def barrier():
     """Wait until all threads of the thread block are here. The simulator has a Python thread for each."""
     threading.current_thread().syncthreads()
+
+
+def load_pair(array, index):
+    """Return array[2 index] and array[2 index + 1]."""
+    return array[2 * index], array[2 * index + 1]
+
+
+def store_pair(array, index, first, second):
+    """Set array[2 index] and array[2 index + 1], which keep their type."""
+    assert type(first) is type(second) is array.dtype.type, "a kernel computed in another precision"
+    array[2 * index], array[2 * index + 1] = first, second

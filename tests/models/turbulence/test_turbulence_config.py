@@ -102,7 +102,7 @@ WRONG = [
     ("scalar.0.variance=-1", "got -1; need a number >= 0."),
     ("output.series_every=-1", "got -1; need an integer >= 0."),
     ('output.spectra=""', 'got ""; need a path.'),
-    ("run.device=cuda", 'got "cuda"; need "cpu".'),
+    ("run.device=gpu", 'got "gpu"; need "cpu" or "cuda".'),
 ]
 
 
@@ -389,3 +389,22 @@ def test_a_start_that_the_run_would_clear_is_refused(tmp_path: Path, path: str, 
 @pytest.mark.parametrize("path", ["../checkpoints/checkpoint_00000100", "checkpoints_of_128", "old.bp"])
 def test_a_start_beside_what_the_run_writes_is_fine(path: str) -> None:
     assert case(initial={"kind": "file", "path": path}).initial.path == path
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ('grid.decomposition="pencils"', 'grid.decomposition = "pencils"'),
+        ("model.rotation=[0, 0, 1]", "model.rotation or model.brunt_vaisala"),
+        ("particles.count=10", "particles.count > 0"),
+    ],
+)
+def test_gpus_refuse_what_they_have_no_kernels_for(tmp_path: Path, wish: str, told: str) -> None:
+    words = f'got "cuda"; need "cpu" with {told}: GPUs have no kernels for that yet'
+    assert words in message(tmp_path, 'run.device="cuda"', wish)
+
+
+def test_gpus_take_flows_with_forcing() -> None:
+    settings = {"kind": "eswaran-pope", "amplitude": 0.1, "correlation_time": 1.0}
+    found = case(run={"device": "cuda"}, forcing=settings)
+    assert found.run.device == "cuda"

@@ -32,7 +32,7 @@ class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["turbulence"] = setting(..., "Model to run; `ridgeline explain` lists them.")
-    device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
+    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run. On GPUs, slabs of plain flows.")
 
 
 class GridSection(sections.PencilGridSection):
@@ -328,9 +328,22 @@ class TurbulenceCase(AnyCase):
             if self.particles.count or not k.startswith("particles.")
         }
 
+    def _problems_of_devices(self) -> Iterator[Problem]:
+        """Yield what this case asks of GPUs that have no kernels for it."""
+        if self.run.device == "cpu":
+            return
+        for asked, what in (
+            (self.grid.decomposition == "pencils", 'grid.decomposition = "pencils"'),
+            (bool(self.waves), "model.rotation or model.brunt_vaisala"),
+            (self.particles.count > 0, "particles.count > 0"),
+        ):
+            if asked:
+                yield Problem("run.device", f'"cpu" with {what}: GPUs have no kernels for that yet')
+
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""
         yield from self._problems_of_waves()
+        yield from self._problems_of_devices()
         if "scalars" in self.particles.sample and not self.scalar:
             yield Problem("particles.sample", "no scalars, as the case has no [[scalar]]")
         most = len(self.scalar) - 1

@@ -23,7 +23,7 @@ from ridgeline.fourier.planes import Planes
 from ridgeline.fourier.rows import RowBlock, RowOperation
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
-from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import (
     N_COMBINED,
@@ -49,8 +49,6 @@ from ridgeline.runtime.errors import ConfigError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-COLUMNS = ("fft", "pack", "row all-to-all", "column all-to-all", "other")  # of the paper's Tables 2 to 7
-
 
 class CpuEngine:
     """Holds and advances velocity and scalars of one rank. Built collectively.
@@ -65,7 +63,7 @@ class CpuEngine:
     fields : complex [3 + S, n_modes], u_x, u_y, u_z and scalars, in the order of `modes.lines`
     time, step_index : where the fields are
     last_dt, last_courant_rate : length of the last step, and the bracket of Eq. (8) at its begin, 1/time
-    seconds : spent in `advance` since `reset_timings`, by `COLUMNS`
+    seconds : spent in `advance` since `reset_timings`, by `COLUMNS` of `problem`
     under_way : seconds of wall time that "row" and "column" exchanges of all steps so far were under way
     forcing : set after construction, or none
     """
@@ -124,11 +122,23 @@ class CpuEngine:
         self._forced_order = np.zeros(0, np.int64)
         self._forced_values = np.zeros((3, 0), real)
 
+    @property
+    def workspace(self) -> NDArray[Any]:
+        """The exchange buffer, which is free between two steps."""
+        return self.transform.column.arena
+
+    def compile(self) -> None:
+        """Compile or load the kernels of steps."""
+        compile_kernels(self.kernels(self._real))
+
     @staticmethod
     def kernels(dtype: DTypeLike) -> list[Specialisation]:
         """Return the kernels of engines of this precision: compile them before an engine is made."""
         called = [load_lines, multiply, pack_combined, advance_lines, turn_lines]
         return [*kernels_of_transforms(dtype), *specialise(called, dtype)]
+
+    def commit(self) -> None:
+        """Take over what was written into `fields`: at once, as they are on the host."""
 
     @property
     def next_shift(self) -> NDArray[np.float64]:
@@ -294,7 +304,7 @@ class CpuEngine:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds in `advance` since `reset_timings`, by `COLUMNS`."""
+        """Seconds in `advance` since `reset_timings`, by `COLUMNS` of `problem`."""
         parts = {name: seconds - self._before[name] for name, seconds in self.transform.timings.items()}
         return {**parts, "other": self._elapsed - sum(parts.values())}
 
@@ -323,6 +333,10 @@ class CpuEngine:
             held = transpose.forward.bytes_held(n_back) + transpose.inverse.bytes_held(n_in)
             found[name] = (float(n * held), sent / messages) if messages else (0.0, 0.0)
         return found
+
+    def describe(self) -> dict[str, str]:
+        """Return the methods in words."""
+        return self.transform.describe()
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by what they are for."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgeline.fourier.device_layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, choose_process_grid
 from ridgeline.fourier.sizes import (
     Share,
@@ -20,6 +21,7 @@ from ridgeline.fourier.sizes import (
 )
 from ridgeline.fourier.tuning import Layout
 from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.turbulence.device_memory import device_bytes, words_on_devices
 from ridgeline.models.turbulence.fluid_particles.estimate import (
     checkpoint_bytes_of_particles,
     output_bytes_of_particles,
@@ -92,10 +94,17 @@ def table_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int) -> float:
 
 
 def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
-    """Return the bytes of the rank that needs most, by what they are for.
+    """Return the bytes of the rank that needs most, by what they are for: on its GPU, if it computes on one.
 
-    Exchange buffers are those of "alltoallv"; other methods need up to a buffer of Q variables more.
+    Exchange buffers are those of "alltoallv"; other methods need up to a buffer of Q variables more. What cuFFT works
+    in is not among the bytes on a GPU.
     """
+    if case.run.device == "cuda":
+        # The first ranks have the most lines and the most planes.
+        layout = DeviceLayout.of(PencilGrid(case.grid.shape, case.model.dealias, grid, 0))
+        real = np.dtype(case.run.precision).itemsize
+        found = device_bytes(layout, real, len(case.scalar), COPIES[case.model.scheme])
+        return {name: float(size) for name, size in found.items()}
     share = Share.of(Truncation(case.grid.shape, case.model.dealias), grid)
     row, column = np.unravel_index(int(np.argmax(share.modes)), share.modes.shape)
     return rank_memory(case, grid, int(row + grid[0] * column), share)
@@ -149,6 +158,8 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
     bound = paper_bound(case.grid.shape, grid[0] * grid[1], case.model.transpose_variables, itemsize)
     parts = ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items())
     words = [f"memory per rank: {parts}"]
+    if case.run.device == "cuda":
+        words = [f"memory on each GPU: {parts}", words_on_devices(sum(needed.values()))]
     if not case.scalar and case.model.scheme == "rk2":
         words.append(f"the paper's Eq. 9 allows {bound / 2**20:.4g} MiB per rank")
     lines = truncation.n_lines / (case.grid.shape[0] * (case.grid.shape[2] // 2 + 1))

@@ -5,12 +5,14 @@ Every kind answers the same questions, so that an engine need not know which it 
 - `factor_rate`: A of a force A u, which the integrating factor takes as exp((A - nu k^2) dt); else 0;
 - `indices`, `values`: modes of this rank that get a force f_hat, and the force. It is constant over a step, and it is
   added to the nonlinear term in every substep. `begin_step` sets it;
-- `end_step`: what is done to the stored velocity after a step;
+- `end_step`: what is done to the stored velocity after a step; `hold` does it to the modes `touched`, wherever the
+  others are;
 - `injection`: power, energy per time; `state`, `restored`: what a checkpoint must hold.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +60,8 @@ class Forcing:
     """No force; the base of the others.
 
     modes: of this rank; comm: all ranks. indices: int64 [n_forced], places of the forced modes among this rank's;
-    values: complex128 [3, n_forced], f_hat of the current step.
+    values: complex128 [3, n_forced], f_hat of the current step; touched: int64 [n], places of the modes that are
+    changed after a step.
     """
 
     factor_rate = 0.0
@@ -67,6 +70,7 @@ class Forcing:
         self.modes, self.comm = modes, comm
         self.indices: NDArray[np.int64] = np.empty(0, np.int64)
         self.values: NDArray[np.complex128] = np.empty((3, 0), np.complex128)
+        self.touched: NDArray[np.int64] = np.empty(0, np.int64)
 
     def start(self, fields: Fields) -> None:
         """Take the initial state of a new run; not called for a resumed one. Collective."""
@@ -76,6 +80,12 @@ class Forcing:
 
     def end_step(self, fields: Fields) -> None:
         """Change the velocity after the step. Collective."""
+        held = fields[:3, self.touched]
+        self.hold(held)
+        fields[:3, self.touched] = held
+
+    def hold(self, velocity: NDArray[Any]) -> None:
+        """Change the velocity of the modes `touched`, [3, n], after the step. Collective."""
 
     def injection(self, fields: Fields) -> float:
         """Return the power of the force at velocity `fields`, energy/time, equal on all ranks. Collective."""
@@ -216,7 +226,10 @@ class FrozenShells(Forcing):
         kz, ky, kx = key.T * np.array(modes.unit)[:, np.newaxis]
         shell = shells.of(np.sqrt(kx * kx + kz * kz + ky * ky))
         places, here = _places(modes, key)
-        self._places = [places[shell[here] == n] for n in range(1, n_shells)]
+        of_shells = [np.flatnonzero(shell[here] == n) for n in range(1, n_shells)]
+        self.touched = places[np.concatenate(of_shells)]
+        cuts = np.cumsum([0, *map(len, of_shells)])
+        self._shells = [slice(first, end) for first, end in itertools.pairwise(cuts.tolist())]
         self._weights = [np.where(key[here[shell[here] == n], 2] > 0, 2.0, 1.0) for n in range(1, n_shells)]
         self._n_global = int((shell < n_shells).sum())
         self.kept = np.zeros(n_shells - 1)
@@ -224,9 +237,12 @@ class FrozenShells(Forcing):
 
     def energies(self, fields: Fields) -> NDArray[np.float64]:
         """Return sum |u_hat|^2 / 2 of each shell from 1 on, equal on all ranks. Collective."""
+        return self._energies_of(fields[:3, self.touched])
+
+    def _energies_of(self, velocity: NDArray[Any]) -> NDArray[np.float64]:
         squares = [
-            0.5 * weight * (np.abs(fields[:3, places].astype(np.complex128)) ** 2).sum(0)
-            for places, weight in zip(self._places, self._weights)
+            0.5 * weight * (np.abs(velocity[:, shell].astype(np.complex128)) ** 2).sum(0)
+            for shell, weight in zip(self._shells, self._weights)
         ]
         return global_sums(self.comm, squares, self._n_global)
 
@@ -238,13 +254,13 @@ class FrozenShells(Forcing):
         """Note the length of the step, for the power."""
         self._dt = dt
 
-    def end_step(self, fields: Fields) -> None:
+    def hold(self, velocity: NDArray[Any]) -> None:
         """Give each shell its energy back; one that has none, or had none at the start, stays as it is."""
-        found = self.energies(fields)
+        found = self._energies_of(velocity)
         scaled = (found > 0) & (self.kept > 0)
-        for places, scale, ratio in zip(self._places, scaled, self.kept / np.where(scaled, found, 1.0)):
+        for shell, scale, ratio in zip(self._shells, scaled, self.kept / np.where(scaled, found, 1.0)):
             if scale:
-                fields[:3, places] *= fields.real.dtype.type(math.sqrt(ratio))
+                velocity[:, shell] *= velocity.real.dtype.type(math.sqrt(ratio))
         self._gained = float((self.kept - found)[scaled].sum())
 
     def injection(self, fields: Fields) -> float:

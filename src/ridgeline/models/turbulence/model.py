@@ -1,6 +1,7 @@
 """The turbulence model: decomposes, owns the engine that holds the modes, and says what the time loop asks.
 
-The arithmetic is in `engine_cpu`; initial states, forcing, diagnostics and checkpoints have files of their own.
+The arithmetic is in `engine_cpu` and `engine_cuda`; initial states, forcing, diagnostics and checkpoints have files
+of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowOperation
-from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import (
     Context,
@@ -35,7 +35,7 @@ from ridgeline.models.turbulence.diagnostics import (
     scalar_parameters,
     summarise,
 )
-from ridgeline.models.turbulence.engine_cpu import COLUMNS, CpuEngine
+from ridgeline.models.turbulence.engine import make_engine
 from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.fluid_particles.along_paths import FirstMet
 from ridgeline.models.turbulence.fluid_particles.fields import MET
@@ -52,7 +52,7 @@ from ridgeline.models.turbulence.fluid_particles.tracers import PARTS, Tracers
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.outputs import output_field, output_names
-from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.problem import COLUMNS, FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState, kernels_of_state
 from ridgeline.models.turbulence.statistics.averages import TimeAverages
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -88,22 +88,14 @@ class Turbulence(Model):
             case.run.seed,
             case.waves,
         )
-        in_turn_per_node(comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
-        tuning = TransformTuning(
-            method=case.model.transpose.method,
-            batch=case.model.transpose_variables,
-            threads=context.threads,
-            effort=case.model.fft.effort,
-        )
-        self._engine = CpuEngine(self._grid, case.grid.lengths, comm, case.run.precision, flow, tuning)
-        engine = self._engine
+        engine = self._engine = make_engine(case, context, self._grid, flow)
         engine.forcing = make_forcing(case, engine.modes, comm)
         self._diagnostics = Diagnostics(
             comm, engine.modes, engine.transform, flow.viscosity, scalar_parameters(flow), flow.waves
         )
         self._state = SpectralState(
             self._grid, case.grid.lengths, comm, engine.transform.complex, len(case.scalar),
-            engine.transform.column.arena,
+            engine.workspace,
         )  # fmt: skip
         self._restoring: Mapping[str, NDArray[np.float64]] = {}
         begin, every = case.output.average_from, case.output.spectra_every
@@ -127,6 +119,7 @@ class Turbulence(Model):
 
     def compile(self) -> None:
         """Compile, or load from the cache, the kernels of diagnostics, checkpoints and initial states."""
+        self._engine.compile()
         dtype = self._engine.transform.complex
         wanted = [*kernels_of_diagnostics(dtype), *kernels_of_state(dtype)]
         if self._case.initial.kind == "file":
@@ -137,6 +130,7 @@ class Turbulence(Model):
         """Set the initial state, mode by mode or from a file. Collective."""
         engine, comm = self._engine, self._context.comm
         set_initial_modes(engine.fields, self._case, engine.modes, self._grid, engine.transform, comm)
+        engine.commit()
         engine.forcing.start(engine.fields)
         engine.time, engine.step_index = 0.0, 0
         if self._averages is not None:
@@ -149,6 +143,7 @@ class Turbulence(Model):
     def state(self) -> Mapping[str, DistributedArray]:
         """Return the modes, without what continuity gives, and what forcing and averages keep. Collective."""
         fields = self._state.pack(self._engine.fields)
+        self._engine.commit()  # packing sets u_y anew
         kept = dict(self._engine.forcing.state())
         if self._averages is not None:
             kept |= self._averages.state()
@@ -168,6 +163,7 @@ class Turbulence(Model):
         """Continue from what was read into the arrays of `state`. Collective."""
         engine, comm = self._engine, self._context.comm
         self._state.unpack(engine.fields)
+        engine.commit()
         self._state.release()
         small = {name: comm.bcast(array, 0) for name, array in self._restoring.items()}
         engine.forcing.restored(small)
@@ -314,16 +310,16 @@ class Turbulence(Model):
 
     def describe(self) -> dict[str, Any]:
         """Return decomposition, memory and methods; what left out lines save. Collective."""
-        transform = self._engine.transform
-        memory = self._engine.memory()
+        engine = self._engine
+        memory = engine.memory()
         if self._tracers is not None:
             memory |= self._tracers.memory()
             memory["particles"] += self._first_met.n_bytes()
         return {
             "process_grid": list(self._process_grid),
             "block": list(self._grid.block),
-            "method": "; ".join(f"{name} {words}" for name, words in transform.describe().items()),
-            "trials": {name: asdict(trial) for name, trial in transform.trials().items()},
+            "method": "; ".join(f"{name} {words}" for name, words in engine.describe().items()),
+            "trials": {name: asdict(trial) for name, trial in engine.transform.trials().items()},
             "field_bytes_per_rank": sum(memory.values()),
             "memory": memory,
             "lines_left_out": self._grid.saved_lines,

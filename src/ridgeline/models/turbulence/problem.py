@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+COLUMNS = ("fft", "pack", "row all-to-all", "column all-to-all", "other")  # of the paper's Tables 2 to 7
+
 
 @dataclass(frozen=True)
 class Waves:

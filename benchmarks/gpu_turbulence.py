@@ -1,0 +1,215 @@
+"""Turbulence on a GPU: each pass over memory against copy bandwidth, and a step against its transforms.
+
+    python benchmarks/gpu_turbulence.py [--sizes 256 512] [--dtypes float64 float32] [--seconds S] [--json FILE]
+
+For one session on a machine with a GPU: is it right (the CPU engine's numbers to rounding), what share of copy
+bandwidth has each transform and each kernel, and how much longer than its calls of cuFFT is a step. One rank.
+With NUMBA_ENABLE_CUDASIM=1 and --sizes 6 it shows, without a GPU, that everything runs.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpu import seconds_per_call
+from harness.machine import describe
+from harness.table import Row, markdown, show, write_json
+from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.runtime.devices import describe_devices, simulated
+from ridgeline.runtime.errors import DeviceError
+
+DEFAULT_SECONDS = 0.3  # of one timed round
+LEAST_SHARE, MOST_TIME = ">= 0.85", "<= 1.25"
+DT = 1e-4
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+
+
+class Pass(NamedTuple):
+    """One pass over memory: what puts it on the stream, and the bytes that it must read and write."""
+
+    name: str
+    call: Callable[[], object]
+    n_bytes: int
+
+
+def make_engine(n: int, dtype: str, scheme: str, dealias: str, on_device: bool = True) -> Any:
+    """Return an engine of n^3 points with a random solenoidal start, the same for the same n."""
+    from mpi4py import MPI
+
+    from ridgeline.fourier.pencil import PencilGrid
+    from ridgeline.fourier.tuning import TransformTuning
+    from ridgeline.models.turbulence.engine_cpu import CpuEngine
+    from ridgeline.models.turbulence.problem import FlowParameters
+
+    grid = PencilGrid((n, n, n), dealias, (1, 1), 0)
+    arguments = grid, (2 * np.pi,) * 3, MPI.COMM_SELF, dtype, FlowParameters(0.01, scheme)
+    if on_device:
+        from ridgeline.models.turbulence.engine_cuda import CudaEngine
+
+        engine: Any = CudaEngine(*arguments)
+    else:
+        engine = CpuEngine(*arguments, TransformTuning(effort="estimate"))
+    engine.compile()
+    fill(engine.fields, engine.modes)
+    engine.commit()
+    return engine
+
+
+def fill(fields: Any, modes: Any) -> None:
+    """Set a solenoidal field of random modes that are those of a real one: u_z = 0, k_x u_x + k_y u_y = 0."""
+    jz, jy, jx = modes.lines.expand()
+    rng = np.random.default_rng(7)
+    amplitude = rng.standard_normal(modes.n_modes) / (1.0 + jx * jx + jy * jy + jz * jz) ** 1.5
+    amplitude[jx == 0] = 0  # there both modes of a pair are stored, which must be conjugate
+    fields[0], fields[1], fields[2] = jy * amplitude, -jx * amplitude, 0
+
+
+def correctness(dtypes: list[str]) -> Iterator[Row]:
+    """Compare some steps with the CPU engine's."""
+    n, steps = (6, 2) if simulated() else (48, 20)
+    for dtype in dtypes:
+        for scheme, dealias in (("rk2", "phase-shift"), ("rk4", "two-thirds")):
+            engines = [make_engine(n, dtype, scheme, dealias, on_device) for on_device in (True, False)]
+            for engine in engines:
+                for _ in range(steps):
+                    engine.advance(DT)
+            found, expected = (engine.fields for engine in engines)
+            error = float(np.abs(found - expected).max() / np.abs(expected).max())
+            name = f"largest difference from the CPU's fields after {steps} steps: {n}^3 {dtype}, {scheme}, {dealias}"
+            yield Row(name, error, f"<= {TOLERANCE[dtype]:g}")
+
+
+def passes(engine: Any) -> Iterator[Pass]:
+    """Yield the passes of a step: transforms of one variable, then kernels as a step launches them."""
+    from ridgeline.fourier.kernels_cuda import collect_lines, collect_sums, spread_lines
+    from ridgeline.models.turbulence.kernels_cuda import PHASES, PRODUCT_BLOCKS, PRODUCT_THREADS
+
+    slabs, real = engine.slabs, engine._real.type
+    layout, stream = slabs.layout, slabs.stream
+    line, plane, lines = slabs.lines(0), slabs.planes(0), slabs.all_lines
+    number = 2 * engine._real.itemsize
+    kept = engine.modes.n_modes * number
+    for name, plan, array in (
+        ("transform in y", slabs.in_y, line),
+        ("transform in z", slabs.in_z, plane),
+        ("transform in x to points", slabs.rows_to_points, plane),
+        ("transform in x to modes", slabs.rows_to_modes, plane),
+    ):
+        yield Pass(name, partial(plan.run, array, array, stream), 2 * array.nbytes)
+    table = slabs.place, slabs.step, layout.ny_local, layout.pitch
+    kx, kz, launch = engine._kx, engine._kz, slabs.launch
+    second = slabs.planes(1)
+    yield Pass(
+        "lines to planes", lambda: spread_lines[launch](line, *table, plane), line.nbytes + plane.nbytes
+    )
+    yield Pass("planes to lines", lambda: collect_lines[launch](plane, *table, line), 2 * line.nbytes)
+    yield Pass(
+        "sums of planes to lines",
+        lambda: collect_sums[launch](plane, second, kx, kz, *table, line),
+        3 * line.nbytes,
+    )
+    nz, _, nx = engine.modes.shape
+    n_rows = nz * layout.ny_local
+    points = n_rows * nx * engine._real.itemsize
+    per_cell = (real(1.0),) * 3
+    for rated in (True, False):
+        grid = min(n_rows, PRODUCT_BLOCKS), PRODUCT_THREADS, stream
+        call = partial(
+            engine._multiply[rated][grid], nx, 2 * layout.pitch, n_rows, 2 * layout.plane_numbers, per_cell,
+            engine._rates, slabs.all_planes,
+        )  # fmt: skip
+        yield Pass(f"products{', and rates' if rated else ''}", call, 8 * points)
+    yield Pass("fields to lines", engine._load, 3 * (kept + line.nbytes))
+    common = engine._sizes, engine._of_line, *engine._tables.device, PHASES
+    c = (real(0.0),) * 6 + (real(1.0),) + (real(0.0),) * 5  # keeps the fields as they are
+    state = engine._state
+    for last in (False, True):
+        call = partial(
+            engine._advance_lines[last, False][engine._line_launch()],
+            *common,
+            c,
+            real(0.0),
+            lines,
+            state,
+            state,
+            state,
+        )
+        moved = 4 * kept + 6 * kept + (0 if last else 3 * line.nbytes)
+        yield Pass(f"{'last' if last else 'first'} substep of RK2", call, moved)
+
+
+def transforms_of_a_step(engine: Any) -> None:
+    """Put the transforms of an RK2 step on the stream, and nothing else."""
+    slabs = engine.slabs
+    line, plane, stream = slabs.lines(0), slabs.planes(0), slabs.stream
+    for _ in range(2):
+        for _ in range(3):
+            slabs.in_y.run(line, line, stream, inverse=True)
+            slabs.in_z.run(plane, plane, stream, inverse=True)
+            slabs.rows_to_points.run(plane, plane, stream)
+        for _ in range(5):
+            slabs.rows_to_modes.run(plane, plane, stream)
+            slabs.in_z.run(plane, plane, stream)
+        for _ in range(4):
+            slabs.in_y.run(line, line, stream)
+
+
+def speed(n: int, dtype: str, copy: float, seconds: float) -> Iterator[Row]:
+    """Measure a step over its transforms, and each pass."""
+    case = f"{n}^3 {dtype}"
+    engine = make_engine(n, dtype, "rk2", "phase-shift")
+    wait = engine.slabs.stream.synchronize
+    step = seconds_per_call(partial(engine.advance, DT), wait, seconds)
+    # Arrays grow by repeated transforms; from zero they stay zero, and a device is as fast.
+    for array in (engine.slabs.all_lines, engine.slabs.all_planes):
+        array.copy_to_device(np.zeros(array.shape, array.dtype))
+    transforms = seconds_per_call(partial(transforms_of_a_step, engine), wait, seconds)
+    note = f"step {step * 1e3:.2f} ms, {n**3 / step / 1e9:.2f} G points/s"
+    yield Row(f"RK2 step over its transforms: {case}", step / transforms, MOST_TIME, note=note)
+    for each in passes(engine):
+        rate = each.n_bytes / seconds_per_call(each.call, wait, seconds)
+        note = f"{rate / 1e9:.0f} of {copy / 1e9:.0f} GB/s"
+        yield Row(f"{each.name} over device copy: {case}", rate / copy, LEAST_SHARE, note=note)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512], help="points in each direction")
+    parser.add_argument("--dtypes", nargs="+", choices=("float64", "float32"), default=["float64", "float32"])
+    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="of a timed round")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    arguments = parser.parse_args()
+    configure_kernel_cache()
+    try:
+        devices = describe_devices()
+    except DeviceError as error:
+        print(f"no device: {error}")
+        return
+    from ridgeline.bench.memory.device_copy import measure_device_copy
+
+    copy = measure_device_copy()
+    rows = [Row("device copy bandwidth", copy / 1e9, unit="GB/s", note=str(devices[0]))]
+    cases = [(n, dtype) for dtype in arguments.dtypes for n in arguments.sizes]
+    speeds = (speed(n, dtype, copy, arguments.seconds) for n, dtype in cases)
+    for found in chain([correctness(arguments.dtypes)], speeds):
+        for row in found:
+            rows.append(row)
+            print(row.line(), file=sys.stderr, flush=True)
+    machine = describe()
+    show("Turbulence on a GPU", rows, machine)
+    command = "python benchmarks/gpu_turbulence.py " + " ".join(sys.argv[1:])
+    print(markdown(rows, machine, command))
+    if arguments.json:
+        write_json(arguments.json, rows, machine, command)
+
+
+if __name__ == "__main__":
+    main()

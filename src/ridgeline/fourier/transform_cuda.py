@@ -1,0 +1,111 @@
+"""Fields that the host holds, transformed by the device's plans: for diagnostics, outputs and initial states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.fourier.kernels_cuda import collect_lines, line_launch, order_by_lines, order_by_rows
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.slabs_cuda import DeviceSlabs
+
+
+class DeviceTransform:
+    """What `FourierTransform` does to whole fields, on a device whose slabs are free between steps.
+
+    Parameters
+    ----------
+    slabs : allocated, of at least 2 planes; what its lines, and planes 0 and 1, hold is lost in every call
+    modes : of this rank; dtype : of physical fields, float32 or float64
+
+    Attributes: real, complex: dtypes. Each variable is copied to the device and back, through pinned memory.
+    """
+
+    def __init__(self, slabs: DeviceSlabs, modes: Modes, dtype: DTypeLike) -> None:
+        self._slabs, self.modes = slabs, modes
+        self.real: np.dtype[Any] = np.dtype(dtype)
+        self.complex: np.dtype[Any] = np.result_type(self.real, np.complex64)
+        self._modes = cuda.pinned_array(2 * modes.n_modes, self.real)
+        layout = slabs.layout
+        self._points = cuda.pinned_array((modes.shape[0], layout.ny_local, 2 * layout.pitch), self.real)
+        lines = modes.lines
+        self._most, self._start = cuda.to_device(lines.most.astype(np.int32)), cuda.to_device(lines.start)
+
+    def compile(self) -> None:
+        """Compile or load the kernels by running them on nothing. No communication."""
+        points = self._slabs.planes(0)
+        for kernel in (order_by_lines, order_by_rows):
+            kernel[1, 1, self._slabs.stream](points, 0, 1, self._most, self._start, points)
+
+    def trials(self) -> dict[str, Any]:
+        """Return none: nothing was timed to be chosen."""
+        return {}
+
+    def put(self, field: NDArray[Any], target: Any, rows: int) -> None:
+        """Copy a field, complex [n_modes], to rows of lines on the device. No communication."""
+        slabs = self._slabs
+        self._modes[...] = field.view(self.real)
+        scratch = self._scratch()
+        scratch.copy_to_device(self._modes, stream=slabs.stream)
+        order_by_rows[self._launch(rows)](
+            scratch, slabs.layout.n_lines, rows, self._most, self._start, target
+        )
+        slabs.stream.synchronize()
+
+    def take(self, source: Any, rows: int, out_field: NDArray[Any]) -> None:
+        """Copy rows of lines on the device to a field, complex [n_modes]. No communication."""
+        slabs = self._slabs
+        scratch = self._scratch()
+        order_by_lines[self._launch(rows)](
+            source, slabs.layout.n_lines, rows, self._most, self._start, scratch
+        )
+        scratch.copy_to_host(self._modes, stream=slabs.stream)
+        slabs.stream.synchronize()
+        out_field[...] = self._modes.view(self.complex)
+
+    def _scratch(self) -> Any:
+        return self._slabs.planes(1)[: 2 * self.modes.n_modes]
+
+    def _launch(self, rows: int) -> tuple[Any, ...]:
+        return (*line_launch(self._slabs.layout.n_lines, rows), self._slabs.stream)
+
+    def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
+        """Return the values at this rank's points, real [n, z, y, x], of modes [n, n_modes]. Collective."""
+        slabs, (nz, ny, nx) = self._slabs, self.modes.shape
+        values = np.empty((len(spectral), nz, slabs.layout.ny_local, nx), self.real)
+        for field, block in zip(spectral, values):
+            self.put(field, slabs.lines(0), ny)
+            slabs.to_points(1)
+            slabs.planes(0).copy_to_host(self._points.reshape(-1), stream=slabs.stream)
+            slabs.stream.synchronize()
+            block[...] = self._points[:, :, :nx]
+        return values
+
+    def to_spectral(self, physical: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the retained modes [n, n_modes] of values [n, z, y, x], scaled by 1/(N_x N_y N_z). Collective."""
+        slabs, (_, ny, nx) = self._slabs, self.modes.shape
+        layout = slabs.layout
+        found = np.empty((len(physical), self.modes.n_modes), self.complex) if out is None else out
+
+        def fill(variable: int) -> None:
+            collect_lines[slabs.launch](
+                slabs.planes(0),
+                slabs.place,
+                slabs.step,
+                layout.ny_local,
+                layout.pitch,
+                slabs.pieces(variable),
+            )
+
+        for block, field in zip(physical, found):
+            self._points[...] = 0
+            self._points[:, :, :nx] = block
+            slabs.planes(0).copy_to_device(self._points.reshape(-1), stream=slabs.stream)
+            slabs.to_planes(0)
+            slabs.to_lines([0], fill)
+            self.take(slabs.lines(0), ny, field)
+            field *= self.real.type(slabs.scale)
+        return found

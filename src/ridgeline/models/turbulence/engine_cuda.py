@@ -1,0 +1,366 @@
+"""Turbulence on one NVIDIA GPU per rank: fields, transforms and substeps stay in device memory; slabs.
+
+The twin of `engine_cpu.CpuEngine`, with the same schemes, tables and numbers. A substep brings velocity and scalars
+from lines to points, forms products, brings their combinations back to lines, and advances what is stored. The host
+has one copy of the fields, for input, output, diagnostics and checkpoints: `fields` and `commit` keep it up to date.
+Source: Yeung et al. (GESTS), Secs. 2 and 3; Rogallo, NASA TM-81315 (1981).
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import cuda
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeline.fourier.kernels_cuda import (
+    add_turned_sum,
+    collect_lines,
+    collect_sums,
+    line_launch,
+    spread_lines,
+)
+from ridgeline.fourier.modes import Lengths, Modes
+from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.rows import RowOperation
+from ridgeline.fourier.slabs_cuda import DeviceSlabs
+from ridgeline.fourier.transform_cuda import DeviceTransform
+from ridgeline.models.turbulence.axis_tables import AxisTables
+from ridgeline.models.turbulence.device_memory import check_device_memory, device_bytes
+from ridgeline.models.turbulence.forced_modes import ForcedModes
+from ridgeline.models.turbulence.forcing import Forcing
+from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
+from ridgeline.models.turbulence.kernels_cuda import (
+    PHASES,
+    PRODUCT_BLOCKS,
+    PRODUCT_THREADS,
+    make_advance,
+    make_force,
+    make_load,
+    make_multiply,
+)
+from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.random_numbers import phase_shift
+from ridgeline.models.turbulence.stages import SCHEMES, displaced_grids
+from ridgeline.parallel.devices import mpi_takes_device_buffers, select_device
+from ridgeline.parallel.reduce import global_max
+from ridgeline.runtime.errors import ConfigError, DeviceError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class CudaEngine:
+    """Holds and advances velocity and scalars of one rank on its GPU. Built collectively.
+
+    Parameters and attributes are those of `engine_cpu.CpuEngine`; `transform` is the device's, for fields that the
+    host holds. `workspace`: none, see `SpectralState`. Raises DeviceError for pencils, for waves, if this rank has no
+    GPU, and, with the sum, if the GPU's memory is too small.
+    """
+
+    workspace = None
+
+    def __init__(
+        self,
+        grid: PencilGrid,
+        lengths: Lengths,
+        comm: MPI.Comm,
+        dtype: DTypeLike,
+        flow: FlowParameters,
+    ) -> None:
+        if flow.waves:
+            raise DeviceError(
+                "GPUs have no kernels for [waves], rotation and stratification; run with --device cpu"
+            )
+        self.flow, self.comm, self.n_scalars = flow, comm, len(flow.schmidt)
+        self._scheme = SCHEMES[flow.scheme]
+        self._real: np.dtype[Any] = np.dtype(dtype)
+        self.device = select_device(comm)
+        n_in, n_mid = N_VELOCITY + self.n_scalars, N_PRODUCTS + 3 * self.n_scalars
+        self._n_in, self._n_out = n_in, N_COMBINED + 2 * self.n_scalars
+        self.slabs = DeviceSlabs(grid, comm, dtype, self._n_out, n_mid, mpi_takes_device_buffers())
+        self._memory = device_bytes(
+            self.slabs.layout, self._real.itemsize, self.n_scalars, self._scheme.copies
+        )
+        self._memory["work"] = self.slabs.work_bytes
+        check_device_memory(self._memory, self.device, grid.shape)
+        self.modes = Modes.of(grid, lengths)
+        self.forcing = Forcing(self.modes, comm)
+        self.time, self.step_index = 0.0, 0
+        self.last_dt = self.last_courant_rate = float("nan")
+        self.under_way = {"row": 0.0, "column": 0.0}
+        self._shifted = self.modes.dealias == "phase-shift"
+        self._allocate()
+        self._choose_kernels()
+        self.reset_timings()
+
+    def _allocate(self) -> None:
+        slabs, real, n_in = self.slabs, self._real, self._n_in
+        slabs.allocate()
+        self.transform = DeviceTransform(slabs, self.modes, real)
+        size = 2 * slabs.layout.field_numbers
+        self._field_size = size
+        zeros = np.zeros(n_in * size, real)
+        self._state = cuda.to_device(zeros)
+        self._sum = cuda.to_device(zeros) if self._scheme.copies == 2 else self._state
+        self._host: NDArray[Any] = np.zeros((n_in, self.modes.n_modes), self.transform.complex)
+        self._host_is_present = True
+        lines, nz = self.modes.lines, self.modes.shape[0]
+        of_line = np.stack([lines.jx, lines.jz % nz, lines.most]).astype(np.int32)
+        self._of_line = cuda.to_device(np.ascontiguousarray(of_line).ravel())
+        self._rates = cuda.to_device(np.zeros(PRODUCT_BLOCKS, real))
+        layout, ny = slabs.layout, self.modes.shape[1]
+        self._tables = AxisTables(self.modes, self.flow.diffusivities, real, slabs.stream)
+        kx = np.zeros(layout.pitch, real)
+        kx[: self._tables.n_columns] = self._tables.k[0]
+        self._kx, self._kz = cuda.to_device(kx), cuda.to_device(self._tables.k[2].astype(real))
+        self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
+        self._forced = ForcedModes(self.modes, layout, real, slabs.stream)
+        # Products of which k_x first + k_z second goes to lines, or the first alone: see `kernels`.
+        self._sums: list[tuple[int, int | None]] = [(XX, XZ), (XY, None), (XZ, ZZ), (YZ, None)]
+        for flux in range(N_PRODUCTS, N_PRODUCTS + 3 * self.n_scalars, 3):
+            self._sums += [(flux, flux + 2), (flux + 1, None)]
+
+    def _choose_kernels(self) -> None:
+        kind: Any = self._real.type  # hashable
+        n_scalars, shifted = self.n_scalars, self._shifted
+        self._multiply = {rated: make_multiply(kind, n_scalars, rated) for rated in (True, False)}
+        self._load_lines = make_load(kind, shifted)
+        self._advance_lines = {
+            (last, summed): make_advance(kind, n_scalars, shifted, last, summed)
+            for last in (False, True)
+            for summed in (False, True)
+        }
+        self._add_force = {last: make_force(kind, shifted, last) for last in (False, True)}
+
+    def compile(self) -> None:
+        """Compile or load the kernels by running them on nothing."""
+        slabs, real = self.slabs, self._real.type
+        nothing = 0, 1, 1, 1, 1
+        common = nothing, self._of_line, *self._tables.device, PHASES, (real(0),) * 12
+        one = 1, 1, slabs.stream
+        for kernel in self._multiply.values():
+            kernel[1, PRODUCT_THREADS, slabs.stream](
+                0, 2, 0, 2, (real(0),) * 3, self._rates, slabs.all_planes
+            )
+        self._load_lines[one](self._state, 0, *common[:5], PHASES[0], slabs.all_lines)
+        for kernel in self._advance_lines.values():
+            kernel[one](*common, real(0), slabs.all_lines, self._state, self._state, self._state)
+        for kernel in self._add_force.values():
+            kernel[one](self._of_line, self._kx, 0, *common, slabs.all_lines, self._state)
+        self._forced.compile(self._state)
+        table, pieces = (slabs.place, slabs.step, 0, 0), slabs.all_pieces
+        for kernel in (spread_lines, collect_lines):
+            kernel[one](pieces, *table, pieces)
+        collect_sums[one](pieces, pieces, self._kx, self._kz, *table, pieces)
+        add_turned_sum[one](pieces, 0, (real(0),) * 3, *table, pieces)
+        self.transform.compile()
+        slabs.stream.synchronize()
+
+    @property
+    def fields(self) -> NDArray[Any]:
+        """The host's copy, complex [3 + S, n_modes] in the order of `modes.lines`, brought up to date.
+
+        What is written into it counts after `commit`.
+        """
+        if not self._host_is_present:
+            for v, field in enumerate(self._host):
+                self.transform.take(self._field(v), self.slabs.layout.rows, field)
+            self._host_is_present = True
+        return self._host
+
+    def commit(self) -> None:
+        """Take over what was written into `fields`. No communication."""
+        for v, field in enumerate(self._host):
+            self.transform.put(field, self._field(v), self.slabs.layout.rows)
+        self._host_is_present = True
+
+    def _field(self, v: int) -> Any:
+        return self._state[v * self._field_size : (v + 1) * self._field_size]
+
+    def _line_launch(self) -> tuple[Any, ...]:
+        return (*line_launch(self.slabs.layout.n_lines, self.modes.shape[1]), self.slabs.stream)
+
+    @property
+    def next_shift(self) -> NDArray[np.float64]:
+        """The displacement of the next step's first grid, fractions of the box, (x, y, z)."""
+        if not self._shifted:
+            return np.zeros(3)
+        return phase_shift(self.flow.seed, self.step_index, self.modes.shape)
+
+    def advance(
+        self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None
+    ) -> float:
+        """Make one step, as `CpuEngine.advance` does; `velocity` must be None. Collective."""
+        if velocity is not None:
+            raise DeviceError("GPUs do not follow fluid particles; run with --device cpu")
+        begin = perf_counter()
+        n_substeps = len(self._scheme.substeps)
+        if self._shifted:
+            self._tables.displace(displaced_grids(self.next_shift, self.modes))
+        self._load()
+        self.last_courant_rate = self._form_products(rated=True)
+        self.last_dt = self._courant_dt(courant) if dt is None else dt
+        self.forcing.begin_step(self.step_index, self.last_dt)
+        self._forced.begin_step(self.forcing)
+        self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
+        for number in range(n_substeps):
+            self._combine()
+            self._advance(number)
+            if number + 1 < n_substeps:
+                self._form_products(rated=False)
+        self._forced.end_step(self.forcing, self._state)
+        self.slabs.stream.synchronize()
+        self.slabs.clock.collect()
+        self._host_is_present = False
+        self.time += self.last_dt
+        self.step_index += 1
+        self._elapsed += perf_counter() - begin
+        self.under_way["column"] = self.slabs.seconds_exchanging
+        return self.last_dt
+
+    def _courant_dt(self, courant: float) -> float:
+        if self.last_courant_rate == 0.0:
+            raise ConfigError(
+                f"model.courant = {courant:g} gives no step from step {self.step_index}, where the fluid is at rest; "
+                "set model.dt instead"
+            )
+        return courant / self.last_courant_rate
+
+    def _load(self) -> None:
+        """Set lines to the fields on the first displaced grid."""
+        self._load_lines[self._line_launch()](
+            self._state,
+            self._n_in,
+            self._sizes,
+            self._of_line,
+            *self._tables.device,
+            PHASES[0],
+            self.slabs.all_lines,
+        )
+
+    def _form_products(self, rated: bool) -> float:
+        """Bring lines to points and form products there; return the largest rate of all ranks if `rated`."""
+        slabs, layout, real = self.slabs, self.slabs.layout, self._real.type
+        slabs.to_points(self._n_in)
+        nz, _, nx = self.modes.shape
+        n_rows = nz * layout.ny_local
+        n_blocks = min(n_rows, PRODUCT_BLOCKS)
+        per_cell = tuple(
+            real(n / length) for n, length in zip(self.modes.shape[::-1], self.modes.lengths[::-1])
+        )
+        self._multiply[rated][n_blocks, PRODUCT_THREADS, slabs.stream](
+            nx, 2 * layout.pitch, n_rows, 2 * layout.plane_numbers, per_cell, self._rates, slabs.all_planes
+        )
+        if not rated:
+            return 0.0
+        slabs.stream.synchronize()
+        return float(global_max(self.comm, self._rates.copy_to_host()[:n_blocks].max()))
+
+    def _combine(self) -> None:
+        """Bring products to planes, and their combinations to lines. Neighbours: all ranks."""
+        slabs, layout = self.slabs, self.slabs.layout
+        shape = slabs.place, slabs.step, layout.ny_local, layout.pitch
+        done: set[int] = set()
+
+        def planes(variable: int) -> Any:
+            if variable not in done:
+                with slabs.clock("fft"):
+                    slabs.to_planes(variable)
+                done.add(variable)
+            return slabs.planes(variable)
+
+        def fill(out: int) -> None:
+            first, second = self._sums[out]
+            target, factors = slabs.pieces(out), (self._kx, self._kz)
+            sources = [planes(variable) for variable in (first, second) if variable is not None]
+            with slabs.clock("pack"):
+                if len(sources) == 1:
+                    collect_lines[slabs.launch](*sources, *shape, target)
+                    return
+                collect_sums[slabs.launch](*sources, *factors, *shape, target)
+                if out >= N_COMBINED:
+                    self._add_gradient((out - N_COMBINED) // 2, shape, target)
+
+        # Scalars first: their mean gradients take the velocity that is still among the pieces.
+        slabs.to_lines([*range(N_COMBINED, self._n_out), *range(N_COMBINED)], fill)
+
+    def _add_gradient(self, scalar: int, shape: tuple[Any, ...], target: Any) -> None:
+        """Add -i G . u, of the velocity that came in, as large as products are after the transforms."""
+        gradient = self.flow.mean_gradients[scalar]
+        if any(gradient):
+            nz, _, nx = self.modes.shape
+            factors = tuple(self._real.type(nx * nz * part) for part in gradient)
+            layout = self.slabs.layout
+            add_turned_sum[self.slabs.launch](
+                self.slabs.all_pieces, layout.piece_numbers, factors, *shape, target
+            )
+
+    def _advance(self, number: int) -> None:
+        """Form the rate of substep `number` on lines, advance what is stored, and set the next stage."""
+        substeps, slabs = self._scheme.substeps, self.slabs
+        substep, last = substeps[number], number == len(substeps) - 1
+        arrays = {"state": self._state, "sum": self._sum}
+        base, kept = arrays[substep.base], arrays[substep.kept]
+        phases = PHASES if number % 2 == 0 else PHASES[::-1]
+        c = tuple(substep.coefficients(self.last_dt, self._real))
+        common = self._sizes, self._of_line, *self._tables.device, phases, c
+        self._advance_lines[last, substep.base == "sum"][self._line_launch()](
+            *common, self._real.type(slabs.scale), slabs.all_lines, self._state, base, kept
+        )
+        forced = self._forced
+        if forced.n:
+            self._add_force[last][*line_launch(forced.n, 1), slabs.stream](
+                forced.places, forced.values, forced.n, *common, slabs.all_lines, kept
+            )
+
+    def keep_stages(self) -> None:
+        """Raise DeviceError: only fluid particles ask for stages."""
+        raise DeviceError("GPUs do not follow fluid particles; run with --device cpu")
+
+    def stages(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
+        """Return none: stages are not kept."""
+        return []
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds in `advance` since `reset_timings`, by `COLUMNS`: the device's, and the host's in exchanges."""
+        clock = self.slabs.clock.seconds
+        exchange = self.slabs.seconds_exchanging - self._exchanged_before
+        parts = {
+            "fft": clock["fft"],
+            "pack": clock["pack"],
+            "row all-to-all": 0.0,
+            "column all-to-all": exchange,
+        }
+        return {**parts, "other": max(self._elapsed - sum(parts.values()), 0.0)}
+
+    def reset_timings(self) -> None:
+        """Begin to count `seconds` anew."""
+        self.slabs.clock.reset()
+        self._exchanged_before = self.slabs.seconds_exchanging
+        self._elapsed = 0.0
+
+    def exchanged(self) -> dict[str, tuple[float, float]]:
+        """Return what this rank hands over in a step, and a message, in bytes: see `CpuEngine.exchanged`."""
+        exchange = self.slabs.exchange
+        if exchange is None:
+            return {"row": (0.0, 0.0), "column": (0.0, 0.0)}
+        there, back = exchange.bytes_held("lines"), exchange.bytes_held("planes")
+        n = len(self._scheme.substeps)
+        message = (self._n_in * there + self._n_out * back) / (self.comm.size * (self._n_in + self._n_out))
+        return {"row": (0.0, 0.0), "column": (float(n * (self._n_in * there + self._n_out * back)), message)}
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes on this rank's device, by what they are for."""
+        return dict(self._memory)
+
+    def describe(self) -> dict[str, str]:
+        """Return the methods in words."""
+        return {
+            "fields and steps": f"on {self.device}",
+            "column exchange": f"{self.slabs.way}, a variable a message",
+            "diagnostics and outputs": "sums by the host, transforms on the device",
+        }

@@ -1,0 +1,332 @@
+"""Turbulence on NVIDIA GPUs: products in physical space, and the Runge-Kutta substep on lines of modes.
+
+The twin of `kernels` and `kernels_lines`, for arrays of `fourier.slabs_cuda`: complex numbers are pairs of reals in
+flat device arrays. *Lines* are [variable, y, line]; *fields* hold the rows j_y = 0 ... most, -most ... -1 of lines,
+[field, row, line]. So a warp's threads, which lie along lines, read and write whole sectors, and no place of a field
+is read that has no mode.
+
+A factor of a mode is a product of three: of its j_x, j_z and j_y. They are rows of three small tables [row, number],
+see ROWS. Thus a thread computes what belongs to its line once, and marches over y. With e the integrating
+factor and N the rate of a substep,
+
+    stage = f_0(e) now + f_1(e) N,    kept = f_2(e) base + f_3(e) N,    f_i(e) = c_i0 + c_i1 e + c_i2 e^2.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numpy.typing import DTypeLike
+
+from ridgeline.fourier.kernels_cuda import LINE_THREADS
+from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, load_pair, store_pair
+from ridgeline.models.turbulence.kernels import N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
+
+# K: wavenumber; PHASES: real parts of the phases of both displaced grids, imaginary parts follow; DECAY: integrating
+# factor of the velocity, those of scalars follow.
+ROWS = K, PHASES, DECAY = 0, (1, 3), 5
+
+PRODUCT_THREADS = 4 if SIMULATED else 128
+PRODUCT_BLOCKS = 2 if SIMULATED else 4096  # at most; each leaves one rate
+
+
+@device_function
+def _larger(largest, rate):
+    """Return the larger number; a rate that is NaN does not count."""
+    return rate if rate > largest else largest
+
+
+@cache
+def make_multiply(dtype: DTypeLike, n_scalars: int, rated: bool) -> Any:
+    """Return the kernel multiply(nx, pitch, n_rows, variable, per_cell, out_rates, planes), PRODUCT_THREADS a block.
+
+    planes : real [variables, n_rows, pitch], `variable` reals from one to the next. Each row's first nx numbers are
+        used. u_x, u_y, u_z and scalars are replaced by T_xx, T_zz, T_xy, T_xz, T_yz, and F of each scalar
+    per_cell : 1/dx, 1/dy, 1/dz; out_rates : one for each thread block: the largest |u_x|/dx + |u_y|/dy + |u_z|/dz
+        that it met if `rated`, the bracket of Eq. (8). NaN does not count
+    Cost: reads 3 + S and writes 5 + 3 S numbers a point.
+    """
+    real = np.dtype(dtype).type
+    zero = real(0)
+
+    @kernel(PRODUCT_THREADS, 4)
+    def multiply(nx, pitch, n_rows, variable, per_cell, out_rates, planes):
+        a, b, c = per_cell
+        largest = zero
+        pairs, step = nx // 2, variable // 2
+        for row in range(cuda.blockIdx.x, n_rows, cuda.gridDim.x):
+            for i in range(cuda.threadIdx.x, pairs, cuda.blockDim.x):
+                at = row * (pitch // 2) + i
+                u0, u1 = load_pair(planes, at)
+                v0, v1 = load_pair(planes, at + step)
+                w0, w1 = load_pair(planes, at + 2 * step)
+                if rated:
+                    largest = _larger(largest, a * abs(u0) + b * abs(v0) + c * abs(w0))
+                    largest = _larger(largest, a * abs(u1) + b * abs(v1) + c * abs(w1))
+                for back in range(n_scalars):
+                    s = n_scalars - 1 - back  # the last first: fluxes lie where scalars before it do not
+                    t0, t1 = load_pair(planes, at + (N_VELOCITY + s) * step)
+                    first = at + (N_PRODUCTS + 3 * s) * step
+                    store_pair(planes, first, u0 * t0, u1 * t1)
+                    store_pair(planes, first + step, v0 * t0, v1 * t1)
+                    store_pair(planes, first + 2 * step, w0 * t0, w1 * t1)
+                y0, y1 = v0 * v0, v1 * v1
+                store_pair(planes, at + XX * step, u0 * u0 - y0, u1 * u1 - y1)
+                store_pair(planes, at + ZZ * step, w0 * w0 - y0, w1 * w1 - y1)
+                store_pair(planes, at + XY * step, u0 * v0, u1 * v1)
+                store_pair(planes, at + XZ * step, u0 * w0, u1 * w1)
+                store_pair(planes, at + YZ * step, v0 * w0, v1 * w1)
+        if rated:
+            of_threads = cuda.shared.array(PRODUCT_THREADS, planes.dtype)
+            of_threads[cuda.threadIdx.x] = largest
+            half = PRODUCT_THREADS // 2
+            while half > 0:
+                cuda.syncthreads()
+                if cuda.threadIdx.x < half:
+                    other = of_threads[cuda.threadIdx.x + half]
+                    of_threads[cuda.threadIdx.x] = _larger(of_threads[cuda.threadIdx.x], other)
+                half //= 2
+            if cuda.threadIdx.x == 0:
+                out_rates[cuda.blockIdx.x] = of_threads[0]
+
+    return multiply
+
+
+@device_function
+def _phase(x, z, row, column, n_columns, place, nz):
+    """Return the factor of a line of the phase whose real parts are in `row`."""
+    x_re, x_im = load(x, row * n_columns + column), load(x, (row + 1) * n_columns + column)
+    z_re, z_im = load(z, row * nz + place), load(z, (row + 1) * nz + place)
+    return x_re * z_re - x_im * z_im, x_re * z_im + x_im * z_re
+
+
+@device_function
+def _times(a_re, a_im, b_re, b_im):
+    """Return the product of two complex numbers."""
+    return a_re * b_re - a_im * b_im, a_re * b_im + a_im * b_re
+
+
+@device_function
+def _line(of_line, n_lines, line):
+    """Return column, place of j_z and largest |j_y| of a line."""
+    return (
+        np.int64(load(of_line, line)), np.int64(load(of_line, n_lines + line)),
+        np.int64(load(of_line, 2 * n_lines + line)),
+    )  # fmt: skip
+
+
+@device_function
+def _factor(c, first, e):
+    """Return c[first] + c[first + 1] e + c[first + 2] e^2."""
+    return c[first] + e * (c[first + 1] + e * c[first + 2])
+
+
+@cache
+def make_load(dtype: DTypeLike, shifted: bool) -> Any:
+    """Return the kernel load_lines(fields, n_fields, sizes, of_line, x, y, z, following, out_lines).
+
+    It sets lines to fields, zero where no mode is retained. If `shifted`, they are on the grid displaced by phases in
+    row `following` of the tables. sizes, of_line, x, y, z: as of `make_advance`. Launch: `line_launch`.
+    """
+    zero = np.dtype(dtype).type(0)
+
+    @kernel(LINE_THREADS, 8)
+    def load_lines(fields, n_fields, sizes, of_line, x, y, z, following, out_lines):
+        n_lines, ny, rows, n_columns, nz = sizes
+        line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if line >= n_lines:
+            return
+        column, place, most = _line(of_line, n_lines, line)
+        if shifted:
+            l_re, l_im = _phase(x, z, following, column, n_columns, place, nz)
+        for iy in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
+            jy = iy if 2 * iy < ny else iy - ny
+            at = iy * n_lines + line
+            if abs(jy) > most:
+                _clear(out_lines, at, ny * n_lines, n_fields, zero)
+                continue
+            mode = (jy if jy >= 0 else rows + jy) * n_lines + line
+            if shifted:
+                p_re, p_im = _times(
+                    l_re, l_im, load(y, following * ny + iy), load(y, (following + 1) * ny + iy)
+                )
+            for v in range(n_fields):
+                re, im = load_pair(fields, mode + v * rows * n_lines)
+                if shifted:
+                    re, im = _times(re, im, p_re, p_im)
+                store_pair(out_lines, at + v * ny * n_lines, re, im)
+
+    return load_lines
+
+
+@device_function
+def _clear(lines, at, variable, n, zero):
+    """Set a mode of n variables to zero."""
+    for v in range(n):
+        store_pair(lines, at + v * variable, zero, zero)
+
+
+@device_function
+def _finish(re, im, e, c, undo, following, now, base, kept, place, lines, at, kind):
+    """Advance one field of a mode by -i times a rate, displaced and not scaled; undo has the scale.
+
+    kind: shifted, last, summed of `make_advance`, constants for the compiler.
+    """
+    shifted, last, summed = kind
+    re, im = im * undo[0] - re * undo[1], -(re * undo[0] + im * undo[1])
+    base_re, base_im = load_pair(base, place)
+    f, g = _factor(c, 6, e), _factor(c, 9, e)
+    store_pair(kept, place, f * base_re + g * re, f * base_im + g * im)
+    if not last:
+        now_re, now_im = base_re, base_im
+        if summed:
+            now_re, now_im = load_pair(now, place)
+        f, g = _factor(c, 0, e), _factor(c, 3, e)
+        re, im = f * now_re + g * re, f * now_im + g * im
+        if shifted:
+            re, im = _times(re, im, following[0], following[1])
+        store_pair(lines, at, re, im)
+
+
+@cache
+def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, summed: bool) -> Any:
+    """Return the kernel of one substep, which turns what came back of the products into the next stage, in place:
+
+        advance(sizes, of_line, x, y, z, phases, c, scale, lines, now, base, kept)
+
+    sizes : (lines of the rank, N_y, rows of a field, columns, N_z)
+    of_line : (3, lines) int32: column, place of j_z, largest |j_y|; x, y, z : tables, see ROWS
+    phases : rows of the tables, of the grid of the rate and of that of the next stage
+    c : 12 coefficients c_00, c_01, ... of the module; scale : of the transforms
+    lines : 4 + 2 S variables transformed in y (see `kernels`). They are replaced by 3 + S of the next stage,
+        displaced for it, and zero where no mode is retained; undefined if `last`
+    now, base, kept : fields [3 + S, rows, lines]; base is now unless `summed`, kept may be either
+
+    Launch: `line_launch`. Cost: reads 4 + 2 S, now and base once, writes 3 + S and kept once. Source: Eqs. (6), (7).
+    """
+    real = np.dtype(dtype).type
+    zero, one, tiny = real(0), real(1), real(np.finfo(real).tiny * 2.0**20)
+
+    kind = shifted, last, summed
+
+    @kernel(LINE_THREADS, 4)
+    def advance(sizes, of_line, x, y, z, phases, c, scale, lines, now, base, kept):
+        n_lines, ny, rows, n_columns, nz = sizes
+        line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if line >= n_lines:
+            return
+        column, place, most = _line(of_line, n_lines, line)
+        kx, kz = load(x, column), load(z, place)
+        flat = max(kx * kx + kz * kz, tiny)  # so that the mean divides nothing by something
+        u_re, u_im, n_re, n_im = scale, zero, one, zero
+        if shifted:
+            u_re, u_im = _phase(x, z, phases[0], column, n_columns, place, nz)
+            u_re, u_im = u_re * scale, u_im * scale
+            if not last:
+                n_re, n_im = _phase(x, z, phases[1], column, n_columns, place, nz)
+        decay = load(x, DECAY * n_columns + column) * load(z, DECAY * nz + place)
+        variable, field = ny * n_lines, rows * n_lines
+        for iy in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
+            jy = iy if 2 * iy < ny else iy - ny
+            at = iy * n_lines + line
+            if abs(jy) > most:
+                if not last:
+                    _clear(lines, at, variable, N_VELOCITY + n_scalars, zero)
+                continue
+            mode = (jy if jy >= 0 else rows + jy) * n_lines + line
+            ax_re, ax_im = load_pair(lines, at)
+            xy_re, xy_im = load_pair(lines, at + variable)
+            az_re, az_im = load_pair(lines, at + 2 * variable)
+            yz_re, yz_im = load_pair(lines, at + 3 * variable)
+            ky = load(y, iy)
+            undo, following = (u_re, u_im), (n_re, n_im)
+            if shifted:
+                undo = _times(u_re, u_im, load(y, phases[0] * ny + iy), load(y, (phases[0] + 1) * ny + iy))
+                if not last:
+                    following = _times(
+                        n_re, n_im, load(y, phases[1] * ny + iy), load(y, (phases[1] + 1) * ny + iy)
+                    )
+            inverse = one / (ky * ky + flat)
+            mx_re, mx_im = ax_re + ky * xy_re, ax_im + ky * xy_im
+            my_re, my_im = kx * xy_re + kz * yz_re, kx * xy_im + kz * yz_im
+            mz_re, mz_im = az_re + ky * yz_re, az_im + ky * yz_im
+            k_re = (kx * mx_re + ky * my_re + kz * mz_re) * inverse
+            k_im = (kx * mx_im + ky * my_im + kz * mz_im) * inverse
+            e = decay * load(y, DECAY * ny + iy)
+            _finish(
+                mx_re - kx * k_re,
+                mx_im - kx * k_im,
+                e,
+                c,
+                undo,
+                following,
+                now,
+                base,
+                kept,
+                mode,
+                lines,
+                at,
+                kind,
+            )
+            _finish(
+                my_re - ky * k_re, my_im - ky * k_im, e, c, undo, following, now, base, kept, mode + field,
+                lines, at + variable, kind,
+            )  # fmt: skip
+            _finish(
+                mz_re - kz * k_re, mz_im - kz * k_im, e, c, undo, following, now, base, kept, mode + 2 * field,
+                lines, at + 2 * variable, kind,
+            )  # fmt: skip
+            # Scalar s comes back as variables 4 + 2 s and 5 + 2 s and goes as 3 + s, which were used before.
+            for s in range(n_scalars):
+                f_re, f_im = load_pair(lines, at + (4 + 2 * s) * variable)
+                y_re, y_im = load_pair(lines, at + (5 + 2 * s) * variable)
+                row = DECAY + 1 + s
+                e = load(x, row * n_columns + column) * load(z, row * nz + place) * load(y, row * ny + iy)
+                _finish(
+                    f_re + ky * y_re, f_im + ky * y_im, e, c, undo, following, now, base, kept,
+                    mode + (3 + s) * field, lines, at + (3 + s) * variable, kind,
+                )  # fmt: skip
+
+    return advance
+
+
+@cache
+def make_force(dtype: DTypeLike, shifted: bool, last: bool) -> Any:
+    """Return the kernel add_force(modes, values, n, sizes, of_line, x, y, z, phases, c, lines, kept).
+
+    modes : (2, n) int32 line and place of j_y of the forced modes, a thread each
+    values : (3, n) complex as reals, part of the rate
+
+    It adds the force to kept and, unless `last`, to the next stage, after `advance`, whose arguments the others are.
+    """
+    one, zero = np.dtype(dtype).type(1), np.dtype(dtype).type(0)
+
+    @kernel(LINE_THREADS)
+    def add_force(modes, values, n, sizes, of_line, x, y, z, phases, c, lines, kept):
+        n_lines, ny, rows, n_columns, nz = sizes
+        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if i >= n:
+            return
+        line, iy = np.int64(load(modes, i)), np.int64(load(modes, n + i))
+        column, place, _ = _line(of_line, n_lines, line)
+        e = load(x, DECAY * n_columns + column) * load(z, DECAY * nz + place) * load(y, DECAY * ny + iy)
+        p_re, p_im = one, zero
+        if shifted and not last:
+            p_re, p_im = _phase(x, z, phases[1], column, n_columns, place, nz)
+            p_re, p_im = _times(p_re, p_im, load(y, phases[1] * ny + iy), load(y, (phases[1] + 1) * ny + iy))
+        row = iy if 2 * iy < ny else rows + iy - ny
+        for v in range(N_VELOCITY):
+            re, im = load_pair(values, v * n + i)
+            at = (v * rows + row) * n_lines + line
+            g = _factor(c, 9, e)
+            old_re, old_im = load_pair(kept, at)
+            store_pair(kept, at, old_re + g * re, old_im + g * im)
+            if not last:
+                g = _factor(c, 3, e)
+                re, im = _times(g * re, g * im, p_re, p_im)
+                at = (v * ny + iy) * n_lines + line
+                old_re, old_im = load_pair(lines, at)
+                store_pair(lines, at, old_re + re, old_im + im)
+
+    return add_force

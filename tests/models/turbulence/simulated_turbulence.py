@@ -1,0 +1,166 @@
+"""Tests of turbulence on GPUs in numba-cuda's simulator; test_turbulence_cuda.py runs this file."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.jit.cuda_device import SIMULATED
+from ridgeline.models.turbulence import engine_cuda
+from ridgeline.models.turbulence.engine_cuda import CudaEngine
+from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
+from ridgeline.models.turbulence.problem import FlowParameters, Waves
+from ridgeline.runtime.devices import DeviceInfo
+from ridgeline.runtime.errors import ConfigError, DeviceError
+from turbulence_tools import make_engine, make_reference, random_start
+
+assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+
+COMM = MPI.COMM_SELF
+SHAPE = (6, 8, 10)
+LENGTHS = (5.0, 7.0, 4.0)
+TOLERANCE = {np.float64: 1e-13, np.float32: 2e-6}
+FORCINGS = {
+    "none": None,
+    "linear": lambda modes: LinearForcing(modes, COMM, 0.8),
+    "frozen": lambda modes: FrozenShells(modes, COMM, 3.0),
+    "eswaran-pope": lambda modes: EswaranPope(modes, COMM, 3.0, 2.0, 0.4, 6),
+}
+
+
+def make_cuda_engine(flow, dealias="phase-shift", forcing="none", dtype=np.float64, shape=SHAPE):
+    grid = PencilGrid(shape, dealias, (1, 1), 0)
+    engine = CudaEngine(grid, LENGTHS, COMM, dtype, flow)
+    random_start(engine.fields, engine.modes)
+    engine.commit()
+    if FORCINGS[forcing]:
+        engine.forcing = FORCINGS[forcing](engine.modes)
+        engine.forcing.start(engine.fields)
+    return engine
+
+
+def follow(flow, dealias="phase-shift", forcing="none", dtype=np.float64, steps=2, dt=0.02):
+    """The engine and the reference side by side; the engine."""
+    engine = make_cuda_engine(flow, dealias, forcing, dtype)
+    reference = make_reference(SHAPE, flow, random_start, dealias, LENGTHS, FORCINGS[forcing])
+    for _ in range(steps):
+        taken = engine.advance(dt), reference.advance(dt)
+        assert taken[0] == pytest.approx(taken[1], rel=TOLERANCE[dtype])
+        assert engine.last_courant_rate == pytest.approx(reference.last_courant_rate, rel=TOLERANCE[dtype])
+        assert engine.fields.dtype == np.result_type(dtype, np.complex64)
+        difference = np.abs(engine.fields - reference.fields).max(1)
+        assert (difference <= TOLERANCE[dtype] * np.abs(reference.fields).max(1)).all()
+    return engine
+
+
+PLAIN = list(product(["rk2", "rk4"], ["phase-shift", "two-thirds", "none"], ["none", "eswaran-pope"]))
+
+
+@pytest.mark.parametrize(("scheme", "dealias", "forcing"), PLAIN)
+def test_equals_the_reference(scheme, dealias, forcing) -> None:
+    follow(FlowParameters(0.02, scheme, seed=3), dealias, forcing)
+
+
+@pytest.mark.parametrize("scheme", ["rk2", "rk4"])
+def test_equals_the_reference_with_scalars(scheme) -> None:
+    gradients = (1.0, -0.5, 2.0), (0.0, 0.0, 0.0)
+    follow(FlowParameters(0.02, scheme, (0.7, 5.0), gradients, 3), forcing="linear")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_energy_of_the_largest_scales_is_held(dtype) -> None:
+    engine = follow(FlowParameters(0.02, seed=3), forcing="frozen", dtype=dtype)
+    assert len(engine.forcing.touched) > 4
+    np.testing.assert_allclose(
+        engine.forcing.energies(engine.fields), engine.forcing.kept, rtol=10 * TOLERANCE[dtype]
+    )
+
+
+@pytest.mark.parametrize(("scheme", "dealias"), [("rk2", "phase-shift"), ("rk4", "two-thirds")])
+def test_single_precision_follows_to_its_rounding(scheme, dealias) -> None:
+    flow = FlowParameters(0.02, scheme, (0.7,), ((1.0, -0.5, 2.0),), 3)
+    follow(flow, dealias, "eswaran-pope", np.float32)
+
+
+def test_the_time_step_is_that_of_the_courant_number() -> None:
+    engine = follow(FlowParameters(0.02, seed=3), dt=None, steps=1)
+    assert engine.last_dt == pytest.approx(0.5 / engine.last_courant_rate)
+    engine.fields[...] = 0
+    engine.commit()
+    with pytest.raises(
+        ConfigError, match=r"model\.courant = 0\.5 gives no step from step 1, where the fluid is at"
+    ):
+        engine.advance()
+
+
+def test_a_run_goes_on_with_the_other_engine_as_if_it_had_begun_there() -> None:
+    """From CPU to GPU and back: the host's copy is what both take and give."""
+    flow = FlowParameters(0.02, seed=3)
+    whole = make_engine(SHAPE, flow, random_start, "phase-shift", LENGTHS)
+    parts = make_cuda_engine(flow), make_engine(SHAPE, flow, random_start, "phase-shift", LENGTHS)
+    for step in range(4):
+        whole.advance(0.02)
+        here, there = parts[step % 2], parts[1 - step % 2]
+        here.advance(0.02)
+        there.fields[...] = here.fields
+        there.commit()
+        there.time, there.step_index = here.time, here.step_index
+        difference = np.abs(here.fields - whole.fields).max(1)
+        assert (difference <= 1e-13 * np.abs(whole.fields).max(1)).all()
+
+
+def test_what_is_read_of_the_fields_is_what_was_written() -> None:
+    engine = make_cuda_engine(FlowParameters(0.02, "rk4", (0.7,), ((0.0, 0.0, 0.0),)))
+    rng = np.random.default_rng(7)
+    written = rng.standard_normal(engine.fields.shape) + 1j * rng.standard_normal(engine.fields.shape)
+    engine.fields[...] = written
+    engine.commit()
+    engine._host_is_present = False  # as after a step
+    engine.fields[...] = engine.fields  # brought up to date from the device
+    np.testing.assert_array_equal(engine.fields, written)
+
+
+def test_refuses_what_it_cannot_do(monkeypatch) -> None:
+    grid = PencilGrid(SHAPE, "phase-shift", (1, 1), 0)
+    with pytest.raises(DeviceError, match=r"no kernels for .waves., rotation and stratification; run with"):
+        CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1, waves=Waves((0.0, 0.0, 1.0))))
+    engine = make_cuda_engine(FlowParameters(0.02))
+    with pytest.raises(DeviceError, match="do not follow fluid particles"):
+        engine.advance(0.01, velocity=lambda *_: None)
+    tiny = DeviceInfo(0, "Tiny GPU", (9, 0), 4096, 1)
+    monkeypatch.setattr(engine_cuda, "select_device", lambda comm: tiny)
+    with pytest.raises(
+        DeviceError, match=r"\[6, 8, 10\] takes .* GiB on a GPU \(fields .*Tiny GPU; use more GPUs"
+    ):
+        CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1))
+
+
+def test_says_what_it_holds_and_sends() -> None:
+    engine = make_cuda_engine(FlowParameters(0.02, "rk4"))
+    engine.advance(0.01)
+    assert engine.exchanged() == {"row": (0.0, 0.0), "column": (0.0, 0.0)}
+    assert list(engine.seconds) == ["fft", "pack", "row all-to-all", "column all-to-all", "other"]
+    slabs = engine.slabs
+    found = engine.memory()
+    assert found["fields"] == engine._state.nbytes + engine._sum.nbytes
+    assert found["lines"] == slabs.all_lines.nbytes
+    assert found["planes"] == slabs.all_planes.nbytes
+    assert "CUDA simulator" in engine.describe()["fields and steps"]
+
+
+@pytest.mark.parametrize("dealias", ["phase-shift", "none"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_whole_fields_are_transformed_on_the_device(dealias, dtype) -> None:
+    engine = make_cuda_engine(FlowParameters(0.02), dealias, dtype=dtype)
+    host = make_engine(SHAPE, FlowParameters(0.02), random_start, dealias, LENGTHS, dtype=dtype)
+    physical = engine.transform.to_physical(engine.fields[:2])
+    np.testing.assert_allclose(
+        physical, host.transform.to_physical(host.fields[:2]), rtol=0, atol=TOLERANCE[dtype] * 20
+    )
+    back = engine.transform.to_spectral(physical)
+    np.testing.assert_allclose(back, host.fields[:2], rtol=0, atol=TOLERANCE[dtype] * 20)
+    engine.advance(0.01)
+    host.advance(0.01)
+    np.testing.assert_allclose(engine.fields, host.fields, rtol=0, atol=TOLERANCE[dtype] * 20)

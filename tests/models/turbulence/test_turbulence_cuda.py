@@ -1,0 +1,293 @@
+"""Turbulence on GPUs: what the kernels compile to, what memory is counted, and what the simulator computes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+
+from mpi4py import MPI
+from numba import types
+
+from cuda_tools import SIMULATOR_SECONDS, assemble, run_simulated, skip_without_device
+from ridgeline.fourier import kernels_cuda as packing
+from ridgeline.fourier.device_layout import DeviceLayout
+from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.models.turbulence import device_memory
+from ridgeline.models.turbulence import kernels_cuda as kernels
+from ridgeline.models.turbulence.config import TurbulenceCase
+from ridgeline.models.turbulence.device_memory import check_device_memory, device_bytes
+from ridgeline.models.turbulence.estimate import estimate, paper_bound
+from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.runtime.devices import DeviceInfo
+from ridgeline.runtime.errors import DeviceError
+from turbulence_tools import make_engine, random_start
+
+DTYPES = [np.float64, np.float32]
+INTEGER, SMALL = types.int64, types.int32
+REGISTERS = 65536  # of a multiprocessor
+
+
+def of(dtype):
+    real = numba.from_dtype(np.dtype(dtype))
+    return real, real[::1]
+
+
+def common(dtype):
+    """Types of sizes, of_line, x, y and z."""
+    numbers = of(dtype)[1]
+    return types.UniTuple(INTEGER, 5), SMALL[::1], numbers, numbers, numbers
+
+
+def multiply(dtype, rated, n_scalars=0):
+    real, numbers = of(dtype)
+    made = kernels.make_multiply(dtype, n_scalars, rated)
+    return assemble(made, (INTEGER, INTEGER, INTEGER, INTEGER, types.UniTuple(real, 3), numbers, numbers))
+
+
+def advance(dtype, shifted, last, summed, n_scalars=0):
+    real, numbers = of(dtype)
+    made = kernels.make_advance(dtype, n_scalars, shifted, last, summed)
+    phases, c = types.UniTuple(INTEGER, 2), types.UniTuple(real, 12)
+    return assemble(made, (*common(dtype), phases, c, real, *[numbers] * 4))
+
+
+def load_lines(dtype, shifted):
+    numbers = of(dtype)[1]
+    arguments = numbers, INTEGER, *common(dtype), INTEGER, numbers
+    return assemble(kernels.make_load(dtype, shifted), arguments)
+
+
+def packed(dtype, kernel, sources, *more):
+    numbers = of(dtype)[1]
+    table = INTEGER[::1], SMALL[::1], INTEGER, INTEGER
+    return assemble(kernel, (*[numbers] * sources, *more, *table, numbers))
+
+
+def pairs(found, what):
+    """Loads or stores of two numbers at once; the compiler unrolls loops, so multiples of what is written."""
+    return found.ptx.count(f"{what}.global.v2")
+
+
+def check(found, dtype, registers):
+    assert found.spilled == 0
+    assert found.registers <= registers
+    if dtype == np.float32:
+        assert ".f64" not in found.ptx, "single precision stays single"
+        assert ".ftz" not in found.ptx
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rated", [True, False])
+def test_products_are_loaded_and_stored_in_pairs(dtype, rated) -> None:
+    found = multiply(dtype, rated)
+    check(found, dtype, REGISTERS // (kernels.PRODUCT_THREADS * 4))
+    assert pairs(found, "ld") % 3 == 0
+    assert pairs(found, "st") == pairs(found, "ld") // 3 * 5
+    assert found.ptx.count("ld.global") == pairs(found, "ld")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shifted", "last", "summed", "n_scalars", "loads", "stores"),
+    [
+        (True, False, False, 0, 4 + 3, 3 + 3 + 3),  # first substep of RK2; the last three are the zeros
+        (True, True, False, 0, 4 + 3, 3),  # its last
+        (True, False, True, 1, 6 + 2 * 4, 3 * 4),  # RK4 with a scalar
+        (False, True, True, 0, 4 + 3, 3),
+    ],
+)
+def test_a_substep_reads_and_writes_each_mode_once(
+    dtype, shifted, last, summed, n_scalars, loads, stores
+) -> None:
+    found = advance(dtype, shifted, last, summed, n_scalars)
+    check(found, dtype, REGISTERS // (packing.LINE_THREADS * 4))
+    assert (pairs(found, "ld"), pairs(found, "st")) == (loads, stores)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shifted", [True, False])
+def test_loading_lines_leaves_room_for_many_threads(dtype, shifted) -> None:
+    check(load_lines(dtype, shifted), dtype, REGISTERS // (packing.LINE_THREADS * 8))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_packing_leaves_room_for_many_threads(dtype) -> None:
+    numbers = of(dtype)[1]
+    for found, loads in (
+        (packed(dtype, packing.spread_lines, 1), 1),
+        (packed(dtype, packing.collect_lines, 1), 1),
+        (packed(dtype, packing.collect_sums, 2, numbers, numbers), 2),
+    ):
+        check(found, dtype, REGISTERS // (packing.THREADS * packing.BLOCKS))
+        assert pairs(found, "ld") == loads * pairs(found, "st")
+
+
+@pytest.mark.full
+def test_in_the_simulator() -> None:
+    assert " passed" in run_simulated(Path(__file__).with_name("simulated_turbulence.py"))
+
+
+LARGE = DeviceInfo(0, "Some GPU", (9, 0), 80 * 2**30, 132)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3, 8])
+def test_memory_is_within_the_paper_s_bound(n_ranks) -> None:
+    """Eq. 9 with Q = 1 for one rank, which exchanges nothing; with buffers of all variables, with Q = 4."""
+    shape = (256, 256, 256)
+    for rank in {0, n_ranks - 1}:
+        layout = DeviceLayout.of(PencilGrid(shape, "phase-shift", (1, n_ranks), rank))
+        needed = sum(device_bytes(layout, 8, 0, 1).values())
+        assert needed < paper_bound(shape, n_ranks, 1 if n_ranks == 1 else 4, 16) * 1.01
+
+
+def test_too_little_memory_is_refused_with_the_sum() -> None:
+    layout = DeviceLayout.of(PencilGrid((1024,) * 3, "phase-shift", (1, 1), 0))
+    needed = device_bytes(layout, 8, 0, 1)
+    check_device_memory(needed, DeviceInfo(0, "Some GPU", (9, 0), sum(needed.values()), 1), (1024,) * 3)
+    words = r"\[1024, 1024, 1024\] takes .* GiB on a GPU \(fields .*, more than the 80 GiB of Some GPU; use more GPUs"
+    with pytest.raises(DeviceError, match=words):
+        check_device_memory(needed | {"work": 2**40}, LARGE, (1024,) * 3)
+
+
+def test_pencils_are_refused() -> None:
+    with pytest.raises(
+        DeviceError, match=r"slabs only, and the process grid is \[2, 1\]; set grid.decomposition"
+    ):
+        DeviceLayout.of(PencilGrid((8, 8, 8), "none", (2, 1), 0))
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+def test_the_table_finds_every_line_in_the_pieces_of_the_exchange(n_ranks) -> None:
+    shape = (6, 8, 10)
+    for rank in range(n_ranks):
+        grid = PencilGrid(shape, "phase-shift", (1, n_ranks), rank)
+        layout = DeviceLayout.of(grid)
+        place, step = (table.reshape(shape[0], layout.pitch) for table in layout.tables())
+        found = []
+        for peer in range(n_ranks):
+            lines = grid.lines_of_rank(0, peer)
+            begin = sum(layout.counts_of_planes[:peer])
+            at = lines.jz % shape[0], lines.jx
+            np.testing.assert_array_equal(place[at], begin + np.arange(lines.n_lines))
+            assert (step[at] == lines.n_lines).all()
+            found += list(zip(*at))
+        rest = np.ones(place.shape, bool)
+        rest[tuple(np.array(found).T)] = False
+        assert (place[rest] == -1).all()
+        assert sum(layout.counts_of_planes) == layout.piece_numbers
+        assert sum(layout.counts_of_lines) == layout.line_numbers
+
+
+def test_check_counts_what_a_gpu_holds_and_says_whether_it_fits(monkeypatch) -> None:
+    run = {"model": "turbulence", "steps": 1, "device": "cuda"}
+    case = TurbulenceCase.model_validate(
+        {"run": run, "grid": {"shape": [64, 64, 64]}, "model": {"viscosity": 0.1, "dt": 0.1, "scheme": "rk4"}}
+    )
+    needed = sum(
+        device_bytes(DeviceLayout.of(PencilGrid((64, 64, 64), "phase-shift", (1, 2), 0)), 8, 0, 2).values()
+    )
+    monkeypatch.setattr(device_memory, "describe_devices", lambda: [LARGE])
+    found = estimate(case, 2)
+    assert found.memory_per_rank == needed
+    assert "memory on each GPU: fields" in found.remarks[0]
+    assert "that fits on Some GPU" in found.remarks[1]
+    small = DeviceInfo(0, "Small GPU", (9, 0), needed - 1, 1)
+    monkeypatch.setattr(device_memory, "describe_devices", lambda: [LARGE, small])
+    assert "that does not fit on Small GPU" in estimate(case, 2).remarks[1]
+
+
+def test_check_says_where_there_is_no_gpu_to_compare_with(monkeypatch) -> None:
+    def fail():
+        raise DeviceError("no GPU here")
+
+    monkeypatch.setattr(device_memory, "describe_devices", fail)
+    assert "is not known here: no GPU here" in device_memory.words_on_devices(1.0)
+
+
+CASE = """\
+[run]
+model = "turbulence"
+steps = {steps}
+seed = 3
+[grid]
+shape = [6, 6, 6]
+[model]
+viscosity = 0.05
+dt = 0.02
+fft.effort = "estimate"
+[initial]
+kind = "taylor_green"
+[forcing]
+kind = "eswaran-pope"
+amplitude = 0.5
+correlation_time = 0.5
+[output]
+path = "{name}.bp"
+series = "{name}.csv"
+[checkpoint]
+path = "{name}"
+every = 2
+"""
+
+
+def run(folder, name, steps, *options):
+    (folder / "case.toml").write_text(CASE.format(steps=steps, name=name))
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "ridgeline", "run", "case.toml", *options]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SIMULATOR_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.jobs
+def test_runs_go_on_from_each_other_s_checkpoints(tmp_path) -> None:
+    """The last row of the series of a run on CPU, GPU and CPU in turn is that of a run on the CPU."""
+    run(tmp_path, "whole", 6)
+    run(tmp_path, "turns", 2)
+    assert "on cuda" in run(tmp_path, "turns", 4, "--device", "cuda", "--resume", "auto")
+    assert "at step 4" in run(tmp_path, "turns", 6, "--resume", "auto")
+    whole, turns = (
+        [float(n) for n in (tmp_path / f"{name}.csv").read_text().splitlines()[-1].split(",")]
+        for name in ("whole", "turns")
+    )
+    assert len(turns) > 10
+    np.testing.assert_allclose(turns, whole, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("scheme", "dealias"), [("rk2", "phase-shift"), ("rk4", "two-thirds"), ("rk4", "none")]
+)
+def test_on_a_gpu_equals_the_cpu_to_rounding(scheme, dealias, dtype) -> None:
+    skip_without_device()
+    from ridgeline.models.turbulence.engine_cuda import CudaEngine
+
+    shape, lengths = (36, 40, 54), (5.0, 7.0, 4.0)
+    flow = FlowParameters(0.02, scheme, (0.7,), ((1.0, -0.5, 2.0),), 3)
+    host = make_engine(shape, flow, random_start, dealias, lengths, dtype=dtype)
+    engine = CudaEngine(PencilGrid(shape, dealias, (1, 1), 0), lengths, MPI.COMM_SELF, dtype, flow)
+    engine.compile()
+    engine.fields[...] = host.fields
+    engine.commit()
+    for _ in range(20):
+        engine.advance(0.005)
+        host.advance(0.005)
+    difference = np.abs(engine.fields - host.fields).max(1)
+    assert (difference <= (1e-12 if dtype == np.float64 else 1e-5) * np.abs(host.fields).max(1)).all()
+    assert engine.last_courant_rate == pytest.approx(host.last_courant_rate, rel=1e-4)
