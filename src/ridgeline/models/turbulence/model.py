@@ -103,7 +103,7 @@ class Turbulence(Model):
         )
         self._state = SpectralState(
             self._grid, case.grid.lengths, comm, engine.transform.complex, len(case.scalar),
-            engine.transform.column.arena,
+            engine.transform.column.workspace,
         )  # fmt: skip
         self._restoring: Mapping[str, NDArray[np.float64]] = {}
         begin, every = case.output.average_from, case.output.spectra_every
