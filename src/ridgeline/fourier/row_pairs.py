@@ -42,6 +42,29 @@ def alternating(lanes, real, imaginary):
     return lanes.constant([real, imaginary] * (lanes.count // 2))
 
 
+def _spread(vector, pointer, place, stride):
+    """Store complex number i of a vector at real index place + i stride."""
+    lanes, builder = vector.lanes, vector.lanes.builder
+    one = Lanes(builder, lanes.element, 2)
+    for i in range(lanes.count // 2):
+        mask = constant(ir.VectorType(I32, 2), [2 * i, 2 * i + 1])
+        part = one.vector(builder.shuffle_vector(vector.value, vector.value, mask))
+        part.store(pointer, builder.add(place, builder.mul(stride, ir.Constant(stride.type, i))))
+
+
+def _collect(lanes, pointer, place, stride):
+    """Load complex number i of a vector from real index place + i stride."""
+    builder, one = lanes.builder, Lanes(lanes.builder, lanes.element, 2)
+    places = [
+        builder.add(place, builder.mul(stride, ir.Constant(stride.type, i))) for i in range(lanes.count // 2)
+    ]
+    parts = [one.load(pointer, each).value for each in places]
+    while len(parts) > 1:
+        joined = constant(ir.VectorType(I32, 2 * parts[0].type.count), list(range(2 * parts[0].type.count)))
+        parts = [builder.shuffle_vector(*two, joined) for two in zip(parts[::2], parts[1::2])]
+    return lanes.vector(parts[0])
+
+
 @intrinsic
 def _vector_length(typing, array):
     """Return how many complex numbers a register holds."""
@@ -96,6 +119,45 @@ def _part(typing, whole, pairs, forth, back, out, a, b):
     return types.void(whole, pairs, index, index, out, index, index), codegen
 
 
+@intrinsic
+def _join_dealt(typing, source, a, b, out, forth, back, stride):
+    """Join as many modes as a register holds into out[forth + i stride] and, mirrored, out[back - i stride].
+
+    As `_join` does, for pencils: a rank has every P_r-th mode of a row.
+    """
+
+    def codegen(context, builder, signature, args):
+        lanes = _lanes(builder, source.dtype, True)
+        load = data_pointer(context, builder, signature, args, 0)
+        store = data_pointer(context, builder, signature, args, 3)
+        first, second = lanes.load(load, args[1]), swapped(lanes.load(load, args[2]))
+        _spread(lanes.fma(second, alternating(lanes, -1.0, 1.0), first), store, args[4], args[6])
+        mirrored = lanes.fma(first, alternating(lanes, 1.0, -1.0), second)
+        _spread(mirrored, store, args[5], builder.neg(args[6]))
+        return context.get_dummy_value()
+
+    index = types.intp
+    return types.void(source, index, index, out, index, index, index), codegen
+
+
+@intrinsic
+def _part_dealt(typing, pairs, forth, back, stride, out, a, b):
+    """Part as many modes as a register holds, as `_part`, from pairs[forth + i stride] and pairs[back - i stride]."""
+
+    def codegen(context, builder, signature, args):
+        lanes = _lanes(builder, pairs.dtype, True)
+        load = data_pointer(context, builder, signature, args, 0)
+        store = data_pointer(context, builder, signature, args, 4)
+        pair = _collect(lanes, load, args[1], args[3])
+        mirror = _collect(lanes, load, args[2], builder.neg(args[3]))
+        lanes.fma(mirror, alternating(lanes, 1.0, -1.0), pair).store(store, args[5])
+        swapped(lanes.fma(pair, alternating(lanes, -1.0, 1.0), mirror)).store(store, args[6])
+        return context.get_dummy_value()
+
+    index = types.intp
+    return types.void(pairs, index, index, index, out, index, index), codegen
+
+
 @subroutine(nogil=True)
 def _join_piece(source, a, b, pitch, first, step, length, nx, out, begin):
     """Join modes first, first + step, ... at source[a ...] and source[b ...] into the pair at out[begin ...].
@@ -104,11 +166,16 @@ def _join_piece(source, a, b, pitch, first, step, length, nx, out, begin):
     """
     forth, back = begin + 2 * first, begin + 2 * (nx - first)
     whole = 0
-    if step == 1 and pitch == 1:
+    if pitch == 1:
         count = _vector_length(source)
         whole = length - length % count
-        for i in range(0, whole, count):
-            _join(True, source, a + 2 * i, b + 2 * i, out, forth + 2 * i, back - 2 * (i + count - 1))
+        if step == 1:
+            for i in range(0, whole, count):
+                _join(True, source, a + 2 * i, b + 2 * i, out, forth + 2 * i, back - 2 * (i + count - 1))
+        else:
+            for i in range(0, whole, count):
+                far = 2 * step * i
+                _join_dealt(source, a + 2 * i, b + 2 * i, out, forth + far, back - far, 2 * step)
     for i in range(whole, length):
         _join(
             False,
@@ -128,11 +195,16 @@ def _part_piece(pairs, begin, first, step, length, nx, out, a, b, pitch):
     """Part the pair at pairs[begin ...] into modes first, first + step, ... at out[a ...] and out[b ...]."""
     forth, back = begin + 2 * first, begin + 2 * (nx - first)
     whole = 0
-    if step == 1 and pitch == 1:
+    if pitch == 1:
         count = _vector_length(pairs)
         whole = length - length % count
-        for i in range(0, whole, count):
-            _part(True, pairs, forth + 2 * i, back - 2 * (i + count - 1), out, a + 2 * i, b + 2 * i)
+        if step == 1:
+            for i in range(0, whole, count):
+                _part(True, pairs, forth + 2 * i, back - 2 * (i + count - 1), out, a + 2 * i, b + 2 * i)
+        else:
+            for i in range(0, whole, count):
+                far = 2 * step * i
+                _part_dealt(pairs, forth + far, back - far, 2 * step, out, a + 2 * i, b + 2 * i)
     for i in range(whole, length):
         _part(
             False, pairs, forth + 2 * step * i, back - 2 * step * i, out, a + 2 * pitch * i, b + 2 * pitch * i
