@@ -19,7 +19,7 @@ from ridgeline.fourier.row_exchange import PlanePass, pieces_of_rows
 from ridgeline.fourier.rows import RowStage
 from ridgeline.fourier.shared_memory import SharedArray
 from ridgeline.fourier.tuning import Layout
-from ridgeline.fourier.workers import Workers
+from ridgeline.fourier.workers import Clock, Workers
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -91,16 +91,15 @@ class SharedRows:
         self, stage: PlaneStage, rows: RowStage, workers: Workers, group: tuple[int, int], step: PlanePass
     ) -> None:
         """Take a group of planes, first to end - 1, through transforms in z and x and back. Collective."""
-        (first, end), (operation, pack, n_in, n_mid) = group, step
+        (first, end), (_, pack, n_in, n_mid) = group, step
         clocks, pieces = workers.clocks, list(enumerate(stage.pieces(*group)))
-        start, pitch = (self._start, self._start), stage.layout.step
 
         def down(worker: int, numbered: tuple[int, tuple[int, int]]) -> None:
             place, piece = numbered
             stage.inverse(place, clocks[worker], *piece, n_in)
 
         def across(worker: int, piece: range) -> None:
-            rows.run(worker, clocks[worker], self._flat, start, pitch, first, piece, operation, n_in, n_mid)
+            self.across(worker, clocks[worker], stage, rows, first, piece, step)
 
         def up(worker: int, numbered: tuple[int, tuple[int, int]]) -> None:
             place, piece = numbered
@@ -116,6 +115,22 @@ class SharedRows:
         self._wait()
         if n_mid:
             workers.run(pieces, up)
+
+    def across(
+        self,
+        worker: int,
+        clock: Clock,
+        stage: PlaneStage,
+        rows: RowStage,
+        plane: int,
+        piece: range,
+        step: PlanePass,
+    ) -> None:
+        """Take some of this rank's rows of a group, which begins at `plane`, through transforms in x and back."""
+        rows.run(
+            worker, clock, self._flat, (self._start, self._start), stage.layout.step,
+            plane, piece, step.operation, step.n_in, step.n_mid,
+        )  # fmt: skip
 
     def _wait(self) -> None:
         t0 = perf_counter()

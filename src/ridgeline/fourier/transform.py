@@ -159,13 +159,16 @@ class FourierTransform:
             stage.inverse(0, there, first, n, n_in)
             if self.row is None:
                 self._rows_of_planes(0, first, n, nothing, n_in, n_mid)
+            elif isinstance(self.row, SharedRows):
+                piece, step = range(n * self.grid.z_range[1]), PlanePass(nothing, None, n_in, n_mid)
+                self.row.across(0, Clock(), stage, self._rows, first, piece, step)
             stage.forward(0, back, first, n, n_mid, nothing)
             stage.forward(0, back, first, n, 1, None)
             return {"unpack": there.pack, "fft": there.fft + back.fft, "pack": back.pack}
 
         key = (
             f"planes {self.grid.shape} {self.grid.dealias} {self.complex} {self.grid.process_grid} "
-            f"{n_in} {n_mid} {n_out}"
+            f"{n_in} {n_mid} {n_out}{' shared' * isinstance(self.row, SharedRows)}"
         )
         self._trial: Trial | None = None
         self._use(next(iter(candidates.values())))
