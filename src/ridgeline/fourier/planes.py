@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 EXCHANGE_BYTES = 1_000_000  # of rows that pencils exchange together: of a second-level cache
 LEAST_PIECES = 8  # of a rank's planes, for threads to share
+VECTOR_BYTES = 32  # of columns that FFTW transforms together in z
 PLANE_BYTES = 400_000  # of the planes that are worked on together, if more than one fits
 
 
@@ -78,7 +79,9 @@ class PlaneLayout:
         """Return planes [variable, plane, size] as an array to transform, and the axis of z."""
         whole = planes.reshape(*planes.shape[:2], *self.shape)
         if self.layout == "strided":
-            return whole[..., : self.n_columns], 2
+            # With the zeros behind them: FFTW takes the last columns one by one where they fill no vector.
+            together = max(1, VECTOR_BYTES // planes.itemsize)
+            return whole[..., : -(-self.n_columns // together) * together], 2
         return whole[..., : self.nz], 3
 
     def zeros(self, filled: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -134,7 +134,10 @@ def join_dealt(typing, source, a, b, out, forth, back, stride):
 
 @intrinsic
 def part_dealt(typing, pairs, forth, back, stride, out, a, b):
-    """Part as many modes as a register holds from pairs[forth + i stride] and pairs[back - i stride]; as `part_run`."""
+    """Part as many modes as a register holds, from pairs[forth + i stride] and pairs[back - i stride].
+
+    As `part_run` does, for pencils.
+    """
 
     def codegen(context, builder, signature, args):
         lanes = _lanes(builder, pairs.dtype, True)
