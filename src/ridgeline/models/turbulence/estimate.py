@@ -94,7 +94,7 @@ def table_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int) -> float:
 def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
     """Return the bytes of the rank that needs most, by what they are for.
 
-    Exchange buffers are those of "alltoallv"; other methods need up to a buffer of Q variables more.
+    Exchange buffers are those of "alltoallv"; "shared" needs less, others up to a buffer of Q variables more.
     """
     share = Share.of(Truncation(case.grid.shape, case.model.dealias), grid)
     row, column = np.unravel_index(int(np.argmax(share.modes)), share.modes.shape)
