@@ -54,7 +54,9 @@ class SharedArray:
         self._window = MPI.Win.Allocate_shared(n_bytes, kind.itemsize, comm=comm)  # type: ignore[arg-type]
         self._window.Lock_all(MPI.MODE_NOCHECK)  # until `free`: loads and stores are allowed at any time
         first, _ = self._window.Shared_query(0)
-        self.whole: NDArray[Any] = np.frombuffer(MPI.memory.fromaddress(first.address, ends[-1]), kind)
+        self.whole: NDArray[Any] = np.frombuffer(
+            memoryview(MPI.memory.fromaddress(first.address, ends[-1])), kind
+        )
         self.own = self.whole[self.begin[comm.rank] :][:n]
         self.own[...] = 0
         self.wait()

@@ -292,6 +292,7 @@ class Transpose:
         Reading counts since of "shared" it is then that numbers go from one core to another. Where that is out of the
         question, the arena may be of a device.
         """
+        real = np.empty(0, self._dtype).real.dtype
         self.comm.Barrier()
         begin = time.perf_counter()
         for direction, other in ((self.forward, self.inverse), (self.inverse, self.forward)):
@@ -303,7 +304,7 @@ class Transpose:
             direction.finish()
             for chunk in range(len(other.chunks) - 1 if self._in_host else 0):
                 for first, last in other.regions(chunk):
-                    self.arena[first:last].view(self._dtype.type().real.dtype).sum()
+                    self.arena[first:last].view(real).sum()
         return time.perf_counter() - begin
 
     def clear(self) -> None:
@@ -329,7 +330,7 @@ class Transpose:
     def memory(self) -> int:
         """Return the bytes of the arena and of the tables."""
         tables = (self.plan.row_start, self.plan.column_start)
-        return self._own.nbytes + sum(table.nbytes for table in tables)
+        return int(self._own.nbytes) + sum(table.nbytes for table in tables)
 
     @property
     def trial(self) -> Trial | None:
