@@ -172,8 +172,8 @@ class Transpose:
 
     Attributes: arena: numbers, where the tables of directions say; of "shared" those of all ranks.
 
-    Raises ValueError if counts or dtype do not fit, DecompositionError for "node" with unequal nodes, for "shared" on
-    several nodes or without room, or for more numbers than the MPI library can address.
+    Raises ValueError if counts or dtype do not fit, DecompositionError for "node" with unequal nodes or for more
+    numbers than the MPI library can address. So it does for "shared" on several nodes, or without room.
     """
 
     def __init__(

@@ -11,8 +11,8 @@ An exchange forward takes the rows regions to the columns regions, an inverse on
 regions are apart, and each entry has one place per side, whatever the direction. So a side may read an entry and
 overwrite it while entries of the other side's region arrive.
 
-Where ranks share memory, one arena is enough for all: each part of it has the rows of its rank x all columns, and
-both sides use the one place of an entry.
+Where ranks share memory, one arena is enough for all. Each part of it has the rows of its rank x all columns. Both
+sides use the one place of an entry.
 
 A region is ordered [batch][rank][row chunk][column group][variable of batch][row][column], so that what goes to one
 rank in one call is contiguous. Batches are Q variables; chunks and groups cut the work for methods that overlap.

@@ -9,8 +9,8 @@ from ridgeline.fourier.transpose_plan import TransposePlan
 class InPlace:
     """Hands over by waiting for each other. memory: the arena, as `TransposePlan.begins` lays it out.
 
-    An entry belongs to its row owner from the end of an inverse exchange to the next forward one, and to its column
-    owner from there on. Two exchanges in one direction need an `open` between them, which lets readers end.
+    From the end of an inverse exchange to the next forward one an entry belongs to its row owner, else to its column
+    owner. Two exchanges in one direction need an `open` between them, which lets readers end.
     """
 
     def __init__(self, plan: TransposePlan, memory: SharedArray) -> None:
