@@ -1,7 +1,7 @@
 """Pencils within a node: rows are read from the planes of other ranks, and written back there, in shared memory.
 
-Nothing is copied between planes and rows, as on slabs. Each rank of a row transforms its planes in z and waits for the
-others. It transforms its share of all ranks' rows in x, there and back, waits again, and goes on with its planes.
+Nothing is copied between planes and rows, as on slabs. Each rank of a row transforms its planes in z and waits for
+the others. It transforms its share of all ranks' rows in x, there and back, waits, and goes on with its planes.
 """
 
 from __future__ import annotations

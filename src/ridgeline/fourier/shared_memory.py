@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -55,7 +55,7 @@ class SharedArray:
         self._window.Lock_all(MPI.MODE_NOCHECK)  # until `free`: loads and stores are allowed at any time
         first, _ = self._window.Shared_query(0)
         self.whole: NDArray[Any] = np.frombuffer(
-            memoryview(MPI.memory.fromaddress(first.address, ends[-1])), kind
+            cast(Any, MPI.memory.fromaddress(first.address, ends[-1])), kind
         )
         self.own = self.whole[self.begin[comm.rank] :][:n]
         self.own[...] = 0
