@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.ranks.test_transpose import UNEVEN, column_views, make, row_views
 
 from ridgeline.fourier import shared_memory
 from ridgeline.runtime.errors import DecompositionError
-from tests.ranks.test_transpose import UNEVEN, column_views, make, row_views
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 240
