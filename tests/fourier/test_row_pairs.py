@@ -5,7 +5,7 @@ import pytest
 
 from ridgeline.fourier import row_pairs as pairs
 
-CASES = [(32, 16, 6), (32, 12, 5), (20, 7, 4), (12, 1, 1), (8, 4, 3)]
+CASES = [(64, 31, 4), (32, 16, 6), (32, 12, 5), (20, 7, 4), (12, 1, 1), (8, 4, 3)]
 SEGMENTS = ["one", "dealt", "packed"]
 
 

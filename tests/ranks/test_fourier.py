@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
-from ridgeline.fourier.tuning import TransformTuning
+from ridgeline.fourier.tuning import METHODS, TransformTuning
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 240
@@ -58,18 +58,20 @@ def test_single_precision(comm):
     check(make(comm, (1, comm.size), dtype=np.float32), 1e-6)
 
 
-@pytest.mark.parametrize("method", ["alltoall", "alltoallv", "ialltoallv", "node"])
-def test_exchanges_change_no_bit(comm, method):
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("layout", ["strided", "packed"])
+def test_exchanges_change_no_bit(comm, method, layout):
     """Whatever the method and Q, and however many threads work."""
     for process_grid in process_grids(comm.size):
         if method == "node" and comm.size in (1, 3):
             continue  # nodes of one rank, or of unequal numbers
-        expected = check(make(comm, process_grid, method="alltoallv", layout="strided"))
+        expected = check(make(comm, process_grid, method="alltoallv", layout=layout))
         nodes = {"ranks_per_node": 1} if method == "node" and comm.size > 1 else {}
         for batch, threads in ((1, 1), (3, 2)):
-            options = {"batch": batch, "threads": threads, "layout": "strided", **nodes}
-            found = check(make(comm, process_grid, method=method, **options))
-            np.testing.assert_array_equal(found, expected)
+            options = {"batch": batch, "threads": threads, "layout": layout, **nodes}
+            transform = make(comm, process_grid, method=method, **options)
+            np.testing.assert_array_equal(check(transform), expected)
+            transform.free()
 
 
 def test_layout_is_chosen_alike_on_all_ranks(comm):
@@ -104,7 +106,7 @@ def test_real_part_of_modes_that_are_not_conjugate(comm):
 
 
 def test_exchanges_are_timed_and_memory_counted(comm):
-    transform = make(comm, (1, comm.size))
+    transform = make(comm, (1, comm.size), method="alltoallv")
     assert sum(transform.timings.values()) == 0.0
     check(transform)
     timings = transform.timings
@@ -116,8 +118,9 @@ def test_exchanges_are_timed_and_memory_counted(comm):
     assert transform.memory()["work"] > 0
 
 
-def test_pencils_exchange_rows(comm):
-    transform = make(comm, (comm.size, 1))
+@pytest.mark.parametrize("method", ["alltoallv", "shared"])
+def test_pencils_exchange_rows(comm, method):
+    transform = make(comm, (comm.size, 1), method=method)
     assert (transform.row is None) == (comm.size == 1)
     check(transform)
     assert (transform.timings["row all-to-all"] > 0.0) == (comm.size > 1)

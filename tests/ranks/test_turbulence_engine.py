@@ -120,6 +120,7 @@ def test_batches_threads_and_methods_change_no_bit(comm, scheme):
         found = []
         for batch, threads, method in (
             (1, 1, "alltoallv"), (2, 2, "alltoallv"), (3, 3, "ialltoallv"), (4, 1, "alltoall"),
+            (1, 2, "shared"),
         ):  # fmt: skip
             options = {"batch": batch, "threads": threads, "method": method, "layout": "strided"}
             engine = make_engine(comm, process_grid, flow, "phase-shift", "eswaran-pope", **options)
@@ -191,7 +192,9 @@ def test_step_is_timed_by_columns(comm):
 
 def test_exchanged_bytes_are_those_of_eq_13(comm):
     rows = comm.size
-    engine = make_engine(comm, (rows, 1), FlowParameters(0.02), "none")
+    shared = make_engine(comm, (rows, 1), FlowParameters(0.02), "none", method="shared")
+    assert shared.exchanged() == {"row": (0.0, 0.0), "column": (0.0, 0.0)}  # nothing is sent
+    engine = make_engine(comm, (rows, 1), FlowParameters(0.02), "none", method="alltoallv")
     exchanged = engine.exchanged()
     assert exchanged["column"] == (0.0, 0.0)
     held, message = exchanged["row"]

@@ -58,4 +58,13 @@ def test_engines_hold_what_was_estimated(comm, how, layout):
             assert expected[name] == held[name], name
         tables = 64 * (shape[0] + comm.size)  # runs of lines, and where no mode is
         assert expected["work"] <= held["work"] <= expected["work"] + tables
+        engine.transform.free()
+        sharing = CpuEngine(
+            mine, (2 * math.pi,) * 3, comm, np.dtype(precision), flow,
+            TransformTuning("shared", batch, threads=threads, effort="estimate", layout=layout),
+        )  # fmt: skip
+        less = sharing.memory()
+        sharing.transform.free()
+        assert less["exchange"] <= held["exchange"]
+        assert less["exchange"] + less["work"] <= held["exchange"] + held["work"]
         assert memory(case, grid)["fields"] == max(comm.allgather(held["fields"]))

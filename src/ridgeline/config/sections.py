@@ -178,10 +178,11 @@ class PencilGridSection(GridSection):
 class TransposeSection(Checked):
     """The exchange between planes and lines. Results do not depend on it."""
 
-    method: Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"] = setting(
+    method: Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node", "shared"] = setting(
         "auto",
         'How ranks exchange: "alltoall" (equal blocks), "alltoallv" (exact blocks), "ialltoallv" (overlapped '
-        'with computing), "node" (within nodes first); "auto" measures them before the first step.',
+        'with computing), "node" (within nodes first), "shared" (memory that all ranks share, on one node); "auto" '
+        "measures them before the first step.",
     )
 
 

@@ -6,6 +6,7 @@ faster depends on the size and is measured (paper, Table 1).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 EXCHANGE_BYTES = 1_000_000  # of rows that pencils exchange together: of a second-level cache
 LEAST_PIECES = 8  # of a rank's planes, for threads to share
+VECTOR_BYTES = 32  # of columns that FFTW transforms together in z
 PLANE_BYTES = 400_000  # of the planes that are worked on together, if more than one fits
 
 
@@ -50,6 +52,15 @@ def planes_per_exchange(grid: PencilGrid, n_variables: int, itemsize: int) -> in
     return max(1, min(fitting, -(-grid.y_range[1] // 4)))
 
 
+def planes_of_rank(
+    grid: PencilGrid, row: int, n_variables: int, itemsize: int, layout: Layout
+) -> tuple[PlaneLayout, int]:
+    """Return how planes lie on the ranks of a row index, and how many of them they work on together."""
+    n_columns = len(grid.columns_of(row))
+    together = planes_per_piece(grid.shape[0], n_columns, n_variables, itemsize, grid.y_range[1])
+    return PlaneLayout(grid.shape[0], n_columns, itemsize, layout), together
+
+
 class PlaneLayout:
     """Where the numbers of a plane of n_z x n_columns lie. step_z, step: from one z, one column to the next."""
 
@@ -68,7 +79,9 @@ class PlaneLayout:
         """Return planes [variable, plane, size] as an array to transform, and the axis of z."""
         whole = planes.reshape(*planes.shape[:2], *self.shape)
         if self.layout == "strided":
-            return whole[..., : self.n_columns], 2
+            # With the zeros behind them: FFTW takes the last columns one by one where they fill no vector.
+            together = max(1, VECTOR_BYTES // planes.itemsize)
+            return whole[..., : -(-self.n_columns // together) * together], 2
         return whole[..., : self.nz], 3
 
     def zeros(self, filled: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -109,9 +122,9 @@ class Planes:
     numbers: complex [variable, plane, place], see PlaneLayout; real: the same as real numbers; index: of the worker.
     """
 
-    def __init__(self, index: int, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, index: int, numbers: NDArray[Any]) -> None:
         self.index = index
-        self.numbers = aligned_empty(shape, dtype)
+        self.numbers = numbers
         self.numbers[...] = 0
         self.real = self.numbers.view(self.numbers.real.dtype)
         self.flat = self.real.reshape(-1)
@@ -122,7 +135,11 @@ PlaneOperation = Callable[[Planes, int, int], None]
 
 
 class PlaneStage:
-    """Transforms in z of a rank's planes, between rows of the column transpose's arena and `Planes`."""
+    """Transforms in z of a rank's planes, between rows of the column transpose's arena and `Planes`.
+
+    n_places: `Planes` to work in, one for each worker unless `memory` has room for more; memory: complex numbers to
+    take them from.
+    """
 
     def __init__(
         self,
@@ -131,21 +148,22 @@ class PlaneStage:
         layout: Layout,
         n_in: int,
         n_mid: int,
-        n_workers: int,
+        n_places: int,
+        memory: NDArray[Any] | None = None,
     ) -> None:
         self._transpose = transpose
         dtype = transpose.arena.dtype
-        n_columns = len(grid.columns_of(grid.row))
-        n_planes = grid.y_range[1]
-        self.layout = PlaneLayout(grid.shape[0], n_columns, dtype.itemsize, layout)
+        most = max(n_in, n_mid)
+        self.layout, self.n_together = planes_of_rank(grid, grid.row, most, dtype.itemsize, layout)
         self.runs = runs_of_lines(grid, self.layout, transpose.inverse.segment_columns)
         filled = np.zeros(grid.shape[0], np.int64)
         np.add.at(filled, self.runs[:, 4], self.runs[:, 3])
         self._zeros = self.layout.zeros(filled)
-        most = max(n_in, n_mid)
-        self.n_together = planes_per_piece(grid.shape[0], n_columns, most, dtype.itemsize, n_planes)
         shape = (most, self.n_together, self.layout.size)
-        self.work = [Planes(i, shape, dtype) for i in range(n_workers)]
+        size = math.prod(shape)
+        if memory is None:
+            memory = aligned_empty(n_places * size, dtype)
+        self.work = [Planes(i, memory[i * size :][:size].reshape(shape)) for i in range(n_places)]
         self._variables = {1, n_in}, {1, n_mid}
         self._plans: list[dict[tuple[bool, int, int], FFTPlan]] = []
 
@@ -180,30 +198,34 @@ class PlaneStage:
         for work in self.work:
             work.numbers[...] = 0
 
+    def progress(self) -> None:
+        """Let MPI move on the planes that were handed over to lines."""
+        self._transpose.forward.progress()
+
     def memory(self) -> int:
         """Return the bytes held."""
         return sum(work.numbers.nbytes for work in self.work) + self.runs.nbytes + self._zeros.nbytes
 
-    def inverse(self, worker: int, clock: Clock, first: int, n: int, n_in: int) -> None:
-        """Unpack n_in variables of planes first ... and transform them in z."""
+    def inverse(self, place: int, clock: Clock, first: int, n: int, n_in: int) -> None:
+        """Unpack n_in variables of planes first ... into work[place] and transform them in z."""
         t0 = perf_counter()
         unpack_planes(
             self._transpose.arena, self._transpose.inverse.row_start, self.runs, self._zeros, self.layout.step,
-            first, n, n_in, self.work[worker].numbers,
+            first, n, n_in, self.work[place].numbers,
         )  # fmt: skip
         t1 = perf_counter()
-        self._plans[worker][False, n_in, n].execute()
+        self._plans[place][False, n_in, n].execute()
         clock.pack += t1 - t0
         clock.fft += perf_counter() - t1
 
     def forward(
-        self, worker: int, clock: Clock, first: int, n: int, n_mid: int, pack: PlaneOperation | None
+        self, place: int, clock: Clock, first: int, n: int, n_mid: int, pack: PlaneOperation | None
     ) -> None:
         """Transform n_mid variables of planes first ... in z and pack them, as they are unless `pack` does it."""
         t0 = perf_counter()
-        self._plans[worker][True, n_mid, n].execute()
+        self._plans[place][True, n_mid, n].execute()
         t1 = perf_counter()
-        work = self.work[worker]
+        work = self.work[place]
         if pack is None:
             pack_planes(
                 work.numbers, self._transpose.forward.row_start, self.runs, self.layout.step, first, n, n_mid,

@@ -7,93 +7,27 @@ Recipes, "FFT of two real functions simultaneously", is a textbook form.)
 Complex numbers are passed as real arrays, real and imaginary parts alternating: [..., 2 j] and [..., 2 j + 1].
 """
 
-from llvmlite import ir
-from numba import int64, types
-from numba.extending import intrinsic
+from numba import int64
 
+from ridgeline.fourier.row_pairs_llvm import (
+    join_both,
+    join_dealt,
+    join_run,
+    part_both,
+    part_dealt,
+    part_run,
+    vector_length,
+)
 from ridgeline.jit.kernel import kernel, subroutine
-from ridgeline.jit.llvm import I32, Lanes, Vector, constant, data_pointer, element_type, host_vector_bytes
 
 
-def _picks(vector, picks):
-    lanes = vector.lanes
-    mask = constant(ir.VectorType(I32, lanes.count), picks)
-    return Vector(lanes, lanes.builder.shuffle_vector(vector.value, vector.value, mask))
-
-
-def swapped(vector):
-    """Return (imaginary, real) of each complex number."""
-    return _picks(vector, [i ^ 1 for i in range(vector.lanes.count)])
-
-
-def _reversed(vector):
-    """Return the complex numbers in reverse order."""
-    return _picks(vector, [i ^ 1 for i in reversed(range(vector.lanes.count))])
-
-
-def _lanes(builder, dtype, whole):
-    """Return vectors of the whole register, or of one complex number."""
-    count = host_vector_bytes() * 8 // dtype.bitwidth if whole else 2
-    return Lanes(builder, element_type(dtype), count)
-
-
-def alternating(lanes, real, imaginary):
-    """Return a vector of factors of real and imaginary parts."""
-    return lanes.constant([real, imaginary] * (lanes.count // 2))
-
-
-@intrinsic
-def _vector_length(typing, array):
-    """Return how many complex numbers a register holds."""
-    numbers = host_vector_bytes() * 4 // array.dtype.bitwidth
-
-    def codegen(context, builder, signature, args):
-        return context.get_constant(types.intp, numbers)
-
-    return types.intp(array), codegen
-
-
-@intrinsic(prefer_literal=True)
-def _join(typing, whole, source, a, b, out, forth, back):
-    """Join modes at source[a ...], source[b ...] into out[forth ...] and, mirrored, out[back ...]; real indices.
-
-    `whole` is a literal: as many modes as a register holds, or one.
-    """
-    if not isinstance(whole, types.BooleanLiteral):
-        return None
-
-    def codegen(context, builder, signature, args):
-        lanes = _lanes(builder, source.dtype, whole.literal_value)
-        load = data_pointer(context, builder, signature, args, 1)
-        store = data_pointer(context, builder, signature, args, 4)
-        first, second = lanes.load(load, args[2]), swapped(lanes.load(load, args[3]))
-        # A + i B = (Re A - Im B, Im A + Re B); conj A + i conj B = (Re A + Im B, Re B - Im A)
-        lanes.fma(second, alternating(lanes, -1.0, 1.0), first).store(store, args[5])
-        _reversed(lanes.fma(first, alternating(lanes, 1.0, -1.0), second)).store(store, args[6])
-        return context.get_dummy_value()
-
-    index = types.intp
-    return types.void(whole, source, index, index, out, index, index), codegen
-
-
-@intrinsic(prefer_literal=True)
-def _part(typing, whole, pairs, forth, back, out, a, b):
-    """Part modes at pairs[forth ...] and, mirrored, pairs[back ...] into out[a ...], out[b ...]; as `_join`."""
-    if not isinstance(whole, types.BooleanLiteral):
-        return None
-
-    def codegen(context, builder, signature, args):
-        lanes = _lanes(builder, pairs.dtype, whole.literal_value)
-        load = data_pointer(context, builder, signature, args, 1)
-        store = data_pointer(context, builder, signature, args, 4)
-        pair, mirror = lanes.load(load, args[2]), _reversed(lanes.load(load, args[3]))
-        # 2 A = pair + conj(mirror); 2 B = (Im pair + Im mirror, Re mirror - Re pair)
-        lanes.fma(mirror, alternating(lanes, 1.0, -1.0), pair).store(store, args[5])
-        swapped(lanes.fma(pair, alternating(lanes, -1.0, 1.0), mirror)).store(store, args[6])
-        return context.get_dummy_value()
-
-    index = types.intp
-    return types.void(whole, pairs, index, index, out, index, index), codegen
+@subroutine(nogil=True)
+def _in_turn(segments, pitch, count):
+    """Return how many modes of each of two ranks lie in turn in a row, a multiple of `count`; 0 if they do not."""
+    if segments.shape[0] != 2 or pitch != 1 or segments[0, 1] != 2:
+        return 0
+    length = min(segments[0, 2], segments[1, 2])
+    return length - length % count
 
 
 @subroutine(nogil=True)
@@ -104,13 +38,18 @@ def _join_piece(source, a, b, pitch, first, step, length, nx, out, begin):
     """
     forth, back = begin + 2 * first, begin + 2 * (nx - first)
     whole = 0
-    if step == 1 and pitch == 1:
-        count = _vector_length(source)
+    if pitch == 1:
+        count = vector_length(source)
         whole = length - length % count
-        for i in range(0, whole, count):
-            _join(True, source, a + 2 * i, b + 2 * i, out, forth + 2 * i, back - 2 * (i + count - 1))
+        if step == 1:
+            for i in range(0, whole, count):
+                join_run(True, source, a + 2 * i, b + 2 * i, out, forth + 2 * i, back - 2 * (i + count - 1))
+        else:
+            for i in range(0, whole, count):
+                far = 2 * step * i
+                join_dealt(source, a + 2 * i, b + 2 * i, out, forth + far, back - far, 2 * step)
     for i in range(whole, length):
-        _join(
+        join_run(
             False,
             source,
             a + 2 * pitch * i,
@@ -128,13 +67,18 @@ def _part_piece(pairs, begin, first, step, length, nx, out, a, b, pitch):
     """Part the pair at pairs[begin ...] into modes first, first + step, ... at out[a ...] and out[b ...]."""
     forth, back = begin + 2 * first, begin + 2 * (nx - first)
     whole = 0
-    if step == 1 and pitch == 1:
-        count = _vector_length(pairs)
+    if pitch == 1:
+        count = vector_length(pairs)
         whole = length - length % count
-        for i in range(0, whole, count):
-            _part(True, pairs, forth + 2 * i, back - 2 * (i + count - 1), out, a + 2 * i, b + 2 * i)
+        if step == 1:
+            for i in range(0, whole, count):
+                part_run(True, pairs, forth + 2 * i, back - 2 * (i + count - 1), out, a + 2 * i, b + 2 * i)
+        else:
+            for i in range(0, whole, count):
+                far = 2 * step * i
+                part_dealt(pairs, forth + far, back - far, 2 * step, out, a + 2 * i, b + 2 * i)
     for i in range(whole, length):
-        _part(
+        part_run(
             False, pairs, forth + 2 * step * i, back - 2 * step * i, out, a + 2 * pitch * i, b + 2 * pitch * i
         )
 
@@ -163,16 +107,27 @@ def load_pairs(
     """
     flat = out_pairs.reshape(-1)
     spare = scratch.reshape(-1)
+    count = vector_length(source)
+    in_turn = _in_turn(segments, pitch, count)
     for v in range(n_variables):
         for q in range((n_rows + 1) // 2):
             row = first_row + 2 * q
             begin = (v * out_pairs.shape[1] + q) * out_pairs.shape[2]
             flat[begin + 2 * n_columns : begin + 2 * (nx - n_columns + 1)] = 0
+            done = 0
+            if 2 * q + 1 < n_rows and in_turn > 0:
+                a, b = 2 * start[v, row, 0], 2 * start[v, row + 1, 0]
+                c, d = 2 * start[v, row, 1], 2 * start[v, row + 1, 1]
+                done = in_turn
+                for i in range(0, 2 * done, 2 * count):
+                    mirror = begin + 2 * (nx - 2 * count + 1) - 2 * i
+                    join_both(source, (a + i, b + i), (c + i, d + i), flat, begin + 2 * i, mirror)
+                flat[begin], flat[begin + 1] = source[a], source[b]  # the mean of a real row is real
             for s in range(segments.shape[0]):
-                first, step, length = segments[s, 0], segments[s, 1], segments[s, 2]
-                a = 2 * start[v, row, s]
+                first, step, length = segments[s, 0] + 2 * done, segments[s, 1], segments[s, 2] - done
+                a = 2 * (start[v, row, s] + done)
                 if 2 * q + 1 < n_rows:
-                    b = 2 * start[v, row + 1, s]
+                    b = 2 * (start[v, row + 1, s] + done)
                     _join_piece(source, a, b, pitch, first, step, length, nx, flat, begin)
                 else:
                     for i in range(length):
@@ -190,16 +145,26 @@ def store_pairs(pairs, segments, first_row, n_rows, n_variables, nx, start, pitc
     """Part pairs into the modes of their rows, TIMES 2: the reverse of `load_pairs`, with its arguments."""
     flat = pairs.reshape(-1)
     spare = scratch.reshape(-1)
+    count = vector_length(pairs)
+    in_turn = _in_turn(segments, pitch, count)
     for v in range(n_variables):
         for q in range((n_rows + 1) // 2):
             row = first_row + 2 * q
             begin = (v * pairs.shape[1] + q) * pairs.shape[2]
             flat[begin + 2 * nx : begin + 2 * nx + 2] = flat[begin : begin + 2]
+            done = 0
+            if 2 * q + 1 < n_rows and in_turn > 0:
+                a, b = 2 * start[v, row, 0], 2 * start[v, row + 1, 0]
+                c, d = 2 * start[v, row, 1], 2 * start[v, row + 1, 1]
+                done = in_turn
+                for i in range(0, 2 * done, 2 * count):
+                    mirror = begin + 2 * (nx - 2 * count + 1) - 2 * i
+                    part_both(flat, begin + 2 * i, mirror, out_target, (a + i, b + i), (c + i, d + i))
             for s in range(segments.shape[0]):
-                first, step, length = segments[s, 0], segments[s, 1], segments[s, 2]
-                a = 2 * start[v, row, s]
+                first, step, length = segments[s, 0] + 2 * done, segments[s, 1], segments[s, 2] - done
+                a = 2 * (start[v, row, s] + done)
                 if 2 * q + 1 < n_rows:
-                    b = 2 * start[v, row + 1, s]
+                    b = 2 * (start[v, row + 1, s] + done)
                     _part_piece(flat, begin, first, step, length, nx, out_target, a, b, pitch)
                 else:
                     _part_piece(flat, begin, first, step, length, nx, spare, 0, scratch.shape[1], 1)

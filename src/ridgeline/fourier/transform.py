@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -31,26 +31,19 @@ from ridgeline.fourier.packing import lines_from_modes, modes_from_lines
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import PlaneOperation, PlaneStage
 from ridgeline.fourier.planning import Planner, planned_together
-from ridgeline.fourier.row_exchange import RowExchange
+from ridgeline.fourier.row_exchange import PlanePass, RowExchange
 from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
+from ridgeline.fourier.row_shared import SharedRows, shared_numbers
 from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
+from ridgeline.fourier.shared_memory import can_share
 from ridgeline.fourier.transpose import Transpose
-from ridgeline.fourier.tuning import Layout, TransformTuning, TransposeTuning
+from ridgeline.fourier.tuning import Layout, TransformTuning
 from ridgeline.fourier.workers import Clock, Workers
 from ridgeline.parallel.choices import Trial, choose
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-
-class PlanePass(NamedTuple):
-    """What `FourierTransform.planes` does; see there."""
-
-    operation: RowOperation
-    pack: PlaneOperation | None
-    n_in: int
-    n_mid: int
 
 
 class FourierTransform:
@@ -65,7 +58,7 @@ class FourierTransform:
         from there to planes, and, combined, from planes to lines
     tuning : how it is computed
 
-    Attributes: modes; column, row: the transposes (row is None where P_r = 1); scale: what a transform to physical
+    Attributes: modes; column, row: the exchanges (row is None where P_r = 1); scale: what a transform to physical
     space and back multiplies modes by is 1 / scale.
 
     Raises ConfigError without wisdom, DecompositionError for too many numbers in an exchange.
@@ -91,12 +84,13 @@ class FourierTransform:
         nz, ny, nx = grid.shape
         # A pair of rows comes back times 2, three unnormalised transforms times all points.
         self.scale = 1.0 / (2.0 * nx * ny * nz)
-        self._row_seconds = self._column_seconds = 0.0
+        self._column_seconds = 0.0
         self._counts = n_in, n_mid, n_out
-        self._make_exchanges(tuning)
-        self._make_stages(tuning.effort, tuning.layout)
+        layouts: tuple[Layout, ...] = ("strided", "packed") if tuning.layout == "auto" else (tuning.layout,)
+        self._make_exchanges(tuning, layouts)
+        self._make_stages(tuning.effort, layouts)
 
-    def _make_exchanges(self, tuning: TransposeTuning) -> None:
+    def _make_exchanges(self, tuning: TransformTuning, layouts: tuple[Layout, ...]) -> None:
         grid, ny = self.grid, self.grid.shape[1]
         n_in, n_mid, n_out = self._counts
         rows, columns = grid.process_grid
@@ -110,18 +104,26 @@ class FourierTransform:
             [grid.line_range(grid.row, c)[1] for c in range(columns)],
             n_out, n_in, self.complex, tuning, tile=self._tile, agreement=self.comm,
         )  # fmt: skip
-        self.row: RowExchange | None = None
+        self.row: RowExchange | SharedRows | None = None
         if rows > 1:
-            self.row = RowExchange(grid, row_comm, self.comm, n_in, n_mid, self.complex, tuning)
+            itemsize, most = self.complex.itemsize, max(n_in, n_mid)
+            planes = itemsize * shared_numbers(grid, most, itemsize, layouts)
+            shares = tuning.method in ("auto", "shared") and rows <= (tuning.ranks_per_node or rows)
+            if shares and can_share(row_comm, self.comm, planes):
+                self.row = SharedRows(grid, row_comm, most, self.complex, layouts)
+            else:
+                self.row = RowExchange(grid, row_comm, self.comm, n_in, n_mid, self.complex, tuning)
 
-    def _make_stages(self, effort: Effort, layout: Layout | Literal["auto"]) -> None:
+    def _make_stages(self, effort: Effort, layouts: tuple[Layout, ...]) -> None:
         grid, (nz, ny, nx), workers = self.grid, self.grid.shape, self.workers
         n_in, n_mid, n_out = self._counts
         n_columns = grid.truncation.n_columns
         self._lines = LineStage(self.column, ny, self._tile, n_out, n_in, workers)
-        layouts: tuple[Layout, ...] = ("strided", "packed") if layout == "auto" else (layout,)
+        places, memory = len(workers), None
+        if isinstance(self.row, SharedRows):
+            places, memory = self.row.n_places, self.row.own
         candidates = {
-            each: PlaneStage(grid, self.column, each, n_in, n_mid, len(workers)) for each in layouts
+            each: PlaneStage(grid, self.column, each, n_in, n_mid, places, memory) for each in layouts
         }
         first = candidates[layouts[0]]
         if self.row is None:
@@ -157,13 +159,16 @@ class FourierTransform:
             stage.inverse(0, there, first, n, n_in)
             if self.row is None:
                 self._rows_of_planes(0, first, n, nothing, n_in, n_mid)
+            elif isinstance(self.row, SharedRows):
+                piece, step = range(n * self.grid.z_range[1]), PlanePass(nothing, None, n_in, n_mid)
+                self.row.across(0, Clock(), stage, self._rows, first, piece, step)
             stage.forward(0, back, first, n, n_mid, nothing)
             stage.forward(0, back, first, n, 1, None)
             return {"unpack": there.pack, "fft": there.fft + back.fft, "pack": back.pack}
 
         key = (
             f"planes {self.grid.shape} {self.grid.dealias} {self.complex} {self.grid.process_grid} "
-            f"{n_in} {n_mid} {n_out}"
+            f"{n_in} {n_mid} {n_out}{' shared' * isinstance(self.row, SharedRows)}"
         )
         self._trial: Trial | None = None
         self._use(next(iter(candidates.values())))
@@ -173,12 +178,14 @@ class FourierTransform:
             self._use(next(stage for name, stage in candidates.items() if name == self._trial.taken))
         self._planes.clear()
         self._rows.clear()
-        self.column.arena[...] = 0
+        self.column.clear()
         self.reset_timings()
 
     def _use(self, stage: PlaneStage) -> None:
         self._planes = stage
         self._plane_rows = stage.row_places()
+        if isinstance(self.row, SharedRows):
+            self.row.use(stage.layout.layout)
 
     def _groups(self) -> list[tuple[int, int]]:
         """Return (first plane, end) of the parts that `planes` works through."""
@@ -210,6 +217,8 @@ class FourierTransform:
         n_in, n_out: 1, or as many as planned, or 0: nothing comes or goes.
         """
         inverse = self.column.inverse
+        if n_out:
+            inverse.open()
         for group in range(len(self._lines.tiles)):
             self._lines.run(group, operation, n_in, n_out)
             if n_out:
@@ -231,13 +240,15 @@ class FourierTransform:
         goes back.
         """
         forward = self.column.forward
+        if n_out:
+            forward.open()
         step = PlanePass(operation, pack, n_in, n_mid)
         started = 0
         for first, end in self._groups():
             if self.row is None:
                 self._slab(first, end, step)
             else:
-                self._pencil(self.row, first, end, step)
+                self.row.planes(self._planes, self._rows, self.workers, (first, end), step)
             if n_out:
                 t0 = perf_counter()
                 while started < len(forward.chunks) - 1 and forward.chunks[started + 1] <= end:
@@ -261,7 +272,7 @@ class FourierTransform:
             if n_mid:
                 stage.forward(worker, clocks[worker], y, n, n_mid, pack)
             if worker == 0:
-                self.column.forward.progress()
+                stage.progress()
 
         self.workers.run(stage.pieces(first, end), work)
 
@@ -274,44 +285,6 @@ class FourierTransform:
             worker, self.workers.clocks[worker], stage.work[worker].flat, (start, start), stage.layout.step,
             plane, range(n * stage.layout.nz), operation, n_in, n_mid,
         )  # fmt: skip
-
-    def _pencil(self, row: RowExchange, first: int, end: int, step: PlanePass) -> None:
-        operation, pack, n_in, n_mid = step
-        stage, clocks = self._planes, self.workers.clocks
-
-        def down(worker: int, piece: tuple[int, int]) -> None:
-            stage.inverse(worker, clocks[worker], *piece, n_in)
-            row.give(
-                stage.work[worker].numbers, stage.layout, clocks[worker], piece[0] - first, piece[1], n_in
-            )
-
-        def across(worker: int, rows: range) -> None:
-            self._rows.run(
-                worker, clocks[worker], row.flat, row.starts(), 1, first, rows, operation, n_in, n_mid
-            )
-
-        def up(worker: int, piece: tuple[int, int]) -> None:
-            row.take(
-                stage.work[worker].numbers, stage.layout, clocks[worker], piece[0] - first, piece[1], n_mid
-            )
-            stage.forward(worker, clocks[worker], *piece, n_mid, pack)
-            if worker == 0:
-                self.column.forward.progress()
-
-        pieces = stage.pieces(first, end)
-        if n_in:
-            self.workers.run(pieces, down)
-            t0 = perf_counter()
-            row.transpose.inverse.exchange(n_in)
-            self._row_seconds += perf_counter() - t0
-        n_rows = (end - first) * self.grid.z_range[1]
-        size = n_rows if len(self.workers) == 1 else self._rows.block
-        self.workers.run([range(r, min(r + size, n_rows)) for r in range(0, n_rows, size)], across)
-        if n_mid:
-            t0 = perf_counter()
-            row.transpose.forward.exchange(n_mid)
-            self._row_seconds += perf_counter() - t0
-            self.workers.run(pieces, up)
 
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
         """Return the values at this rank's points, real [n, *blocks.block], of modes [n, n_modes]. Collective."""
@@ -356,7 +329,7 @@ class FourierTransform:
         return {
             "fft": sum(clock.fft for clock in clocks) / len(clocks),
             "pack": sum(clock.pack for clock in clocks) / len(clocks),
-            "row all-to-all": self._row_seconds,
+            "row all-to-all": 0.0 if self.row is None else self.row.seconds,
             "column all-to-all": self._column_seconds,
         }
 
@@ -366,12 +339,14 @@ class FourierTransform:
 
         At least what `timings` has for them: work that is done between a start and its end counts too.
         """
-        row = 0.0 if self.row is None else self.row.transpose.under_way
+        row = self.row.transpose.under_way if isinstance(self.row, RowExchange) else 0.0
         return {"row": row, "column": self.column.under_way}
 
     def reset_timings(self) -> None:
         """Begin to count `timings` anew."""
-        self._row_seconds = self._column_seconds = 0.0
+        self._column_seconds = 0.0
+        if self.row is not None:
+            self.row.seconds = 0.0
         for clock in self.workers.clocks:
             clock.fft = clock.pack = 0.0
 
@@ -396,10 +371,14 @@ class FourierTransform:
 
     def trials(self) -> dict[str, Trial]:
         """Return what was timed to take the fastest, by the names of `describe`; in z, one piece of planes."""
-        exchanges = {name: each.trial for name, each in self._exchanges().items()}
+        exchanges = {
+            name: each.trial for name, each in self._exchanges().items() if isinstance(each, Transpose)
+        }
         found = {"transforms in z": self._trial, **exchanges}
         return {name: trial for name, trial in found.items() if trial is not None}
 
-    def _exchanges(self) -> dict[str, Transpose]:
-        row = {} if self.row is None else {"row exchange": self.row.transpose}
-        return {"column exchange": self.column} | row
+    def _exchanges(self) -> dict[str, Transpose | SharedRows]:
+        found: dict[str, Transpose | SharedRows] = {"column exchange": self.column}
+        if self.row is not None:
+            found["row exchange"] = self.row.transpose if isinstance(self.row, RowExchange) else self.row
+        return found

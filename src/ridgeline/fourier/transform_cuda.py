@@ -40,6 +40,9 @@ class DeviceTransform:
         for kernel in (order_by_lines, order_by_rows):
             kernel[1, 1, self._slabs.stream](points, 0, 1, self._most, self._start, points)
 
+    def free(self) -> None:
+        """Do as `FourierTransform.free`: this one owns no communicator, and memory goes with its arrays."""
+
     def trials(self) -> dict[str, Any]:
         """Return none: nothing was timed to be chosen."""
         return {}

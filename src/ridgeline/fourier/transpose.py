@@ -2,6 +2,7 @@
 
     transpose = Transpose(comm, row_counts, column_counts, 4, 3, np.complex64, TransposeTuning())
     down = transpose.forward
+    down.open()
     ...                    # the row side writes its pieces at arena[down.row_start[variable, row, segment]]
     down.start(0)          # once per chunk of down.chunks, in order
     down.finish()
@@ -20,14 +21,17 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.shared_memory import SharedArray, can_share
 from ridgeline.fourier.transpose_methods import Alltoallv, Exchange, PaddedAlltoall
 from ridgeline.fourier.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
 from ridgeline.fourier.transpose_plan import TransposePlan, check_layout, check_limits
+from ridgeline.fourier.transpose_shared import InPlace
 from ridgeline.fourier.tuning import Method, TransposeTuning
 from ridgeline.parallel.choices import Trial
 from ridgeline.runtime.aligned import aligned_zeros
+from ridgeline.runtime.errors import DecompositionError
 
 TRIALS = (
     3,
@@ -66,12 +70,19 @@ class Direction:
         self._moving = 0
         self._begin = self.under_way = 0.0
 
+    def open(self) -> None:
+        """Wait until what is handed over next may be written. Collective, before the sender writes.
+
+        Only "shared" ever waits: after an exchange in this same direction, whose receivers may still read.
+        """
+        self._exchange.open(self._forward)
+
     def start(self, chunk: int, n_variables: int | None = None) -> None:
         """Hand over chunk `chunk`, written before; the first n_variables of it (default all). Collective.
 
         Chunks are started in order, by all ranks with the same n_variables. Until `finish`, leave what was handed
         over alone; what receivers have of further variables is undefined then. Raises RuntimeError for a chunk out
-        of order, ValueError for more variables than planned.
+        of order or an exchange that was not opened, ValueError for more variables than planned.
         """
         n = self.n_variables if n_variables is None else n_variables
         if chunk != self._next or (chunk and n != self._moving):
@@ -105,7 +116,7 @@ class Direction:
         self.under_way += time.perf_counter() - self._begin
 
     def exchange(self, n_variables: int | None = None) -> None:
-        """Start all chunks and finish. Collective."""
+        """Start all chunks and finish; the exchange is open. Collective."""
         for chunk in range(len(self.chunks) - 1):
             self.start(chunk, n_variables)
         self.finish()
@@ -125,7 +136,7 @@ class Direction:
     def bytes_sent(self, n_variables: int | None = None) -> int:
         """Return the bytes that this rank sends to others in one exchange, of all or the first n_variables.
 
-        As handed to MPI: with the padding of "alltoall" and both phases of "node".
+        As handed to MPI: with the padding of "alltoall" and both phases of "node". Of "shared": what others read.
         """
         return self._exchange.traffic(self._forward, n_variables or self.n_variables)[0]
 
@@ -156,10 +167,13 @@ class Transpose:
     tile : columns that the column side works on together; groups are multiples of it
     agreement : ranks that take the same method in "auto", such as all rows of a process grid. Each such row is a
         `comm` of the same size. None: those of comm
-    allocate : makes the arena of n numbers of a dtype; None: host memory. MPI must know the memory (a device's too)
+    allocate : makes the arena of n numbers of a dtype, where "shared" is out of the question then; None: host memory.
+        MPI must know the memory (a device's too)
+
+    Attributes: arena: numbers, where the tables of directions say; of "shared" those of all ranks.
 
     Raises ValueError if counts or dtype do not fit, DecompositionError for "node" with unequal nodes or for more
-    numbers than the MPI library can address.
+    numbers than the MPI library can address. So it does for "shared" on several nodes, or without room.
     """
 
     def __init__(
@@ -183,6 +197,7 @@ class Transpose:
         self.comm = comm
         self._agreement = comm if agreement is None else agreement
         self._allocate = allocate or aligned_zeros
+        self._in_host = allocate is None
         self._base = TransposePlan(
             comm.rank,
             tuple(int(n) for n in row_counts),
@@ -193,14 +208,25 @@ class Transpose:
             tile=tile,
         )
         self._n_forward, self._n_inverse, self._n_chunks = n_forward, n_inverse, tuning.n_chunks
-        method = tuning.method
+        method: Method = "alltoallv" if comm.size == 1 and tuning.method == "shared" else tuning.method
         nodes = find_nodes(comm, tuning.ranks_per_node) if method in ("auto", "node") else None
+        shares = method in ("auto", "shared") and self._can_share(tuning.ranks_per_node)
         self.measured: dict[Method, float] = {}  # seconds there and back of the slowest rank, by method
         if method == "auto":
-            method = self._choose(nodes)
+            method = self._choose(nodes, shares)
+        elif method == "shared" and not shares:
+            raise DecompositionError(
+                f'transpose.method = "shared" needs all {comm.size} ranks of an exchange on one node with room for '
+                f'{self._base.shared_size * self._dtype.itemsize} bytes of each in /dev/shm; use "auto"'
+            )
         self._use(method, nodes)
 
-    def _choose(self, nodes: Nodes | None) -> Method:
+    def _can_share(self, ranks_per_node: int | None) -> bool:
+        """Return whether all ranks may have the arena in one memory. Collective."""
+        fits = can_share(self.comm, self._agreement, self._base.shared_size * self._dtype.itemsize)
+        return fits and self._in_host and self.comm.size <= (ranks_per_node or self.comm.size)
+
+    def _choose(self, nodes: Nodes | None, shares: bool) -> Method:
         """Return the fastest method that fits. Collective, the same on all ranks."""
         plan = self._base
         if plan.size == 1:
@@ -211,6 +237,8 @@ class Transpose:
             fitting.append("alltoall")
         if self._all_agree(nodes is not None and 1 < nodes.n_places < plan.size):
             fitting.append("node")
+        if shares:
+            fitting.append("shared")
         for method in fitting:
             self._use(method, nodes)
             warm = self._agreement.allreduce(self._measure(), MPI.MAX)
@@ -235,35 +263,64 @@ class Transpose:
         elif method == "node":
             nodes = require_nodes(nodes, plan.size)
             extra = staging_size(plan, nodes)
-        check_limits(plan.arena_size + extra, MPI.Get_version()[0])
         self.method = method
-        self.plan = plan
-        self.arena = self._allocate(plan.arena_size + extra, self._dtype)
         self._exchange: Exchange
-        if method == "alltoall":
-            self._exchange = PaddedAlltoall(self.comm, plan, self.arena)
-        elif method == "node" and nodes is not None:
-            self._exchange = NodeStaged(self.comm, plan, self.arena, nodes)
+        if method == "shared":
+            memory = SharedArray(self.comm, plan.shared_size, self._dtype)
+            plan = replace(plan, batch=plan.n_variables, begins=memory.begin)
+            self.arena, self._own = memory.whole, memory.own
+            self._exchange = InPlace(plan, memory)
         else:
-            self._exchange = Alltoallv(self.comm, plan, self.arena, overlap=method == "ialltoallv")
+            check_limits(plan.arena_size + extra, MPI.Get_version()[0])
+            self.arena = self._own = self._allocate(plan.arena_size + extra, self._dtype)
+            self._exchange = self._messages(method, plan, nodes)
+        self.plan = plan
         self.forward = Direction(plan, self._exchange, True, self._n_forward)
         self.inverse = Direction(plan, self._exchange, False, self._n_inverse)
 
+    def _messages(self, method: Method, plan: TransposePlan, nodes: Nodes | None) -> Exchange:
+        """Return the exchange of a method that sends messages. Collective."""
+        if method == "alltoall":
+            return PaddedAlltoall(self.comm, plan, self.arena)
+        if method == "node" and nodes is not None:
+            return NodeStaged(self.comm, plan, self.arena, nodes)
+        return Alltoallv(self.comm, plan, self.arena, overlap=method == "ialltoallv")
+
     def _measure(self) -> float:
-        """Return the seconds of an exchange there and back, the writing of what is sent included. Collective."""
+        """Return the seconds of an exchange there and back, with writing and reading what others get. Collective.
+
+        Reading counts since of "shared" it is then that numbers go from one core to another. Where that is out of the
+        question, the arena may be of a device.
+        """
+        real = np.empty(0, self._dtype).real.dtype
         self.comm.Barrier()
         begin = time.perf_counter()
-        for direction in (self.forward, self.inverse):
+        for direction, other in ((self.forward, self.inverse), (self.inverse, self.forward)):
+            direction.open()
             for chunk in range(len(direction.chunks) - 1):
                 for first, last in direction.regions(chunk):
                     self.arena[first:last] = 0
                 direction.start(chunk)
             direction.finish()
+            for chunk in range(len(other.chunks) - 1 if self._in_host else 0):
+                for first, last in other.regions(chunk):
+                    self.arena[first:last].view(real).sum()
         return time.perf_counter() - begin
 
+    def clear(self) -> None:
+        """Fill the arena with zeros, of "shared" for all ranks. Collective."""
+        self._own[...] = 0
+        self.comm.Barrier()
+
+    @property
+    def workspace(self) -> NDArray[Any] | None:
+        """The arena, free for other uses between exchanges; None where others may still read it."""
+        return None if self.method == "shared" else self.arena
+
     def free(self) -> None:
-        """Free datatypes and communicators of MPI; the arena goes with its last user. Collective."""
+        """Free what is MPI's: datatypes, communicators, shared memory. Not usable afterwards. Collective."""
         self._exchange.free()
+        del self.arena, self._own
 
     @property
     def under_way(self) -> float:
@@ -273,7 +330,7 @@ class Transpose:
     def memory(self) -> int:
         """Return the bytes of the arena and of the tables."""
         tables = (self.plan.row_start, self.plan.column_start)
-        return self.arena.nbytes + sum(table.nbytes for table in tables)
+        return int(self._own.nbytes) + sum(table.nbytes for table in tables)
 
     @property
     def trial(self) -> Trial | None:
@@ -285,6 +342,9 @@ class Transpose:
         """Return the method and this rank's messages in words."""
         if self.plan.size == 1:
             return "one rank, nothing moves"
+        if self.method == "shared":
+            read = (self.forward.bytes_sent() + self.inverse.bytes_sent()) / 2**20
+            return f"shared, others read {read:.3g} MiB in place"
         words = [f"{self.method}, Q = {self.plan.batch}"]
         for name, direction in (("forward", self.forward), ("inverse", self.inverse)):
             messages = direction.messages()

@@ -20,6 +20,9 @@ Spec = list[Any]  # [buffer, counts, places, datatype] as mpi4py takes it
 class Exchange(Protocol):
     """Moves chunks. forward: from the rows regions to the columns regions, else back; n: variables."""
 
+    def open(self, forward: bool) -> None:
+        """Wait until what is handed over next may be written."""
+
     def start(self, forward: bool, chunk: int, n: int) -> None:
         """Send a chunk."""
 
@@ -36,7 +39,14 @@ class Exchange(Protocol):
         """Free datatypes and communicators."""
 
 
-class Blocking:
+class OwnArena:
+    """What exchanges have in common that deliver into an arena of the receiver's own: nobody else reads it."""
+
+    def open(self, forward: bool) -> None:
+        """Nobody reads what was handed over before."""
+
+
+class Blocking(OwnArena):
     """What exchanges have in common that leave nothing under way after `start`."""
 
     def progress(self) -> None:
@@ -46,7 +56,7 @@ class Blocking:
         """Nothing is under way."""
 
 
-class Alltoallv:
+class Alltoallv(OwnArena):
     """MPI_Alltoallv with exact counts: blocking, or nonblocking chunk by chunk. Per batch one call and chunk;
     in the inverse direction, and for part of a batch, one per cell.
     """

@@ -11,6 +11,9 @@ An exchange forward takes the rows regions to the columns regions, an inverse on
 regions are apart, and each entry has one place per side, whatever the direction. So a side may read an entry and
 overwrite it while entries of the other side's region arrive.
 
+Where ranks share memory, one arena is enough for all. Each part of it has the rows of its rank x all columns. Both
+sides use the one place of an entry.
+
 A region is ordered [batch][rank][row chunk][column group][variable of batch][row][column], so that what goes to one
 rank in one call is contiguous. Batches are Q variables; chunks and groups cut the work for methods that overlap.
 """
@@ -38,7 +41,8 @@ class TransposePlan:
     rank: of len(row_counts) ranks; row_counts, column_counts: rows and columns of every rank; n_variables: most in
     any direction; batch: variables per call; itemsize: bytes of a number; n_chunks, n_groups: cuts of the rows and
     of the columns of each rank; tile: groups are multiples of it, but for the last;
-    padded: every message takes the place of the largest one (MPI_Alltoall).
+    padded: every message takes the place of the largest one (MPI_Alltoall); begins: of each rank's part of an arena
+    that all share, in one batch, chunk and group.
     """
 
     rank: int
@@ -51,6 +55,7 @@ class TransposePlan:
     n_groups: int = 1
     tile: int = 1
     padded: bool = False
+    begins: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -90,8 +95,28 @@ class TransposePlan:
 
     def place(self, batch: int, peer: int, row_side: bool) -> int:
         """Return the arena index where the message of a batch from or to peer begins."""
+        if self.begins:
+            return self._shared_place(*((self.rank, peer) if row_side else (peer, self.rank)))
         starts, _ = self._places
         return int(starts[0 if row_side else 1, batch, peer])
+
+    @cached_property
+    def _unit(self) -> int:
+        """Numbers of a cache line."""
+        return max(1, CACHE_LINE // self.itemsize)
+
+    def _shared_room(self, row_rank: int, column_rank: int) -> int:
+        """Return the numbers of a block in an arena that all share: whole cache lines, for two writers."""
+        return -(-self.n_variables * self.block(row_rank, column_rank) // self._unit) * self._unit
+
+    def _shared_place(self, row_rank: int, column_rank: int) -> int:
+        """Return where a block begins in an arena that all share."""
+        return self.begins[row_rank] + sum(self._shared_room(row_rank, c) for c in range(column_rank))
+
+    @property
+    def shared_size(self) -> int:
+        """Numbers of this rank's part of an arena that all share."""
+        return sum(self._shared_room(self.rank, peer) for peer in range(self.size))
 
     @property
     def arena_size(self) -> int:
@@ -104,7 +129,7 @@ class TransposePlan:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], int]:
-        unit = max(1, CACHE_LINE // self.itemsize)
+        unit = self._unit
         end = -(-self.n_variables * self.block(self.rank, self.rank) // unit) * unit
         starts = np.zeros((2, self.n_batches, self.size), np.int64)
         for side in range(2):
@@ -176,8 +201,9 @@ class TransposePlan:
         n_rows, n_columns = int(rows[-1]), int(columns[-1])
         i = np.arange(n_rows)
         variable = np.arange(self.n_variables)[:, np.newaxis, np.newaxis]
-        if peer == self.rank:
-            own: NDArray[np.int64] = (variable * n_rows + i[:, np.newaxis]) * n_columns + columns[:-1]
+        if peer == self.rank or self.begins:
+            begin = self._shared_place(row_rank, column_rank) if self.begins else 0
+            own: NDArray[np.int64] = (variable * n_rows + i[:, np.newaxis]) * n_columns + columns[:-1] + begin
             return own
         chunk = np.searchsorted(rows, i, side="right") - 1
         first, height = rows[chunk][:, np.newaxis], np.diff(rows)[chunk][:, np.newaxis]

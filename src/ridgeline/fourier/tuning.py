@@ -9,9 +9,9 @@ from ridgeline.fourier.fft import Effort
 from ridgeline.runtime.errors import ConfigError
 
 Layout = Literal["strided", "packed"]  # of planes, see fourier.planes
-Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node"]
+Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node", "shared"]
 
-METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node")
+METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node", "shared")
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,9 @@ class TransposeTuning:
 
     method : "alltoallv" (MPI_Alltoallv, exact counts); "ialltoallv" (the same without waiting, chunk by chunk, while
         the next chunk is computed); "alltoall" (MPI_Alltoall, all blocks padded to the largest); "node" (within
-        nodes, then between them); "auto" times those that fit, writing of the chunks included, and takes the one
-        whose slowest rank is fastest, "alltoallv" unless another is clearly faster
+        nodes, then between them); "shared" (in memory that all ranks share, without messages); "auto" times those
+        that fit, writing and reading included, and takes the one whose slowest rank is fastest, "alltoallv" unless
+        another is clearly faster. Rows of pencils within a node are "shared" in "auto", untimed
     batch : Q, variables per MPI call, 1 to 4
     ranks_per_node : None asks MPI which ranks share a node; a number cuts the ranks into nodes of that many
     n_chunks : parts that "ialltoallv" hands over one by one; fewer where there are fewer rows or tiles

@@ -281,6 +281,13 @@ class Model(ABC):
         """Return the dtype of those regions that do not compute in `run.precision`; none by default."""
         return {}
 
+    def close(self) -> None:
+        """Give back what Python does not by itself, as memory that ranks share; the run is over. Nothing by default.
+
+        Collective. A rank alone may still ask for fields afterwards.
+        """
+        return
+
     def solves(self) -> Mapping[str, SolveCount]:
         """Return how the linear solves of the run's steps so far went, by name; none by default."""
         return {}

@@ -173,7 +173,7 @@ class CaseRun:
             _copy_state(self.model, model)
             model.restored(self.step, self.model.time(self.step))
             self.changes += [(self.step, key, after[key]) for key in after if after[key] != before.get(key)]
-            self.case, self.model = case, model
+            last, self.case, self.model = self.model, case, model
             self._facts = make_facts(case, model, self.context)
             self._provenance = make_provenance(case, model, self.context, self._started_at)
             self._restart.follow(case, model)
@@ -183,6 +183,7 @@ class CaseRun:
             again = Outputs(case, model, self.context.comm, self._provenance, self.step, position)
             again.writes = outputs.writes
             self._loop.follow(model, make_schedule(case, model), again)
+            last.close()
 
     def finish(self, reason: str | None = None) -> dict[str, Any]:
         """End the run where it is and return its report, which is written too; reason: why it ends before its end."""
@@ -199,7 +200,9 @@ class CaseRun:
             peak_memory(),
             self._loop.steady_regions(),
         )
-        return self._report(measured, reason)
+        report = self._report(measured, reason)
+        self.model.close()
+        return report
 
     def _report(self, measured: Measured, reason: str | None) -> dict[str, Any]:
         case, model, comm, outputs = self.case, self.model, self.context.comm, self._loop.outputs

@@ -165,6 +165,11 @@ class NBody(Model):
         """Say which particle is not finite. Collective."""
         return self._diagnostics.locate_nonfinite()
 
+    def close(self) -> None:
+        """Give back the transforms' communicators and shared memory, where there are several ranks. Collective."""
+        if self._context.comm.size > 1:
+            self._engine.mesh.transform.free()
+
     def work(self) -> Work:
         """Return the least work of a step on all ranks."""
         return least_work(self._case, self._process_grid)

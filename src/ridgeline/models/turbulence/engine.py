@@ -25,7 +25,7 @@ class FlowEngine(Protocol):
     """Holds velocity and scalars of one rank on a device and advances them: see `engine_cpu.CpuEngine`."""
 
     modes: Modes
-    transform: Any  # of fields that the host holds: to_physical, to_spectral, real, complex, trials
+    transform: Any  # of fields that the host holds: to_physical, to_spectral, real, complex, trials, free
     forcing: Forcing
     time: float
     step_index: int

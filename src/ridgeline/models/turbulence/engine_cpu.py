@@ -20,6 +20,7 @@ from ridgeline.fourier.modes import Lengths
 from ridgeline.fourier.packing import modes_from_lines
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import Planes
+from ridgeline.fourier.row_exchange import RowExchange
 from ridgeline.fourier.rows import RowBlock, RowOperation
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
@@ -123,9 +124,9 @@ class CpuEngine:
         self._forced_values = np.zeros((3, 0), real)
 
     @property
-    def workspace(self) -> NDArray[Any]:
-        """The exchange buffer, which is free between two steps."""
-        return self.transform.column.arena
+    def workspace(self) -> NDArray[Any] | None:
+        """The exchange buffer, which is free between two steps, unless other ranks may read it."""
+        return self.transform.column.workspace
 
     def compile(self) -> None:
         """Compile or load the kernels of steps."""
@@ -317,14 +318,14 @@ class CpuEngine:
     def exchanged(self) -> dict[str, tuple[float, float]]:
         """Return, for "row" and "column", what this rank hands over in a step (Eq. 13: P2P x R) and a message. Bytes.
 
-        Own blocks count; exchanges of one rank with itself do not.
+        Own blocks count; exchanges of one rank with itself, or in shared memory, which sends nothing, do not.
         """
         n_in, n_mid, n_out = self._counts
         n_substeps = len(self._scheme.substeps)
         row, column = self.transform.row, self.transform.column
         found = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
         exchanges = [("column", column, n_out, n_substeps)]
-        if row is not None:
+        if isinstance(row, RowExchange):
             n_groups = -(-self.transform.grid.y_range[1] // row.n_planes)
             exchanges.append(("row", row.transpose, n_mid, n_substeps * n_groups))
         for name, transpose, n_back, n in exchanges:

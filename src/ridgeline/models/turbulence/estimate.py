@@ -96,8 +96,8 @@ def table_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int) -> float:
 def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
     """Return the bytes of the rank that needs most, by what they are for: on its GPU, if it computes on one.
 
-    Exchange buffers are those of "alltoallv"; other methods need up to a buffer of Q variables more. What cuFFT works
-    in is not among the bytes on a GPU.
+    Exchange buffers are those of "alltoallv"; "shared" needs less, others up to a buffer of Q variables more. What
+    cuFFT works in is not among the bytes on a GPU.
     """
     if case.run.device == "cuda":
         # The first ranks have the most lines and the most planes.

@@ -304,6 +304,11 @@ class Turbulence(Model):
         grid = self._case.grid
         return (0.0, 0.0, 0.0), tuple(length / n for length, n in zip(grid.lengths, grid.shape))
 
+    def close(self) -> None:
+        """Give back the transforms' communicators and shared memory, where there are several ranks. Collective."""
+        if self._context.comm.size > 1:
+            self._engine.transform.free()
+
     def work(self) -> Work:
         """Return the least work of a step on all ranks."""
         return least_work(self._case, self._process_grid)
