@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from ridgeline.models.gray_scott.stream_trace import StreamTrace
 
 OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
 ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
@@ -99,6 +102,7 @@ class CudaEngine:
         self.messages = float(self._halo.messages_sent)
         exchange = f"faces through {way}" if faces else "no faces to exchange"
         self.method = f"1 step per sweep on {self.device}, {exchange}"
+        self.trace: StreamTrace | None = None  # of who looks at what overlaps
         self._launches: dict[Box, BoxLaunch] = {}
         self._plan_launches(default_shape(self._dtype))
 
@@ -150,19 +154,28 @@ class CudaEngine:
             if self._face_boxes:  # each stream waits for what the other wrote in the step before
                 self._faces_done[now].wait(self._rest_stream)
                 self._rest_done[now].wait(self._face_stream)
-                for box in self._face_boxes:
-                    self._run(box, step, self._face_stream)
+                with self._traced("sweep next to faces", "faces", self._face_stream):
+                    for box in self._face_boxes:
+                        self._run(box, step, self._face_stream)
                 self._faces_done[new].record(self._face_stream)
-                self._packer.enqueue_pack(new)
-            for box in self._rest_boxes:
-                self._run(box, step, self._rest_stream)
+                with self._traced("pack", "faces", self._face_stream):
+                    self._packer.enqueue_pack(new)
+            with self._traced("sweep", "rest", self._rest_stream):
+                for box in self._rest_boxes:
+                    self._run(box, step, self._rest_stream)
             self._rest_done[new].record(self._rest_stream)
             self._rest_done[now].synchronize()
         if self._face_boxes:
-            with regions("exchange"):
+            with regions("exchange"), self._traced("exchange"):
                 self._halo.exchange(new)
         self._now, self._host_is_present = new, False
         return 1
+
+    def _traced(self, name: str, lane: str = "", stream: Any = None) -> AbstractContextManager[None]:
+        """Record a piece of work on a stream, or on the host, if there is a trace."""
+        if self.trace is None:
+            return nullcontext()
+        return self.trace.on_stream(name, lane, stream) if lane else self.trace.on_host(name)
 
     def nonfinite(self) -> int:
         """Return how many owned cells of u and v are not finite, counted on the device."""
