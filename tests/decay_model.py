@@ -44,6 +44,7 @@ class Decay(Model):
         self, crash_at: int | None = None, spoil_at: int | None = None, signal_at: int | None = None
     ) -> None:
         self.crash_at, self.spoil_at, self.signal_at = crash_at, spoil_at, signal_at
+        self.crash: Exception = RuntimeError("the power failed")
         self.caught = SignalCatcher()
         self.calls: list[int] = []  # the steps at which `step` was called
 
@@ -71,7 +72,7 @@ class Decay(Model):
         steps = min(2, most)
         for _ in range(steps):
             if self.now == self.crash_at:
-                raise RuntimeError("the power failed")
+                raise self.crash
             if self.now == self.signal_at and self.context.comm.rank == self.context.comm.size - 1:
                 self.caught.received = signal.SIGTERM
             with self.context.regions("all-to-all"):

@@ -26,6 +26,7 @@ from ridgeline.jit.random import PHILOX_7
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.stream_trace import StreamTrace
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
 
@@ -64,6 +65,21 @@ def test_equals_the_cpu_on_one_rank(comm, grid, periodic) -> None:
         np.testing.assert_array_equal(mine, expected[part(block)])
     assert (engine.bytes_exchanged > 0) == (comm.size > 1)
     assert ("pinned host memory" in engine.method) == (comm.size > 1)
+
+
+def test_a_trace_has_every_piece_of_every_step(comm) -> None:
+    grid = (comm.size, 1, 1)
+    _, _, engine = run_engine(CudaEngine, comm, grid, True, np.float64)
+    engine.trace = StreamTrace()
+    for step in range(STEPS, STEPS + 2):
+        engine.advance(step, 1)
+    events = engine.trace.events(comm.rank)
+    expected = {"sweep": "rest"}
+    if comm.size > 1:
+        expected |= {"sweep next to faces": "faces", "pack": "faces", "exchange": "host"}
+    assert {event["name"]: event["tid"] for event in events} == expected
+    assert len(events) == 2 * len(expected)
+    assert all(event["dur"] >= 0 and event["pid"] == comm.rank for event in events)
 
 
 @pytest.mark.parametrize("wrap", [(True, True, True), (True, False, True)])

@@ -8,7 +8,7 @@ import pytest
 import ridgeline
 from decay_model import Decay, N, decay_case, run
 from ridgeline.io.series import read_series
-from ridgeline.runtime.errors import CheckpointError, ConfigError, DivergedError, OutputError
+from ridgeline.runtime.errors import CheckpointError, ConfigError, DeviceError, DivergedError, OutputError
 
 
 def everything(folder):
@@ -141,6 +141,18 @@ def test_a_diverged_run_gives_the_advice_of_its_model(comm, folder, monkeypatch)
         run(comm, monkeypatch, decay_case(folder), Decay(spoil_at=9))
     assert "between step 9 and step 10: u somewhere" in str(caught.value)
     assert str(caught.value).endswith("checkpoint_00000005); try another toy")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_device_lost_in_a_step_ends_the_run_with_the_last_checkpoint(comm, folder, monkeypatch, kept):
+    model = Decay(crash_at=9 if kept else 3)
+    lost = type("CudaAPIError", (Exception,), {"__module__": "numba.cuda.cudadrv.driver"})
+    model.crash = lost("[719] Call to cuStreamSynchronize results in CUDA_ERROR_LAUNCH_FAILED")
+    with pytest.raises(DeviceError) as caught:
+        run(comm, monkeypatch, decay_case(folder), model)
+    assert "a kernel ended with a fault: [719] Call to cuStreamSynchronize" in str(caught.value)
+    end = "checkpoint_00000005)" if kept else "no checkpoint was written before"
+    assert str(caught.value).endswith(end)
 
 
 def test_spectra_of_a_model_without_them_are_refused(comm, folder, monkeypatch):

@@ -5,14 +5,21 @@ from enum import Enum
 from types import SimpleNamespace
 
 import pytest
+from mpi4py import MPI
 
 from ridgeline.parallel import devices as parallel_devices
-from ridgeline.parallel.devices import mpi_takes_device_buffers
+from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.runtime import devices
-from ridgeline.runtime.devices import DeviceInfo, choose_device, describe_devices
+from ridgeline.runtime.devices import (
+    DeviceInfo,
+    choose_device,
+    describe_devices,
+    device_shortage,
+    free_memory,
+)
 from ridgeline.runtime.errors import DeviceError
 
-GPU = DeviceInfo(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132)
+GPU = DeviceInfo(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132, uuid="00ff")
 
 
 class Result(Enum):
@@ -35,6 +42,13 @@ def driver_with(count: int, status: Result = Result.CUDA_SUCCESS) -> SimpleNames
         CUresult=Result,
         CUdevice_attribute=SimpleNamespace(**{name: name for name in ATTRIBUTES}),
         cuInit=lambda flags: (status,),
+        cuDriverGetVersion=lambda: (ok, 13010),
+        cuDeviceGetUuid=lambda handle: (ok, SimpleNamespace(bytes=bytes([handle, 255]))),
+        cuDevicePrimaryCtxRetain=lambda handle: (ok, f"context of {handle}"),
+        cuCtxPushCurrent=lambda context: (ok,),
+        cuCtxPopCurrent=lambda: (ok, "context"),
+        cuMemGetInfo=lambda: (ok, 100 * 2**30, 141 * 2**30),
+        cuDevicePrimaryCtxRelease=lambda handle: (ok,),
         cuDeviceGetCount=lambda: (ok, count),
         cuDeviceGet=lambda index: (ok, index),
         cuDeviceGetName=lambda size, handle: (ok, b"NVIDIA H200\x00\x00"),
@@ -66,7 +80,7 @@ def test_describes_each_device(install):
 def test_no_device_names_what_hides_them(install, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     install(driver_with(0, Result.CUDA_ERROR_NO_DEVICE))
-    with pytest.raises(DeviceError, match=r"NO_DEVICE \(CUDA_VISIBLE_DEVICES is ''\); ask the job scheduler"):
+    with pytest.raises(DeviceError, match=r"NO_DEVICE \(CUDA_VISIBLE_DEVICES is ''\).*ask the job scheduler"):
         describe_devices()
     install(driver_with(0))
     with pytest.raises(DeviceError, match="shows no GPU"):
@@ -91,6 +105,95 @@ def test_a_missing_driver_or_package_names_the_fix(install, monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
     with pytest.raises(DeviceError, match=r'numba-cuda.*pip install "ridgeline\[cuda\]"'):
         describe_devices()
+
+
+def test_a_driver_for_an_older_cuda_than_the_compiler_s_is_refused(install, monkeypatch):
+    install(
+        SimpleNamespace(
+            **{**vars(driver_with(1)), "cuDriverGetVersion": lambda: (Result.CUDA_SUCCESS, 12040)}
+        )
+    )
+    monkeypatch.setattr(devices, "version", lambda package: "13.4.3")
+    with pytest.raises(
+        DeviceError, match=r"driver is for CUDA 12\.4.*compiler is of CUDA 13\.4\.3.*newer driver"
+    ):
+        describe_devices()
+    monkeypatch.setattr(devices, "version", lambda package: "12.9")
+    assert len(describe_devices()) == 1
+
+
+def test_a_driver_without_the_functions_of_the_bindings_is_too_old(install):
+    class FunctionNotFoundError(RuntimeError):
+        pass
+
+    def missing(flags):
+        raise FunctionNotFoundError("function cuInit is not found")
+
+    install(SimpleNamespace(**{**vars(driver_with(1)), "cuInit": missing}))
+    with pytest.raises(DeviceError, match=r"too old.*cuInit is not found.*newer driver"):
+        describe_devices()
+
+
+def test_free_memory_is_what_the_driver_says(install):
+    install(driver_with(1))
+    assert free_memory(GPU) == 100 * 2**30
+
+
+def test_what_does_not_fit_is_said_with_its_sum():
+    parts = {"fields": 60e9, "halo buffers": 1e9}
+    assert device_shortage(GPU, parts, 61e9) is None
+    text = device_shortage(GPU, parts, 60.5e9)
+    assert text == (
+        "a rank needs 61 GB on its GPU (fields 60 GB + halo buffers 1 GB), but 60.5 GB of the 151.4 GB of "
+        "NVIDIA H200 are free"
+    )
+    shared = device_shortage(GPU, parts, 100e9, [61e9])
+    assert shared is not None
+    assert "the 2 ranks that share it need 122 GB, but 100 GB" in shared
+
+
+class Memory:
+    """numba.cuda as far as `require_device_memory` and `select_device` go."""
+
+    def __init__(self, free, problem=None):
+        self.free, self.problem, self.selected = free, problem, []
+
+    def current_context(self):
+        if self.problem:
+            raise self.problem
+        return self
+
+    def get_memory_info(self):
+        return SimpleNamespace(free=self.free)
+
+    def select_device(self, index):
+        if self.problem:
+            raise self.problem
+        self.selected.append(index)
+
+
+def test_memory_is_refused_before_it_is_allocated(monkeypatch):
+    monkeypatch.setattr(parallel_devices, "import_module", lambda name: Memory(5 * 10**9))
+    require_device_memory(MPI.COMM_SELF, GPU, {"fields": 5e9}, "use less")
+    with pytest.raises(
+        DeviceError, match=r"rank 0 on .*fields 6 GB\), but 5 GB of the .* are free; use less"
+    ):
+        require_device_memory(MPI.COMM_SELF, GPU, {"fields": 6e9}, "use less")
+    broken = type("CudaAPIError", (Exception,), {"__module__": "numba.cuda.cudadrv.driver"})
+    monkeypatch.setattr(
+        parallel_devices, "import_module", lambda name: Memory(0, broken("CUDA_ERROR_UNKNOWN"))
+    )
+    with pytest.raises(DeviceError, match="the GPU is lost"):
+        require_device_memory(MPI.COMM_SELF, GPU, {"fields": 1.0}, "use less")
+
+
+def test_a_device_that_takes_no_further_process_is_refused(monkeypatch):
+    taken = type("CudaAPIError", (Exception,), {"__module__": "numba.cuda.cudadrv.driver"})
+    problem = taken("[46] Call to cuDevicePrimaryCtxRetain results in CUDA_ERROR_DEVICE_UNAVAILABLE")
+    monkeypatch.setattr(parallel_devices, "describe_devices", lambda: [GPU])
+    monkeypatch.setattr(parallel_devices, "import_module", lambda name: Memory(0, problem))
+    with pytest.raises(DeviceError, match="takes no further process"):
+        select_device(MPI.COMM_SELF)
 
 
 def test_the_simulator_is_a_device_that_says_so(monkeypatch):

@@ -156,6 +156,11 @@ class BlockArray:
         itemsize = np.dtype(dtype).itemsize
         return cls._layout(block, itemsize)[3] * itemsize + CACHE_LINE
 
+    @classmethod
+    def row_pitch_of(cls, block: Block, dtype: DTypeLike) -> int:
+        """Return the numbers from a row to the next of a field of `dtype`, as `allocate` lays it out."""
+        return cls._layout(block, np.dtype(dtype).itemsize)[0]
+
     @staticmethod
     def _layout(block: Block, itemsize: int) -> tuple[int, int, int, int]:
         """Return the pitches of rows and planes, the numbers before the first plane, and the size, in numbers."""

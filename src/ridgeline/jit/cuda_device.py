@@ -13,7 +13,9 @@ from llvmlite import ir
 from numba import cuda, types
 
 from ridgeline.jit import cuda_simulator
+from ridgeline.runtime.device_errors import explain_status
 from ridgeline.runtime.devices import simulated
+from ridgeline.runtime.errors import DeviceError
 
 SIMULATED = simulated()
 # A face, a small grid and an empty launch to compile are meant to have few thread blocks.
@@ -52,7 +54,8 @@ def make_stream(urgent: bool = False) -> Any:
         flag = driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
         status, stream = driver.cuStreamCreateWithPriority(flag, greatest if urgent else least)
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"cannot create a CUDA stream: {status.name}")
+        meaning, advice = explain_status(status.name)
+        raise DeviceError(f"no CUDA stream could be made ({status.name}): {meaning}; {advice}")
     return cuda.external_stream(int(stream))
 
 

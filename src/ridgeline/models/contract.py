@@ -7,7 +7,7 @@ time series, progress, timing and reports then work for it. docs/adding-a-model.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
@@ -62,6 +62,9 @@ class Estimate:
     work: Work
     memory_between_steps: float = 0.0  # bytes beside them while outputs, figures or checkpoints are made
     remarks: tuple[str, ...] = ()  # more that `ridgeline check` says, a sentence each
+    device_memory: Mapping[str, float] = field(
+        default_factory=dict
+    )  # bytes of a rank on its GPU, by what for
 
 
 @dataclass(frozen=True)

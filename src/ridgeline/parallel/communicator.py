@@ -14,7 +14,8 @@ import mpi4py
 from mpi4py import MPI
 
 from ridgeline.runtime.compile_cache import sole_compiler
-from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.device_errors import device_error
+from ridgeline.runtime.errors import DeviceError, RidgelineError
 from ridgeline.runtime.launcher import check_launch
 
 T = TypeVar("T")
@@ -88,8 +89,9 @@ def _wait_idle(comm: MPI.Comm) -> None:
         time.sleep(_POLL)
 
 
-def _report(comm: MPI.Comm, error: BaseException, debug: bool) -> None:
-    prefix = f"rank {comm.rank}: " if comm.size > 1 and not isinstance(error, RidgelineError) else ""
+def _report(comm: MPI.Comm, error: BaseException, debug: bool, alone: bool = False) -> None:
+    named = isinstance(error, RidgelineError) and not (alone and isinstance(error, DeviceError))
+    prefix = f"rank {comm.rank}: " if comm.size > 1 and not named else ""
     if isinstance(error, RidgelineError) and not debug:
         text = f"error: {prefix}{error}\n"
     elif isinstance(error, MemoryError):
@@ -121,13 +123,14 @@ def end_job(comm: MPI.Comm, failures: MPI.Comm, error: BaseException, debug: boo
     exits with the error's code. If only some do, the others would wait for them for ever. So the first of them prints
     its message and aborts the job with the same code.
     """
+    error = device_error(error) or error
     code = error.exit_code if isinstance(error, RidgelineError) else 1
     together = failures.Ibarrier()
     deadline = time.monotonic() + AGREE_SECONDS
     while not together.Test() and time.monotonic() < deadline:
         time.sleep(_POLL)
     if not together.Test():
-        _report(comm, error, debug)
+        _report(comm, error, debug, alone=True)
         comm.Abort(code)
     if comm.rank == 0:
         _report(comm, error, debug)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
+import socket
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.runtime.devices import MPI_SWITCH, DeviceInfo, choose_device, describe_devices, simulated
+from ridgeline.parallel.reduce import together
+from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.devices import (
+    MPI_SWITCH,
+    DeviceInfo,
+    choose_device,
+    describe_devices,
+    device_shortage,
+    simulated,
+)
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -19,12 +31,43 @@ def select_device(comm: MPI.Comm) -> DeviceInfo:
     """Make the GPU of this rank the current one of the calling thread and return it. Collective.
 
     The rank's number on its node, modulo the GPUs that it sees, is the GPU's. One rank per GPU works, and so does a
-    launcher that shows each rank only its own (--gpus-per-task). Raises DeviceError as `describe_devices` and
-    `choose_device` do.
+    launcher that shows each rank only its own (--gpus-per-task). If a rank has none, all ranks raise DeviceError,
+    which names the rank and says what `describe_devices`, `choose_device` or the driver do.
     """
-    device = choose_device(place_on_node(comm).local_rank, describe_devices())
-    import_module("numba.cuda").select_device(device.index)
+    place = place_on_node(comm)
+    with together(comm):
+        try:
+            device = choose_device(place.local_rank, describe_devices())
+            with explained():
+                import_module("numba.cuda").select_device(device.index)
+        except DeviceError as error:
+            if comm.size == 1:
+                raise
+            raise DeviceError(f"rank {comm.rank} on {socket.gethostname()} has no GPU: {error}") from error
     return device
+
+
+def require_device_memory(
+    comm: MPI.Comm, device: DeviceInfo, parts: Mapping[str, float], advice: str
+) -> None:
+    """Raise DeviceError on all ranks, with the sum, if what a rank needs is not free on its device. Collective.
+
+    Call before the first allocation. device: of `select_device`; parts: bytes that this rank needs on it, by what
+    they are for. Free is what the driver says when every rank has its context there, which takes memory too. Ranks
+    that share a GPU are counted together. A simulated device has no limit.
+    """
+    comm.Barrier()  # every rank has its context
+    with together(comm), explained():
+        free = import_module("numba.cuda").current_context().get_memory_info().free
+        free = min(free, math.inf if device.simulated else device.memory)
+    place = device.uuid or f"{socket.gethostname()} {device.index}"
+    every = comm.allgather((place, float(sum(parts.values())), float(free)))
+    others = [needed for at, (where, needed, _) in enumerate(every) if where == place and at != comm.rank]
+    least = min(free for where, _, free in every if where == place)
+    with together(comm):
+        problem = device_shortage(device, parts, least, others)
+        if problem is not None:
+            raise DeviceError(f"rank {comm.rank} on {socket.gethostname()}: {problem}; {advice}")
 
 
 def mpi_takes_device_buffers() -> bool:

@@ -7,18 +7,21 @@ what is missing. Numba and the CUDA bindings are imported on demand only.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ridgeline.runtime.device_errors import explain_status
 from ridgeline.runtime.errors import DeviceError
-
-if TYPE_CHECKING:
-    pass
+from ridgeline.runtime.units import number
 
 INSTALL = 'pip install "ridgeline[cuda]"'
 MINIMUM_CAPABILITY = (7, 5)  # oldest GPUs that CUDA 13 compiles for
+COMPILER = "cuda-toolkit"  # the package whose version is that of the CUDA that compiles kernels
+_NEWER = 'install a newer driver, or the packages of its CUDA: pip install "numba-cuda[cu12]"'
 MPI_SWITCH = "RIDGELINE_GPU_AWARE_MPI"
 
 
@@ -32,6 +35,7 @@ class DeviceInfo:
     memory: int  # bytes
     multiprocessors: int
     simulated: bool = False
+    uuid: str = ""  # which GPU it is, however many of them a process sees; "" if that is not known
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -55,13 +59,14 @@ def simulated() -> bool:
 def describe_devices() -> list[DeviceInfo]:
     """Return the GPUs that this process may see, in CUDA's order; creates no context on them.
 
-    Raises DeviceError if numba-cuda, the CUDA driver or a GPU is missing.
+    Raises DeviceError if numba-cuda, the CUDA driver or a GPU is missing, or the driver is too old.
     """
     if find_spec("numba_cuda") is None:
         raise DeviceError(f"the package numba-cuda, which compiles GPU kernels, is not installed; {INSTALL}")
     if simulated():
         return [SIMULATOR]
     driver = _driver()
+    _refuse_old_driver(driver)
     (count,) = _call(driver, "cuDeviceGetCount")
     if count == 0:
         raise DeviceError(f"the NVIDIA driver shows no GPU{_hidden()}; ask the job scheduler for one")
@@ -84,14 +89,23 @@ def choose_device(local_rank: int, devices: list[DeviceInfo]) -> DeviceInfo:
     return device
 
 
-def require_device_memory(device: DeviceInfo, n_bytes: int, what: str, advice: str) -> None:
-    """Raise DeviceError if n_bytes cannot fit into the device's memory. A simulated device has no limit.
+def device_shortage(
+    device: DeviceInfo, parts: Mapping[str, float], free: float, others: Sequence[float] = ()
+) -> str | None:
+    """Say, with the sum, that a rank's memory does not fit on its device; None if it does. No communication.
 
-    The message is "WHAT ... GiB, more than the ... GiB of NAME; ADVICE", where `what` brings its verb.
+    parts: bytes that the rank needs there, by what they are for; free: bytes that are; others: bytes that each other
+    rank on the same device needs.
     """
-    if n_bytes > device.memory and not device.simulated:
-        sizes = f"{n_bytes / 2**30:.1f} GiB, more than the {device.memory / 2**30:.1f} GiB of {device.name}"
-        raise DeviceError(f"{what} {sizes}; {advice}")
+    needed = sum(parts.values())
+    together = needed + sum(others)
+    if together <= free:
+        return None
+    sum_ = " + ".join(f"{name} {number(size, 'B')}" for name, size in parts.items())
+    text = f"a rank needs {number(needed, 'B')} on its GPU ({sum_})"
+    if others:
+        text += f", and the {len(others) + 1} ranks that share it need {number(together, 'B')}"
+    return f"{text}, but {number(free, 'B')} of the {number(device.memory, 'B')} of {device.name} are free"
 
 
 def _driver() -> Any:
@@ -101,7 +115,11 @@ def _driver() -> Any:
         _call(driver, "cuInit", 0)
     except ImportError as error:
         raise DeviceError(f"the CUDA bindings do not load ({error}); {INSTALL}") from error
-    except RuntimeError as error:  # the bindings' own error when libcuda.so.1 is not there
+    except RuntimeError as error:  # of the bindings, when libcuda.so.1 or a function in it is not there
+        if type(error).__name__ == "FunctionNotFoundError":
+            raise DeviceError(
+                f"the NVIDIA driver is too old for the CUDA bindings ({error}); {_NEWER}"
+            ) from error
         raise DeviceError(
             "no NVIDIA driver was found on this machine (libcuda.so.1 does not load); run where a GPU is, or "
             "with --device cpu"
@@ -109,13 +127,45 @@ def _driver() -> Any:
     return driver
 
 
+def _refuse_old_driver(driver: Any) -> None:
+    """Raise DeviceError if the driver is for an older CUDA, by its major number, than the compiler's packages."""
+    (found,) = _call(driver, "cuDriverGetVersion")
+    try:
+        compiler = version(COMPILER)
+    except PackageNotFoundError:  # of a CUDA that the site installed
+        return
+    if int(found) // 1000 < int(compiler.split(".")[0]):
+        raise DeviceError(
+            f"the NVIDIA driver is for CUDA {found // 1000}.{found % 1000 // 10}, and the installed compiler is of "
+            f"CUDA {compiler}; {_NEWER}"
+        )
+
+
+def free_memory(device: DeviceInfo) -> int:
+    """Return the bytes that the driver says are free on a device, when this process has its context there.
+
+    Makes the context, if there is none, for the time of the call. Raises DeviceError if the driver fails.
+    """
+    driver = _driver()
+    (handle,) = _call(driver, "cuDeviceGet", device.index)
+    (context,) = _call(driver, "cuDevicePrimaryCtxRetain", handle)
+    try:
+        _call(driver, "cuCtxPushCurrent", context)
+        free, _ = _call(driver, "cuMemGetInfo")
+        _call(driver, "cuCtxPopCurrent")
+    finally:
+        driver.cuDevicePrimaryCtxRelease(handle)
+    return int(free)
+
+
 def _call(driver: Any, name: str, *arguments: Any) -> tuple[Any, ...]:
     """Call a driver function and return its results; DeviceError with CUDA's own words if it fails."""
     status, *results = getattr(driver, name)(*arguments)
     if status != driver.CUresult.CUDA_SUCCESS:
-        no_device = status == driver.CUresult.CUDA_ERROR_NO_DEVICE
-        advice = "ask the job scheduler for a GPU" if no_device else "see nvidia-smi for the device's state"
-        raise DeviceError(f"{name} of the CUDA driver failed with {status.name}{_hidden()}; {advice}")
+        meaning, advice = explain_status(status.name)
+        raise DeviceError(
+            f"{name} of the CUDA driver failed with {status.name}{_hidden()}: {meaning}; {advice}"
+        )
     return tuple(results)
 
 
@@ -128,6 +178,7 @@ def _describe(driver: Any, index: int) -> DeviceInfo:
     (handle,) = _call(driver, "cuDeviceGet", index)
     (name,) = _call(driver, "cuDeviceGetName", 128, handle)
     (memory,) = _call(driver, "cuDeviceTotalMem", handle)
+    (uuid,) = _call(driver, "cuDeviceGetUuid", handle)
     attributes = driver.CUdevice_attribute
     major, minor, multiprocessors = (
         int(_call(driver, "cuDeviceGetAttribute", attribute, handle)[0])
@@ -137,4 +188,11 @@ def _describe(driver: Any, index: int) -> DeviceInfo:
             attributes.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
         )
     )
-    return DeviceInfo(index, name.decode().rstrip("\x00"), (major, minor), int(memory), multiprocessors)
+    return DeviceInfo(
+        index,
+        name.decode().rstrip("\x00"),
+        (major, minor),
+        int(memory),
+        multiprocessors,
+        uuid=bytes(uuid.bytes).hex(),
+    )

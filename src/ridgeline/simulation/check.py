@@ -12,11 +12,20 @@ from rich.table import Table
 from ridgeline.models import estimate
 from ridgeline.models.memory import Room, shortage
 from ridgeline.parallel.job import prepare_rank
-from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.devices import (
+    choose_device,
+    describe_devices,
+    device_shortage,
+    free_memory,
+    simulated,
+)
+from ridgeline.runtime.errors import DeviceError, RidgelineError
 from ridgeline.runtime.threads import cores_available, oversubscription
 from ridgeline.runtime.units import number
 
 if TYPE_CHECKING:
+    from ridgeline.config.case import AnyCase
     from ridgeline.config.load import LoadedCase
     from ridgeline.models.contract import Estimate
 
@@ -35,6 +44,7 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
         warnings.append(
             f"if all ranks are on this machine, a run finds too little memory{refused}: {problem}"
         )
+    warnings += _problems_on_devices(case, plan, n_ranks)
     free = _free_space(Path(case.output.path))
     if plan.output_bytes > free:
         warnings.append(
@@ -43,20 +53,66 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
     return plan, warnings
 
 
+def _problems_on_devices(case: AnyCase, plan: Estimate, n_ranks: int) -> list[str]:
+    """Say what keeps a case from running on the GPUs of this machine, if it asks for them."""
+    if case.run.device == "cpu":
+        return []
+    found = []
+    try:
+        devices = describe_devices()
+        if simulated():
+            return []
+        for device in devices[:n_ranks]:
+            sharing = len(range(device.index, n_ranks, len(devices)))
+            needed = sum(plan.device_memory.values())
+            problem = device_shortage(
+                choose_device(device.index, devices),
+                plan.device_memory,
+                free_memory(device),
+                [needed] * (sharing - 1),
+            )
+            if problem is not None:
+                found.append(f"if all ranks are on this machine, a run refuses GPU {device.index}: {problem}")
+            elif sharing > 1:
+                found.append(f"if all ranks are on this machine, {sharing} of them share GPU {device.index}")
+    except DeviceError as error:
+        found.append(f"a run on this machine ends at once: {error}")
+    return found
+
+
+def _bandwidth(case: AnyCase, workers: int) -> tuple[str, float] | None:
+    """Measure the memory bandwidth that bounds a step here; return its name and B/s, None without the GPU."""
+    if case.run.device == "cpu":
+        from ridgeline.bench.memory.stream import measure_stream
+
+        return "this machine's memory bandwidth", measure_stream(None, workers).best
+    if simulated():
+        return None
+    try:
+        describe_devices()
+        with explained():
+            from ridgeline.bench.memory.device_copy import measure_device_copy
+
+            return "the copy bandwidth of this machine's GPU", measure_device_copy()
+    except DeviceError:  # of which the warnings tell
+        return None
+
+
 def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     """Return decomposition, memory, output size and predicted time of a case on n_ranks ranks of this node.
 
     The time is the least memory traffic over a STREAM rate, measured now on as many threads as the ranks of this
-    machine would use. For a run on many nodes it holds per node.
+    machine would use. For a run on many nodes it holds per node. On GPUs it is over the copy rate of one for each
+    rank, and None where this machine has none.
     """
     case = loaded.case
     workers = min(cores_available(), n_ranks * case.run.threads)
     prepare_rank(workers)
     plan, warnings = plan_case(loaded, n_ranks)
-    from ridgeline.bench.memory.stream import measure_stream
-
-    limits = measure_stream(None, workers)
-    seconds = case.run.steps * plan.work.bytes_memory / limits.best
+    limit = _bandwidth(case, workers)
+    devices = (
+        n_ranks if case.run.device == "cuda" else 1
+    )  # the rate of a GPU is of one rank, STREAM's of the node
     return {
         "model": case.run.model,
         "grid": list(case.grid.points()),
@@ -74,8 +130,9 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "bytes_exchanged_per_step": plan.work.bytes_exchanged,
         "messages_per_step": plan.work.messages,
         "remarks": list(plan.remarks),
-        "stream": limits.best,
-        "least_seconds": seconds,
+        "device_memory": dict(plan.device_memory),
+        "limit": limit,
+        "least_seconds": limit and case.run.steps * plan.work.bytes_memory / (devices * limit[1]),
         "warnings": warnings,
     }
 
@@ -101,15 +158,20 @@ def print_prediction(plan: dict[str, Any], console: Console) -> None:
     between = plan["memory_between_steps"]
     more = f", and {number(between, 'B')} for outputs and figures" if between else ""
     table.add_row("memory", f"{number(plan['memory_per_rank'], 'B')} per rank{more}")
+    on_device = plan["device_memory"]
+    if on_device:
+        sum_ = " + ".join(f"{name} {number(size, 'B')}" for name, size in on_device.items())
+        table.add_row("GPU memory", f"{number(sum(on_device.values()), 'B')} per rank: {sum_}")
     table.add_row("data set", f"{number(plan['output_bytes'], 'B')} in {plan['outputs']} outputs")
     table.add_row("checkpoint", f"{number(plan['checkpoint_bytes'], 'B')} before compression")
     sent, messages = number(plan["bytes_exchanged_per_step"], "B"), plan["messages_per_step"]
     table.add_row("exchange", f"{sent} in {messages:.4g} messages per step" if messages else "none")
-    table.add_row(
-        "predicted time",
-        f"at least {plan['least_seconds']:.3g} s of steps, at this machine's memory bandwidth "
-        f"({number(plan['stream'], 'B/s')}), output not counted",
-    )
+    if plan["limit"] is not None:
+        name, rate = plan["limit"]
+        table.add_row(
+            "predicted time",
+            f"at least {plan['least_seconds']:.3g} s of steps, at {name} ({number(rate, 'B/s')}), output not counted",
+        )
     console.print(table, highlight=False)
     for remark in plan["remarks"]:
         console.print(remark, highlight=False, soft_wrap=True)

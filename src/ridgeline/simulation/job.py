@@ -18,6 +18,7 @@ from ridgeline.models.contract import Model
 from ridgeline.models.memory import refuse_what_does_not_fit
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.context import Context
+from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.memory import peak_memory
@@ -71,7 +72,8 @@ class CaseRun:
     case, model: the present ones; see `change`. changes: (step, key, value) of settings changed on the way.
 
     All methods are collective. They raise ConfigError, OutputError, CheckpointError, DivergedError and
-    DecompositionError, all ranks together. Leaving the block gives the paths of the run free, finished or not.
+    DecompositionError, all ranks together; and DeviceError on the rank whose GPU fails. Leaving the block gives the
+    paths of the run free, finished or not.
     """
 
     def __init__(self, case: AnyCase, model: Model, context: Context, options: Options) -> None:
@@ -82,7 +84,7 @@ class CaseRun:
         self._spent = Regions()
 
     def __enter__(self) -> Self:
-        with ExitStack() as held:
+        with ExitStack() as held, explained():
             self._begin(held)
             self._held = held.pop_all()
         return self

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ridgeline.models.contract import Model, Region
+from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.regions import Regions
@@ -47,8 +48,13 @@ class TimeLoop:
     def advance(self, last: int, stop: StopRequest, progress: Progress) -> str | None:
         """Step, write, save and check up to step `last`, or until the ranks agree to stop: return why. Collective.
 
-        Raises DivergedError, OutputError, CheckpointError; all ranks raise together.
+        Raises DivergedError, OutputError, CheckpointError; all ranks raise together. A GPU that fails raises
+        DeviceError on its rank, with the last checkpoint.
         """
+        with explained(self._kept):
+            return self._advance(last, stop, progress)
+
+    def _advance(self, last: int, stop: StopRequest, progress: Progress) -> str | None:
         while self.step < last:
             reason = stop.poll()
             if reason is not None:
@@ -76,7 +82,7 @@ class TimeLoop:
     def save(self) -> None:
         """Leave a checkpoint of the present state, unless there is one. Collective. Raises as `advance`."""
         if self._saved != self.step:
-            with self.regions("checkpoint"):
+            with explained(self._kept), self.regions("checkpoint"):
                 self._refuse_nonfinite(self.step)
                 self._save(self.step)
 

@@ -170,7 +170,17 @@ def _gpu() -> Finding:
         return Finding("GPU", "optional", "none usable", str(error))
     if not devices:
         return Finding("GPU", "optional", "none found", "only needed for --device cuda (see docs/gpu.md)")
-    return Finding("GPU", "ok", "; ".join(str(device) for device in devices))
+    from ridgeline.parallel.devices import mpi_takes_device_buffers
+
+    found = "; ".join(str(device) for device in devices)
+    if mpi_takes_device_buffers():
+        return Finding("GPU", "ok", f"{found}; MPI takes messages from GPU memory")
+    return Finding(
+        "GPU",
+        "ok",
+        f"{found}; MPI does not take messages from GPU memory, so that they go through pinned host memory",
+        "on several GPUs use a GPU-aware MPI of your site (see docs/gpu.md)",
+    )
 
 
 def print_findings(findings: list[Finding], console: Console) -> None:

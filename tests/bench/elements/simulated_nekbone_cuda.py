@@ -80,6 +80,7 @@ def test_refusals(monkeypatch) -> None:
     monkeypatch.setattr(nekbone_cuda.cuda, "device_array", None)  # nothing is allocated before
     monkeypatch.setattr(nekbone_cuda.cuda, "to_device", None)
     with pytest.raises(
-        DeviceError, match=r"300 elements with nx1 = 4 take 0\.0 GiB, .* of Small GPU; use fewer"
+        DeviceError,
+        match=r"on its GPU \(factors .* \+ fields .* \+ lists .*\), .* of Small GPU .*; use fewer",
     ):
         CudaNekbone(MPI.COMM_SELF, 4, 300, device_buffers=False)

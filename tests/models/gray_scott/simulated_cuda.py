@@ -13,10 +13,10 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
 from ridgeline.models.gray_scott import engine_cuda as engine_module
+from ridgeline.models.gray_scott.device_memory import PAD_ROWS, device_bytes
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.kernels_cuda import (
-    PAD_ROWS,
     Shape,
     device_coefficients,
     launch_shape,
@@ -234,10 +234,18 @@ def test_says_what_it_holds_and_sends() -> None:
     assert "CUDA simulator" in engine.method
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_takes_the_memory_that_was_counted(dtype) -> None:
+    engine = make_engine(CudaEngine, (4, 5, 6), dtype)
+    assert 0 <= sum(device_bytes(engine._block, dtype, 2).values()) - engine.allocated() <= 4 * 64
+
+
 def test_refuses_what_it_cannot_do(monkeypatch) -> None:
     with pytest.raises(DeviceError, match=r"one step at a time, not 2; set model\.steps_per_sweep = 1"):
         make_engine(CudaEngine, (8, 8, 8), np.float64, 0.0, True, 2)
     tiny = DeviceInfo(0, "Tiny GPU", (9, 0), 4096, 1)
     monkeypatch.setattr(engine_module, "select_device", lambda comm: tiny)
-    with pytest.raises(DeviceError, match=r"\[8, 8, 8\] cells take .* GiB of Tiny GPU; use more GPUs"):
+    with pytest.raises(
+        DeviceError, match=r"GPU \(fields .* kB\), but 4\.096 kB of .* Tiny GPU are free; use more GPUs"
+    ):
         make_engine(CudaEngine, (8, 8, 8), np.float64)

@@ -36,8 +36,7 @@ from ridgeline.elements.gather_scatter_cuda import CudaGatherScatter, SquareSums
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.elements.tensor_cuda import LEAST_POINTS, MOST_POINTS, derivative_tables, layout_of
 from ridgeline.jit.cuda_device import make_stream
-from ridgeline.parallel.devices import select_device
-from ridgeline.runtime.devices import require_device_memory
+from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
 
 _FACTORS, _FIELDS = 6, 4
@@ -65,13 +64,12 @@ class CudaNekbone(NekboneProblem):
         plan, self._layout = self.gather_scatter.plan, layout_of(n)
         self._count, points = len(self.ids), self.ids.size
         order = np.stack([self._order, self._patterns[self._order]], axis=1).astype(np.int32)
-        needed = 8 * (_FACTORS + _FIELDS) * points + device_bytes(plan) + order.nbytes + self._weights.nbytes
-        require_device_memory(
-            self._device,
-            needed,
-            f"{self._count} elements with nx1 = {n} take",
-            "use fewer --elements or more GPUs (-n)",
-        )
+        parts = {
+            "factors": 8.0 * _FACTORS * points,
+            "fields": 8.0 * _FIELDS * points,
+            "lists": float(device_bytes(plan) + order.nbytes + self._weights.nbytes),
+        }
+        require_device_memory(comm, self._device, parts, "use fewer --elements or more GPUs (-n)")
         self._elements = cuda.to_device(order.reshape(-1))
         self._pattern_weights = cuda.to_device(self._weights.reshape(-1))
         self._tables = cuda.to_device(derivative_tables(gll_derivative(n)).reshape(-1))

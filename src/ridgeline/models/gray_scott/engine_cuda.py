@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +12,13 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.halo_cuda import CudaPacker
-from ridgeline.blocks.halo_plan import HaloPlan
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
+from ridgeline.models.gray_scott.device_memory import PAD_ROWS, SETS, device_bytes, exchange_plan
 from ridgeline.models.gray_scott.kernels_cuda import (
-    PAD_ROWS,
     BoxLaunch,
     Shape,
     default_shape,
@@ -28,14 +28,16 @@ from ridgeline.models.gray_scott.kernels_cuda import (
 )
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.models.gray_scott.scan_cuda import THREADS, count_nonfinite, grid_of
-from ridgeline.parallel.devices import mpi_takes_device_buffers, select_device
-from ridgeline.runtime.devices import require_device_memory
+from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from ridgeline.models.gray_scott.stream_trace import StreamTrace
+
 OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
+ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
 WAVES = 4  # of the sweep's thread blocks, while faces wait for their turn on the device
 
 
@@ -62,13 +64,15 @@ class CudaEngine:
 
         noise: how its numbers are made, and the seed.
 
-        Raises DeviceError if there is no GPU for this rank, or too little memory on it.
+        Raises DeviceError if there is no GPU for a rank or, with the sum, too little free memory on it.
         """
         if block.ghost != 1:
             raise DeviceError(
                 f"GPU sweeps advance one step at a time, not {block.ghost}; set model.steps_per_sweep = 1"
             )
         self.device = select_device(cartesian)
+        self._needed = device_bytes(block, dtype, len(OUTSIDE))
+        require_device_memory(cartesian, self.device, self._needed, ADVICE)
         self._block, self._context = block, context
         self._dtype = np.dtype(dtype)
         self._c = device_coefficients(coefficients)
@@ -78,8 +82,7 @@ class CudaEngine:
         self._wrap = tuple(n if own else 0 for n, own in zip(block.shape_local, alone))
 
         self._host = [_pinned_field(block, self._dtype, outside) for outside in OUTSIDE]
-        self._check_memory()
-        self._sets = [[_device_field(field) for field in self._host] for _ in range(2)]
+        self._sets = [[_device_field(field) for field in self._host] for _ in range(SETS)]
         for fields in self._sets:  # also for the ghosts beyond a fixed boundary, which nothing writes again
             self._upload(fields)
         self._now, self._host_is_present = 0, True
@@ -88,7 +91,7 @@ class CudaEngine:
         self._rest_stream, self._face_stream = make_stream(), make_stream(urgent=True)
         # One of each per set of fields: what was last put on a stream to write that set.
         self._rest_done, self._faces_done = [cuda.event(), cuda.event()], [cuda.event(), cuda.event()]
-        plan = HaloPlan(block, len(OUTSIDE), self._dtype.itemsize, wrap=(False, False, False))
+        plan = exchange_plan(block, self._dtype, len(OUTSIDE))
         device_buffers = mpi_takes_device_buffers()
         self._packer = CudaPacker(plan, self._sets, self._face_stream, device_buffers)
         faces = {(axis, side) for d in plan.directions for axis, side in enumerate(d) if side}
@@ -99,6 +102,7 @@ class CudaEngine:
         self.messages = float(self._halo.messages_sent)
         exchange = f"faces through {way}" if faces else "no faces to exchange"
         self.method = f"1 step per sweep on {self.device}, {exchange}"
+        self.trace: StreamTrace | None = None  # of who looks at what overlaps
         self._launches: dict[Box, BoxLaunch] = {}
         self._plan_launches(default_shape(self._dtype))
 
@@ -150,19 +154,28 @@ class CudaEngine:
             if self._face_boxes:  # each stream waits for what the other wrote in the step before
                 self._faces_done[now].wait(self._rest_stream)
                 self._rest_done[now].wait(self._face_stream)
-                for box in self._face_boxes:
-                    self._run(box, step, self._face_stream)
+                with self._traced("sweep next to faces", "faces", self._face_stream):
+                    for box in self._face_boxes:
+                        self._run(box, step, self._face_stream)
                 self._faces_done[new].record(self._face_stream)
-                self._packer.enqueue_pack(new)
-            for box in self._rest_boxes:
-                self._run(box, step, self._rest_stream)
+                with self._traced("pack", "faces", self._face_stream):
+                    self._packer.enqueue_pack(new)
+            with self._traced("sweep", "rest", self._rest_stream):
+                for box in self._rest_boxes:
+                    self._run(box, step, self._rest_stream)
             self._rest_done[new].record(self._rest_stream)
             self._rest_done[now].synchronize()
         if self._face_boxes:
-            with regions("exchange"):
+            with regions("exchange"), self._traced("exchange"):
                 self._halo.exchange(new)
         self._now, self._host_is_present = new, False
         return 1
+
+    def _traced(self, name: str, lane: str = "", stream: Any = None) -> AbstractContextManager[None]:
+        """Record a piece of work on a stream, or on the host, if there is a trace."""
+        if self.trace is None:
+            return nullcontext()
+        return self.trace.on_stream(name, lane, stream) if lane else self.trace.on_host(name)
 
     def nonfinite(self) -> int:
         """Return how many owned cells of u and v are not finite, counted on the device."""
@@ -180,13 +193,6 @@ class CudaEngine:
     def allocated(self) -> int:
         """Return the bytes of both sets of fields on the device."""
         return sum(int(field.flat.nbytes) for fields in self._sets for field in fields)
-
-    def _check_memory(self) -> None:
-        """Raise DeviceError if the fields cannot fit into the device's memory."""
-        needed = 2 * sum(_device_size(field) for field in self._host) * self._dtype.itemsize
-        what = f"the fields of a block of {list(self._block.shape_local)} cells take"
-        advice = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
-        require_device_memory(self.device, needed, what, advice)
 
     def _upload(self, fields: list[BlockArray]) -> None:
         """Copy the host's fields, ghosts included, to the device."""

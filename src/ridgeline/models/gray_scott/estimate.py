@@ -9,6 +9,7 @@ import numpy as np
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
+from ridgeline.models.gray_scott.device_memory import device_bytes
 
 FIELDS = 2
 # Per cell, fused multiply-adds counted as two: 2 x 5 additions of neighbours, 3 multiplications and an addition for
@@ -102,8 +103,11 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     largest = Block.of_rank(shape, grid, 0, ghost=widest)
     nz, ny, nx = largest.shape_local
     allocated = BlockArray.bytes_of(largest, case.run.precision)
-    # One copy of each field in the old and the new state, and the contiguous copy that output makes of one.
-    memory = 2 * FIELDS * allocated + nz * ny * nx * itemsize
+    # One copy of each field in the old and the new state, and the contiguous copy that output makes of one. Beside a
+    # GPU the host holds one copy, and what is sent and received.
+    on_device = device_bytes(largest, case.run.precision, FIELDS) if case.run.device == "cuda" else {}
+    copies = FIELDS * allocated + on_device.get("halo buffers", 0.0) if on_device else 2 * FIELDS * allocated
+    memory = copies + nz * ny * nx * itemsize
     outputs = case.run.steps // case.output.every if case.output.every else 0
     outputs += 1 if case.output.every and case.output.initial else 0
     cells = shape[0] * shape[1] * shape[2]
@@ -123,4 +127,5 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
         outputs=outputs,
         checkpoint_bytes=float(FIELDS * cells * itemsize),
         work=work,
+        device_memory=on_device,
     )

@@ -8,7 +8,7 @@
 
 advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at `step + 1`.
 
-- u, v, out_u, out_v: flat device arrays of one layout (`BlockArray` with PAD_ROWS rows more at either end), of
+- u, v, out_u, out_v: flat device arrays of one layout (`BlockArray` with `PAD_ROWS` rows more at either end), of
   one dtype, float64 or float32. u and v hold valid ghosts around the box, of faces only.
 - box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do.
 - offset_global: global index (z, y, x) of local cell 0.
@@ -43,7 +43,6 @@ from ridgeline.jit.cuda_random import SCALE, philox_words, significant_bits, uns
 from ridgeline.jit.random import PHILOX_7, WORDS, Generator
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
-PAD_ROWS = WORDS  # a group of four rows may start up to 3 rows, and read 4, outside the block
 _update = device_function(point_update(fma))
 
 

@@ -28,7 +28,7 @@ from ridgeline.fourier.rows import RowOperation
 from ridgeline.fourier.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.transform_cuda import DeviceTransform
 from ridgeline.models.turbulence.axis_tables import AxisTables
-from ridgeline.models.turbulence.device_memory import check_device_memory, device_bytes
+from ridgeline.models.turbulence.device_memory import device_bytes
 from ridgeline.models.turbulence.forced_modes import ForcedModes
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
@@ -44,7 +44,7 @@ from ridgeline.models.turbulence.kernels_cuda import (
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import phase_shift
 from ridgeline.models.turbulence.stages import SCHEMES, displaced_grids
-from ridgeline.parallel.devices import mpi_takes_device_buffers, select_device
+from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
@@ -85,7 +85,8 @@ class CudaEngine:
             self.slabs.layout, self._real.itemsize, self.n_scalars, self._scheme.copies
         )
         self._memory["work"] = self.slabs.work_bytes
-        check_device_memory(self._memory, self.device, grid.shape)
+        advice = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
+        require_device_memory(comm, self.device, self._memory, advice)
         self.modes = Modes.of(grid, lengths)
         self.forcing = Forcing(self.modes, comm)
         self.time, self.step_index = 0.0, 0

@@ -21,7 +21,7 @@ from ridgeline.fourier.sizes import (
 )
 from ridgeline.fourier.tuning import Layout
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.turbulence.device_memory import device_bytes, words_on_devices
+from ridgeline.models.turbulence.device_memory import device_bytes, host_bytes
 from ridgeline.models.turbulence.fluid_particles.estimate import (
     checkpoint_bytes_of_particles,
     output_bytes_of_particles,
@@ -94,20 +94,31 @@ def table_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int) -> float:
 
 
 def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
-    """Return the bytes of the rank that needs most, by what they are for: on its GPU, if it computes on one.
+    """Return the bytes of the rank that needs most, by what they are for: in host memory.
 
-    Exchange buffers are those of "alltoallv"; "shared" needs less, others up to a buffer of Q variables more. What
-    cuFFT works in is not among the bytes on a GPU.
+    Exchange buffers are those of "alltoallv"; "shared" needs less, others up to a buffer of Q variables more. Beside
+    a GPU they are those of messages through the host.
     """
     if case.run.device == "cuda":
-        # The first ranks have the most lines and the most planes.
-        layout = DeviceLayout.of(PencilGrid(case.grid.shape, case.model.dealias, grid, 0))
-        real = np.dtype(case.run.precision).itemsize
-        found = device_bytes(layout, real, len(case.scalar), COPIES[case.model.scheme])
-        return {name: float(size) for name, size in found.items()}
+        layout, real = _device_layout(case, grid), np.dtype(case.run.precision).itemsize
+        n_modes = int(Share.of(Truncation(case.grid.shape, case.model.dealias), grid).modes.max())
+        return host_bytes(layout, real, len(case.scalar), n_modes)
     share = Share.of(Truncation(case.grid.shape, case.model.dealias), grid)
     row, column = np.unravel_index(int(np.argmax(share.modes)), share.modes.shape)
     return rank_memory(case, grid, int(row + grid[0] * column), share)
+
+
+def device_memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
+    """Return the bytes on the GPU of the rank that needs most, without what cuFFT works in; none without a GPU."""
+    if case.run.device == "cpu":
+        return {}
+    real = np.dtype(case.run.precision).itemsize
+    return device_bytes(_device_layout(case, grid), real, len(case.scalar), COPIES[case.model.scheme])
+
+
+def _device_layout(case: TurbulenceCase, grid: ProcessGrid) -> DeviceLayout:
+    """Return the layout of the first rank, which has the most lines and the most planes."""
+    return DeviceLayout.of(PencilGrid(case.grid.shape, case.model.dealias, grid, 0))
 
 
 def rank_memory(
@@ -159,7 +170,7 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
     parts = ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items())
     words = [f"memory per rank: {parts}"]
     if case.run.device == "cuda":
-        words = [f"memory on each GPU: {parts}", words_on_devices(sum(needed.values()))]
+        words.append("what cuFFT works in comes on top of the memory of each GPU")
     if not case.scalar and case.model.scheme == "rk2":
         words.append(f"the paper's Eq. 9 allows {bound / 2**20:.4g} MiB per rank")
     lines = truncation.n_lines / (case.grid.shape[0] * (case.grid.shape[2] // 2 + 1))
@@ -198,4 +209,5 @@ def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
         work=least_work(case, grid),
         memory_between_steps=memory_between_steps(case, grid) + checkpoint_bytes_of_particles(case) / n_ranks,
         remarks=remarks(case, grid, needed),
+        device_memory=device_memory(case, grid),
     )

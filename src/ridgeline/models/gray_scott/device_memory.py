@@ -1,0 +1,32 @@
+"""What Gray-Scott takes on a GPU, counted before anything is allocated; neither a device nor MPI is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.blocks.halo_plan import HaloPlan
+
+PAD_ROWS = (
+    4  # before and behind a field: a group of four rows may start up to 3 rows, and read 4, outside the block
+)
+SETS = 2  # of fields: those of the present step, and those that a sweep writes
+
+
+def exchange_plan(block: Block, dtype: DTypeLike, n_fields: int) -> HaloPlan:
+    """Return the exchange of a block's faces; directions in which it is periodic with itself are the sweep's."""
+    return HaloPlan(block, n_fields, np.dtype(dtype).itemsize, wrap=(False, False, False))
+
+
+def device_bytes(block: Block, dtype: DTypeLike, n_fields: int) -> dict[str, float]:
+    """Return the bytes of one block on its GPU, by what they are for, without the context and the kernels' code."""
+    itemsize = np.dtype(dtype).itemsize
+    field = (
+        BlockArray.bytes_of(block, dtype) + 2 * PAD_ROWS * BlockArray.row_pitch_of(block, dtype) * itemsize
+    )
+    parts = {"fields": float(SETS * n_fields * field)}
+    items = exchange_plan(block, dtype, n_fields).buffer_items
+    if items:
+        parts["halo buffers"] = float(2 * items * itemsize)
+    return parts
