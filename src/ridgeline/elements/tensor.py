@@ -105,23 +105,28 @@ def product(typing, products, m, n, k, lda, ldb, ldc, accumulate, c, c_start, a,
 
 @intrinsic(prefer_literal=True)
 def asking_product(
-    typing, products, m, n, k, batch, accumulate, c, c_start, a, a_start, b, b_start, coming, coming_start, other,
-    other_start,
+    typing, products, m, n, k, batch, accumulate, asks,
+    c, c_start, a, a_start, b, b_start, coming, coming_start, other, other_start,
 ):  # fmt: skip
-    """C[m x n] (+)= A[m x k] B[k x n] of contiguous matrices, and prefetch of what is to be read later.
+    """C[m x n] (+)= A[m x k] B[k x n] of contiguous matrices, while it prefetches what is to be read later.
 
-    batch: B and C are so many matrices one after another, A is the same for all. Of the arrays coming and other, as
-    many numbers are asked for, from their starts, as the products write. Sizes and `accumulate` literal.
+    batch: B and C are so many matrices one after another; A is the same for all. asks: 1: of `coming`, 2: of `coming`
+    and `other`, from their starts, as many numbers are prefetched as the products write. Sizes, `accumulate` and
+    `asks` literal. Why: a burst of prefetches fills a core's queue of requests to memory, and then products wait.
     """
-    sizes = _sizes("asking_product", products=products, m=m, n=n, k=k, batch=batch, accumulate=accumulate)
-    _check_arrays("asking_product", c=c, a=a, b=b, coming=coming, other=other)
-    chosen, m_, n_, k_, count, add = sizes.values()
-    shape = ProductShape(m_, n_, k_, k_, n_, n_, add, count, 0, k_ * n_, m_ * n_, asks=2)
-    start = types.intp
-    signature = types.void(
-        products, m, n, k, batch, accumulate, c, start, a, start, b, start, coming, start, other, start
+    sizes = _sizes(
+        "asking_product", products=products, m=m, n=n, k=k, batch=batch, accumulate=accumulate, asks=asks
     )
-    return signature, _code(chosen, shape, 6, 8, 10, (12, 14))
+    _check_arrays("asking_product", c=c, a=a, b=b, coming=coming, other=other)
+    chosen, rows, columns, depth, count, add, arrays = sizes.values()
+    pitches = depth, columns, columns
+    shape = ProductShape(
+        rows, columns, depth, *pitches, add, count, 0, depth * columns, rows * columns, arrays
+    )
+    start = types.intp
+    places = [c, start, a, start, b, start, coming, start, other, start]
+    signature = types.void(products, m, n, k, batch, accumulate, asks, *places)
+    return signature, _code(chosen, shape, 7, 9, 11, (13, 15)[:arrays])
 
 
 @intrinsic(prefer_literal=True)

@@ -240,7 +240,7 @@ class _Product:
         for slot in self.coming:
             pointer = self.builder.load(slot)
             for line in range(first, end):
-                prefetch(self.builder, pointer, ir.Constant(I64, line * self.per_line), locality=2)
+                prefetch(self.builder, pointer, ir.Constant(I64, line * self.per_line))
             if step == self.shape.k - 1:
                 self.builder.store(self.at(pointer, self.lines * self.per_line), slot)
 
@@ -280,7 +280,7 @@ def _never_unroll(module: ir.Module) -> ir.MDValue:
 
 
 def emit_product(module: ir.Module, element: ir.Type, shape: ProductShape) -> ir.Function:
-    """Return the function (c, a, b, what is asked for: pointers to element 0) of a product in `module`, adding it if it is new."""
+    """Return the function (c, a, b, arrays to come: pointers) of a product in `module`, adding it if it is new."""
     vector_bytes = host_vector_bytes()
     name = shape.name(element, vector_bytes)
     if name in module.globals:
