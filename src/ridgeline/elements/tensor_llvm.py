@@ -114,7 +114,7 @@ def shares(total: int, largest: int) -> list[int]:
 def column_groups(m: int, n: int, lanes: int) -> list[Group]:
     """Split n columns into the columns of blocks; neighbours that are alike form one group.
 
-    Vectors of a row share the broadcasts from A, rows share the vectors of B. With two vectors a row, a core that loads
+    Vectors of a row share the broadcasts from A, rows the vectors of B. With two vectors a row, a core that loads
     two vectors a cycle keeps up with its multiply-adds. Few rows need more vectors to hide the latency.
     """
     pieces = column_pieces(n, lanes)
