@@ -11,7 +11,7 @@ from numba import njit
 from numba.core.errors import TypingError
 
 from ridgeline.elements import tensor_reference as reference
-from ridgeline.elements.tensor import GENERATED, PLAIN, along_x, along_y, along_z, product
+from ridgeline.elements.tensor import GENERATED, PLAIN, along_x, along_y, along_z, asking_product, product
 from ridgeline.elements.tensor_llvm import column_groups, shares
 
 # (m, n, k): the corners of 2 ... 33, sizes around every vector width, long sides of n**2
@@ -112,6 +112,27 @@ def test_the_three_directions_equal_einsum(n_to, n_from, accumulate, dtype, prod
     reference.along_y(n_to, n, n, n, accumulate, twin[1], start, matrix, u, start)
     reference.along_z(n_to, n, rows, accumulate, twin[2], start, matrix, u, start)
     assert np.abs(twin - out).max() <= 20 * n * np.finfo(dtype).eps
+
+
+@BOTH
+@pytest.mark.parametrize("asks", [1, 2])
+def test_a_product_that_asks_for_more_gives_the_same_bits(asks, products):
+    m, n, k, batch = 5, 7, 3, 2
+
+    @njit
+    def kernel(c, a, b, coming):
+        asking_product(products, m, n, k, batch, True, asks, c, 1, a, 0, b, 2, coming, 3, coming, 999)
+
+    random = np.random.default_rng(2)
+    a, b = random.uniform(-1, 1, m * k), random.uniform(-1, 1, 2 + batch * k * n)
+    c, coming = random.uniform(-1, 1, 1 + batch * m * n + 9), np.zeros(4)  # mostly asked for beyond its end
+    expected = c.copy()
+    for q in range(batch):
+        made = make_product((m, n, k), (k, n, n), True, products)
+        made(expected, 1 + q * m * n, a, 0, b, 2 + q * k * n)
+    kernel(c, a, b, coming)
+    assert np.array_equal(c, expected)
+    assert not coming.any()
 
 
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])

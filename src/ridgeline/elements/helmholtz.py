@@ -33,9 +33,10 @@ from ridgeline.elements.points import (
     scratch,
     search_direction,
 )
-from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
+from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z, asking_product
 from ridgeline.jit.kernel import subroutine
 
+SMALL = 8  # points in each direction below which one plane does not fill the registers of a product
 GEOMETRY = "r2 r1 r5 r4 r2 r1"  # scale, volume, factors, mass, derivative, weights
 
 
@@ -101,35 +102,54 @@ def _scaled_derivatives(derivative, h1, matrices):
             matrices[2, j, i] = h1 * derivative[i, j]
 
 
-@subroutine(inline="always")
-def _stiffness(
-    products, n, rows, points, derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w
-):
-    """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
+@cache
+def _make_stiffness(n: int, products: int) -> Any:
+    """Return stiffness(derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w) for kernels.
 
-    others: four arrays of one number per point that are read with an element; may be the same.
+    w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile. derivative and
+    matrices (`_scaled_derivatives`) are flat; u_r, u_s, u_t: flat, n**3 numbers. others: four arrays of one number
+    per point that are read or written with an element; may be the same.
+
+    Each product asks for a sixth of the factors, one line after another: so the CPU's own prefetcher sees one stream.
     """
-    along_z(products, n, n, rows, False, u_t, 0, derivative, u, here)
-    for k in range(n):
-        plane = k * rows
-        near, ahead = 6 * here + plane, 6 * following + plane
-        along_x(products, n, n, n, False, u_r, 0, matrices[0], u, here + plane)
-        prefetch_points(rows, False, factors, ahead)
-        prefetch_points(rows, False, factors, ahead + points)
-        prefetch_points(rows, False, others[0], following + plane)
-        along_y(products, n, n, 1, n, False, u_s, 0, derivative, u, here + plane)
-        prefetch_points(rows, False, factors, ahead + 2 * points)
-        prefetch_points(rows, False, factors, ahead + 3 * points)
-        prefetch_points(rows, False, others[1], following + plane)
-        apply_factors(rows, points, factors, near, u_r, u_s, u_t, plane)
-        along_x(products, n, n, n, False, w, here + plane, matrices[1], u_r, 0)
-        prefetch_points(rows, False, factors, ahead + 4 * points)
-        prefetch_points(rows, False, factors, ahead + 5 * points)
-        prefetch_points(rows, False, others[2], following + plane)
-        along_y(products, n, n, 1, n, True, w, here + plane, matrices[2], u_s, 0)
-        prefetch_points(rows, False, others[3], following + plane)
-        prefetch_points(rows, True, w, following + plane)
-    along_z(products, n, n, rows, True, w, here, matrices[2], u_t, 0)
+    rows, points = n * n, n**3
+    planes = n if n < SMALL else 1
+    part_rows, part = planes * n, planes * rows
+
+    @subroutine(inline="always")
+    def stiffness(derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w):
+        first, second, third, fourth = others
+        ahead = 6 * following
+        asking_product(
+            products, n, rows, n, 1, False, 1,
+            u_t, 0, derivative, 0, u, here, factors, ahead, factors, ahead,
+        )  # fmt: skip
+        for at in range(0, points, part):
+            now, place, ahead = here + at, following + at, 6 * following + points + 4 * at
+            asking_product(
+                products, part_rows, n, n, 1, False, 2,
+                u_r, 0, u, now, matrices, 0, factors, ahead, first, place,
+            )  # fmt: skip
+            asking_product(
+                products, n, n, n, planes, False, 2,
+                u_s, 0, derivative, 0, u, now, factors, ahead + part, second, place,
+            )  # fmt: skip
+            apply_factors(part, points, factors, 6 * here + at, u_r, u_s, u_t, at)
+            asking_product(
+                products, part_rows, n, n, 1, False, 2,
+                w, now, u_r, 0, matrices, rows, factors, ahead + 2 * part, third, place,
+            )  # fmt: skip
+            asking_product(
+                products, n, n, n, planes, True, 2,
+                w, now, matrices, 2 * rows, u_s, 0, factors, ahead + 3 * part, fourth, place,
+            )  # fmt: skip
+        ahead = 6 * following + 5 * points
+        asking_product(
+            products, n, rows, n, 1, True, 1,
+            w, here, matrices, 2 * rows, u_t, 0, factors, ahead, factors, ahead,
+        )  # fmt: skip
+
+    return stiffness
 
 
 @cache
@@ -139,6 +159,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
     kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
     """
     rows, points = n * n, n**3
+    stiffness = _make_stiffness(n, products)
     arguments = f"elements r4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -166,30 +187,15 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
         factors, mass = factors.reshape(-1), mass.reshape(-1)
         constants = np.empty(2, u.dtype)
         constants[1] = h2
-        matrices = np.empty((3, n, n), u.dtype)
-        _scaled_derivatives(derivative, h1, matrices)
-        u_r, u_s, u_t = scratch(rows, u), scratch(rows, u), scratch(points, u)
-        others = (u, u, u, mass if h2 != 0.0 else u)
+        cubes = np.empty((3, n, n), u.dtype)
+        _scaled_derivatives(derivative, h1, cubes)
+        matrices = cubes.reshape(-1)
+        u_r, u_s, u_t = scratch(points, u), scratch(points, u), scratch(points, u)
+        others = (u, u, mass if h2 != 0.0 else u, w)
         for place in range(elements.size):
             here = elements[place] * points
             following = elements[min(place + 1, elements.size - 1)] * points
-            _stiffness(
-                products,
-                n,
-                rows,
-                points,
-                derivative,
-                matrices,
-                factors,
-                u,
-                here,
-                following,
-                others,
-                u_r,
-                u_s,
-                u_t,
-                w,
-            )
+            stiffness(derivative.reshape(-1), matrices, factors, u, here, following, others, u_r, u_s, u_t, w)
             if h2 != 0.0:
                 add_mass(points, constants, mass, here, w, here, u, here)
 
@@ -206,6 +212,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
     inverse_diagonal, p (and 6 factors, mass), writes p and w.
     """
     rows, points = n * n, n**3
+    stiffness = _make_stiffness(n, products)
     arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -257,32 +264,17 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
         factors, mass = factors.reshape(-1), mass.reshape(-1)
         constants = np.empty(2, p.dtype)
         constants[0], constants[1] = beta, h2
-        matrices = np.empty((3, n, n), p.dtype)
-        _scaled_derivatives(derivative, h1, matrices)
-        u_r, u_s, u_t = scratch(rows, p), scratch(rows, p), scratch(points, p)
-        others = (r, inverse_diagonal, p, mass if h2 != 0.0 else r)
+        cubes = np.empty((3, n, n), p.dtype)
+        _scaled_derivatives(derivative, h1, cubes)
+        matrices = cubes.reshape(-1)
+        u_r, u_s, u_t = scratch(points, p), scratch(points, p), scratch(points, p)
+        others = (r, inverse_diagonal, p, mass if h2 != 0.0 else w)
         total = 0.0
         for place in range(elements.size):
             here = elements[place] * points
             following = elements[min(place + 1, elements.size - 1)] * points
             search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
-            _stiffness(
-                products,
-                n,
-                rows,
-                points,
-                derivative,
-                matrices,
-                factors,
-                p,
-                here,
-                following,
-                others,
-                u_r,
-                u_s,
-                u_t,
-                w,
-            )
+            stiffness(derivative.reshape(-1), matrices, factors, p, here, following, others, u_r, u_s, u_t, w)
             if h2 != 0.0:
                 total += add_mass(points, constants, mass, here, w, here, p, here)
             else:

@@ -26,6 +26,7 @@ petascale architectures", ISC 2016, Secs. 2 and 3.1. Its Sec. 2 writes tensor pr
 Code for each size is generated at run time after Heinecke et al., "LIBXSMM", SC 2016. Oracle: `tensor_reference`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from numba import types
@@ -58,16 +59,17 @@ def _check_arrays(name: str, **arrays: Any) -> None:
         raise TypingError(f"{name}: {kinds}; use C-contiguous arrays, all float64 or all float32")
 
 
-def _code(products: int, shape: ProductShape, c: int, a: int, b: int) -> Any:
+def _code(products: int, shape: ProductShape, c: int, a: int, b: int, asked: Sequence[int] = ()) -> Any:
     """Return the code generator of a product, GENERATED or PLAIN, given its arrays' places among the arguments.
 
-    An array is followed by its start, but for a matrix whose start is not an argument.
+    An array is followed by its start, but for a matrix whose start is not an argument. asked: the places of arrays
+    to prefetch meanwhile; PLAIN leaves that to the CPU.
     """
 
     def codegen(context, builder, signature, args):
         kinds = signature.args
         pointers = []
-        for n in (c, a, b):
+        for n in (c, a, b, *asked):
             pointer = data_pointer(context, builder, signature, args, n)
             if n + 1 < len(kinds) and isinstance(kinds[n + 1], types.Integer):
                 start = context.cast(builder, args[n + 1], kinds[n + 1], types.intp)
@@ -78,7 +80,7 @@ def _code(products: int, shape: ProductShape, c: int, a: int, b: int) -> Any:
             builder.call(emit_product(builder.module, element_type(number), shape), pointers)
         else:
             loops = types.void(*[types.CPointer(number)] * 3)
-            context.compile_internal(builder, make_loops(shape), loops, pointers)
+            context.compile_internal(builder, make_loops(shape), loops, pointers[:3])
         return context.get_dummy_value()
 
     return codegen
@@ -99,6 +101,32 @@ def product(typing, products, m, n, k, lda, ldb, ldc, accumulate, c, c_start, a,
     signature = types.void(products, m, n, k, lda, ldb, ldc, accumulate, c, start, a, start, b, start)
     chosen = sizes.pop("products")
     return signature, _code(chosen, ProductShape(**sizes), 8, 10, 12)
+
+
+@intrinsic(prefer_literal=True)
+def asking_product(
+    typing, products, m, n, k, batch, accumulate, asks,
+    c, c_start, a, a_start, b, b_start, coming, coming_start, other, other_start,
+):  # fmt: skip
+    """C[m x n] (+)= A[m x k] B[k x n] of contiguous matrices, while it prefetches what is to be read later.
+
+    batch: B and C are so many matrices one after another; A is the same for all. asks: 1: of `coming`, 2: of `coming`
+    and `other`, from their starts, as many numbers are prefetched as the products write. Sizes, `accumulate` and
+    `asks` literal. Why: a burst of prefetches fills a core's queue of requests to memory, and then products wait.
+    """
+    sizes = _sizes(
+        "asking_product", products=products, m=m, n=n, k=k, batch=batch, accumulate=accumulate, asks=asks
+    )
+    _check_arrays("asking_product", c=c, a=a, b=b, coming=coming, other=other)
+    chosen, rows, columns, depth, count, add, arrays = sizes.values()
+    pitches = depth, columns, columns
+    shape = ProductShape(
+        rows, columns, depth, *pitches, add, count, 0, depth * columns, rows * columns, arrays
+    )
+    start = types.intp
+    places = [c, start, a, start, b, start, coming, start, other, start]
+    signature = types.void(products, m, n, k, batch, accumulate, asks, *places)
+    return signature, _code(chosen, shape, 7, 9, 11, (13, 15)[:arrays])
 
 
 @intrinsic(prefer_literal=True)

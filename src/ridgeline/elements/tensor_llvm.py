@@ -19,16 +19,19 @@ from itertools import groupby
 from typing import Any
 
 from llvmlite import ir
+from numba.core import cgutils
 
-from ridgeline.jit.llvm import F64, I1, I64, Lanes, Vector, constant, host_vector_bytes
+from ridgeline.jit.llvm import F64, I1, I64, Lanes, Vector, constant, host_vector_bytes, prefetch
 
 ACCUMULATORS = {
-    64: 16,
+    64: 20,
     32: 10,
     16: 10,
 }  # of a block by vector bytes: they hide the latency; with more, LLVM spills
-MAX_VECTORS = 3  # of a row of a block: B is read once for all rows, so blocks are rather tall than wide
-LATENCY_ROWS = 8  # rows from which one vector a row hides the latency
+MAX_VECTORS = 2  # of a row of a block
+LATENCY_ROWS = 5  # rows from which so many vectors hide the latency; for fewer rows:
+FEW_ROWS_VECTORS = 3
+LINE = 64  # bytes that one request to memory brings
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class ProductShape:
     """What a product is specialised on; lengths in elements, matrices by rows.
 
     m, n, k: C[m x n] (+)= A[m x k] B[k x n]; lda, ldb, ldc: distance of rows; batch: how many products, whose
-    matrices lie stride_a, stride_b, stride_c apart (0: the same matrix for all).
+    matrices lie stride_a, stride_b, stride_c apart (0: the same matrix for all); asks: of how many arrays to come as
+    many numbers are prefetched meanwhile as are written.
     """
 
     m: int
@@ -50,11 +54,12 @@ class ProductShape:
     stride_a: int = 0
     stride_b: int = 0
     stride_c: int = 0
+    asks: int = 0
 
     def name(self, element: ir.Type, vector_bytes: int) -> str:
         """Return the name of the function in LLVM."""
         sizes = (self.m, self.n, self.k, self.lda, self.ldb, self.ldc, int(self.accumulate), self.batch)
-        numbers = "_".join(map(str, (*sizes, self.stride_a, self.stride_b, self.stride_c)))
+        numbers = "_".join(map(str, (*sizes, self.stride_a, self.stride_b, self.stride_c, self.asks)))
         return f"ridgeline_product_{'f64' if element == F64 else 'f32'}_{vector_bytes}_{numbers}"
 
 
@@ -109,11 +114,11 @@ def shares(total: int, largest: int) -> list[int]:
 def column_groups(m: int, n: int, lanes: int) -> list[Group]:
     """Split n columns into the columns of blocks; neighbours that are alike form one group.
 
-    It is one vector a row, where m rows of it hide the latency. Each product is then one instruction that broadcasts
-    from memory, and B is read once for many rows. Else several vectors share the broadcasts.
+    Vectors of a row share the broadcasts from A, rows the vectors of B. With two vectors a row, a core that loads
+    two vectors a cycle keeps up with its multiply-adds. Few rows need more vectors to hide the latency.
     """
     pieces = column_pieces(n, lanes)
-    sizes = [1] * len(pieces) if m >= LATENCY_ROWS else shares(len(pieces), MAX_VECTORS)
+    sizes = shares(len(pieces), MAX_VECTORS if m >= LATENCY_ROWS else FEW_ROWS_VECTORS)
     blocks, first = [], 0
     for size in sizes:
         blocks.append(tuple(pieces[first : first + size]))
@@ -133,7 +138,9 @@ class _Product:
         self.builder = builder
         self.element = element
         self.shape = shape
-        self.c, self.a, self.b = pointers
+        self.c, self.a, self.b, *coming = pointers
+        self.coming = [cgutils.alloca_once_value(builder, pointer) for pointer in coming]
+        self.lines = 0  # of each of them that a block asks for
 
     def at(self, pointer, offset):
         """Return `pointer` moved by `offset` elements, a number or an LLVM value."""
@@ -186,6 +193,10 @@ class _Product:
         """Emit the whole product, for vectors of `lanes` and so many accumulators."""
         shape = self.shape
         groups = column_groups(shape.m, shape.n, lanes)
+        blocks = sum(
+            group.count * len(shares(shape.m, max(1, accumulators // len(group.pieces)))) for group in groups
+        )
+        self.lines = -(-shape.m * shape.n // (blocks * self.per_line))
 
         def one_product(number):
             a = self.at(self.a, self.times(number, shape.stride_a))
@@ -218,6 +229,21 @@ class _Product:
 
         self.repeat(shape.batch, one_product)
 
+    @property
+    def per_line(self) -> int:
+        """Numbers of a cache line."""
+        return LINE // (8 if self.element == F64 else 4)
+
+    def ask(self, step: int) -> None:
+        """Emit what a block asks for in step `step` of its k: a burst would fill the queue to memory, and wait."""
+        first, end = (self.lines * number // self.shape.k for number in (step, step + 1))
+        for slot in self.coming:
+            pointer = self.builder.load(slot)
+            for line in range(first, end):
+                prefetch(self.builder, pointer, ir.Constant(I64, line * self.per_line))
+            if step == self.shape.k - 1:
+                self.builder.store(self.at(pointer, self.lines * self.per_line), slot)
+
     def block(self, rows: int, pieces: tuple[Piece, ...], c: ir.Value, a: ir.Value, b: ir.Value) -> None:
         """Emit one block of C: load the accumulators or start without, sum over k, store."""
         shape = self.shape
@@ -228,6 +254,7 @@ class _Product:
         if shape.accumulate:
             sums = [self.load(pieces[v], c, row * shape.ldc + starts[v]) for row, v in places]
         for k in range(shape.k):
+            self.ask(k)
             row_of_b = [self.load(piece, b, k * shape.ldb + at) for piece, at in zip(pieces, starts)]
             for n, (row, v) in enumerate(places):
                 if v == 0:
@@ -253,12 +280,12 @@ def _never_unroll(module: ir.Module) -> ir.MDValue:
 
 
 def emit_product(module: ir.Module, element: ir.Type, shape: ProductShape) -> ir.Function:
-    """Return the function (c, a, b: pointers to element 0) of a product in `module`, adding it if it is new."""
+    """Return the function (c, a, b, arrays to come: pointers) of a product in `module`, adding it if it is new."""
     vector_bytes = host_vector_bytes()
     name = shape.name(element, vector_bytes)
     if name in module.globals:
         return module.globals[name]
-    kind = ir.FunctionType(ir.VoidType(), [element.as_pointer()] * 3)
+    kind = ir.FunctionType(ir.VoidType(), [element.as_pointer()] * (3 + shape.asks))
     function = ir.Function(module, kind, name)
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
