@@ -354,7 +354,7 @@ class CudaEngine:
         message = (self._n_in * there + self._n_out * back) / (self.comm.size * (self._n_in + self._n_out))
         return {"row": (0.0, 0.0), "column": (float(n * (self._n_in * there + self._n_out * back)), message)}
 
-    def memory(self) -> dict[str, int]:
+    def memory(self) -> dict[str, float]:
         """Return the bytes on this rank's device, by what they are for."""
         return dict(self._memory)
 
