@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -71,7 +72,7 @@ class FlowEngine(Protocol):
     def exchanged(self) -> dict[str, tuple[float, float]]:
         """Return the bytes that this rank hands over in a step, and those of a message, by exchange."""
 
-    def memory(self) -> dict[str, int]:
+    def memory(self) -> Mapping[str, float]:
         """Return the bytes held, by what they are for."""
 
     def describe(self) -> dict[str, str]:

@@ -316,7 +316,7 @@ class Turbulence(Model):
     def describe(self) -> dict[str, Any]:
         """Return decomposition, memory and methods; what left out lines save. Collective."""
         engine = self._engine
-        memory = engine.memory()
+        memory = dict(engine.memory())
         if self._tracers is not None:
             memory |= self._tracers.memory()
             memory["particles"] += self._first_met.n_bytes()
