@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.elements.nekbone_kernels import blocks_of, make_passes, shared_squares
-from ridgeline.bench.elements.nekbone_problem import SHIFT, SUMS, Array, NekboneProblem
+from ridgeline.bench.elements.nekbone_kernels import SUMS, blocks_of, make_passes, shared_squares
+from ridgeline.bench.elements.nekbone_problem import SHIFT, Array, NekboneProblem
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node

@@ -19,6 +19,7 @@ import numpy as np
 from mpi4py import MPI
 from numba import cuda
 
+from ridgeline.bench.elements.nekbone_kernels import SUMS
 from ridgeline.bench.elements.nekbone_kernels_cuda import (
     FOLD_ROWS,
     FOLD_THREADS,
@@ -31,7 +32,7 @@ from ridgeline.bench.elements.nekbone_kernels_cuda import (
     make_update,
     next_constants,
 )
-from ridgeline.bench.elements.nekbone_problem import SHIFT, SUMS, Array, NekboneProblem
+from ridgeline.bench.elements.nekbone_problem import SHIFT, Array, NekboneProblem
 from ridgeline.elements.gather_scatter_cuda import CudaGatherScatter, SquareSums, device_bytes
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.elements.tensor_cuda import LEAST_POINTS, MOST_POINTS, derivative_tables, layout_of

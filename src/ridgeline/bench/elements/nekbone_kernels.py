@@ -24,6 +24,7 @@ from ridgeline.jit.kernel import kernel
 from ridgeline.jit.llvm import I64, Vector, data_pointer, host_vector_bytes, prefetch
 
 _FIELD, _LIST = float64[:, :, :, ::1], types.Array(int64, 1, "C", readonly=True)
+SUMS = 4  # of an iteration: r.c.r, p.w, r.w, w.c.w
 COLUMNS = 16  # of a product along z between two requests for the next element
 
 

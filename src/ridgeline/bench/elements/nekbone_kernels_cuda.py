@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from ridgeline.bench.elements.nekbone_problem import SUMS
+from ridgeline.bench.elements.nekbone_kernels import SUMS
 from ridgeline.elements.tensor_cuda import (
     REGISTERS,
     fetch_tables,

@@ -19,7 +19,6 @@ from ridgeline.runtime.aligned import aligned_empty
 Array = NDArray[np.float64]
 
 SHIFT = 0.1  # of the operator, as in Nekbone
-SUMS = 4  # of an iteration: r.c.r, p.w, r.w, w.c.w
 WORDS = 14  # to and from memory per point and iteration, at the least: 6 factors, x, r, p, w; x, r, p, w
 
 
