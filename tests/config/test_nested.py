@@ -118,7 +118,8 @@ def test_overrides_reach_into_tables() -> None:
             "Did you mean 'schmidt'?",
         ),
         ("model.transpose.method=all",
-         'model.transpose.method in --set: got "all"; need "auto", "alltoall", "alltoallv", "ialltoallv", "node" or "shared".'),
+         'model.transpose.method in --set: got "all"; need "auto", "alltoall", "alltoallv", '
+         '"ialltoallv", "node" or "shared".'),
         ("model.fft=measure", 'model.fft in --set: got "measure"; need a table, [model.fft].'),
         ("forcing.effort=measure", 'forcing.effort in --set: got "measure"; need a known key of [forcing]: kind, '
          "amplitude, correlation_time, shell_radius, coefficient. 'effort' belongs to [model.fft]."),
