@@ -7,11 +7,17 @@ import sys
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from bench_tools import measure
 from ridgeline.bench.language import bsp
 from ridgeline.bench.language.declaration import LANGUAGES
-from ridgeline.bench.language.languages import PythonLoops, find_languages, with_persistent
+from ridgeline.bench.language.languages import (
+    PreparedPythonLoops,
+    PythonLoops,
+    find_languages,
+    with_persistent,
+)
 from ridgeline.bench.language.loops import RingWork
 from ridgeline.bench.payload import check, content
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -79,6 +85,32 @@ def test_windows_carry_what_was_sent(comm):
         buffer = content(70_000, 0, 1, number) if comm.rank == 0 else np.zeros(70_000, np.uint8)
         assert way.windows(1 - comm.rank, comm.rank == 0, buffer, 5, 2) > 0
         check(buffer, 0, 1, number)
+
+
+class Noting(MPI.Intracomm):
+    """A communicator that notes by which calls windows begin."""
+
+    def __init__(self, comm):
+        self.begun = []
+
+    def noted(self, name, arguments):
+        self.begun.append(name)
+        return getattr(MPI.Intracomm, name)(self, *arguments)
+
+    def Isend(self, *arguments):
+        return self.noted("Isend", arguments)
+
+    def Recv_init(self, *arguments):
+        return self.noted("Recv_init", arguments)
+
+
+def test_only_receives_are_prepared(comm):
+    """Two windows of five messages: ten sends of their own, five receives that are started twice."""
+    if comm.size == 1 or comm.rank > 1:
+        return
+    noting = Noting(comm)
+    PreparedPythonLoops(noting).windows(1 - comm.rank, comm.rank == 0, np.zeros(8, np.uint8), 5, 2)
+    assert noting.begun == (["Isend"] * 10 if comm.rank == 0 else ["Recv_init"] * 5)
 
 
 class Corrupt(PythonLoops):

@@ -113,7 +113,7 @@ class CLoops:
     """The loops in C, called through ctypes: once for a whole batch, its clock inside."""
 
     name = "C"
-    windows_function = "windows"
+    sending = receiving = "windows"
 
     def __init__(self, library: Library, comm: MPI.Comm) -> None:
         self.library, self.comm = library, comm
@@ -136,7 +136,7 @@ class CLoops:
         if not 1 <= window <= MAX_WINDOW:
             raise ConfigError(f"a window of {window} messages; C keeps 1 to {MAX_WINDOW} in flight")
         boxes = buffer.ctypes.data, self.reply.ctypes.data
-        function = self.library[self.windows_function]
+        function = self.library[self.sending if sends else self.receiving]
         seconds = function(self.handle, partner, sends, *boxes, buffer.size, window, batch)
         check_mpi(self.name, seconds < 0)
         return float(seconds)
@@ -164,11 +164,22 @@ class PersistentCLoops(CLoops):
     """The loops in C, windows by persistent requests."""
 
     name = "C, persistent"
-    windows_function = "persistent_windows"
+    sending = receiving = "persistent_windows"
 
     def on(self, comm: MPI.Comm) -> PersistentCLoops:
         """Return these loops on another communicator."""
         return PersistentCLoops(self.library, comm)
+
+
+class PreparedCLoops(CLoops):
+    """The loops in C, windows sent by MPI_Isend and received by persistent requests."""
+
+    name = "C, receives prepared"
+    receiving = "persistent_windows"
+
+    def on(self, comm: MPI.Comm) -> PreparedCLoops:
+        """Return these loops on another communicator."""
+        return PreparedCLoops(self.library, comm)
 
 
 class PythonLoops:
@@ -269,12 +280,30 @@ class PersistentPythonLoops(PythonLoops):
         return seconds
 
 
+class PreparedPythonLoops(PersistentPythonLoops):
+    """The loops in Python, windows sent by Isend and received by persistent requests.
+
+    Within a node a window waits for the receiver. What Irecv costs in Python delays it; what Isend costs hardly does.
+    """
+
+    name = "mpi4py, receives prepared"
+
+    def on(self, comm: MPI.Comm) -> PreparedPythonLoops:
+        """Return these loops on another communicator."""
+        return PreparedPythonLoops(comm)
+
+    def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
+        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
+        run = PythonLoops.windows if sends else PersistentPythonLoops.windows
+        return run(self, partner, sends, buffer, window, batch)
+
+
 def with_persistent(loops: Sequence[Loops]) -> list[Loops]:
-    """Return the loops, and those in C and mpi4py once more with windows by persistent requests."""
+    """Return the loops; then windows by persistent requests on both sides, and on the receiver's, in C and mpi4py."""
     more: list[Loops] = []
     for way in loops:
         if isinstance(way, CLoops):
-            more.append(PersistentCLoops(way.library, way.comm))
+            more += [PersistentCLoops(way.library, way.comm), PreparedCLoops(way.library, way.comm)]
         elif isinstance(way, PythonLoops):
-            more.append(PersistentPythonLoops(way.comm))
+            more += [PersistentPythonLoops(way.comm), PreparedPythonLoops(way.comm)]
     return [*loops, *more]
