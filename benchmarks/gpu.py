@@ -9,23 +9,18 @@ With NUMBA_ENABLE_CUDASIM=1 and --sizes 8 it shows, without a GPU, that everythi
 """
 
 import argparse
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.machine import describe
-from harness.table import Row, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.devices import describe_devices, simulated
-from ridgeline.runtime.errors import DeviceError
+from harness.device import measure_on_device, seconds_per_call
+from harness.table import Row
+from ridgeline.runtime.devices import DeviceInfo, simulated
 
 NOISE = 0.01
-ROUNDS = 5
 CHECK_STEPS = 20
 DEFAULT_SECONDS = 0.3  # of one timed round
 
@@ -49,24 +44,6 @@ def make_engine(kind: Any, n: int, dtype: Any, noise: float) -> Any:
             plane[:] = rng.random(plane.shape, dtype=dtype)
     engine.commit()
     return engine
-
-
-def seconds_per_call(call: Callable[[], object], wait: Callable[[], object], seconds: float) -> float:
-    """Return the shortest mean time of a call over ROUNDS rounds of some `seconds` each."""
-    call()
-    wait()
-    begin = time.perf_counter()
-    call()
-    wait()
-    calls = max(2, round(seconds / (time.perf_counter() - begin)))
-    best = float("inf")
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        wait()
-        best = min(best, (time.perf_counter() - begin) / calls)
-    return best
 
 
 def fraction(engine: Any, n: int, dtype: Any, copy: float, seconds: float) -> tuple[float, str]:
@@ -161,39 +138,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="of a timed round")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
     arguments = parser.parse_args()
-    configure_kernel_cache()
-    try:
-        devices = describe_devices()
-    except DeviceError as error:
-        print(f"no device: {error}")
-        return
-    from gpu_one_variable import one_variable
-    from ridgeline.bench.memory.device_copy import measure_device_copy
 
-    copy = measure_device_copy()
-    rows = [Row("device copy bandwidth", copy / 1e9, unit="GB/s", note=str(devices[0]))]
-    for found in (
-        correctness(arguments.dtypes),
-        speed(arguments.sizes, arguments.dtypes, copy, arguments.seconds),
-        one_variable(
-            max(arguments.sizes),
-            arguments.dtypes,
-            copy,
-            seconds_per_call,
-            arguments.seconds,
-            devices[0].multiprocessors,
-        ),
-        faces(max(arguments.sizes), arguments.dtypes, copy, arguments.seconds),
-    ):
-        for row in found:
-            rows.append(row)
-            print(row.line(), file=sys.stderr, flush=True)
-    machine = describe()
-    show("The Gray-Scott sweep on a GPU", rows, machine)
-    command = "python benchmarks/gpu.py " + " ".join(sys.argv[1:])
-    print(markdown(rows, machine, command))
-    if arguments.json:
-        write_json(arguments.json, rows, machine, command)
+    def rows_of(copy: float, device: DeviceInfo) -> Iterator[Row]:
+        from gpu_one_variable import one_variable
+
+        sizes, dtypes, seconds = arguments.sizes, arguments.dtypes, arguments.seconds
+        yield from correctness(dtypes)
+        yield from speed(sizes, dtypes, copy, seconds)
+        yield from one_variable(max(sizes), dtypes, copy, seconds, device.multiprocessors)
+        yield from faces(max(sizes), dtypes, copy, seconds)
+
+    measure_on_device("The Gray-Scott sweep on a GPU", "gpu.py", rows_of, arguments.json)
 
 
 if __name__ == "__main__":

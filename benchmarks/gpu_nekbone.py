@@ -8,19 +8,15 @@ With NUMBA_ENABLE_CUDASIM=1 and --nx1 3 it shows, without a GPU, that everything
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from gpu import seconds_per_call
-from harness.machine import describe
-from harness.table import Row, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.devices import describe_devices, simulated
-from ridgeline.runtime.errors import DeviceError
+from harness.device import measure_on_device, seconds_per_call
+from harness.table import Row
+from ridgeline.runtime.devices import DeviceInfo, simulated
 
 GOAL, GOAL_POINTS = 8e9, 8
 DEFAULT_POINTS = 3e7  # of all elements: twenty times the second-level cache of an H200
@@ -148,29 +144,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.3, help="of a timed round")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
     arguments = parser.parse_args()
-    configure_kernel_cache()
-    try:
-        devices = describe_devices()
-    except DeviceError as error:
-        print(f"no device: {error}")
-        return
-    from ridgeline.bench.memory.device_copy import measure_device_copy
 
-    copy = measure_device_copy()
-    rows = [Row("device copy bandwidth", copy / 1e9, unit="GB/s", note=str(devices[0]))]
-    found = [correctness(arguments.nx1), whole_runs(arguments.nx1, arguments.points, copy)]
-    for measure in (parts, operator):
-        found += [measure(n, arguments.points, copy, arguments.seconds) for n in arguments.nx1]
-    for some in found:
-        for row in some:
-            rows.append(row)
-            print(row.line(), file=sys.stderr, flush=True)
-    machine = describe()
-    show("Nekbone on a GPU", rows, machine)
-    command = "python benchmarks/gpu_nekbone.py " + " ".join(sys.argv[1:])
-    print(markdown(rows, machine, command))
-    if arguments.json:
-        write_json(arguments.json, rows, machine, command)
+    def rows_of(copy: float, device: DeviceInfo) -> Iterator[Row]:
+        del device
+        yield from correctness(arguments.nx1)
+        yield from whole_runs(arguments.nx1, arguments.points, copy)
+        for measure in (parts, operator):
+            for n in arguments.nx1:
+                yield from measure(n, arguments.points, copy, arguments.seconds)
+
+    measure_on_device("Nekbone on a GPU", "gpu_nekbone.py", rows_of, arguments.json)
 
 
 if __name__ == "__main__":

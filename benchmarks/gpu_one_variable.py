@@ -5,7 +5,7 @@ random numbers. Bytes are counted as there, by Eqs. 4a and 4b with one variable.
 `models/gray_scott/kernels_cuda.py`: a thread takes four rows and marches in z with three planes in registers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
+from harness.device import seconds_per_call
 from harness.table import Row
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.jit.cuda_device import fma, kernel, load, make_stream, store
@@ -123,21 +124,13 @@ def start_of(block: Block, dtype: DTypeLike) -> BlockArray:
 
 
 def one_variable(
-    n: int,
-    dtypes: list[str],
-    copy: float,
-    time_call: Callable[..., float],
-    seconds: float,
-    multiprocessors: int,
+    n: int, dtypes: list[str], copy: float, seconds: float, multiprocessors: int
 ) -> Iterator[Row]:
-    """Measure the one-variable kernel: the paper's effective bandwidth over that of a copy, one row a precision.
-
-    time_call: `gpu.seconds_per_call`, and seconds its last argument.
-    """
+    """Measure the one-variable kernel: the paper's effective bandwidth over that of a copy, one row a precision."""
     block = block_of(n)
     for dtype in dtypes:
         field = OneVariable(block, dtype, start_of(block, dtype), multiprocessors)
-        step = time_call(field.advance, field.stream.synchronize, seconds)
+        step = seconds_per_call(field.advance, field.stream.synchronize, seconds)
         rate = effective_bytes(block.shape_local, np.dtype(dtype).itemsize) / step
         note = f"{rate / 1e9:.0f} of {copy / 1e9:.0f} GB/s, bytes as the paper's Eqs. 4a and 4b"
         yield Row(f"one variable over device copy: {n}^3 {dtype}", rate / copy, ">= 0.92", note=note)

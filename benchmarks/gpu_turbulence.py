@@ -8,21 +8,16 @@ With NUMBA_ENABLE_CUDASIM=1 and --sizes 6 it shows, without a GPU, that everythi
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu import seconds_per_call
-from harness.machine import describe
-from harness.table import Row, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-from ridgeline.runtime.devices import describe_devices, simulated
-from ridgeline.runtime.errors import DeviceError
+from harness.device import measure_on_device, seconds_per_call
+from harness.table import Row
+from ridgeline.runtime.devices import DeviceInfo, simulated
 
 DEFAULT_SECONDS = 0.3  # of one timed round
 LEAST_SHARE, MOST_TIME = ">= 0.85", "<= 1.25"
@@ -187,28 +182,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="of a timed round")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
     arguments = parser.parse_args()
-    configure_kernel_cache()
-    try:
-        devices = describe_devices()
-    except DeviceError as error:
-        print(f"no device: {error}")
-        return
-    from ridgeline.bench.memory.device_copy import measure_device_copy
 
-    copy = measure_device_copy()
-    rows = [Row("device copy bandwidth", copy / 1e9, unit="GB/s", note=str(devices[0]))]
-    cases = [(n, dtype) for dtype in arguments.dtypes for n in arguments.sizes]
-    speeds = (speed(n, dtype, copy, arguments.seconds) for n, dtype in cases)
-    for found in chain([correctness(arguments.dtypes)], speeds):
-        for row in found:
-            rows.append(row)
-            print(row.line(), file=sys.stderr, flush=True)
-    machine = describe()
-    show("Turbulence on a GPU", rows, machine)
-    command = "python benchmarks/gpu_turbulence.py " + " ".join(sys.argv[1:])
-    print(markdown(rows, machine, command))
-    if arguments.json:
-        write_json(arguments.json, rows, machine, command)
+    def rows_of(copy: float, device: DeviceInfo) -> Iterator[Row]:
+        del device
+        yield from correctness(arguments.dtypes)
+        for dtype in arguments.dtypes:
+            for n in arguments.sizes:
+                yield from speed(n, dtype, copy, arguments.seconds)
+
+    measure_on_device("Turbulence on a GPU", "gpu_turbulence.py", rows_of, arguments.json)
 
 
 if __name__ == "__main__":
