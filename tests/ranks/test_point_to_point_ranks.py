@@ -222,7 +222,7 @@ def test_pairs_end_when_their_time_is_over(pairs, monkeypatch):
 
 def test_matrix_of_ranks_and_of_nodes(pairs):
     comm = pairs
-    few = {"iterations": 4, "window": 2}
+    few = {"iterations": 4, "window": 2, "all_pairs": True}
     for quantity, size in (("latency", 8), ("bandwidth", 777)):
         result = measure_all_pairs(comm, quantity, options_for(quantity, size=size, **few), repeats=2)
         if comm.rank > 0:
