@@ -66,8 +66,8 @@ BENCHMARKS = (
         formula="B/W = P2P x R / t per rank, own block included (Eq. 13 of Yeung et al.); t of the slowest rank, "
         "mean of the cycles.",
         details="With --device cuda, each exchange is timed by MPI_Alltoallv in two ways. GPU MPI goes from device "
-        "memory to device memory; it is left out where MPI takes no device memory. CPU total is the copy to the host, "
-        "MPI there, and the copy back. All that arrives is compared with what was sent, before the cycles.",
+        "memory to device memory; it is left out where MPI takes none. CPU total is the copy to the host, MPI there, "
+        "and the copy back. All that arrives is compared with what was sent, before the cycles.",
         options=TransposeOptions,
         function="transpose_result.measure_transposes",
         scaling=Scaling(GlobalGrid("shape", multiple=2), "scaling.figures"),

@@ -155,7 +155,7 @@ def time_on_devices(
     """
     device = select_device(comm)
     largest, message = buffer_bytes(comm, options, chosen_grids(comm, options))
-    check_limits(largest // np.dtype(options.dtype).itemsize, MPI.VERSION)
+    check_limits(largest // np.dtype(options.dtype).itemsize, MPI.Get_version()[0])
     advice = "use a smaller --shape, fewer --variables or more GPUs (-n)"
     require_device_memory(comm, device, {"what is sent": largest, "what arrives": largest}, advice)
     of_host = 2 * largest + _WORDS_OF_CHECK * message
@@ -165,16 +165,16 @@ def time_on_devices(
     def measure(
         comm: MPI.Comm, options: TransposeOptions, process_grid: ProcessGrid, batch: int
     ) -> TransposeFigures:
-        rows, columns = comm.rank % process_grid[0], comm.rank // process_grid[0]
-        counts = counts_of(options, process_grid, comm.rank)
+        r, c = comm.rank % process_grid[0], comm.rank // process_grid[0]
+        row_rows, row_columns, planes, lines = counts_of(options, process_grid, comm.rank)
         found = []
-        for group, pair, n in (
-            ((columns, rows), counts[:2], ROW_FORWARD),
-            ((rows, columns), counts[2:], COLUMN_FORWARD),
+        for group, cut_rows, cut_columns, n in (
+            ((c, r), row_rows, row_columns, ROW_FORWARD),
+            ((r, c), planes, lines, COLUMN_FORWARD),
         ):
             members = comm.Split(*group)
             try:
-                calls = DirectionCalls(members, *pair, options.dtype, n, batch, *buffers)
+                calls = DirectionCalls(members, cut_rows, cut_columns, options.dtype, n, batch, *buffers)
                 found.append(_time_direction(comm, calls, options.cycles, direct))
             finally:
                 members.Free()

@@ -61,8 +61,8 @@ def measure_transposes(
 
     memory: "host"; "cuda": between GPUs, from device memory and by way of the host; "cuda-staged": the latter alone.
 
-    Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory,
-    DeviceError without a GPU or with too little memory on it, VerificationError for wrong data.
+    Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory.
+    So it does DeviceError without a GPU or too little memory on it, VerificationError for wrong data.
     """
     if memory == "host":
         return to_result(comm.size, options, time_exchanges(comm, options, progress))
