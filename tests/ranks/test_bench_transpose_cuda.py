@@ -17,7 +17,7 @@ from bench_tools import measure
 from ridgeline.bench.payload import Buffer
 from ridgeline.bench.transpose import measure_cuda
 from ridgeline.bench.transpose.declaration import TransposeOptions
-from ridgeline.bench.transpose.measure import DeviceFigures, counts_of, time_exchanges
+from ridgeline.bench.transpose.measure import DeviceFigures, counts_of, fitting_grids, time_exchanges
 from ridgeline.bench.transpose.measure_cuda import DirectionCalls, buffer_bytes, time_on_devices
 from ridgeline.bench.transpose.scaling import figures as figures_of_study
 from ridgeline.runtime.errors import ConfigError, DecompositionError, DeviceError, VerificationError
@@ -149,3 +149,24 @@ def test_memory_is_counted_before_it_is_taken(comm, monkeypatch) -> None:
             lines="full",
             process_grid=[1, comm.size],
         )
+
+
+@pytest.mark.parametrize("nx", [8, 10, 12, 14])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_buffers_are_as_large_as_the_largest_call(comm, nx: int, batch: int) -> None:
+    """Also where ranks have unequal numbers of columns, so that a rank has more on one side than on the other."""
+    options = TransposeOptions((6, 10, nx), lines="full", batches=(batch,))
+    for p_r, p_c in fitting_grids(options, comm.size):
+        largest, message = buffer_bytes(comm, options, [(p_r, p_c)])
+        r, c = comm.rank % p_r, comm.rank // p_r
+        counts = counts_of(options, (p_r, p_c), comm.rank)
+        sizes, pieces = [], []
+        for group, cut, n in (((c, r), counts[:2], 5), ((r, c), counts[2:], 4)):
+            members = comm.Split(*group)
+            calls = DirectionCalls(members, *cut, options.dtype, n, batch, Buffer(0), Buffer(0)).calls
+            members.Free()
+            both = [side for call in calls for side in (call.sent, call.received)]
+            sizes += [8 * side.total for side in both]
+            pieces += [8 * count for side in both for count in side.counts]
+        assert largest == max(sizes)
+        assert message == max(pieces)
