@@ -51,7 +51,7 @@ FLAGS = {
     "pingpong": "--sizes --trials --warm-up --batch --language --ranks-per-node",
     "stream": "--threads --dtype --bytes --repeats --device",
     "tasking": "--item --trials --warm-up --workers --fibonacci --bytes --spawn",
-    "transpose": "--shape --dealias --lines --precision --method -q --variables --process-grid --cycles",
+    "transpose": "--shape --dealias --lines --precision --method -q --variables --process-grid --cycles --device",
 }
 
 

@@ -70,9 +70,13 @@ class Buffer:
             self.host[:] = 0
             self._device = cuda.to_device(self.host)
 
+    def array(self, on_device: bool) -> Any:
+        """Return the bytes, uint8 [at least n_bytes], on the GPU (for memory other than "host") or on the host."""
+        return self._device if on_device else self.host
+
     def message(self, n_bytes: int, first: int = 0) -> list[Any]:
         """Return what mpi4py takes as n_bytes from byte `first` on. Make it once, outside a timed loop."""
-        array = self._device if self.memory == "cuda" else self.host
+        array = self.array(self.memory == "cuda")
         return [array[first:] if first else array, n_bytes, MPI.BYTE]
 
     def stage_out(self, n_bytes: int) -> None:

@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.shared_options import Device
 from ridgeline.config.size_law import GlobalGrid
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import OptionSpec
 
 
@@ -38,6 +40,16 @@ class TransposeOptions(BenchmarkOptions):
         OptionSpec("Only this process grid.", minimum=1, metavar="P_R P_C", otherwise="all"),
     ] = None
     cycles: Annotated[int, OptionSpec("Timed substeps.", minimum=1)] = 5
+    device: Device = "cpu"
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for values out of range, and for a method that GPUs have not."""
+        super().__post_init__()
+        if self.device == "cuda" and self.method not in ("auto", "alltoallv"):
+            raise ConfigError(
+                f"--method {self.method} moves no data of GPUs; use --method alltoallv with --device cuda, "
+                f"or --device cpu"
+            )
 
     @property
     def dtype(self) -> str:
@@ -53,6 +65,9 @@ BENCHMARKS = (
         "products come back through the row exchange, 4 combinations of them through the column exchange.",
         formula="B/W = P2P x R / t per rank, own block included (Eq. 13 of Yeung et al.); t of the slowest rank, "
         "mean of the cycles.",
+        details="With --device cuda, each exchange is timed by MPI_Alltoallv in two ways. GPU MPI goes from device "
+        "memory to device memory; it is left out where MPI takes none. CPU total is the copy to the host, MPI there, "
+        "and the copy back. All that arrives is compared with what was sent, before the cycles.",
         options=TransposeOptions,
         function="transpose_result.measure_transposes",
         scaling=Scaling(GlobalGrid("shape", multiple=2), "scaling.figures"),

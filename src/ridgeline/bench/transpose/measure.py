@@ -11,6 +11,7 @@ of the slowest rank, a mean over cycles. Source: Yeung et al. (GESTS), Sec. 5.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -54,6 +55,23 @@ class ExchangeFigures:
 
 
 @dataclass(frozen=True)
+class DeviceFigures(ExchangeFigures):
+    """Of exchanges between GPUs; `seconds` and `bandwidth` are those of GPU MPI if it was timed, else of CPU total.
+
+    device_to_host_seconds, cpu_mpi_seconds, host_to_device_seconds: of the slowest rank by way of the host, their
+    sum is cpu_seconds; gpu_seconds: of MPI from device memory, None where MPI takes none; bandwidths as above.
+    """
+
+    device_to_host_seconds: float
+    cpu_mpi_seconds: float
+    host_to_device_seconds: float
+    cpu_seconds: float
+    cpu_bandwidth: float | None
+    gpu_seconds: float | None
+    gpu_bandwidth: float | None
+
+
+@dataclass(frozen=True)
 class TransposeFigures:
     """One process grid and Q. seconds: of a substep's exchanges."""
 
@@ -62,6 +80,9 @@ class TransposeFigures:
     row: ExchangeFigures
     column: ExchangeFigures
     seconds: float
+
+
+Measure = Callable[["MPI.Comm", TransposeOptions, ProcessGrid, int], TransposeFigures]
 
 
 def counts_of(options: TransposeOptions, process_grid: ProcessGrid, rank: int) -> tuple[list[int], ...]:
@@ -104,29 +125,35 @@ def fitting_grids(options: TransposeOptions, n_ranks: int) -> list[ProcessGrid]:
     return found
 
 
+def chosen_grids(comm: MPI.Comm, options: TransposeOptions) -> list[ProcessGrid]:
+    """Return the process grid that was asked for, or all that fit. Raises DecompositionError if it does not fit."""
+    if options.process_grid is None:
+        return fitting_grids(options, comm.size)
+    p_r, p_c = options.process_grid
+    if p_r * p_c != comm.size:
+        raise DecompositionError(f"process grid {p_r} x {p_c} has {p_r * p_c} ranks, the job has {comm.size}")
+    check_process_grid(Truncation(options.shape, options.dealias), (p_r, p_c))
+    return [(p_r, p_c)]
+
+
 def time_exchanges(
-    comm: MPI.Comm, options: TransposeOptions, progress: Phases | None = None
+    comm: MPI.Comm,
+    options: TransposeOptions,
+    progress: Phases | None = None,
+    measure: Measure | None = None,
 ) -> list[TransposeFigures]:
     """Time the exchanges for each process grid (default: all that fit) and Q. Collective, the same on all ranks.
 
+    measure: times one case; None: `measure_one`, between hosts.
     Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory.
     """
-    if options.process_grid is None:
-        process_grids = fitting_grids(options, comm.size)
-    else:
-        p_r, p_c = options.process_grid
-        if p_r * p_c != comm.size:
-            raise DecompositionError(
-                f"process grid {p_r} x {p_c} has {p_r * p_c} ranks, the job has {comm.size}"
-            )
-        check_process_grid(Truncation(options.shape, options.dealias), (p_r, p_c))
-        process_grids = [(p_r, p_c)]
+    measure = measure or measure_one
     progress = progress or silent()
     figures = []
-    for p_r, p_c in process_grids:
+    for p_r, p_c in chosen_grids(comm, options):
         for batch in options.batches:
             progress.begin(f"{p_r} x {p_c} ranks, {batch} variable{'s' * (batch != 1)}")
-            figures.append(measure_one(comm, options, (p_r, p_c), batch))
+            figures.append(measure(comm, options, (p_r, p_c), batch))
     return figures
 
 

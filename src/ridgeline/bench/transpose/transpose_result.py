@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.result import Column, Plot, Result
@@ -21,6 +21,7 @@ from ridgeline.fourier.pencil import Truncation
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from ridgeline.bench.payload import Memory
     from ridgeline.runtime.progress import Phases
 
 
@@ -41,12 +42,62 @@ COLUMNS = (
 )
 
 
-def measure_transposes(comm: MPI.Comm, options: TransposeOptions, progress: Phases | None = None) -> Result:
+def _device_columns_of(direction: str, direct: bool) -> Iterator[Column]:
+    yield Column(f"{direction}_message", f"{direction}: P2P MiB", 2.0**20, ".4g")
+    yield Column(f"{direction}_device_to_host_seconds", "D2H ms", 1e-3, ".3f")
+    yield Column(f"{direction}_cpu_mpi_seconds", "CPU MPI ms", 1e-3, ".3f")
+    yield Column(f"{direction}_host_to_device_seconds", "H2D ms", 1e-3, ".3f")
+    yield Column(f"{direction}_cpu_seconds", "CPU total ms", 1e-3, ".3f")
+    yield Column(f"{direction}_cpu_bandwidth", "CPU GB/s", 1e9)
+    if direct:
+        yield Column(f"{direction}_gpu_seconds", "GPU MPI ms", 1e-3, ".3f")
+        yield Column(f"{direction}_gpu_bandwidth", "GPU GB/s", 1e9)
+
+
+def measure_transposes(
+    comm: MPI.Comm, options: TransposeOptions, memory: Memory = "host", progress: Phases | None = None
+) -> Result:
     """Time the exchanges for each process grid and Q. Collective over comm, the same on all ranks.
 
+    memory: "host"; "cuda": between GPUs, from device memory and by way of the host; "cuda-staged": the latter alone.
+
     Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory.
+    So it does DeviceError without a GPU or too little memory on it, VerificationError for wrong data.
     """
-    return to_result(comm.size, options, time_exchanges(comm, options, progress))
+    if memory == "host":
+        return to_result(comm.size, options, time_exchanges(comm, options, progress))
+    from ridgeline.bench.transpose.measure_cuda import time_on_devices
+
+    direct = memory == "cuda"
+    device, figures = time_on_devices(comm, options, direct, progress)
+    return device_result(to_result(comm.size, options, figures), device, direct)
+
+
+def device_result(result: Result, device: str, direct: bool) -> Result:
+    """Return figures of exchanges between GPUs with the columns of the paper's Tables 10 to 14.
+
+    device: of rank 0; direct: whether GPU MPI was timed. A note says why it was not.
+    """
+    notes = [
+        f"GPU of rank 0: {device}",
+        "CPU total = D2H + CPU MPI + H2D, in each cycle of the rank with the largest total",
+    ]
+    if not direct:
+        notes.append(
+            "GPU MPI is left out: MPI takes no device memory here, or RIDGELINE_GPU_AWARE_MPI = 0 says so"
+        )
+    return replace(
+        result,
+        pattern=f"{result.pattern}, between GPUs by MPI_Alltoallv",
+        columns=(
+            *result.columns[:2],
+            *_device_columns_of("row", direct),
+            *_device_columns_of("column", direct),
+        ),
+        verified=True,
+        notes=notes,
+        settings=result.settings | {"memory": "cuda" if direct else "cuda-staged", "gpu": device},
+    )
 
 
 def to_result(n_ranks: int, options: TransposeOptions, figures: list[TransposeFigures]) -> Result:
@@ -65,7 +116,7 @@ def to_result(n_ranks: int, options: TransposeOptions, figures: list[TransposeFi
         columns=COLUMNS,
         rows=[_row(figure) for figure in figures],
         verified=False,
-        settings=asdict(options)
+        settings={key: value for key, value in asdict(options).items() if key != "device"}
         | {
             "dtype": options.dtype,
             "lines_sent": sent,

@@ -1,0 +1,239 @@
+"""The exchanges of a substep between GPUs: GPU MPI beside copies and CPU MPI, as in the paper's Tables 10 to 14.
+
+A message holds Q variables of one rank for another. It lies in device memory at first and at last. Two buffers serve
+all process grids and Q: one for what a rank has of all columns, one for its own columns. In each cycle all messages
+of a direction travel twice, by way of the host and, where MPI takes device memory, from there.
+Source: Yeung et al. (GESTS), Sec. 5.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+from mpi4py.util.dtlib import from_numpy_dtype
+from numpy.typing import DTypeLike
+
+from ridgeline.bench.node_memory import require_memory
+from ridgeline.bench.payload import Buffer, check, content
+from ridgeline.bench.transpose.declaration import TransposeOptions
+from ridgeline.bench.transpose.measure import (
+    COLUMN_FORWARD,
+    INVERSE,
+    ROW_FORWARD,
+    DeviceFigures,
+    TransposeFigures,
+    chosen_grids,
+    counts_of,
+    time_exchanges,
+)
+from ridgeline.fourier.exchange_cuda import ExchangePieces
+from ridgeline.fourier.pencil import ProcessGrid
+from ridgeline.fourier.transpose_plan import check_limits
+from ridgeline.parallel.devices import require_device_memory, select_device
+from ridgeline.parallel.reduce import together
+
+if TYPE_CHECKING:
+    from ridgeline.runtime.progress import Phases
+
+_WORDS_OF_CHECK = 4  # arrays of the size of a message that `content` and `check` make together
+
+
+class DeviceCall(NamedTuple):
+    """One all-to-all of Q or fewer variables. host, device: arguments of MPI_Alltoallv on either side."""
+
+    source: Buffer
+    target: Buffer
+    sent: ExchangePieces
+    received: ExchangePieces
+    host: tuple[Any, Any]
+    device: tuple[Any, Any]
+
+
+class DirectionCalls:
+    """The calls of a substep in the row or the column exchange, forward and inverse. No communication when built.
+
+    Parameters
+    ----------
+    comm : ranks that exchange
+    rows, columns : of every rank; dtype : complex numbers
+    n_forward : variables from rows to columns; batch : Q, variables of a call
+    of_rows, of_columns : device memory of this rank for Q variables
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, rows: Sequence[int], columns: Sequence[int], dtype: DTypeLike, n_forward: int,
+        batch: int, of_rows: Buffer, of_columns: Buffer,
+    ) -> None:  # fmt: skip
+        self.comm, self._dtype = comm, np.dtype(dtype)
+        self.given = [rows[comm.rank] * n for n in columns]  # of one variable, forward; inverse: received
+        self.taken = [n * columns[comm.rank] for n in rows]
+        self.n_forward, self.together = n_forward, min(batch, n_forward)
+        forward = (of_rows, self.given), (of_columns, self.taken)
+        self.calls = [self._call(n, *forward) for n in batches(n_forward, batch)]
+        self.calls += [self._call(n, *forward[::-1]) for n in batches(INVERSE, batch)]
+
+    def _call(self, n: int, source: tuple[Buffer, list[int]], target: tuple[Buffer, list[int]]) -> DeviceCall:
+        sent, received = (
+            ExchangePieces.of([n * count for count in counts]) for _, counts in (source, target)
+        )
+        kind = from_numpy_dtype(self._dtype)
+        host, device = (
+            (
+                [source[0].array(on_device), sent.counts, sent.begins, kind],
+                [target[0].array(on_device), received.counts, received.begins, kind],
+            )
+            for on_device in (False, True)
+        )
+        return DeviceCall(source[0], target[0], sent, received, host, device)
+
+    def staged(self, call: DeviceCall) -> tuple[float, float, float]:
+        """Exchange by way of the host; return the seconds of the copy to it, of MPI, of the copy back. Collective."""
+        now = time.perf_counter
+        start = now()
+        call.source.stage_out(call.sent.total * self._dtype.itemsize)
+        copied = now()
+        self.comm.Alltoallv(*call.host)
+        exchanged = now()
+        call.target.stage_in(call.received.total * self._dtype.itemsize)
+        return copied - start, exchanged - copied, now() - exchanged
+
+    def direct(self, call: DeviceCall) -> float:
+        """Exchange from device memory; return the seconds. Collective."""
+        start = time.perf_counter()
+        self.comm.Alltoallv(*call.device)
+        return time.perf_counter() - start
+
+    def verify(self, direct: bool) -> None:
+        """Make each call once; raise VerificationError on all ranks unless what arrived is what was sent."""
+        me, size = self.comm.rank, self._dtype.itemsize
+        for number, call in enumerate(self.calls):
+            sequence = 2 * number + direct  # what another call left is wrong
+            host = call.source.host
+            for target, (n, begin) in enumerate(zip(call.sent.counts, call.sent.begins)):
+                host[begin * size : (begin + n) * size] = content(n * size, me, target, sequence)
+            call.source.write(host)
+            host[:] = 0  # the copy from the device must bring it
+            if direct:
+                self.direct(call)
+            else:
+                self.staged(call)
+            arrived = call.target.read(call.received.total * size)
+            with together(self.comm):
+                for source, (n, begin) in enumerate(zip(call.received.counts, call.received.begins)):
+                    check(arrived[begin * size : (begin + n) * size], source, me, sequence)
+
+    def cycle(self, direct: bool) -> list[float]:
+        """Make all calls in each way; return seconds to the host, of MPI there, to the device, and of GPU MPI."""
+        seconds = np.sum([self.staged(call) for call in self.calls], axis=0).tolist()
+        return [*seconds, sum(map(self.direct, self.calls)) if direct else 0.0]
+
+    def bytes_held(self) -> int:
+        """Return the bytes that this rank hands over in a substep, its own block included."""
+        numbers = self.n_forward * sum(self.given) + INVERSE * sum(self.taken)
+        return numbers * self._dtype.itemsize
+
+    def bytes_kept(self) -> int:
+        """Return the bytes of this rank's own blocks among them."""
+        return (self.n_forward + INVERSE) * self.given[self.comm.rank] * self._dtype.itemsize
+
+
+def batches(variables: int, batch: int) -> list[int]:
+    """Return the variables of each call: Q, and what remains."""
+    return [min(batch, variables - first) for first in range(0, variables, batch)]
+
+
+def time_on_devices(
+    comm: MPI.Comm, options: TransposeOptions, direct: bool, progress: Phases | None = None
+) -> tuple[str, list[TransposeFigures]]:
+    """Time the exchanges between GPUs; return this rank's GPU in words, and the figures. Collective.
+
+    direct: time GPU MPI too. Raises as `measure.time_exchanges`, and DeviceError without a GPU or memory on it.
+    """
+    device = select_device(comm)
+    largest, message = buffer_bytes(comm, options, chosen_grids(comm, options))
+    check_limits(largest // np.dtype(options.dtype).itemsize, MPI.Get_version()[0])
+    advice = "use a smaller --shape, fewer --variables or more GPUs (-n)"
+    require_device_memory(comm, device, {"what is sent": largest, "what arrives": largest}, advice)
+    of_host = 2 * largest + _WORDS_OF_CHECK * message
+    require_memory(comm, of_host, "the copies of what GPUs exchange need", advice)
+    buffers = Buffer(largest, "cuda"), Buffer(largest, "cuda")
+
+    def measure(
+        comm: MPI.Comm, options: TransposeOptions, process_grid: ProcessGrid, batch: int
+    ) -> TransposeFigures:
+        r, c = comm.rank % process_grid[0], comm.rank // process_grid[0]
+        row_rows, row_columns, planes, lines = counts_of(options, process_grid, comm.rank)
+        found = []
+        for group, cut_rows, cut_columns, n in (
+            ((c, r), row_rows, row_columns, ROW_FORWARD),
+            ((r, c), planes, lines, COLUMN_FORWARD),
+        ):
+            members = comm.Split(*group)
+            try:
+                calls = DirectionCalls(members, cut_rows, cut_columns, options.dtype, n, batch, *buffers)
+                found.append(_time_direction(comm, calls, options.cycles, direct))
+            finally:
+                members.Free()
+        row, column = found
+        return TransposeFigures(process_grid, batch, row, column, row.seconds + column.seconds)
+
+    return str(device), time_exchanges(comm, options, progress, measure)
+
+
+def buffer_bytes(
+    comm: MPI.Comm, options: TransposeOptions, process_grids: list[ProcessGrid]
+) -> tuple[int, int]:
+    """Return the bytes of the largest buffer and of the largest message of this rank, of all process grids and Q."""
+    largest = message = 0
+    item = np.dtype(options.dtype).itemsize
+    for p_r, p_c in process_grids:
+        r, c = comm.rank % p_r, comm.rank // p_r
+        row_rows, row_columns, planes, lines = counts_of(options, (p_r, p_c), comm.rank)
+        for rows, columns, me, n in (
+            (row_rows, row_columns, r, ROW_FORWARD),
+            (planes, lines, c, COLUMN_FORWARD),
+        ):
+            each = min(n, max(options.batches)) * item
+            largest = max(largest, each * rows[me] * sum(columns), each * sum(rows) * columns[me])
+            message = max(message, each * rows[me] * max(columns), each * max(rows) * columns[me])
+    return largest, message
+
+
+def _time_direction(comm: MPI.Comm, calls: DirectionCalls, cycles: int, direct: bool) -> DeviceFigures:
+    """Verify, then time the exchanges of one direction. Collective over comm, all ranks."""
+    calls.verify(direct=False)
+    if direct:
+        calls.verify(direct=True)
+    timed = []
+    for _ in range(cycles):
+        comm.Barrier()
+        timed.append(calls.cycle(direct))
+    every = np.array(comm.allgather(timed))  # [rank, cycle, part]
+    slowest = every[:, :, :3].sum(axis=2).argmax(axis=0)
+    parts = every[slowest, np.arange(cycles), :3].mean(axis=0)
+    to_host, mpi, to_device = parts.tolist()
+    total = float(parts.sum())
+    gpu = float(every[:, :, 3].max(axis=0).mean()) if direct else None
+    size = calls.comm.size
+    held = comm.allreduce(calls.bytes_held()) / comm.size
+    shown = size > 1
+    return DeviceFigures(
+        ranks=size,
+        method="alltoallv",
+        message=held / size * calls.together / (calls.n_forward + INVERSE),
+        messages=(size - 1) * len(calls.calls),
+        bytes_sent=comm.allreduce(calls.bytes_held() - calls.bytes_kept()),
+        seconds=total if gpu is None else gpu,
+        bandwidth=held / (gpu or total) if shown else None,
+        device_to_host_seconds=to_host,
+        cpu_mpi_seconds=mpi,
+        host_to_device_seconds=to_device,
+        cpu_seconds=total,
+        cpu_bandwidth=held / total if shown else None,
+        gpu_seconds=gpu,
+        gpu_bandwidth=held / gpu if shown and gpu else None,
+    )
