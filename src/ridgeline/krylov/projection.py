@@ -69,9 +69,8 @@ class Projection:
         self.counts = np.zeros(c, np.int64)
         self.fresh = np.zeros(c, bool)  # dx of the last solve waits in row `count` of the basis
         self.latest = np.zeros((c, self.depth + 1))  # coordinates of the last guess
-        self.solutions = np.zeros(
-            (c, self.depth + 1, self.depth + 1)
-        )  # their coordinates, oldest column first
+        # Coordinates of the solutions, oldest column first.
+        self.solutions = np.zeros((c, self.depth + 1, self.depth + 1))
 
     def shift(self, change: float) -> None:
         """Go on with the same solutions when the operator A has become A + change B, B the mass matrix. Collective.

@@ -62,9 +62,8 @@ class Estimate:
     work: Work
     memory_between_steps: float = 0.0  # bytes beside them while outputs, figures or checkpoints are made
     remarks: tuple[str, ...] = ()  # more that `ridgeline check` says, a sentence each
-    device_memory: Mapping[str, float] = field(
-        default_factory=dict
-    )  # bytes of a rank on its GPU, by what for
+    # Bytes of a rank on its GPU, by what they are for.
+    device_memory: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -110,9 +110,8 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     prepare_rank(workers)
     plan, warnings = plan_case(loaded, n_ranks)
     limit = _bandwidth(case, workers)
-    devices = (
-        n_ranks if case.run.device == "cuda" else 1
-    )  # the rate of a GPU is of one rank, STREAM's of the node
+    # The rate of a GPU is of one rank, STREAM's of the node.
+    devices = n_ranks if case.run.device == "cuda" else 1
     return {
         "model": case.run.model,
         "grid": list(case.grid.points()),

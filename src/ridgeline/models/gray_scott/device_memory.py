@@ -8,9 +8,8 @@ from numpy.typing import DTypeLike
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo_plan import HaloPlan
 
-PAD_ROWS = (
-    4  # before and behind a field: a group of four rows may start up to 3 rows, and read 4, outside the block
-)
+# Before and behind a field: a group of four rows may start up to 3 rows, and read 4, outside the block.
+PAD_ROWS = 4
 SETS = 2  # of fields: those of the present step, and those that a sweep writes
 
 

@@ -36,7 +36,7 @@ from ridgeline.models.turbulence.kernels import (
 )
 from ridgeline.models.turbulence.kernels_lines import advance_lines, load_lines
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.models.turbulence.random_numbers import phase_shift
+from ridgeline.models.turbulence.random_numbers import shift_of_step
 from ridgeline.models.turbulence.stages import (
     SCHEMES,
     StepTables,
@@ -144,9 +144,7 @@ class CpuEngine:
     @property
     def next_shift(self) -> NDArray[np.float64]:
         """The displacement of the next step's first grid, fractions of the box, (x, y, z)."""
-        if not self._shifted:
-            return np.zeros(3)
-        return phase_shift(self.flow.seed, self.step_index, self.modes.shape)
+        return shift_of_step(self.modes, self.flow.seed, self.step_index)
 
     def advance(
         self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None

@@ -42,7 +42,7 @@ from ridgeline.models.turbulence.kernels_cuda import (
     make_multiply,
 )
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.models.turbulence.random_numbers import phase_shift
+from ridgeline.models.turbulence.random_numbers import shift_of_step
 from ridgeline.models.turbulence.stages import SCHEMES, displaced_grids
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.parallel.reduce import global_max
@@ -187,9 +187,7 @@ class CudaEngine:
     @property
     def next_shift(self) -> NDArray[np.float64]:
         """The displacement of the next step's first grid, fractions of the box, (x, y, z)."""
-        if not self._shifted:
-            return np.zeros(3)
-        return phase_shift(self.flow.seed, self.step_index, self.modes.shape)
+        return shift_of_step(self.modes, self.flow.seed, self.step_index)
 
     def advance(
         self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None

@@ -7,6 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.random_numbers import uniform
 from ridgeline.parallel.partition import Triple
 
@@ -28,3 +29,8 @@ def phase_shift(seed: int, step: int, shape: Triple) -> NDArray[np.float64]:
     """
     cells = np.array(shape[::-1], np.float64)
     return np.asarray(uniform(seed, Purpose.PHASE_SHIFT, step, 0, 0, 0, 3) / cells)
+
+
+def shift_of_step(modes: Modes, seed: int, step: int) -> NDArray[np.float64]:
+    """Return by how much step `step` displaces the first grid of these modes, as `phase_shift`; 0 without shifts."""
+    return phase_shift(seed, step, modes.shape) if modes.dealias == "phase-shift" else np.zeros(3)
