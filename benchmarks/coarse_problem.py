@@ -20,8 +20,8 @@ from ridgeline.elements.coarse.hierarchy import set_up
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
-from ridgeline.elements.multigrid import SchwarzMultigrid
-from ridgeline.elements.multigrid_level import PolynomialLevel
+from ridgeline.elements.multigrid.cycle import SchwarzMultigrid
+from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.krylov.gmres import gmres
 

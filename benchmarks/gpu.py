@@ -57,8 +57,8 @@ def fraction(engine: Any, n: int, dtype: Any, copy: float, seconds: float) -> tu
 
 def correctness(dtypes: list[str]) -> Iterator[Row]:
     """Count the cells that differ from the CPU's after some steps of an odd grid."""
+    from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
     from ridgeline.models.gray_scott.engine_cpu import CpuEngine
-    from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 
     n, steps = (7, 2) if simulated() else (61, CHECK_STEPS)
     for dtype in dtypes:
@@ -76,8 +76,8 @@ def correctness(dtypes: list[str]) -> Iterator[Row]:
 
 def speed(sizes: list[int], dtypes: list[str], copy: float, seconds: float) -> Iterator[Row]:
     """Measure steps as shipped, then with each other launch at the largest size."""
-    from ridgeline.models.gray_scott.engine_cuda import CudaEngine
-    from ridgeline.models.gray_scott.kernels_cuda import Shape
+    from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
+    from ridgeline.models.gray_scott.device.kernels_cuda import Shape
 
     for dtype in dtypes:
         real = np.dtype(dtype).type

@@ -115,8 +115,8 @@ def operator(n: int, points: float, copy: float, seconds: float) -> Iterator[Row
     """Measure the stiffness operator alone (CEED's BK5)."""
     from numba import cuda
 
+    from ridgeline.elements.device.tensor_cuda import derivative_tables, layout_of, make_stiffness_kernel
     from ridgeline.elements.quadrature import gll_derivative
-    from ridgeline.elements.tensor_cuda import derivative_tables, layout_of, make_stiffness_kernel
 
     count = 4 if simulated() else max(8, round(points / n**3))
     layout = layout_of(n)

@@ -2,7 +2,7 @@
 
 Source: Godoy et al., SC-W 2023, Table 2: the two-variable kernel of the application beside a one-variable one without
 random numbers. Bytes are counted as there, by Eqs. 4a and 4b with one variable. The loops are those of
-`models/gray_scott/kernels_cuda.py`: a thread takes four rows and marches in z with three planes in registers.
+`models/gray_scott/device/kernels_cuda.py`: a thread takes four rows and marches in z with three planes in registers.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from harness.device import seconds_per_call
 from harness.table import Row
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.jit.cuda_device import fma, kernel, load, make_stream, store
-from ridgeline.models.gray_scott.device_memory import PAD_ROWS
+from ridgeline.models.gray_scott.device.kernels_cuda import Shape, launch_shape
+from ridgeline.models.gray_scott.device.memory import PAD_ROWS
 from ridgeline.models.gray_scott.estimate import effective_bytes
-from ridgeline.models.gray_scott.kernels_cuda import Shape, launch_shape
 
 SIX = -6.0
 DIFFUSION = 0.2 / 6.0

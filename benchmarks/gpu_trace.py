@@ -29,9 +29,9 @@ def main() -> None:
 
     from ridgeline.blocks.cartesian import decompose
     from ridgeline.jit.random import PHILOX_7
-    from ridgeline.models.gray_scott.engine_cuda import CudaEngine
+    from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
+    from ridgeline.models.gray_scott.device.stream_trace import HOST, StreamTrace, hidden_share, write_trace
     from ridgeline.models.gray_scott.physics import coefficients
-    from ridgeline.models.gray_scott.stream_trace import HOST, StreamTrace, hidden_share, write_trace
     from ridgeline.parallel.communicator import ends_job_on_error
     from ridgeline.runtime.context import Context
 

@@ -45,7 +45,7 @@ def make_engine(n: int, dtype: str, scheme: str, dealias: str, on_device: bool =
     grid = PencilGrid((n, n, n), dealias, (1, 1), 0)
     arguments = grid, (2 * np.pi,) * 3, MPI.COMM_SELF, dtype, FlowParameters(0.01, scheme)
     if on_device:
-        from ridgeline.models.turbulence.engine_cuda import CudaEngine
+        from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 
         engine: Any = CudaEngine(*arguments)
     else:
@@ -82,8 +82,8 @@ def correctness(dtypes: list[str]) -> Iterator[Row]:
 
 def passes(engine: Any) -> Iterator[Pass]:
     """Yield the passes of a step: transforms of one variable, then kernels as a step launches them."""
-    from ridgeline.fourier.kernels_cuda import collect_lines, collect_sums, spread_lines
-    from ridgeline.models.turbulence.kernels_cuda import PHASES, PRODUCT_BLOCKS, PRODUCT_THREADS
+    from ridgeline.fourier.device.kernels_cuda import collect_lines, collect_sums, spread_lines
+    from ridgeline.models.turbulence.device.kernels_cuda import PHASES, PRODUCT_BLOCKS, PRODUCT_THREADS
 
     slabs, real = engine.slabs, engine._real.type
     layout, stream = slabs.layout, slabs.stream

@@ -48,7 +48,7 @@ ALLOWED_IMPORTERS = {
         "bench/",
     ),
     "adios2": ("io/adios2_bindings.py",),
-    "nvmath": ("fourier/fft_cuda.py",),
+    "nvmath": ("fourier/device/fft_cuda.py",),
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/", "io/picture.py"),

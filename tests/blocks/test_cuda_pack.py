@@ -13,7 +13,7 @@ from cuda_tools import assemble, run_simulated
 from ridgeline.bench.memory.cuda_copy import copy
 from ridgeline.bench.memory.cuda_peak import CHAINS, UNROLL, multiply_add
 from ridgeline.blocks.cuda_pack import copy_boxes
-from ridgeline.models.gray_scott.scan_cuda import count_nonfinite
+from ridgeline.models.gray_scott.device.scan_cuda import count_nonfinite
 
 WORDS = {types.float64: "64", types.float32: "32"}
 

@@ -17,7 +17,7 @@ SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 LOSE = """
 import sys
 from mpi4py import MPI
-from ridgeline.models.gray_scott.engine_cuda import CudaEngine
+from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.cli.main import main
 plain = CudaEngine.advance
 lost = type("CudaAPIError", (Exception,), {"__module__": "numba.cuda.cudadrv.driver"})

@@ -5,11 +5,11 @@ import pytest
 from mpi4py import MPI
 from numba import cuda
 
+from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter, SquareSums
+from ridgeline.elements.device.tensor_cuda import derivative_tables, layout_of, make_stiffness_kernel
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.gather_scatter_cuda import CudaGatherScatter, SquareSums
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.elements.reference import factors_of, helmholtz
-from ridgeline.elements.tensor_cuda import derivative_tables, layout_of, make_stiffness_kernel
 from ridgeline.jit.cuda_device import SIMULATED
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"

@@ -10,7 +10,7 @@ from ridgeline.elements.coarse.count import count_ranks
 from ridgeline.elements.coarse.hierarchy import set_up
 from ridgeline.elements.coarse.whole_vector import WHOLE
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.multigrid_level import PolynomialLevel
+from ridgeline.elements.multigrid.level import PolynomialLevel
 
 
 @pytest.fixture(scope="module")

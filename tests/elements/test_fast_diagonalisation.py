@@ -1,7 +1,9 @@
 import numpy as np
 
 from multigrid_cases import box, wavy
-from ridgeline.elements.fast_diagonalisation import (
+from ridgeline.elements.geometry import ElementGeometry
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.multigrid.fast_diagonalisation import (
     DIRICHLET,
     NEIGHBOUR,
     NEUMANN,
@@ -10,8 +12,6 @@ from ridgeline.elements.fast_diagonalisation import (
     extended_operators,
     line_problems,
 )
-from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid
 
 
 def test_eigenpairs_diagonalise_both_matrices():

@@ -5,9 +5,9 @@ from mpi4py import MPI
 from multigrid_cases import Problem, annulus, box, duct, hill, random_field, wavy
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.multigrid import SchwarzMultigrid
-from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders
-from ridgeline.elements.schwarz_reference import ReferenceMultigrid
+from ridgeline.elements.multigrid.cycle import SchwarzMultigrid
+from ridgeline.elements.multigrid.level import PolynomialLevel, level_orders
+from ridgeline.elements.multigrid.schwarz_reference import ReferenceMultigrid
 from ridgeline.runtime.regions import Regions
 
 COMM = MPI.COMM_SELF

@@ -11,15 +11,13 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import assemble, run_simulated, skip_without_device
-from ridgeline.elements.gather_scatter_kernels_cuda import (
+from ridgeline.elements.device.gather_scatter_kernels_cuda import (
     combine_groups,
     gather_shared,
     pack_shared,
     scatter_shared,
 )
-from ridgeline.elements.quadrature import gll_derivative
-from ridgeline.elements.reference import factors_of, helmholtz
-from ridgeline.elements.tensor_cuda import (
+from ridgeline.elements.device.tensor_cuda import (
     LEAST_POINTS,
     MOST_AHEAD,
     MOST_POINTS,
@@ -28,6 +26,8 @@ from ridgeline.elements.tensor_cuda import (
     layout_of,
     make_stiffness_kernel,
 )
+from ridgeline.elements.quadrature import gll_derivative
+from ridgeline.elements.reference import factors_of, helmholtz
 
 SIZES = range(LEAST_POINTS, MOST_POINTS + 1)
 QUICK = (2, 7, 8, 16)  # the others take the longest together

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from ridgeline.fourier import fft_cuda
-from ridgeline.fourier.fft_cuda import Spacing, make_plan
+from ridgeline.fourier.device import fft_cuda
+from ridgeline.fourier.device.fft_cuda import Spacing, make_plan
 from ridgeline.runtime.errors import DeviceError
 
 KINDS = [np.float64, np.float32]

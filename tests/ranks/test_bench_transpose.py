@@ -15,8 +15,8 @@ from ridgeline.bench.transpose.measure import (
     time_exchanges,
 )
 from ridgeline.bench.transpose.transpose_result import to_result
+from ridgeline.fourier.exchanges.transpose import Transpose
 from ridgeline.fourier.pencil import PencilGrid, Truncation
-from ridgeline.fourier.transpose import Transpose
 from ridgeline.fourier.tuning import TransposeTuning
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 

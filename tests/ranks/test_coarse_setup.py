@@ -10,7 +10,7 @@ from ridgeline.elements.coarse.algebraic import AlgebraicCoarse
 from ridgeline.elements.coarse.count import count_ranks
 from ridgeline.elements.coarse.hierarchy import set_up
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.multigrid_level import PolynomialLevel, galerkin_matrices
+from ridgeline.elements.multigrid.level import PolynomialLevel, galerkin_matrices
 
 RANKS = (1, 2, 3, 4)
 QUICK_RANKS = (3,)

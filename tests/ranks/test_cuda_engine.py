@@ -23,10 +23,10 @@ from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.halo_cuda import CudaPacker
 from ridgeline.blocks.halo_plan import HaloPlan
 from ridgeline.jit.random import PHILOX_7
+from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
+from ridgeline.models.gray_scott.device.stream_trace import StreamTrace
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
-from ridgeline.models.gray_scott.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.physics import coefficients
-from ridgeline.models.gray_scott.stream_trace import StreamTrace
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
 

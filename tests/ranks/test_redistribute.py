@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.fourier.redistribute import Redistribution, equal_ranges
+from ridgeline.fourier.exchanges.redistribute import Redistribution, equal_ranges
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 60

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier import transpose as module
-from ridgeline.fourier.transpose import Direction, Transpose, fastest
-from ridgeline.fourier.transpose_plan import check_limits
+from ridgeline.fourier.exchanges import transpose as module
+from ridgeline.fourier.exchanges.transpose import Direction, Transpose, fastest
+from ridgeline.fourier.exchanges.transpose_plan import check_limits
 from ridgeline.fourier.tuning import METHODS, TransposeTuning
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 

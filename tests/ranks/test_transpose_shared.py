@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.ranks.test_transpose import UNEVEN, column_views, make, row_views
 
-from ridgeline.fourier import shared_memory
+from ridgeline.fourier.exchanges import shared_memory
 from ridgeline.runtime.errors import DecompositionError
 
 RANKS = (1, 2, 3, 4)

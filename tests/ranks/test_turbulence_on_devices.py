@@ -18,7 +18,7 @@ if not config.ENABLE_CUDASIM:
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.models.turbulence.engine_cuda import CudaEngine
+from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
 from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import make_engine, random_start

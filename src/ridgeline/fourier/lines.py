@@ -15,8 +15,8 @@ from ridgeline.fourier.workers import Workers
 from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
+    from ridgeline.fourier.exchanges.transpose import Transpose
     from ridgeline.fourier.planning import Planner
-    from ridgeline.fourier.transpose import Transpose
 
 TILE_BYTES = 400_000  # of the lines of a tile, once: they fit a second-level cache with what they meet there
 MOST_LINES = 64  # of a tile; pieces of this many numbers are long enough for memory

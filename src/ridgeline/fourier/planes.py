@@ -23,8 +23,8 @@ from ridgeline.fourier.workers import Clock
 from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
+    from ridgeline.fourier.exchanges.transpose import Transpose
     from ridgeline.fourier.planning import Planner
-    from ridgeline.fourier.transpose import Transpose
 
 EXCHANGE_BYTES = 1_000_000  # of rows that pencils exchange together: of a second-level cache
 LEAST_PIECES = 8  # of a rank's planes, for threads to share

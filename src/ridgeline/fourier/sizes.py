@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ridgeline.fourier.exchanges.transpose_plan import TransposePlan
 from ridgeline.fourier.lines import lines_per_tile, pitched
 from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation
 from ridgeline.fourier.planes import PlaneLayout, planes_per_exchange, planes_per_piece
 from ridgeline.fourier.rows import rows_per_block
-from ridgeline.fourier.transpose_plan import TransposePlan
 from ridgeline.fourier.tuning import Layout
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.aligned import CACHE_LINE

@@ -23,6 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.exchanges.row_exchange import PlanePass, RowExchange
+from ridgeline.fourier.exchanges.row_shared import SharedRows, shared_numbers
+from ridgeline.fourier.exchanges.shared_memory import can_share
+from ridgeline.fourier.exchanges.transpose import Transpose
 from ridgeline.fourier.fft import Effort
 from ridgeline.fourier.fft_wisdom import choices_file
 from ridgeline.fourier.lines import LineOperation, LineStage, Tile, lines_per_tile
@@ -31,12 +35,8 @@ from ridgeline.fourier.packing import lines_from_modes, modes_from_lines
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import PlaneOperation, PlaneStage
 from ridgeline.fourier.planning import Planner, planned_together
-from ridgeline.fourier.row_exchange import PlanePass, RowExchange
 from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
-from ridgeline.fourier.row_shared import SharedRows, shared_numbers
 from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
-from ridgeline.fourier.shared_memory import can_share
-from ridgeline.fourier.transpose import Transpose
 from ridgeline.fourier.tuning import Layout, TransformTuning
 from ridgeline.fourier.workers import Clock, Workers
 from ridgeline.parallel.choices import Trial, choose

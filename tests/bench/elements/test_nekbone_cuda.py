@@ -21,7 +21,7 @@ from ridgeline.bench.elements.nekbone_kernels_cuda import (
     make_update,
     next_constants,
 )
-from ridgeline.elements.tensor_cuda import LEAST_POINTS, MOST_POINTS, launch_bounds
+from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS, launch_bounds
 from ridgeline.runtime.errors import DeviceError
 
 FIELD, LIST, WHOLE = types.float64[::1], types.int32[::1], types.int64

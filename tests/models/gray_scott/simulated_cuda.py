@@ -12,16 +12,16 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
-from ridgeline.models.gray_scott import engine_cuda as engine_module
-from ridgeline.models.gray_scott.device_memory import PAD_ROWS, device_bytes
-from ridgeline.models.gray_scott.engine_cpu import CpuEngine
-from ridgeline.models.gray_scott.engine_cuda import CudaEngine
-from ridgeline.models.gray_scott.kernels_cuda import (
+from ridgeline.models.gray_scott.device import engine_cuda as engine_module
+from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
+from ridgeline.models.gray_scott.device.kernels_cuda import (
     Shape,
     device_coefficients,
     launch_shape,
     make_sweep,
 )
+from ridgeline.models.gray_scott.device.memory import PAD_ROWS, device_bytes
+from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
 from ridgeline.runtime.context import Context

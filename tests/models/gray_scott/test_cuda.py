@@ -17,14 +17,14 @@ from cuda_tools import assemble, run_simulated, skip_without_device
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
-from ridgeline.models.gray_scott.engine_cpu import CpuEngine
-from ridgeline.models.gray_scott.kernels_cuda import (
+from ridgeline.models.gray_scott.device.kernels_cuda import (
     Shape,
     default_shape,
     device_coefficients,
     launch_shape,
     make_sweep,
 )
+from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.runtime.context import Context
 
@@ -174,7 +174,7 @@ def test_in_the_simulator() -> None:
 @pytest.mark.parametrize("shape", [(37, 20, 51), (64, 64, 64), (5, 131, 260)])
 def test_on_a_gpu_equals_the_cpu_bit_for_bit(shape, periodic, dtype, noisy) -> None:
     skip_without_device()
-    from ridgeline.models.gray_scott.engine_cuda import CudaEngine
+    from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 
     cartesian, block = decompose(MPI.COMM_SELF, shape, "auto", (periodic,) * 3)
     c = coefficients(0.2, 0.1, 0.02, 0.048, 0.01 if noisy else 0.0, 1.0, dtype)

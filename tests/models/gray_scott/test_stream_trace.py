@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
 
-from ridgeline.models.gray_scott.stream_trace import HOST, hidden_share, write_trace
+from ridgeline.models.gray_scott.device.stream_trace import HOST, hidden_share, write_trace
 
 
 def piece(lane, begin, end):

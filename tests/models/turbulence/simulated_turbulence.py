@@ -8,8 +8,8 @@ from mpi4py import MPI
 
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_device import SIMULATED
-from ridgeline.models.turbulence import engine_cuda
-from ridgeline.models.turbulence.engine_cuda import CudaEngine
+from ridgeline.models.turbulence.device import engine_cuda
+from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
 from ridgeline.runtime.devices import DeviceInfo

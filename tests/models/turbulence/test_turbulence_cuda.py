@@ -15,12 +15,12 @@ from mpi4py import MPI
 from numba import types
 
 from cuda_tools import SIMULATOR_SECONDS, assemble, run_simulated, skip_without_device
-from ridgeline.fourier import kernels_cuda as packing
-from ridgeline.fourier.device_layout import DeviceLayout
+from ridgeline.fourier.device import kernels_cuda as packing
+from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.models.turbulence import kernels_cuda as kernels
 from ridgeline.models.turbulence.config import TurbulenceCase
-from ridgeline.models.turbulence.device_memory import device_bytes
+from ridgeline.models.turbulence.device import kernels_cuda as kernels
+from ridgeline.models.turbulence.device.memory import device_bytes
 from ridgeline.models.turbulence.estimate import estimate, paper_bound
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.errors import DeviceError
@@ -251,7 +251,7 @@ def test_runs_go_on_from_each_other_s_checkpoints(tmp_path) -> None:
 )
 def test_on_a_gpu_equals_the_cpu_to_rounding(scheme, dealias, dtype) -> None:
     skip_without_device()
-    from ridgeline.models.turbulence.engine_cuda import CudaEngine
+    from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 
     shape, lengths = (36, 40, 54), (5.0, 7.0, 4.0)
     flow = FlowParameters(0.02, scheme, (0.7,), ((1.0, -0.5, 2.0),), 3)

@@ -33,9 +33,9 @@ from ridgeline.bench.elements.nekbone_kernels_cuda import (
     next_constants,
 )
 from ridgeline.bench.elements.nekbone_problem import SHIFT, Array, NekboneProblem
-from ridgeline.elements.gather_scatter_cuda import CudaGatherScatter, SquareSums, device_bytes
+from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter, SquareSums, device_bytes
+from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS, derivative_tables, layout_of
 from ridgeline.elements.quadrature import gll_derivative
-from ridgeline.elements.tensor_cuda import LEAST_POINTS, MOST_POINTS, derivative_tables, layout_of
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError

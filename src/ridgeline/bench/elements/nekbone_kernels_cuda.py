@@ -4,8 +4,8 @@
     update    x += alpha p, r -= alpha w: after the last iteration
     fold_sums, next_constants   the sums of all thread blocks in a fixed order; alpha and beta from them
 
-A thread has a column of n points (elements/tensor_cuda.py). It loads four rows of x, r, p, w and the weight before it
-stores any. The compiler must assume that a store changes what is loaded after it.
+A thread has a column of n points (elements/device/tensor_cuda.py). It loads four rows of x, r, p, w and the weight
+before it stores any. The compiler must assume that a store changes what is loaded after it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numba import cuda
 
 from ridgeline.bench.elements.nekbone_kernels import SUMS
-from ridgeline.elements.tensor_cuda import (
+from ridgeline.elements.device.tensor_cuda import (
     REGISTERS,
     fetch_tables,
     launch_bounds,

@@ -30,9 +30,9 @@ from ridgeline.bench.transpose.measure import (
     counts_of,
     time_exchanges,
 )
-from ridgeline.fourier.exchange_cuda import ExchangePieces
+from ridgeline.fourier.device.exchange_cuda import ExchangePieces
+from ridgeline.fourier.exchanges.transpose_plan import check_limits
 from ridgeline.fourier.pencil import ProcessGrid
-from ridgeline.fourier.transpose_plan import check_limits
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.parallel.reduce import together
 

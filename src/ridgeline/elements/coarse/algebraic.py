@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from ridgeline.elements.coarse.hierarchy import AlgebraicLevel, set_up
 from ridgeline.elements.coarse.whole_vector import CoarseCost, Field
-from ridgeline.elements.multigrid_level import PolynomialLevel
+from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.sparse import halo

@@ -13,8 +13,8 @@ import scipy.linalg
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.elements.coarse.whole_vector import Field, WholeVector
-from ridgeline.elements.fast_diagonalisation import ZERO
-from ridgeline.elements.multigrid_level import PolynomialLevel
+from ridgeline.elements.multigrid.fast_diagonalisation import ZERO
+from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.elements.quadrature import gll_interpolation
 
 if TYPE_CHECKING:

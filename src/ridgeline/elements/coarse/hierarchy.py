@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.coarse.aggregates import aggregate
 from ridgeline.elements.coarse.whole_vector import WHOLE
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.multigrid_level import PolynomialLevel, galerkin_matrices
+from ridgeline.elements.multigrid.level import PolynomialLevel, galerkin_matrices
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.sparse import halo

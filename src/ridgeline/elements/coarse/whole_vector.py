@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.multigrid_level import PolynomialLevel
+from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.sparse.rows import gather, scatter_add

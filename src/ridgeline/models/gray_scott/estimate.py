@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
-from ridgeline.models.gray_scott.device_memory import device_bytes
+from ridgeline.models.gray_scott.device.memory import device_bytes
 
 FIELDS = 2
 # Per cell, fused multiply-adds counted as two: 2 x 5 additions of neighbours, 3 multiplications and an addition for

@@ -97,7 +97,7 @@ class GrayScott(Model):
         self._cartesian, self._block = decompose(context.comm, case.grid.shape, grid, periodic, ghost)
         arguments = (self._block, self._cartesian, c, noise, self._dtype, context)
         if self._choice is None:
-            from ridgeline.models.gray_scott.engine_cuda import CudaEngine
+            from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 
             self._engine: Engine = CudaEngine(*arguments)
         else:

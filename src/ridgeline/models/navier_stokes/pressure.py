@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.multigrid import SchwarzMultigrid
+from ridgeline.elements.multigrid.cycle import SchwarzMultigrid
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import Specialisation

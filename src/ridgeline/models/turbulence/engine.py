@@ -86,7 +86,7 @@ def make_engine(case: TurbulenceCase, context: Context, grid: PencilGrid, flow: 
     """
     arguments = grid, case.grid.lengths, context.comm, case.run.precision, flow
     if context.device == "cuda":
-        from ridgeline.models.turbulence.engine_cuda import CudaEngine
+        from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 
         return CudaEngine(*arguments)
     from ridgeline.models.turbulence.engine_cpu import CpuEngine

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.exchanges.row_exchange import RowExchange
 from ridgeline.fourier.kernels import kernels_of_transforms
 from ridgeline.fourier.lines import Tile
 from ridgeline.fourier.modes import Lengths
 from ridgeline.fourier.packing import modes_from_lines
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import Planes
-from ridgeline.fourier.row_exchange import RowExchange
 from ridgeline.fourier.rows import RowBlock, RowOperation
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning

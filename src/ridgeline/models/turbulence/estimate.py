@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.fourier.device_layout import DeviceLayout
+from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, choose_process_grid
 from ridgeline.fourier.sizes import (
     Share,
@@ -21,7 +21,7 @@ from ridgeline.fourier.sizes import (
 )
 from ridgeline.fourier.tuning import Layout
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.turbulence.device_memory import device_bytes, host_bytes
+from ridgeline.models.turbulence.device.memory import device_bytes, host_bytes
 from ridgeline.models.turbulence.fluid_particles.estimate import (
     checkpoint_bytes_of_particles,
     output_bytes_of_particles,

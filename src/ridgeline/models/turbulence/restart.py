@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.exchanges.redistribute import Redistribution, equal_ranges
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid, Truncation
-from ridgeline.fourier.redistribute import Redistribution, equal_ranges
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.jit.runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence.solenoidal import recover_y

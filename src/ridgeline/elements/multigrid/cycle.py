@@ -27,10 +27,10 @@ from ridgeline.elements.coarse.direct import DirectCoarse
 from ridgeline.elements.coarse.whole_vector import WHOLE, CoarseSolver
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.multigrid_level import PolynomialLevel, level_orders
+from ridgeline.elements.multigrid.level import PolynomialLevel, level_orders
+from ridgeline.elements.multigrid.schwarz import SchwarzLevel
+from ridgeline.elements.multigrid.schwarz_kernels import make_transfer
 from ridgeline.elements.quadrature import gll_interpolation
-from ridgeline.elements.schwarz import SchwarzLevel
-from ridgeline.elements.schwarz_kernels import make_transfer
 from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.krylov.operator import timed

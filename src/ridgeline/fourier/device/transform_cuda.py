@@ -8,9 +8,9 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.kernels_cuda import collect_lines, line_launch, order_by_lines, order_by_rows
+from ridgeline.fourier.device.kernels_cuda import collect_lines, line_launch, order_by_lines, order_by_rows
+from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.slabs_cuda import DeviceSlabs
 
 
 class DeviceTransform:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.exchanges.transpose import Direction, Transpose
 from ridgeline.fourier.packing import planes_to_rows, rows_to_planes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import PlaneLayout, PlaneOperation, PlaneStage, planes_per_exchange
 from ridgeline.fourier.rows import RowOperation, RowStage
-from ridgeline.fourier.transpose import Direction, Transpose
 from ridgeline.fourier.tuning import TransposeTuning
 from ridgeline.fourier.workers import Clock, Workers
 from ridgeline.parallel.partition import split

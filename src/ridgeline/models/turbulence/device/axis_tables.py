@@ -14,7 +14,7 @@ from numba import cuda
 from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes, mode_numbers
-from ridgeline.models.turbulence.kernels_cuda import DECAY, PHASES, K
+from ridgeline.models.turbulence.device.kernels_cuda import DECAY, PHASES, K
 
 
 class AxisTables:

@@ -21,7 +21,7 @@ import numpy as np
 from mpi4py import MPI
 from numba import cuda
 
-from ridgeline.elements.gather_scatter_kernels_cuda import (
+from ridgeline.elements.device.gather_scatter_kernels_cuda import (
     THREADS,
     combine_groups,
     gather_shared,

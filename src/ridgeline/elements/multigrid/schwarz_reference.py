@@ -17,13 +17,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.fast_diagonalisation import (
+from ridgeline.elements.mesh import ElementMesh
+from ridgeline.elements.multigrid.fast_diagonalisation import (
     eigenpairs,
     extended_operators,
     line_problems,
 )
-from ridgeline.elements.mesh import ElementMesh
-from ridgeline.elements.multigrid_level import PolynomialLevel, apply_tensor, galerkin_matrices
+from ridgeline.elements.multigrid.level import PolynomialLevel, apply_tensor, galerkin_matrices
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.parallel.partition import Triple
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.exchanges.row_exchange import PlanePass, pieces_of_rows
+from ridgeline.fourier.exchanges.shared_memory import SharedArray
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import PlaneStage, planes_of_rank, planes_per_exchange
-from ridgeline.fourier.row_exchange import PlanePass, pieces_of_rows
 from ridgeline.fourier.rows import RowStage
-from ridgeline.fourier.shared_memory import SharedArray
 from ridgeline.fourier.tuning import Layout
 from ridgeline.fourier.workers import Clock, Workers
 

@@ -23,11 +23,17 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.shared_memory import SharedArray, can_share
-from ridgeline.fourier.transpose_methods import Alltoallv, Exchange, PaddedAlltoall
-from ridgeline.fourier.transpose_node import Nodes, NodeStaged, find_nodes, require_nodes, staging_size
-from ridgeline.fourier.transpose_plan import TransposePlan, check_layout, check_limits
-from ridgeline.fourier.transpose_shared import InPlace
+from ridgeline.fourier.exchanges.shared_memory import SharedArray, can_share
+from ridgeline.fourier.exchanges.transpose_methods import Alltoallv, Exchange, PaddedAlltoall
+from ridgeline.fourier.exchanges.transpose_node import (
+    Nodes,
+    NodeStaged,
+    find_nodes,
+    require_nodes,
+    staging_size,
+)
+from ridgeline.fourier.exchanges.transpose_plan import TransposePlan, check_layout, check_limits
+from ridgeline.fourier.exchanges.transpose_shared import InPlace
 from ridgeline.fourier.tuning import Method, TransposeTuning
 from ridgeline.parallel.choices import Trial
 from ridgeline.runtime.aligned import aligned_zeros

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.fast_diagonalisation import extended_eigenpairs, line_problems
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh_protocol import Indices
-from ridgeline.elements.multigrid_level import PolynomialLevel
-from ridgeline.elements.schwarz_kernels import make_residual, make_sweep
+from ridgeline.elements.multigrid.fast_diagonalisation import extended_eigenpairs, line_problems
+from ridgeline.elements.multigrid.level import PolynomialLevel
+from ridgeline.elements.multigrid.schwarz_kernels import make_residual, make_sweep
 from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node

@@ -20,11 +20,11 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
-from ridgeline.fourier.device_clock import DeviceClock
-from ridgeline.fourier.device_layout import DeviceLayout
-from ridgeline.fourier.exchange_cuda import DeviceExchange, ExchangePieces
-from ridgeline.fourier.fft_cuda import DevicePlan, Spacing, make_plan
-from ridgeline.fourier.kernels_cuda import launch_shape, spread_lines
+from ridgeline.fourier.device.clock import DeviceClock
+from ridgeline.fourier.device.exchange_cuda import DeviceExchange, ExchangePieces
+from ridgeline.fourier.device.fft_cuda import DevicePlan, Spacing, make_plan
+from ridgeline.fourier.device.kernels_cuda import launch_shape, spread_lines
+from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_device import make_stream
 

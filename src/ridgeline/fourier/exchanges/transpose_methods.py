@@ -12,7 +12,7 @@ from mpi4py import MPI
 from mpi4py.util.dtlib import from_numpy_dtype
 from numpy.typing import NDArray
 
-from ridgeline.fourier.transpose_plan import TransposePlan
+from ridgeline.fourier.exchanges.transpose_plan import TransposePlan
 
 Spec = list[Any]  # [buffer, counts, places, datatype] as mpi4py takes it
 

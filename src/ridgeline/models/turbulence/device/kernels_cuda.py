@@ -19,7 +19,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
-from ridgeline.fourier.kernels_cuda import LINE_THREADS
+from ridgeline.fourier.device.kernels_cuda import LINE_THREADS
 from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, load_pair, store_pair
 from ridgeline.models.turbulence.kernels import N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 

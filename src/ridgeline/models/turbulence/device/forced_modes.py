@@ -8,8 +8,8 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from ridgeline.fourier.device_layout import DeviceLayout
-from ridgeline.fourier.kernels_cuda import gather_modes, line_launch, scatter_modes
+from ridgeline.fourier.device.kernels_cuda import gather_modes, line_launch, scatter_modes
+from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.modes import Modes
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_VELOCITY

@@ -7,7 +7,7 @@ neighbours: int64 [E, 6], the local element across a face; -1 for none; -2 - s f
 mine [s, f]: what this rank puts into the shared face of a slot; total [s, f]: what both ranks put into it together.
 products: GENERATED or PLAIN, the code of the small matrix products (`tensor`).
 
-Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elements/schwarz_reference.py.
+Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elements/multigrid/schwarz_reference.py.
 """
 
 from functools import cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.fourier.device_layout import DeviceLayout
+from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.models.turbulence.spectral_work import Variables
 
 

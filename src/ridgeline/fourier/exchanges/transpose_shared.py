@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ridgeline.fourier.shared_memory import SharedArray
-from ridgeline.fourier.transpose_plan import TransposePlan
+from ridgeline.fourier.exchanges.shared_memory import SharedArray
+from ridgeline.fourier.exchanges.transpose_plan import TransposePlan
 
 
 class InPlace:

@@ -15,24 +15,21 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.kernels_cuda import (
+from ridgeline.fourier.device.kernels_cuda import (
     add_turned_sum,
     collect_lines,
     collect_sums,
     line_launch,
     spread_lines,
 )
+from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
+from ridgeline.fourier.device.transform_cuda import DeviceTransform
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowOperation
-from ridgeline.fourier.slabs_cuda import DeviceSlabs
-from ridgeline.fourier.transform_cuda import DeviceTransform
-from ridgeline.models.turbulence.axis_tables import AxisTables
-from ridgeline.models.turbulence.device_memory import device_bytes
-from ridgeline.models.turbulence.forced_modes import ForcedModes
-from ridgeline.models.turbulence.forcing import Forcing
-from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
-from ridgeline.models.turbulence.kernels_cuda import (
+from ridgeline.models.turbulence.device.axis_tables import AxisTables
+from ridgeline.models.turbulence.device.forced_modes import ForcedModes
+from ridgeline.models.turbulence.device.kernels_cuda import (
     PHASES,
     PRODUCT_BLOCKS,
     PRODUCT_THREADS,
@@ -41,6 +38,9 @@ from ridgeline.models.turbulence.kernels_cuda import (
     make_load,
     make_multiply,
 )
+from ridgeline.models.turbulence.device.memory import device_bytes
+from ridgeline.models.turbulence.forcing import Forcing
+from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import shift_of_step
 from ridgeline.models.turbulence.stages import SCHEMES, displaced_grids

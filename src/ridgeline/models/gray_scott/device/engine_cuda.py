@@ -17,8 +17,7 @@ from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
-from ridgeline.models.gray_scott.device_memory import PAD_ROWS, SETS, device_bytes, exchange_plan
-from ridgeline.models.gray_scott.kernels_cuda import (
+from ridgeline.models.gray_scott.device.kernels_cuda import (
     BoxLaunch,
     Shape,
     default_shape,
@@ -26,15 +25,16 @@ from ridgeline.models.gray_scott.kernels_cuda import (
     launch_shape,
     make_sweep,
 )
+from ridgeline.models.gray_scott.device.memory import PAD_ROWS, SETS, device_bytes, exchange_plan
+from ridgeline.models.gray_scott.device.scan_cuda import THREADS, count_nonfinite, grid_of
 from ridgeline.models.gray_scott.physics import Coefficients
-from ridgeline.models.gray_scott.scan_cuda import THREADS, count_nonfinite, grid_of
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.gray_scott.stream_trace import StreamTrace
+    from ridgeline.models.gray_scott.device.stream_trace import StreamTrace
 
 OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
 ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'

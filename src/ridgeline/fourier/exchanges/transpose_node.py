@@ -15,8 +15,8 @@ from mpi4py import MPI
 from mpi4py.util.dtlib import from_numpy_dtype
 from numpy.typing import NDArray
 
-from ridgeline.fourier.transpose_methods import Blocking
-from ridgeline.fourier.transpose_plan import TransposePlan
+from ridgeline.fourier.exchanges.transpose_methods import Blocking
+from ridgeline.fourier.exchanges.transpose_plan import TransposePlan
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import DecompositionError
 

@@ -1,0 +1,1 @@
+"""Spectral elements in GPU memory: small products, gather-scatter."""

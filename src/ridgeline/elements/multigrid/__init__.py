@@ -1,0 +1,1 @@
+"""Hybrid Schwarz multigrid: levels, smoother, cycle, and their reference."""

@@ -1,0 +1,1 @@
+"""Slabs of turbulence in GPU memory: layout, packing kernels, exchanges, cuFFT."""

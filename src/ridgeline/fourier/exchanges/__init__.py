@@ -1,0 +1,1 @@
+"""Exchanges between ranks: transposes by each method, rows of pencils, shared memory of a node."""

@@ -1,0 +1,1 @@
+"""The GPU engine of Gray-Scott: sweep, search for NaN, memory, trace of streams."""

@@ -1,0 +1,1 @@
+"""The GPU engine of turbulence: what the device holds, its kernels, its memory."""
