@@ -12,7 +12,7 @@ from numba.core.errors import TypingError
 
 from ridgeline.elements import tensor_reference as reference
 from ridgeline.elements.tensor import GENERATED, PLAIN, along_x, along_y, along_z, asking_product, product
-from ridgeline.elements.tensor_llvm import column_groups, shares
+from ridgeline.elements.tensor_llvm import column_groups, shares, vectors_of_rows
 
 # (m, n, k): the corners of 2 ... 33, sizes around every vector width, long sides of n**2
 SIZES = [
@@ -145,7 +145,7 @@ def test_blocks_cover_every_row_and_column_once(lanes):
             assert len(set(parts)) <= 2
         for n in range(2, 34):
             columns = []
-            for group in column_groups(m, n, lanes):
+            for group in column_groups(n, lanes, vectors_of_rows(m)):
                 assert group.column == len(columns)
                 columns += list(range(group.column, group.column + group.count * group.width))
             assert columns == list(range(n))

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.elements.even_odd import EVEN, ODD, even_odd_parts, even_odd_product, parts_size
 from ridgeline.elements.points import (
     add_mass,
     apply_factors,
@@ -33,7 +34,7 @@ from ridgeline.elements.points import (
     scratch,
     search_direction,
 )
-from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z, asking_product
+from ridgeline.elements.tensor import GENERATED, along_x, asking_product
 from ridgeline.jit.kernel import subroutine
 
 SMALL = 8  # points in each direction below which one plane does not fill the registers of a product
@@ -53,15 +54,17 @@ def _line_operator(derivative, weights, out):
 
 
 @subroutine(inline="always")
-def _scaled_operators(line, stretch, h1, h2, volume, matrices):
-    """matrices[0 ... 2] = h1 volume stretch**2 line, of x transposed; the mass term is in x."""
+def _scaled_operators(line, line_parts, stretch, h1, h2, volume, along_x, parts):
+    """along_x = h1 volume stretch**2 line, transposed, with the mass term; parts [2, ...]: of those of y and z."""
     n = line.shape[0]
+    x, y, z = h1 * volume * stretch[0] ** 2, h1 * volume * stretch[1] ** 2, h1 * volume * stretch[2] ** 2
     for i in range(n):
         for j in range(n):
-            matrices[0, j, i] = h1 * volume * stretch[0] * stretch[0] * line[i, j]
-            matrices[1, i, j] = h1 * volume * stretch[1] * stretch[1] * line[i, j]
-            matrices[2, i, j] = h1 * volume * stretch[2] * stretch[2] * line[i, j]
-        matrices[0, i, i] += h2 * volume
+            along_x[j, i] = x * line[i, j]
+        along_x[i, i] += h2 * volume
+    for place in range(line_parts.size):
+        parts[0, place] = y * line_parts[place]
+        parts[1, place] = z * line_parts[place]
 
 
 @subroutine(inline="always")
@@ -75,54 +78,59 @@ def fill_cube(weights, out):
 
 
 @subroutine(inline="always")
-def _separable(products, n, rows, matrices, u, here, following, others, w):
+def _separable(products, n, rows, matrix, parts, u, here, following, others, w):
     """w = (A_x + A_y + A_z) u of one element; asks for what the following one reads and writes meanwhile.
 
     others: two arrays of one number per point that are read with an element, besides u; may be u.
     """
     for k in range(n):
         plane = k * rows
-        along_x(products, n, n, n, False, w, here + plane, matrices[0], u, here + plane)
+        along_x(products, n, n, n, False, w, here + plane, matrix, u, here + plane)
         prefetch_points(rows, False, others[0], following + plane)
         prefetch_points(rows, False, others[1], following + plane)
-        along_y(products, n, n, 1, n, True, w, here + plane, matrices[1], u, here + plane)
+        even_odd_product(
+            products, n, n, n, 1, True, EVEN, 0, w, here + plane, parts[0], 0, u, here + plane, u, 0, u, 0
+        )
         prefetch_points(rows, False, u, following + plane)
         prefetch_points(rows, True, w, following + plane)
-    along_z(products, n, n, rows, True, w, here, matrices[2], u, here)
+    even_odd_product(products, n, rows, n, 1, True, EVEN, 0, w, here, parts[1], 0, u, here, u, 0, u, 0)
 
 
 @subroutine(inline="always")
-def _scaled_derivatives(derivative, h1, matrices):
-    """matrices = D transposed, h1 D, h1 D transposed."""
+def _scaled_derivatives(derivative, h1, matrices, parts):
+    """matrices = D transposed, h1 D; parts: those of D and of h1 D transposed."""
     n = derivative.shape[0]
+    transposed = np.empty((n, n), derivative.dtype)
     for i in range(n):
         for j in range(n):
             matrices[0, j, i] = derivative[i, j]
             matrices[1, i, j] = h1 * derivative[i, j]
-            matrices[2, j, i] = h1 * derivative[i, j]
+            transposed[j, i] = h1 * derivative[i, j]
+    even_odd_parts(derivative, parts[0])
+    even_odd_parts(transposed, parts[1])
 
 
 @cache
 def _make_stiffness(n: int, products: int) -> Any:
-    """Return stiffness(derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w) for kernels.
+    """Return stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w) for kernels.
 
-    w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile. derivative and
-    matrices (`_scaled_derivatives`) are flat; u_r, u_s, u_t: flat, n**3 numbers. others: four arrays of one number
+    w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile. matrices and parts
+    (`_scaled_derivatives`) are flat; u_r, u_s, u_t: flat, n**3 numbers. others: four arrays of one number
     per point that are read or written with an element; may be the same.
 
     Each product asks for a sixth of the factors, one line after another: so the CPU's own prefetcher sees one stream.
     """
     rows, points = n * n, n**3
     planes = n if n < SMALL else 1
-    part_rows, part = planes * n, planes * rows
+    part_rows, part, size = planes * n, planes * rows, parts_size(n, n)
 
     @subroutine(inline="always")
-    def stiffness(derivative, matrices, factors, u, here, following, others, u_r, u_s, u_t, w):
+    def stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w):
         first, second, third, fourth = others
         ahead = 6 * following
-        asking_product(
-            products, n, rows, n, 1, False, 1,
-            u_t, 0, derivative, 0, u, here, factors, ahead, factors, ahead,
+        even_odd_product(
+            products, n, rows, n, 1, False, ODD, 1,
+            u_t, 0, parts, 0, u, here, factors, ahead, factors, ahead,
         )  # fmt: skip
         for at in range(0, points, part):
             now, place, ahead = here + at, following + at, 6 * following + points + 4 * at
@@ -130,23 +138,23 @@ def _make_stiffness(n: int, products: int) -> Any:
                 products, part_rows, n, n, 1, False, 2,
                 u_r, 0, u, now, matrices, 0, factors, ahead, first, place,
             )  # fmt: skip
-            asking_product(
-                products, n, n, n, planes, False, 2,
-                u_s, 0, derivative, 0, u, now, factors, ahead + part, second, place,
+            even_odd_product(
+                products, n, n, n, planes, False, ODD, 2,
+                u_s, 0, parts, 0, u, now, factors, ahead + part, second, place,
             )  # fmt: skip
             apply_factors(part, points, factors, 6 * here + at, u_r, u_s, u_t, at)
             asking_product(
                 products, part_rows, n, n, 1, False, 2,
                 w, now, u_r, 0, matrices, rows, factors, ahead + 2 * part, third, place,
             )  # fmt: skip
-            asking_product(
-                products, n, n, n, planes, True, 2,
-                w, now, matrices, 2 * rows, u_s, 0, factors, ahead + 3 * part, fourth, place,
+            even_odd_product(
+                products, n, n, n, planes, True, ODD, 2,
+                w, now, parts, size, u_s, 0, factors, ahead + 3 * part, fourth, place,
             )  # fmt: skip
         ahead = 6 * following + 5 * points
-        asking_product(
-            products, n, rows, n, 1, True, 1,
-            w, here, matrices, 2 * rows, u_t, 0, factors, ahead, factors, ahead,
+        even_odd_product(
+            products, n, rows, n, 1, True, ODD, 1,
+            w, here, parts, size, u_t, 0, factors, ahead, factors, ahead,
         )  # fmt: skip
 
     return stiffness
@@ -158,7 +166,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
 
     kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
     """
-    rows, points = n * n, n**3
+    rows, points, size = n * n, n**3, parts_size(n, n)
     stiffness = _make_stiffness(n, products)
     arguments = f"elements r4 h h {GEOMETRY} w4"
 
@@ -167,16 +175,18 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
         @compiled(dtype_name, arguments)
         def helmholtz_of_boxes(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w):
             u, w = u.reshape(-1), w.reshape(-1)
-            line, matrices = np.empty((n, n), u.dtype), np.empty((3, n, n), u.dtype)
+            line, matrix = np.empty((n, n), u.dtype), np.empty((n, n), u.dtype)
+            line_parts, parts = np.empty(size, u.dtype), np.empty((2, size), u.dtype)
             cube = scratch(points, u)
             _line_operator(derivative, weights, line)
+            even_odd_parts(line, line_parts)
             fill_cube(weights, cube)
             for place in range(elements.size):
                 e = elements[place]
                 here = e * points
                 following = elements[min(place + 1, elements.size - 1)] * points
-                _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
-                _separable(products, n, rows, matrices, u, here, following, (u, u), w)
+                _scaled_operators(line, line_parts, scale[e], h1, h2, volume[e], matrix, parts)
+                _separable(products, n, rows, matrix, parts, u, here, following, (u, u), w)
                 scale_points(points, cube, 0, w, here, cube, 0)
 
         return helmholtz_of_boxes
@@ -187,15 +197,15 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
         factors, mass = factors.reshape(-1), mass.reshape(-1)
         constants = np.empty(2, u.dtype)
         constants[1] = h2
-        cubes = np.empty((3, n, n), u.dtype)
-        _scaled_derivatives(derivative, h1, cubes)
-        matrices = cubes.reshape(-1)
+        matrices, parts = np.empty((2, n, n), u.dtype), np.empty((2, size), u.dtype)
+        _scaled_derivatives(derivative, h1, matrices, parts)
+        matrices, parts = matrices.reshape(-1), parts.reshape(-1)
         u_r, u_s, u_t = scratch(points, u), scratch(points, u), scratch(points, u)
         others = (u, u, mass if h2 != 0.0 else u, w)
         for place in range(elements.size):
             here = elements[place] * points
             following = elements[min(place + 1, elements.size - 1)] * points
-            stiffness(derivative.reshape(-1), matrices, factors, u, here, following, others, u_r, u_s, u_t, w)
+            stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w)
             if h2 != 0.0:
                 add_mass(points, constants, mass, here, w, here, u, here)
 
@@ -211,7 +221,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
     elements in float64. For a continuous p that is the product of p with the assembled w. One pass: reads r,
     inverse_diagonal, p (and 6 factors, mass), writes p and w.
     """
-    rows, points = n * n, n**3
+    rows, points, size = n * n, n**3, parts_size(n, n)
     stiffness = _make_stiffness(n, products)
     arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
 
@@ -236,20 +246,22 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
         ):
             r, p, w = r.reshape(-1), p.reshape(-1), w.reshape(-1)
             inverse_diagonal = inverse_diagonal.reshape(-1)
-            line, matrices = np.empty((n, n), p.dtype), np.empty((3, n, n), p.dtype)
+            line, matrix = np.empty((n, n), p.dtype), np.empty((n, n), p.dtype)
+            line_parts, parts = np.empty(size, p.dtype), np.empty((2, size), p.dtype)
             constants = np.empty(1, p.dtype)
             constants[0] = beta
             cube = scratch(points, p)
             _line_operator(derivative, weights, line)
+            even_odd_parts(line, line_parts)
             fill_cube(weights, cube)
             total = 0.0
             for place in range(elements.size):
                 e = elements[place]
                 here = e * points
                 following = elements[min(place + 1, elements.size - 1)] * points
-                _scaled_operators(line, scale[e], h1, h2, volume[e], matrices)
+                _scaled_operators(line, line_parts, scale[e], h1, h2, volume[e], matrix, parts)
                 search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
-                _separable(products, n, rows, matrices, p, here, following, (r, inverse_diagonal), w)
+                _separable(products, n, rows, matrix, parts, p, here, following, (r, inverse_diagonal), w)
                 total += scale_points(points, cube, 0, w, here, p, here)
             return total
 
@@ -264,9 +276,9 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
         factors, mass = factors.reshape(-1), mass.reshape(-1)
         constants = np.empty(2, p.dtype)
         constants[0], constants[1] = beta, h2
-        cubes = np.empty((3, n, n), p.dtype)
-        _scaled_derivatives(derivative, h1, cubes)
-        matrices = cubes.reshape(-1)
+        matrices, parts = np.empty((2, n, n), p.dtype), np.empty((2, size), p.dtype)
+        _scaled_derivatives(derivative, h1, matrices, parts)
+        matrices, parts = matrices.reshape(-1), parts.reshape(-1)
         u_r, u_s, u_t = scratch(points, p), scratch(points, p), scratch(points, p)
         others = (r, inverse_diagonal, p, mass if h2 != 0.0 else w)
         total = 0.0
@@ -274,7 +286,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
             here = elements[place] * points
             following = elements[min(place + 1, elements.size - 1)] * points
             search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
-            stiffness(derivative.reshape(-1), matrices, factors, p, here, following, others, u_r, u_s, u_t, w)
+            stiffness(matrices, parts, factors, p, here, following, others, u_r, u_s, u_t, w)
             if h2 != 0.0:
                 total += add_mass(points, constants, mass, here, w, here, p, here)
             else:

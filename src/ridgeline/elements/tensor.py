@@ -26,14 +26,14 @@ petascale architectures", ISC 2016, Secs. 2 and 3.1. Its Sec. 2 writes tensor pr
 Code for each size is generated at run time after Heinecke et al., "LIBXSMM", SC 2016. Oracle: `tensor_reference`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from ridgeline.elements.tensor_llvm import ProductShape, emit_product
+from ridgeline.elements.tensor_llvm import Product, ProductCode, ProductShape, emit_product
 from ridgeline.elements.tensor_plain import make_loops
 from ridgeline.jit.llvm import data_pointer, element_type
 
@@ -41,7 +41,7 @@ GENERATED, PLAIN = range(2)
 PRODUCTS = {"generated": GENERATED, "plain": PLAIN}
 
 
-def _sizes(name: str, **arguments: Any) -> dict[str, int]:
+def literal_sizes(name: str, **arguments: Any) -> dict[str, int]:
     """Return the values of literal arguments. Raises TypingError naming one that is not known when compiling."""
     for key, kind in arguments.items():
         if not isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
@@ -51,7 +51,7 @@ def _sizes(name: str, **arguments: Any) -> dict[str, int]:
     return {key: kind.literal_value for key, kind in arguments.items()}
 
 
-def _check_arrays(name: str, **arrays: Any) -> None:
+def check_arrays(name: str, **arrays: Any) -> None:
     """Raise TypingError unless the arrays are C-contiguous and all float64 or all float32."""
     dtypes = {kind.dtype for kind in arrays.values() if isinstance(kind, types.Array) and kind.layout == "C"}
     if len(dtypes) != 1 or not dtypes <= {types.float64, types.float32}:
@@ -59,11 +59,19 @@ def _check_arrays(name: str, **arrays: Any) -> None:
         raise TypingError(f"{name}: {kinds}; use C-contiguous arrays, all float64 or all float32")
 
 
-def _code(products: int, shape: ProductShape, c: int, a: int, b: int, asked: Sequence[int] = ()) -> Any:
+def code_of_product(
+    products: int,
+    shape: ProductShape,
+    c: int,
+    a: int,
+    b: int,
+    asked: Sequence[int] = (),
+    code: Callable[..., ProductCode] = Product,
+) -> Any:
     """Return the code generator of a product, GENERATED or PLAIN, given its arrays' places among the arguments.
 
     An array is followed by its start, but for a matrix whose start is not an argument. asked: the places of arrays
-    to prefetch meanwhile; PLAIN leaves that to the CPU.
+    to prefetch meanwhile; PLAIN leaves that to the CPU. code: what emits GENERATED code.
     """
 
     def codegen(context, builder, signature, args):
@@ -77,7 +85,7 @@ def _code(products: int, shape: ProductShape, c: int, a: int, b: int, asked: Seq
             pointers.append(pointer)
         number = kinds[c].dtype
         if products == GENERATED:
-            builder.call(emit_product(builder.module, element_type(number), shape), pointers)
+            builder.call(emit_product(builder.module, element_type(number), shape, code), pointers)
         else:
             loops = types.void(*[types.CPointer(number)] * 3)
             context.compile_internal(builder, make_loops(shape), loops, pointers[:3])
@@ -93,14 +101,14 @@ def product(typing, products, m, n, k, lda, ldb, ldc, accumulate, c, c_start, a,
     lda, ldb, ldc: distance of the rows in elements; all sizes and `accumulate` literal. Reads m k + k n elements
     (and m n with `accumulate`), writes m n; 2 m n k floating-point operations.
     """
-    sizes = _sizes(
+    sizes = literal_sizes(
         "product", products=products, m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, accumulate=accumulate
     )
-    _check_arrays("product", c=c, a=a, b=b)
+    check_arrays("product", c=c, a=a, b=b)
     start = types.intp
     signature = types.void(products, m, n, k, lda, ldb, ldc, accumulate, c, start, a, start, b, start)
     chosen = sizes.pop("products")
-    return signature, _code(chosen, ProductShape(**sizes), 8, 10, 12)
+    return signature, code_of_product(chosen, ProductShape(**sizes), 8, 10, 12)
 
 
 @intrinsic(prefer_literal=True)
@@ -114,10 +122,10 @@ def asking_product(
     and `other`, from their starts, as many numbers are prefetched as the products write. Sizes, `accumulate` and
     `asks` literal. Why: a burst of prefetches fills a core's queue of requests to memory, and then products wait.
     """
-    sizes = _sizes(
+    sizes = literal_sizes(
         "asking_product", products=products, m=m, n=n, k=k, batch=batch, accumulate=accumulate, asks=asks
     )
-    _check_arrays("asking_product", c=c, a=a, b=b, coming=coming, other=other)
+    check_arrays("asking_product", c=c, a=a, b=b, coming=coming, other=other)
     chosen, rows, columns, depth, count, add, arrays = sizes.values()
     pitches = depth, columns, columns
     shape = ProductShape(
@@ -126,7 +134,7 @@ def asking_product(
     start = types.intp
     places = [c, start, a, start, b, start, coming, start, other, start]
     signature = types.void(products, m, n, k, batch, accumulate, asks, *places)
-    return signature, _code(chosen, shape, 7, 9, 11, (13, 15)[:arrays])
+    return signature, code_of_product(chosen, shape, 7, 9, 11, (13, 15)[:arrays])
 
 
 @intrinsic(prefer_literal=True)
@@ -136,13 +144,15 @@ def along_x(typing, products, n_to, n_from, rows, accumulate, out, out_start, ma
     out: [rows, n_to], u: [rows, n_from], rows = all slower directions together; matrix_transposed:
     [n_from, n_to]. Sizes and `accumulate` literal.
     """
-    sizes = _sizes("along_x", products=products, n_to=n_to, n_from=n_from, rows=rows, accumulate=accumulate)
-    _check_arrays("along_x", out=out, matrix_transposed=matrix_transposed, u=u)
+    sizes = literal_sizes(
+        "along_x", products=products, n_to=n_to, n_from=n_from, rows=rows, accumulate=accumulate
+    )
+    check_arrays("along_x", out=out, matrix_transposed=matrix_transposed, u=u)
     chosen, to, source, count, add = sizes.values()
     shape = ProductShape(count, to, source, lda=source, ldb=to, ldc=to, accumulate=add)
     start = types.intp
     signature = types.void(products, n_to, n_from, rows, accumulate, out, start, matrix_transposed, u, start)
-    return signature, _code(chosen, shape, 5, 8, 7)
+    return signature, code_of_product(chosen, shape, 5, 8, 7)
 
 
 @intrinsic(prefer_literal=True)
@@ -152,7 +162,7 @@ def along_y(typing, products, n_to, n_from, planes, n_fast, accumulate, out, out
     out: [planes, n_to, n_fast], u: [planes, n_from, n_fast], matrix: [n_to, n_from]. Sizes and `accumulate`
     literal.
     """
-    sizes = _sizes(
+    sizes = literal_sizes(
         "along_y",
         products=products,
         n_to=n_to,
@@ -161,12 +171,12 @@ def along_y(typing, products, n_to, n_from, planes, n_fast, accumulate, out, out
         n_fast=n_fast,
         accumulate=accumulate,
     )
-    _check_arrays("along_y", out=out, matrix=matrix, u=u)
+    check_arrays("along_y", out=out, matrix=matrix, u=u)
     chosen, to, source, count, fast, add = sizes.values()
     shape = ProductShape(to, fast, source, source, fast, fast, add, count, 0, source * fast, to * fast)
     start = types.intp
     signature = types.void(products, n_to, n_from, planes, n_fast, accumulate, out, start, matrix, u, start)
-    return signature, _code(chosen, shape, 6, 8, 9)
+    return signature, code_of_product(chosen, shape, 6, 8, 9)
 
 
 @intrinsic(prefer_literal=True)
@@ -176,12 +186,12 @@ def along_z(typing, products, n_to, n_from, n_fast2, accumulate, out, out_start,
     out: [n_to, n_fast2], u: [n_from, n_fast2], n_fast2 = both faster directions together; matrix:
     [n_to, n_from]. Sizes and `accumulate` literal.
     """
-    sizes = _sizes(
+    sizes = literal_sizes(
         "along_z", products=products, n_to=n_to, n_from=n_from, n_fast2=n_fast2, accumulate=accumulate
     )
-    _check_arrays("along_z", out=out, matrix=matrix, u=u)
+    check_arrays("along_z", out=out, matrix=matrix, u=u)
     chosen, to, source, fast, add = sizes.values()
     shape = ProductShape(to, fast, source, lda=source, ldb=fast, ldc=fast, accumulate=add)
     start = types.intp
     signature = types.void(products, n_to, n_from, n_fast2, accumulate, out, start, matrix, u, start)
-    return signature, _code(chosen, shape, 5, 7, 8)
+    return signature, code_of_product(chosen, shape, 5, 7, 8)

@@ -40,7 +40,7 @@ class ProductShape:
 
     m, n, k: C[m x n] (+)= A[m x k] B[k x n]; lda, ldb, ldc: distance of rows; batch: how many products, whose
     matrices lie stride_a, stride_b, stride_c apart (0: the same matrix for all); asks: of how many arrays to come as
-    many numbers are prefetched meanwhile as are written.
+    many numbers are prefetched meanwhile as are written; parity: of A about its centre (`even_odd_llvm`), 0: none.
     """
 
     m: int
@@ -55,11 +55,13 @@ class ProductShape:
     stride_b: int = 0
     stride_c: int = 0
     asks: int = 0
+    parity: int = 0
 
     def name(self, element: ir.Type, vector_bytes: int) -> str:
         """Return the name of the function in LLVM."""
         sizes = (self.m, self.n, self.k, self.lda, self.ldb, self.ldc, int(self.accumulate), self.batch)
-        numbers = "_".join(map(str, (*sizes, self.stride_a, self.stride_b, self.stride_c, self.asks)))
+        others = self.stride_a, self.stride_b, self.stride_c, self.asks, self.parity % 3
+        numbers = "_".join(map(str, (*sizes, *others)))
         return f"ridgeline_product_{'f64' if element == F64 else 'f32'}_{vector_bytes}_{numbers}"
 
 
@@ -111,14 +113,19 @@ def shares(total: int, largest: int) -> list[int]:
     return [size + 1] * larger + [size] * (parts - larger)
 
 
-def column_groups(m: int, n: int, lanes: int) -> list[Group]:
-    """Split n columns into the columns of blocks; neighbours that are alike form one group.
+def vectors_of_rows(m: int) -> int:
+    """Return the most vectors of a row in a block of a product with m rows.
 
     Vectors of a row share the broadcasts from A, rows the vectors of B. With two vectors a row, a core that loads
     two vectors a cycle keeps up with its multiply-adds. Few rows need more vectors to hide the latency.
     """
+    return MAX_VECTORS if m >= LATENCY_ROWS else FEW_ROWS_VECTORS
+
+
+def column_groups(n: int, lanes: int, vectors: int) -> list[Group]:
+    """Split n columns into blocks of at most so many vectors; neighbours that are alike form one group."""
     pieces = column_pieces(n, lanes)
-    sizes = shares(len(pieces), MAX_VECTORS if m >= LATENCY_ROWS else FEW_ROWS_VECTORS)
+    sizes = shares(len(pieces), vectors)
     blocks, first = [], 0
     for size in sizes:
         blocks.append(tuple(pieces[first : first + size]))
@@ -131,8 +138,8 @@ def column_groups(m: int, n: int, lanes: int) -> list[Group]:
     return groups
 
 
-class _Product:
-    """The code of one function: loops over blocks, and blocks."""
+class ProductCode:
+    """What emits the code of one function: loops, and vectors of a block's rows."""
 
     def __init__(self, builder: ir.IRBuilder, element: ir.Type, shape: ProductShape, pointers: Any) -> None:
         self.builder = builder
@@ -142,7 +149,11 @@ class _Product:
         self.coming = [cgutils.alloca_once_value(builder, pointer) for pointer in coming]
         self.lines = 0  # of each of them that a block asks for
 
-    def at(self, pointer, offset):
+    def run(self) -> None:
+        """Emit the whole product."""
+        raise NotImplementedError
+
+    def at(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
         """Return `pointer` moved by `offset` elements, a number or an LLVM value."""
         if isinstance(offset, int):
             offset = ir.Constant(I64, offset)
@@ -168,18 +179,22 @@ class _Product:
         builder.position_at_end(after)
 
     def times(self, index: ir.Value, factor: int) -> ir.Value:
+        """Return index times a number."""
         return self.builder.mul(index, ir.Constant(I64, factor))
 
     def lanes(self, piece: Piece) -> Lanes:
+        """Return the vector type of a piece."""
         return Lanes(self.builder, self.element, piece.lanes)
 
     def load(self, piece: Piece, pointer: ir.Value, offset: int) -> Vector:
+        """Load a piece at `offset` elements."""
         index = ir.Constant(I64, offset)
         if piece.used == piece.lanes:
             return self.lanes(piece).load(pointer, index)
         return self.lanes(piece).load_masked(self.mask(piece), pointer, index)
 
     def store(self, vector: Vector, piece: Piece, pointer: ir.Value, offset: int) -> None:
+        """Store the lanes of a piece at `offset` elements."""
         index = ir.Constant(I64, offset)
         if piece.used == piece.lanes:
             vector.store(pointer, index)
@@ -187,12 +202,37 @@ class _Product:
             vector.store_masked(self.mask(piece), pointer, index)
 
     def mask(self, piece: Piece) -> ir.Value:
+        """Return which lanes of a piece are used."""
         return constant(ir.VectorType(I1, piece.lanes), [int(i < piece.used) for i in range(piece.lanes)])
 
-    def run(self, lanes: int, accumulators: int) -> None:
-        """Emit the whole product, for vectors of `lanes` and so many accumulators."""
-        shape = self.shape
-        groups = column_groups(shape.m, shape.n, lanes)
+    @property
+    def per_line(self) -> int:
+        """Numbers of a cache line."""
+        return LINE // (8 if self.element == F64 else 4)
+
+    @property
+    def most_lanes(self) -> int:
+        """Numbers of a vector of the full width."""
+        return host_vector_bytes() // (8 if self.element == F64 else 4)
+
+    def ask(self, step: int, steps: int) -> None:
+        """Emit what a block asks for in one of its steps: a burst would fill the queue to memory, and wait."""
+        first, end = (self.lines * number // steps for number in (step, step + 1))
+        for slot in self.coming:
+            pointer = self.builder.load(slot)
+            for line in range(first, end):
+                prefetch(self.builder, pointer, ir.Constant(I64, line * self.per_line))
+            if step == steps - 1:
+                self.builder.store(self.at(pointer, self.lines * self.per_line), slot)
+
+
+class Product(ProductCode):
+    """A product of any two matrices: blocks of rows x vectors, each summed over k and stored once."""
+
+    def run(self) -> None:
+        """Emit the whole product."""
+        shape, accumulators = self.shape, ACCUMULATORS[host_vector_bytes()]
+        groups = column_groups(shape.n, self.most_lanes, vectors_of_rows(shape.m))
         blocks = sum(
             group.count * len(shares(shape.m, max(1, accumulators // len(group.pieces)))) for group in groups
         )
@@ -229,21 +269,6 @@ class _Product:
 
         self.repeat(shape.batch, one_product)
 
-    @property
-    def per_line(self) -> int:
-        """Numbers of a cache line."""
-        return LINE // (8 if self.element == F64 else 4)
-
-    def ask(self, step: int) -> None:
-        """Emit what a block asks for in step `step` of its k: a burst would fill the queue to memory, and wait."""
-        first, end = (self.lines * number // self.shape.k for number in (step, step + 1))
-        for slot in self.coming:
-            pointer = self.builder.load(slot)
-            for line in range(first, end):
-                prefetch(self.builder, pointer, ir.Constant(I64, line * self.per_line))
-            if step == self.shape.k - 1:
-                self.builder.store(self.at(pointer, self.lines * self.per_line), slot)
-
     def block(self, rows: int, pieces: tuple[Piece, ...], c: ir.Value, a: ir.Value, b: ir.Value) -> None:
         """Emit one block of C: load the accumulators or start without, sum over k, store."""
         shape = self.shape
@@ -254,7 +279,7 @@ class _Product:
         if shape.accumulate:
             sums = [self.load(pieces[v], c, row * shape.ldc + starts[v]) for row, v in places]
         for k in range(shape.k):
-            self.ask(k)
+            self.ask(k, shape.k)
             row_of_b = [self.load(piece, b, k * shape.ldb + at) for piece, at in zip(pieces, starts)]
             for n, (row, v) in enumerate(places):
                 if v == 0:
@@ -279,7 +304,9 @@ def _never_unroll(module: ir.Module) -> ir.MDValue:
     return node
 
 
-def emit_product(module: ir.Module, element: ir.Type, shape: ProductShape) -> ir.Function:
+def emit_product(
+    module: ir.Module, element: ir.Type, shape: ProductShape, code: Callable[..., ProductCode] = Product
+) -> ir.Function:
     """Return the function (c, a, b, arrays to come: pointers) of a product in `module`, adding it if it is new."""
     vector_bytes = host_vector_bytes()
     name = shape.name(element, vector_bytes)
@@ -291,7 +318,6 @@ def emit_product(module: ir.Module, element: ir.Type, shape: ProductShape) -> ir
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    item = 8 if element == F64 else 4
-    _Product(builder, element, shape, function.args).run(vector_bytes // item, ACCUMULATORS[vector_bytes])
+    code(builder, element, shape, function.args).run()
     builder.ret_void()
     return function
