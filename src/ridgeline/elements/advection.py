@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.elements.even_odd import EVEN, ODD, even_odd_parts, even_odd_product, parts_size
 from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.metrics import advect_points, to_reference
 from ridgeline.elements.points import compiled, scratch
-from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
+from ridgeline.elements.tensor import GENERATED, along_x, along_y
 from ridgeline.jit.kernel import subroutine
 
 
@@ -68,7 +69,7 @@ def _interpolate(
     fine_rows,
     u,
     here,
-    forth,
+    parts,
     forth_transposed,
     lines,
     planes,
@@ -76,10 +77,15 @@ def _interpolate(
     fine,
     fine_start,
 ):
-    """fine = u on the m**3 points; planes = u interpolated in x and y only, [n, m, m]."""
+    """fine = u on the m**3 points; planes = u interpolated in x and y only, [n, m, m].
+
+    parts: of the interpolation.
+    """
     along_x(products, m, n, rows, False, lines, 0, forth_transposed, u, here)
-    along_y(products, m, n, n, m, False, planes, planes_start, forth, lines, 0)
-    along_z(products, m, n, fine_rows, False, fine, fine_start, forth, planes, planes_start)
+    even_odd_product(products, m, m, n, n, False, EVEN, planes, planes_start, parts, 0, lines, 0)
+    even_odd_product(
+        products, m, fine_rows, n, 1, False, EVEN, fine, fine_start, parts, 0, planes, planes_start
+    )
 
 
 @cache
@@ -94,6 +100,7 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products
     """
     rows, points, fine_points, plane = n * n, n**3, m**3, m * m
     fine_rows, plane_points = m * m, n * m * m
+    size, fine_size = parts_size(m, n), parts_size(m, m)
 
     @compiled(dtype_name, "elements r5 r5 r2 r1 r5 r2 r2 r1 w5")
     def advection(
@@ -112,6 +119,10 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products
         derivative_transposed = scaled(fine_derivative, 1.0, True, np.empty((m, m), out.dtype))
         across = np.empty((m, n), out.dtype)
         along_y(products, m, m, 1, n, False, across, 0, fine_derivative, interpolation, 0)
+        forth = even_odd_parts(interpolation, np.empty(size, out.dtype))
+        back = even_odd_parts(transposed, np.empty(size, out.dtype))
+        across_parts = even_odd_parts(across, np.empty(size, out.dtype))
+        derivative_parts = even_odd_parts(fine_derivative, np.empty(fine_size, out.dtype))
         constants = np.empty(3, out.dtype)
         lines = scratch(rows * m, out)
         planes, values = scratch(4 * plane_points, out), scratch(4 * fine_points, out)
@@ -129,7 +140,7 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products
             for c in range(3):
                 here = c * field + e * points
                 _interpolate(
-                    products, n, m, rows, fine_rows, velocity, here, interpolation, transposed, lines,
+                    products, n, m, rows, fine_rows, velocity, here, forth, transposed, lines,
                     planes, c * plane_points, values, c * fine_points,
                 )  # fmt: skip
             if axis_aligned:
@@ -145,20 +156,40 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products
                 place = c if c < n_shared else 3
                 if place == 3:
                     _interpolate(
-                        products, n, m, rows, fine_rows, fields, here, interpolation, transposed, lines,
+                        products, n, m, rows, fine_rows, fields, here, forth, transposed, lines,
                         planes, 3 * plane_points, values, 3 * fine_points,
                     )  # fmt: skip
-                along_z(products, m, n, fine_rows, False, u_t, 0, across, planes, place * plane_points)
+                even_odd_product(
+                    products,
+                    m,
+                    fine_rows,
+                    n,
+                    1,
+                    False,
+                    ODD,
+                    u_t,
+                    0,
+                    across_parts,
+                    0,
+                    planes,
+                    place * plane_points,
+                )
                 for k in range(m):
                     start = place * fine_points + k * plane
                     along_x(products, m, m, m, False, u_r, 0, derivative_transposed, values, start)
-                    along_y(products, m, m, 1, m, False, u_s, 0, fine_derivative, values, start)
+                    even_odd_product(
+                        products, m, m, m, 1, False, ODD, u_s, 0, derivative_parts, 0, values, start
+                    )
                     advect_points(
                         plane, axis_aligned, constants, weights, contravariant, fine_points, k * plane,
                         u_r, u_s, u_t,
                     )  # fmt: skip
-                along_z(products, n, m, fine_rows, False, planes, 3 * plane_points, transposed, u_t, 0)
-                along_y(products, n, m, n, m, False, lines, 0, transposed, planes, 3 * plane_points)
+                even_odd_product(
+                    products, n, fine_rows, m, 1, False, EVEN, planes, 3 * plane_points, back, 0, u_t, 0
+                )
+                even_odd_product(
+                    products, n, m, m, n, False, EVEN, lines, 0, back, 0, planes, 3 * plane_points
+                )
                 along_x(products, n, m, rows, False, out, here, interpolation, lines, 0)
 
     return advection
@@ -171,7 +202,7 @@ def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool, produ
     kernel(elements, velocity, fields, scale, volume, metrics, mass, derivative, weights, out); arguments as in
     `make_advection`; metrics [E, 9, n, n, n], mass [E, n, n, n] of curved elements; derivative [n, n]; weights [n].
     """
-    rows, points = n * n, n**3
+    rows, points, size = n * n, n**3, parts_size(n, n)
 
     @compiled(dtype_name, "elements r5 r5 r2 r1 r5 r4 r2 r1 w5")
     def advection(elements, velocity, fields, scale, volume, metrics, mass, derivative, weights, out):
@@ -180,6 +211,7 @@ def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool, produ
         velocity, fields, out = velocity.reshape(-1), fields.reshape(-1), out.reshape(-1)
         metrics, mass = metrics.reshape(-1), mass.reshape(-1)
         transposed = scaled(derivative, 1.0, True, np.empty((n, n), out.dtype))
+        parts = even_odd_parts(derivative, np.empty(size, out.dtype))
         constants = np.ones(3, out.dtype)
         contravariant = scratch(3 * points, out)
         c_r, c_s = contravariant[:points], contravariant[points : 2 * points]
@@ -203,8 +235,8 @@ def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool, produ
             for c in range(n_fields):
                 start = c * field + here
                 along_x(products, n, n, rows, False, u_r, 0, transposed, fields, start)
-                along_y(products, n, n, n, n, False, u_s, 0, derivative, fields, start)
-                along_z(products, n, n, rows, False, u_t, 0, derivative, fields, start)
+                even_odd_product(products, n, n, n, n, False, ODD, u_s, 0, parts, 0, fields, start)
+                even_odd_product(products, n, rows, n, 1, False, ODD, u_t, 0, parts, 0, fields, start)
                 advect_points(points, axis_aligned, constants, cube, contravariant, points, 0, u_r, u_s, u_t)
                 if axis_aligned:
                     out[start : start + points] = u_t

@@ -5,8 +5,8 @@ change their sign: interpolations and second derivatives (EVEN), derivatives (OD
 once, and multiplies by its parts:
 
     parts = even_odd_parts(derivative, np.empty(parts_size(n, n), u.dtype))
-    even_odd_product(products, n, n * n, n, 1, False, ODD, 0, u_t, 0, parts, 0, u, here, u, 0, u, 0)   # along z
-    even_odd_product(products, n, n, n, n, False, ODD, 0, u_s, 0, parts, 0, u, here, u, 0, u, 0)       # along y
+    even_odd_product(products, n, n * n, n, 1, False, ODD, u_t, 0, parts, 0, u, here)   # along z
+    even_odd_product(products, n, n, n, n, False, ODD, u_s, 0, parts, 0, u, here)       # along y
 
 Results differ from those of `tensor` by rounding. Sources: `even_odd_llvm`. Oracle: `tensor_reference`.
 """
@@ -43,25 +43,40 @@ def even_odd_parts(matrix, out):
 
 @intrinsic(prefer_literal=True)
 def even_odd_product(
+    typing, products, m, n, k, batch, accumulate, parity, c, c_start, parts, parts_start, b, b_start
+):
+    """C[m x n] (+)= M[m x k] B[k x n] of contiguous matrices, M by its parts (`even_odd_parts`).
+
+    batch: B and C are so many matrices one after another; M is the same for all. parity: EVEN or ODD, of M. Sizes,
+    `accumulate` and `parity` literal. Reads k n and writes m n elements of each matrix; m n (k + 1) + n k
+    floating-point operations.
+    """
+    check_arrays("even_odd_product", c=c, parts=parts, b=b)
+    sizes = products, m, n, k, batch, accumulate, parity
+    start = types.intp
+    signature = types.void(*sizes, c, start, parts, start, b, start)
+    return signature, _code("even_odd_product", sizes, 7, ())
+
+
+@intrinsic(prefer_literal=True)
+def asking_even_odd_product(
     typing, products, m, n, k, batch, accumulate, parity, asks,
     c, c_start, parts, parts_start, b, b_start, coming, coming_start, other, other_start,
 ):  # fmt: skip
-    """C[m x n] (+)= M[m x k] B[k x n] of contiguous matrices, M by its parts (`even_odd_parts`).
-
-    batch: B and C are so many matrices one after another; M is the same for all. parity: EVEN or ODD, of M. asks,
-    coming, other: as in `asking_product`; 0 asks for nothing. Sizes, `accumulate`, `parity` and `asks` literal.
-    Reads k n and writes m n elements of each matrix; m n (k + 1) + n k floating-point operations.
-    """
-    sizes = literal_sizes(
-        "even_odd_product",
-        products=products, m=m, n=n, k=k, batch=batch, accumulate=accumulate, parity=parity, asks=asks,
-    )  # fmt: skip
-    check_arrays("even_odd_product", c=c, parts=parts, b=b, coming=coming, other=other)
-    chosen, rows, columns, depth, count, add, sign, arrays = sizes.values()
-    pitches = depth, columns, columns
-    strides = 0, depth * columns, rows * columns
-    shape = ProductShape(rows, columns, depth, *pitches, bool(add), count, *strides, arrays, sign)
+    """`even_odd_product` that prefetches what is to be read later; asks, coming and other as in `asking_product`."""
+    check_arrays("asking_even_odd_product", c=c, parts=parts, b=b, coming=coming, other=other)
+    sizes = products, m, n, k, batch, accumulate, parity
+    asked = (14, 16)[: literal_sizes("asking_even_odd_product", asks=asks)["asks"]]
     start = types.intp
     places = [c, start, parts, start, b, start, coming, start, other, start]
-    signature = types.void(products, m, n, k, batch, accumulate, parity, asks, *places)
-    return signature, code_of_product(chosen, shape, 8, 10, 12, (14, 16)[:arrays], EvenOddProduct)
+    return types.void(*sizes, asks, *places), _code("asking_even_odd_product", sizes, 8, asked)
+
+
+def _code(name, sizes, first, asked):
+    """Return the code generator; first: the place of `c`, asked: those of arrays to prefetch."""
+    names = "products", "m", "n", "k", "batch", "accumulate", "parity"
+    found = literal_sizes(name, **dict(zip(names, sizes)))
+    products, m, n, k, batch, accumulate, parity = found.values()
+    strides = 0, k * n, m * n
+    shape = ProductShape(m, n, k, k, n, n, bool(accumulate), batch, *strides, len(asked), parity)
+    return code_of_product(products, shape, first, first + 2, first + 4, asked, EvenOddProduct)

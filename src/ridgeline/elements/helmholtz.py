@@ -23,7 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.elements.even_odd import EVEN, ODD, even_odd_parts, even_odd_product, parts_size
+from ridgeline.elements.even_odd import (
+    EVEN,
+    ODD,
+    asking_even_odd_product,
+    even_odd_parts,
+    even_odd_product,
+    parts_size,
+)
 from ridgeline.elements.points import (
     add_mass,
     apply_factors,
@@ -88,12 +95,10 @@ def _separable(products, n, rows, matrix, parts, u, here, following, others, w):
         along_x(products, n, n, n, False, w, here + plane, matrix, u, here + plane)
         prefetch_points(rows, False, others[0], following + plane)
         prefetch_points(rows, False, others[1], following + plane)
-        even_odd_product(
-            products, n, n, n, 1, True, EVEN, 0, w, here + plane, parts[0], 0, u, here + plane, u, 0, u, 0
-        )
+        even_odd_product(products, n, n, n, 1, True, EVEN, w, here + plane, parts[0], 0, u, here + plane)
         prefetch_points(rows, False, u, following + plane)
         prefetch_points(rows, True, w, following + plane)
-    even_odd_product(products, n, rows, n, 1, True, EVEN, 0, w, here, parts[1], 0, u, here, u, 0, u, 0)
+    even_odd_product(products, n, rows, n, 1, True, EVEN, w, here, parts[1], 0, u, here)
 
 
 @subroutine(inline="always")
@@ -128,7 +133,7 @@ def _make_stiffness(n: int, products: int) -> Any:
     def stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w):
         first, second, third, fourth = others
         ahead = 6 * following
-        even_odd_product(
+        asking_even_odd_product(
             products, n, rows, n, 1, False, ODD, 1,
             u_t, 0, parts, 0, u, here, factors, ahead, factors, ahead,
         )  # fmt: skip
@@ -138,7 +143,7 @@ def _make_stiffness(n: int, products: int) -> Any:
                 products, part_rows, n, n, 1, False, 2,
                 u_r, 0, u, now, matrices, 0, factors, ahead, first, place,
             )  # fmt: skip
-            even_odd_product(
+            asking_even_odd_product(
                 products, n, n, n, planes, False, ODD, 2,
                 u_s, 0, parts, 0, u, now, factors, ahead + part, second, place,
             )  # fmt: skip
@@ -147,12 +152,12 @@ def _make_stiffness(n: int, products: int) -> Any:
                 products, part_rows, n, n, 1, False, 2,
                 w, now, u_r, 0, matrices, rows, factors, ahead + 2 * part, third, place,
             )  # fmt: skip
-            even_odd_product(
+            asking_even_odd_product(
                 products, n, n, n, planes, True, ODD, 2,
                 w, now, parts, size, u_s, 0, factors, ahead + 3 * part, fourth, place,
             )  # fmt: skip
         ahead = 6 * following + 5 * points
-        even_odd_product(
+        asking_even_odd_product(
             products, n, rows, n, 1, True, ODD, 1,
             w, here, parts, size, u_t, 0, factors, ahead, factors, ahead,
         )  # fmt: skip

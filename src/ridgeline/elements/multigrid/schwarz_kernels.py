@@ -13,8 +13,10 @@ Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elemen
 from functools import cache
 from typing import Any
 
+import numpy as np
 from numba import int64, types
 
+from ridgeline.elements.even_odd import EVEN, ODD, even_odd_parts, even_odd_product, parts_size
 from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
 
@@ -198,10 +200,13 @@ def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool, products: int =
 
 def _residual_of_boxes(nz: int, ny: int, nx: int, products: int) -> Any:
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
+    size_y, size_z = parts_size(ny, ny), parts_size(nz, nz)
 
     @kernel(lambda T: (*[T[::1]] * 3, *[T[:, ::1]] * 2, _six(T), T[::1], T[:, ::1], T[::1]))
     def aligned(r, weight, share, factors, cube, lines, z, work, left):
         u, a, b, c = work[0], work[1], work[2], work[3]
+        parts_y = even_odd_parts(lines[1], np.empty(size_y, z.dtype))
+        parts_z = even_odd_parts(lines[0], np.empty(size_z, z.dtype))
         for e in range(factors.shape[0]):
             start = e * points
             if weight.size:
@@ -210,8 +215,8 @@ def _residual_of_boxes(nz: int, ny: int, nx: int, products: int) -> Any:
             for p in range(points):
                 u[p] = z[start + p]
             along_x(products, nx, nx, rows, False, a, 0, lines[2], u, 0)
-            along_y(products, ny, ny, nz, nx, False, b, 0, lines[1], u, 0)
-            along_z(products, nz, nz, plane, False, c, 0, lines[0], u, 0)
+            even_odd_product(products, ny, nx, ny, nz, False, EVEN, b, 0, parts_y, 0, u, 0)
+            even_odd_product(products, nz, plane, nz, 1, False, EVEN, c, 0, parts_z, 0, u, 0)
             f, g, h = factors[e, 0], factors[e, 1], factors[e, 2]
             for p in range(points):
                 force = f * cube[0, p] * a[p] + g * cube[1, p] * b[p] + h * cube[2, p] * c[p]
@@ -222,6 +227,7 @@ def _residual_of_boxes(nz: int, ny: int, nx: int, products: int) -> Any:
 
 def _residual_of_any(nz: int, ny: int, nx: int, products: int) -> Any:
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
+    size_y, size_z = parts_size(ny, ny), parts_size(nz, nz)
 
     @kernel(
         lambda T: (
@@ -236,6 +242,10 @@ def _residual_of_any(nz: int, ny: int, nx: int, products: int) -> Any:
     )
     def mapped(r, weight, share, factors, cube, lines, z, work, left):
         u, a, b, c = work[0], work[1], work[2], work[3]
+        parts_y = even_odd_parts(lines[1], np.empty(size_y, z.dtype))
+        parts_z = even_odd_parts(lines[0], np.empty(size_z, z.dtype))
+        back_y = even_odd_parts(lines[4], np.empty(size_y, z.dtype))
+        back_z = even_odd_parts(lines[3], np.empty(size_z, z.dtype))
         for e in range(factors.shape[0]):
             start = e * points
             if weight.size:
@@ -244,8 +254,8 @@ def _residual_of_any(nz: int, ny: int, nx: int, products: int) -> Any:
             for p in range(points):
                 u[p] = z[start + p]
             along_x(products, nx, nx, rows, False, a, 0, lines[5], u, 0)
-            along_y(products, ny, ny, nz, nx, False, b, 0, lines[1], u, 0)
-            along_z(products, nz, nz, plane, False, c, 0, lines[0], u, 0)
+            even_odd_product(products, ny, nx, ny, nz, False, ODD, b, 0, parts_y, 0, u, 0)
+            even_odd_product(products, nz, plane, nz, 1, False, ODD, c, 0, parts_z, 0, u, 0)
             g = factors[e]
             for p in range(points):
                 r_, s_, t_ = a[p], b[p], c[p]
@@ -253,8 +263,8 @@ def _residual_of_any(nz: int, ny: int, nx: int, products: int) -> Any:
                 b[p] = g[1, p] * r_ + g[3, p] * s_ + g[4, p] * t_
                 c[p] = g[2, p] * r_ + g[4, p] * s_ + g[5, p] * t_
             along_x(products, nx, nx, rows, False, u, 0, lines[2], a, 0)
-            along_y(products, ny, ny, nz, nx, True, u, 0, lines[4], b, 0)
-            along_z(products, nz, nz, plane, True, u, 0, lines[3], c, 0)
+            even_odd_product(products, ny, nx, ny, nz, True, ODD, u, 0, back_y, 0, b, 0)
+            even_odd_product(products, nz, plane, nz, 1, True, ODD, u, 0, back_z, 0, c, 0)
             for p in range(points):
                 left[start + p] = share[start + p] * r[start + p] - u[p]
 
@@ -272,17 +282,21 @@ def make_transfer(
     """
     points, few = nz * ny * nx, cz * cy * cx
     fine_plane, few_rows = ny * nx, cz * cy
+    size_y, size_z = parts_size(ny, cy), parts_size(nz, cz)
 
     @kernel(lambda T: (T[::1], _six(T), T[:, ::1], T[::1]))
     def restrict(left, lines, work, below):
         a, b = work[0], work[1]
+        parts_y = even_odd_parts(lines[4], np.empty(size_y, below.dtype))
+        parts_z = even_odd_parts(lines[3], np.empty(size_z, below.dtype))
         for e in range(left.size // points):
-            along_z(products, cz, nz, fine_plane, False, a, 0, lines[3], left[e * points :], 0)
-            along_y(products, cy, ny, cz, nx, False, b, 0, lines[4], a, 0)
+            even_odd_product(products, cz, fine_plane, nz, 1, False, EVEN, a, 0, parts_z, 0, left, e * points)
+            even_odd_product(products, cy, nx, ny, cz, False, EVEN, b, 0, parts_y, 0, a, 0)
             along_x(products, cx, nx, few_rows, False, below, e * few, lines[2], b, 0)
 
     @kernel(lambda T: (T[::1], _six(T), T[:, ::1], T[::1]))
     def prolong(below, lines, work, z):
+        # Whole matrices: their first and last rows are unit vectors, so that copies of shared points stay equal.
         a, b = work[0], work[1]
         for e in range(z.size // points):
             along_x(products, nx, cx, few_rows, False, a, 0, lines[5], below, e * few)

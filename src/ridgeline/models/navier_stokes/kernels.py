@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.elements.even_odd import ODD, even_odd_parts, even_odd_product, parts_size
 from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.metrics import multiply_three, to_physical, to_reference
 from ridgeline.elements.points import compiled, scratch
-from ridgeline.elements.tensor import along_x, along_y, along_z
+from ridgeline.elements.tensor import along_x
 
 
 @cache
@@ -119,7 +120,7 @@ def make_force_divergence(n: int, axis_aligned: bool, products: int) -> Any:
     inverse of the assembled mass matrix, so that their product is continuous. One pass: reads 4 words per point (and
     10 of curved elements), writes 1. See elements.metrics.
     """
-    rows, points = n * n, n**3
+    rows, points, size = n * n, n**3, parts_size(n, n)
 
     @compiled("float64", "elements r5 r4 r2 r1 r5 r4 r2 r1 w4")
     def force_divergence(elements, f, inverse_mass, scale, volume, metrics, mass, derivative, weights, out):
@@ -127,14 +128,12 @@ def make_force_divergence(n: int, axis_aligned: bool, products: int) -> Any:
         f, inverse_mass, metrics = f.reshape(-1), inverse_mass.reshape(-1), metrics.reshape(-1)
         mass, out = mass.reshape(-1), out.reshape(-1)
         x, y, z = scratch(points, f), scratch(points, f), scratch(points, f)
-        matrices = np.empty((3, n, n))
+        matrix, parts = np.empty((n, n)), np.empty((2, size))
+        whole = even_odd_parts(np.ascontiguousarray(derivative.T), np.empty(size))
         cube = np.empty(points)
         fill_cube(weights, cube)
-        for i in range(n):
-            for j in range(n):
-                matrices[0, i, j] = derivative[i, j]
-                matrices[1, j, i] = derivative[i, j]
-                matrices[2, j, i] = derivative[i, j]
+        matrix[:] = derivative
+        parts[:] = whole
         for e in elements:
             here = e * points
             for p in range(points):
@@ -147,15 +146,16 @@ def make_force_divergence(n: int, axis_aligned: bool, products: int) -> Any:
             if axis_aligned:
                 for i in range(n):
                     for j in range(n):
-                        matrices[0, i, j] = scale[e, 0] * derivative[i, j]
-                        matrices[1, j, i] = scale[e, 1] * derivative[i, j]
-                        matrices[2, j, i] = scale[e, 2] * derivative[i, j]
+                        matrix[i, j] = scale[e, 0] * derivative[i, j]
+                for place in range(size):
+                    parts[0, place] = scale[e, 1] * whole[place]
+                    parts[1, place] = scale[e, 2] * whole[place]
             else:
                 to_reference(points, metrics, 9 * here, x, 0, y, 0, z, 0, x, y, z)
                 multiply_three(points, mass, here, x, y, z)
-            along_x(products, n, n, rows, False, out, here, matrices[0], x, 0)
-            along_y(products, n, n, n, n, True, out, here, matrices[1], y, 0)
-            along_z(products, n, n, rows, True, out, here, matrices[2], z, 0)
+            along_x(products, n, n, rows, False, out, here, matrix, x, 0)
+            even_odd_product(products, n, n, n, n, True, ODD, out, here, parts[0], 0, y, 0)
+            even_odd_product(products, n, rows, n, 1, True, ODD, out, here, parts[1], 0, z, 0)
 
     return force_divergence
 
@@ -168,7 +168,7 @@ def make_momentum(n: int, axis_aligned: bool, products: int) -> Any:
     its share of it (inverse multiplicity), so that one assembly serves both terms. One pass: reads 5 words per point
     (and 10 of curved elements), writes 3.
     """
-    rows, points = n * n, n**3
+    rows, points, size = n * n, n**3, parts_size(n, n)
 
     @compiled("float64", "elements r4 r5 r4 r2 r1 r5 r4 r2 r1 w5")
     def momentum(elements, p, f, share, scale, volume, metrics, mass, derivative, weights, out):
@@ -177,13 +177,14 @@ def make_momentum(n: int, axis_aligned: bool, products: int) -> Any:
         mass, out = mass.reshape(-1), out.reshape(-1)
         x, y, z = scratch(points, p), scratch(points, p), scratch(points, p)
         transposed = np.ascontiguousarray(derivative.T)
+        parts = even_odd_parts(derivative, np.empty(size))
         cube = np.empty(points)
         fill_cube(weights, cube)
         for e in elements:
             here = e * points
             along_x(products, n, n, rows, False, x, 0, transposed, p, here)
-            along_y(products, n, n, n, n, False, y, 0, derivative, p, here)
-            along_z(products, n, n, rows, False, z, 0, derivative, p, here)
+            even_odd_product(products, n, n, n, n, False, ODD, y, 0, parts, 0, p, here)
+            even_odd_product(products, n, rows, n, 1, False, ODD, z, 0, parts, 0, p, here)
             if axis_aligned:
                 for i in range(points):
                     weight = volume[e] * cube[i]
