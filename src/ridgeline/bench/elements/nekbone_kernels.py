@@ -17,15 +17,21 @@ from numba import float64, int32, int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ridgeline.elements.even_odd import (
+    ODD,
+    asking_even_odd_product,
+    even_odd_parts,
+    even_odd_product,
+    parts_size,
+)
 from ridgeline.elements.gather_scatter_kernels import ADD, combine_local
 from ridgeline.elements.points import LINE, PointLoop, literal, scratch
-from ridgeline.elements.tensor import GENERATED, along_x, along_y, product
+from ridgeline.elements.tensor import GENERATED, along_x
 from ridgeline.jit.kernel import kernel
 from ridgeline.jit.llvm import I64, Vector, data_pointer, host_vector_bytes, prefetch
 
 _FIELD, _LIST = float64[:, :, :, ::1], types.Array(int64, 1, "C", readonly=True)
 SUMS = 4  # of an iteration: r.c.r, p.w, r.w, w.c.w
-COLUMNS = 16  # of a product along z between two requests for the next element
 
 
 @intrinsic(prefer_literal=True)
@@ -172,10 +178,7 @@ def _make_iterate(n: int, block: int) -> Any:
     size = 6 * math.prod(blocks_of(points))
     planes = n if n < 8 else 1  # of a part; small planes together fill the registers of a product
     part_rows, part = planes * n, planes * rows
-    columns = min(COLUMNS, rows)
-    rest = rows % columns
-    whole = rows - rest
-    asked, asked_rest = n * columns, n * rest
+    parts = parts_size(n, n)
 
     lists = (*[int32[:, ::1]] * 3, *[int32[::1]] * 2, int64[:, ::1])
     derivative = types.Array(float64, 2, "C", readonly=True)
@@ -195,6 +198,8 @@ def _make_iterate(n: int, block: int) -> Any:
         x, r, p, w = x.reshape(-1), r.reshape(-1), p.reshape(-1), w.reshape(-1)
         factors, weights = factors.reshape(-1), weights.reshape(-1)
         transposed = np.ascontiguousarray(derivative.T)
+        forth = even_odd_parts(derivative, np.empty(parts))
+        back = even_odd_parts(transposed, np.empty(parts))
         u_r, u_s, u_t = scratch(points, p), scratch(points, p), scratch(points, p)
         rcr, pw, rw, wcw = 0.0, 0.0, 0.0, 0.0
         last = order[max(end - 1, 0)]
@@ -216,52 +221,25 @@ def _make_iterate(n: int, block: int) -> Any:
                     along_x(GENERATED, n, n, part_rows, False, u_r, at, transposed, p, here + at)
                     _ask_for(part, factors, g_rr + at)
                     _ask_for(part, x, ahead + at)
-                    along_y(GENERATED, n, n, planes, n, False, u_s, at, derivative, p, here + at)
+                    even_odd_product(GENERATED, n, n, n, planes, False, ODD, u_s, at, forth, 0, p, here + at)
                     _ask_for(part, factors, g_rs + at)
                     _ask_for(part, r, ahead + at)
-                for at in range(0, whole, columns):
-                    product(
-                        GENERATED, n, columns, n, n, rows, rows, False, u_t, at, derivative, 0, p, here + at
-                    )
-                    _ask_for(asked, factors, g_rt + n * at)
-                    _ask_for(asked, p, ahead + n * at)
-                if rest > 0:
-                    product(
-                        GENERATED,
-                        n,
-                        rest,
-                        n,
-                        n,
-                        rows,
-                        rows,
-                        False,
-                        u_t,
-                        whole,
-                        derivative,
-                        0,
-                        p,
-                        here + whole,
-                    )
-                    _ask_for(asked_rest, factors, g_rt + n * whole)
-                    _ask_for(asked_rest, p, ahead + n * whole)
+                asking_even_odd_product(
+                    GENERATED, n, rows, n, 1, False, ODD, 2,
+                    u_t, 0, forth, 0, p, here, factors, g_rt, p, ahead,
+                )  # fmt: skip
                 apply_blocks(points, factors, order[place] * size, u_r, u_s, u_t, 0)
                 for k in range(0, n, planes):
                     at = k * rows
                     along_x(GENERATED, n, n, part_rows, False, w, here + at, derivative, u_r, at)
                     _ask_for(part, factors, g_ss + at)
                     _ask_for(part, w, ahead + at)
-                    along_y(GENERATED, n, n, planes, n, True, w, here + at, transposed, u_s, at)
+                    even_odd_product(GENERATED, n, n, n, planes, True, ODD, w, here + at, back, 0, u_s, at)
                     _ask_for(part, factors, g_st + at)
-                for at in range(0, whole, columns):
-                    product(
-                        GENERATED, n, columns, n, n, rows, rows, True, w, here + at, transposed, 0, u_t, at
-                    )
-                    _ask_for(asked, factors, g_tt + n * at)
-                if rest > 0:
-                    product(
-                        GENERATED, n, rest, n, n, rows, rows, True, w, here + whole, transposed, 0, u_t, whole
-                    )
-                    _ask_for(asked_rest, factors, g_tt + n * whole)
+                asking_even_odd_product(
+                    GENERATED, n, rows, n, 1, True, ODD, 1,
+                    w, here, back, 0, u_t, 0, factors, g_tt, factors, g_tt,
+                )  # fmt: skip
                 of_p, of_r, alone = shift_and_sum(
                     points, constants, weights, weight, r, here, p, here, w, here
                 )
