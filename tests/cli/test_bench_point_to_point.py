@@ -18,6 +18,7 @@ def test_table_and_picture(ridgeline):
     assert (ridgeline.path / "curve.svg").read_text().count("<svg") == 1
 
 
+@pytest.mark.full
 def test_json_and_heat_map_of_all_pairs(ridgeline):
     options = ("--all-pairs", "--iterations", 2, "--plot", "map.png", "--json", "-")
     done = ridgeline("bench", "latency", "-n", 3, *options)

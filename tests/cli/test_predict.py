@@ -20,6 +20,7 @@ def test_a_prediction_is_printed_written_and_drawn(ridgeline) -> None:
     assert (ridgeline.path / "p.svg").stat().st_size > 0
 
 
+@pytest.mark.full
 def test_a_sweep_of_hpcg_on_a_users_machine(ridgeline) -> None:
     (ridgeline.path / "toy.toml").write_text(
         '[machine]\nname = "toy"\n[node]\nmemory_bandwidth = { value = 40, unit = "GB/s", source = "STREAM" }\n'

@@ -10,6 +10,7 @@ def of_the_report(printed):
     return printed[printed.index("\ngray_scott ") :]
 
 
+@pytest.mark.full
 def test_a_stored_report_reads_as_the_run_did(ridgeline):
     case = ridgeline.write(steps=8, every=4, checkpoint=4)
     for options in ((), ("--verbose",)):

@@ -41,6 +41,7 @@ def test_cases_share_processes_and_one_that_fails_stops_no_other(ridgeline, rank
     assert "3 of 6 cases are done already" in again.stdout
 
 
+@pytest.mark.full
 def test_a_sweep_without_pictures_says_so(ridgeline):
     case = ridgeline.write(steps=2, every=0, shape="4, 4, 4")
     done = ridgeline("sweep", case, "--over", "model.F=0.02,0.03", "--at-once", 1)

@@ -65,6 +65,7 @@ def check_step(report):
     assert report["figures"]["lines_left_out"]["value"] == pytest.approx(left_out)
 
 
+@pytest.mark.full
 def test_slabs(ridgeline):
     report, printed = report_of(ridgeline, "slabs", [1, 2], 2)
     check_step(report)

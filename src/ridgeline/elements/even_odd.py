@@ -1,8 +1,8 @@
 """Products with centrosymmetric matrices inside compiled kernels: half the multiply-adds of `tensor`'s.
 
-Matrices between points that lie symmetrically in an interval do not change when rows and columns are reversed, or
-change their sign: interpolations and second derivatives (EVEN), derivatives (ODD). A kernel takes such a matrix apart
-once, and multiplies by its parts:
+Points that lie symmetrically in an interval have such matrices. Reversed rows and columns leave them as they are
+(interpolations and second derivatives: EVEN) or change their sign (derivatives: ODD). A kernel takes such a matrix
+apart once, and multiplies by its parts:
 
     parts = even_odd_parts(derivative, np.empty(parts_size(n, n), u.dtype))
     even_odd_product(products, n, n * n, n, 1, False, ODD, u_t, 0, parts, 0, u, here)   # along z

@@ -31,6 +31,7 @@ def forces(model) -> np.ndarray:
     return array.local.T
 
 
+@pytest.mark.full
 def test_full_and_half_lists_give_forces_with_the_same_bits() -> None:
     """A box of 3 cells is shorter than twice the reach: an atom meets several images of another."""
     full, half = (started(case_of(neighbour={"newton": newton})) for newton in (False, True))

@@ -174,7 +174,10 @@ def growth(kind, wavenumber, rayleigh, elements=(1, 1, 2), order=9, prandtl=1.0)
 
 @pytest.mark.parametrize(
     ("kind", "wavenumber", "onset"),
-    [("symmetry", math.pi / math.sqrt(2), ONSET_FREE), ("wall", 3.117, ONSET_WALLS)],
+    [
+        pytest.param("symmetry", math.pi / math.sqrt(2), ONSET_FREE, marks=pytest.mark.full),
+        ("wall", 3.117, ONSET_WALLS),
+    ],
 )
 def test_convection_begins_at_the_critical_rayleigh_number(kind, wavenumber, onset):
     below, above = (growth(kind, wavenumber, share * onset) for share in (0.99, 1.01))

@@ -49,6 +49,7 @@ def test_given_velocities_on_boxes(full_order):
     agree(*both(grid, problem, velocity(*grid.coordinates, 0.0), before), 4)
 
 
+@pytest.mark.full
 def test_given_velocities_on_curved_elements():
     bend = wavy((-1.0,) * 3, (2.0,) * 3, 0.02)
     grid, problem, velocity, _ = ethier_case(2, 4, 0.01, dealias=6, mapping=bend, **TIGHT)
