@@ -118,6 +118,20 @@ def make_dot(m: int) -> Any:
 
 
 @cache
+def make_row_dot(m: int, step: int) -> Any:
+    """Return dot(row, values, at, total) = total + sum over m of row[m] values[at + m step]; row: a tuple."""
+    if m == 0:
+        return device_function(lambda row, values, at, total: total)
+    rest = make_row_dot(m - 1, step)
+
+    @device_function
+    def dot(row, values, at, total):
+        return rest(row[1:], values, at + step, fma(row[0], load(values, at), total))
+
+    return dot
+
+
+@cache
 def make_add(m: int) -> Any:
     """Return add(table, at, factor, column), the column with table[at + m] factor added to each entry m."""
     if m == 1:
