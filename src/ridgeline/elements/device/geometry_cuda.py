@@ -37,6 +37,12 @@ class CudaGeometry:
         self.points = host.mass.size
         self.stream = gather.stream
 
+    @property
+    def metric(self) -> tuple[Any, Any, Any]:
+        """Metrics, mass and weights, for kernels; of axis-aligned elements scale, volume and weights."""
+        shape = (self.scale, self.volume) if self.axis_aligned else (self.metrics, self.mass)
+        return (*shape, self.weights)
+
     @cached_property
     def scale(self) -> Any:
         """dr/dx, ds/dy, dt/dz of axis-aligned elements, [E, 3]."""
@@ -61,6 +67,11 @@ class CudaGeometry:
     def mass(self) -> Any:
         """Weight times Jacobian, unassembled, [E, n, n, n]."""
         return cuda.to_device(self.host.mass.reshape(-1))
+
+    @cached_property
+    def weights(self) -> Any:
+        """Quadrature weights of one direction, [n]."""
+        return cuda.to_device(self.host.weights)
 
     @cached_property
     def derivative(self) -> Any:

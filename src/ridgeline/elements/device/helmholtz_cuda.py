@@ -27,8 +27,7 @@ from ridgeline.elements.device.tensor_cuda import (
     launch_bounds,
     layout_of,
     make_column,
-    make_dot,
-    make_row_dot,
+    make_lines,
     make_stiffness,
     make_store,
 )
@@ -44,14 +43,15 @@ def line_tables(derivative: NDArray[np.float64], weights: NDArray[np.float64]) -
 
 
 @device_function
-def element_of_block(order, first, end, fields, elements):
-    """Return (component, element, mine) of this thread: its element is computed again where it is not `mine`.
+def element_of_block(order, first, end, fields, elements, block, part):
+    """Return (component, element, mine) of a thread: its element is computed again where it is not `mine`.
 
-    elements: of a thread block. Those beyond the end take the last element, for the barriers.
+    elements: of a thread block; block, part: numbers of the thread block, and of the element in it. Those beyond the
+    end take the last element, for the barriers.
     """
-    group = cuda.blockIdx.x // fields
-    place = first + group * elements + cuda.threadIdx.z
-    return cuda.blockIdx.x - group * fields, load(order, min(place, end - 1)), place < end
+    group = block // fields
+    place = first + group * elements + part
+    return block - group * fields, load(order, min(place, end - 1)), place < end
 
 
 @cache
@@ -66,7 +66,7 @@ def make_helmholtz_of_boxes(n: int) -> Any:
     tables_size, size, threads = square + n, n * layer, layout.threads
     shared_size = size * elements
     column_of, put, row_of = make_column(n, square), make_store(n, layer), make_column(n, 1)
-    along_x, along_y, along_z = make_row_dot(n, 1), make_row_dot(n, pitch), make_dot(n)
+    lines = make_lines(n)
 
     @kernel(*launch_bounds(n, np.float64), cached=False)
     def helmholtz_of_boxes(order, first, end, fields, stride, u, h1, h2, scale, volume, tables, out):
@@ -74,7 +74,9 @@ def make_helmholtz_of_boxes(n: int) -> Any:
         values = cuda.shared.array(shared_size, np.float64)
         i, j, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.threadIdx.z
         fetch_tables(tables, mine_tables, (part * n + j) * n + i, threads)
-        component, element, mine = element_of_block(order, first, end, fields, elements)
+        component, element, mine = element_of_block(
+            order, first, end, fields, elements, cuda.blockIdx.x, cuda.threadIdx.z
+        )
         at = component * stride + element * cube + j * n + i
         own = values[part * size : (part + 1) * size]
         column = column_of(u, at)
@@ -86,16 +88,14 @@ def make_helmholtz_of_boxes(n: int) -> Any:
         a_x, a_y, a_z, shift = stiffness * x * x, stiffness * y * y, stiffness * z * z, h2 * jacobian
         row_x, row_y = row_of(mine_tables, i * n), row_of(mine_tables, j * n)
         weight = load(mine_tables, square + i) * load(mine_tables, square + j)
-        here = 0
         for k in range(n):
-            w = shift * load(own, here + j * pitch + i)
-            w = fma(a_x, along_x(row_x, own, here + j * pitch, 0.0), w)
-            w = fma(a_y, along_y(row_y, own, here + i, 0.0), w)
-            w = fma(a_z, along_z(mine_tables, k * n, column, 0.0), w)
+            along_x, along_y, along_z = lines(row_x, row_y, column, mine_tables, k * n, own, k, i, j)
+            w = fma(a_x, along_x, shift * load(own, k * layer + j * pitch + i))
+            w = fma(a_y, along_y, w)
+            w = fma(a_z, along_z, w)
             if mine:
                 store(out, at, weight * load(mine_tables, square + k) * w)
             at += square
-            here += layer
 
     return helmholtz_of_boxes
 
@@ -159,12 +159,16 @@ def make_helmholtz(n: int) -> Any:
         layers = cuda.shared.array(shared_size, np.float64)
         i, j, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.threadIdx.z
         fetch_tables(tables, mine_tables, (part * n + j) * n + i, threads)
-        component, element, mine = element_of_block(order, first, end, fields, elements)
+        component, element, mine = element_of_block(
+            order, first, end, fields, elements, cuda.blockIdx.x, cuda.threadIdx.z
+        )
         at = component * stride + element * cube + j * n + i
         own = layers[part * layers_size : (part + 1) * layers_size]
         result = stiffness(column_of(u, at), factors, element * 6 * cube, mine_tables, own, i, j)
         # What the march does not need is computed again after it: its registers are the columns'.
-        component, element, mine = element_of_block(order, first, end, fields, elements)
+        component, element, mine = element_of_block(
+            order, first, end, fields, elements, cuda.blockIdx.x, cuda.threadIdx.z
+        )
         mass_at = element * cube + j * n + i
         at = component * stride + mass_at
         if mine and h2 != 0.0:

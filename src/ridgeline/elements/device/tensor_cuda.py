@@ -160,6 +160,28 @@ def make_column(m: int, step: int) -> Any:
 
 
 @cache
+def make_lines(n: int) -> Any:
+    """Return lines(row_x, row_y, column, table, at, values, k, i, j): a product along x, one along y, one along z.
+
+    values: the element in shared memory, n layers of the pitch of `layout_of(n)`; column: the thread's own of it;
+    row_x, row_y: rows i and j of a matrix, tuples; table[at]: where its row k begins. With the derivative matrix
+    these are the derivatives along r, s and t at point (k, j, i).
+    """
+    layout = layout_of(n)
+    pitch, layer = layout.pitch, layout.layer
+    along_x, along_y, along_z = make_row_dot(n, 1), make_row_dot(n, pitch), make_dot(n)
+
+    @device_function
+    def lines(row_x, row_y, column, table, at, values, k, i, j):
+        zero = values.dtype.type(0)
+        x = along_x(row_x, values, k * layer + j * pitch, zero)
+        y = along_y(row_y, values, k * layer + i, zero)
+        return x, y, along_z(table, at, column, zero)
+
+    return lines
+
+
+@cache
 def make_stiffness(n: int, dtype: DTypeLike) -> Any:
     """Return stiffness(column, factors, at, tables, layers, i, j), a device function of n x n threads.
 
