@@ -58,16 +58,18 @@ class ElementLayout(NamedTuple):
         return -(-count // self.elements)
 
 
-@cache
 def layout_of(n: int) -> ElementLayout:
-    """Return the layout whose warps are the fullest; of those the one with the fewest elements.
-
-    Raises ValueError unless n is between LEAST_POINTS and MOST_POINTS.
-    """
+    """Return `square_layout(n)`. Raises ValueError unless n is between LEAST_POINTS and MOST_POINTS."""
     if not LEAST_POINTS <= n <= MOST_POINTS:
         raise ValueError(
             f"n = {n} points per direction; GPU kernels are made for {LEAST_POINTS} to {MOST_POINTS}"
         )
+    return square_layout(n)
+
+
+@cache
+def square_layout(n: int) -> ElementLayout:
+    """Return the layout whose warps are the fullest; of those the one with the fewest elements."""
 
     def idle(elements: int) -> tuple[float, int]:
         threads = elements * n * n
@@ -84,7 +86,7 @@ def launch_bounds(n: int, dtype: DTypeLike, registers: int = REGISTERS) -> tuple
 
     registers: of a thread in float64; float32 may take half of them.
     """
-    threads = -(-layout_of(n).threads // WARP) * WARP
+    threads = -(-square_layout(n).threads // WARP) * WARP
     registers = registers if np.dtype(dtype).itemsize == 8 else registers // 2
     return threads, min(32, max(1, 65536 // (registers * threads)))
 

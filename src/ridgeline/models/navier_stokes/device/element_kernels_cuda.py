@@ -14,6 +14,7 @@ import numpy as np
 from numba import cuda
 
 from ridgeline.elements.courant import inverse_spacing
+from ridgeline.elements.device.advection_cuda import CudaAdvection
 from ridgeline.elements.device.courant_cuda import largest, make_courant
 from ridgeline.elements.device.gather_scatter_cuda import field_count
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
@@ -32,13 +33,18 @@ from ridgeline.models.navier_stokes.problem import Array, FlowProblem, bubble_fi
 
 
 class CudaElementKernels:
-    """Operators on the fields of this rank's elements, which lie in the memory of its GPU."""
+    """Operators on the fields of this rank's elements, which lie in the memory of its GPU.
+
+    advection(velocity, fields, out): as of `CudaAdvection`. Raises DeviceError for dealiasing that GPUs have no
+    kernel for.
+    """
 
     def __init__(self, geometry: CudaGeometry, problem: FlowProblem) -> None:
         n, aligned = geometry.n, geometry.axis_aligned
         self.geometry, self.stream = geometry, geometry.stream
         self._order, self._count = geometry.gather.order, geometry.gather.n_elements
         self._block = n, n, geometry.layout.elements
+        self.advection = CudaAdvection(geometry, problem.dealias_points)
         self._right_hand_side = make_right_hand_side(n, aligned)
         self._force_divergence = make_force_divergence(n, aligned)
         self._momentum = make_momentum(n, aligned)
