@@ -66,3 +66,20 @@ def test_the_gather_scatter_has_the_bits_of_the_host_s() -> None:
     found = squares.copy_to_host()
     assert found[1::3].sum() == pytest.approx(expected)
     assert found.sum() == pytest.approx(expected), "only places 1, 4, 7, ... are written"
+
+
+@pytest.mark.parametrize(("fields", "dtype"), [(1, np.float64), (3, np.float64), (2, np.float32)])
+def test_sums_of_several_fields_have_the_bits_of_the_host_s(fields, dtype) -> None:
+    """Groups of 1 to 11 copies; `compute` sees each element once before its copies are summed."""
+    rng = np.random.default_rng(2)
+    copies = [1, 2, 2, 3, 4, 4, 5, 8, 8, 11]
+    ids = rng.permutation(np.repeat(np.arange(len(copies)), copies))[:48].reshape(-1, 2, 2, 2)
+    host = GatherScatter(MPI.COMM_SELF, ids, max_fields=3)
+    device = CudaGatherScatter(MPI.COMM_SELF, host.plan, device_buffers=False, fields=3, dtype=dtype)
+    u = rng.standard_normal((fields, *ids.shape)).astype(dtype)
+    values = cuda.to_device(u if fields > 1 else u[0])
+    done = []
+    device.sum_computed(values, lambda first, end: done.append((first, end)))
+    assert done == [(0, len(ids))]
+    host.sum(u)
+    np.testing.assert_array_equal(values.copy_to_host(), u if fields > 1 else u[0])

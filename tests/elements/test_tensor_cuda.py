@@ -12,9 +12,11 @@ from numba import types
 
 from cuda_tools import assemble, run_simulated, skip_without_device
 from ridgeline.elements.device.gather_scatter_kernels_cuda import (
+    combine_fields,
     combine_groups,
     gather_shared,
     pack_shared,
+    scatter_fields,
     scatter_shared,
 )
 from ridgeline.elements.device.tensor_cuda import (
@@ -76,14 +78,21 @@ def test_single_precision_stays_single() -> None:
 
 
 def test_sums_of_copies_are_without_atomics() -> None:
-    lists, values, whole = types.int32[::1], types.float64[::1], types.int64
+    lists, values, singles, whole = types.int32[::1], types.float64[::1], types.float32[::1], types.int64
+    four = types.UniTuple(whole, 4)
     for kernel, signature in (
-        (combine_groups, (lists, types.UniTuple(whole, 4), values, values, whole, whole)),
-        (gather_shared, (lists, lists, values, values)),
-        (pack_shared, (lists, values, values)),
+        (combine_groups, (lists, four, values, values, whole, whole)),
+        (combine_fields, (lists, four, whole, values)),
+        (combine_fields, (lists, four, whole, singles)),
+        (gather_shared, (lists, lists, whole, values, values)),
+        (gather_shared, (lists, lists, whole, singles, singles)),
+        (pack_shared, (lists, whole, values, values)),
         (scatter_shared, (lists, lists, lists, lists, values, values, values, values, whole, whole)),
+        (scatter_fields, (lists, lists, lists, lists, values, values, whole, values)),
+        (scatter_fields, (lists, lists, lists, lists, singles, singles, whole, singles)),
     ):
         result = assemble(kernel, signature)
+        assert ".f64" not in result.ptx or singles not in signature, "single precision stays single"
         assert not re.search(r"^\s*(atom|red)\.", result.ptx, re.MULTILINE)
         assert result.spilled == 0
         assert result.registers <= 32, "2048 threads on a multiprocessor"

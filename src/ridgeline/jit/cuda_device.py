@@ -59,6 +59,11 @@ def make_stream(urgent: bool = False) -> Any:
     return cuda.external_stream(int(stream))
 
 
+def flat(array: Any) -> Any:
+    """Return a contiguous device array as one of one axis, of the same memory."""
+    return array if array.ndim == 1 else array.reshape(-1)
+
+
 if SIMULATED:
     barrier = cuda_simulator.barrier
     fma = cuda_simulator.fma

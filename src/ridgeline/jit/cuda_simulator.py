@@ -16,7 +16,7 @@ def fma(a, b, c):
     nearest = float(exact)
     if exact == 0:
         nearest = float(a) * float(b) + float(c)  # the sign of zero
-    if isinstance(a, np.float64):
+    if isinstance(a, float):  # np.float64 is one, as is a number of a kernel's arguments
         return np.float64(nearest)
     # Rounding twice, to float64 and to float32, can differ from rounding once. Rounding to odd first cannot:
     # an inexact float64 whose last bit is 1 lies on the same side of every float32 midpoint as the exact one.

@@ -58,16 +58,18 @@ class ElementLayout(NamedTuple):
         return -(-count // self.elements)
 
 
-@cache
 def layout_of(n: int) -> ElementLayout:
-    """Return the layout whose warps are the fullest; of those the one with the fewest elements.
-
-    Raises ValueError unless n is between LEAST_POINTS and MOST_POINTS.
-    """
+    """Return `square_layout(n)`. Raises ValueError unless n is between LEAST_POINTS and MOST_POINTS."""
     if not LEAST_POINTS <= n <= MOST_POINTS:
         raise ValueError(
             f"n = {n} points per direction; GPU kernels are made for {LEAST_POINTS} to {MOST_POINTS}"
         )
+    return square_layout(n)
+
+
+@cache
+def square_layout(n: int) -> ElementLayout:
+    """Return the layout whose warps are the fullest; of those the one with the fewest elements."""
 
     def idle(elements: int) -> tuple[float, int]:
         threads = elements * n * n
@@ -84,7 +86,7 @@ def launch_bounds(n: int, dtype: DTypeLike, registers: int = REGISTERS) -> tuple
 
     registers: of a thread in float64; float32 may take half of them.
     """
-    threads = -(-layout_of(n).threads // WARP) * WARP
+    threads = -(-square_layout(n).threads // WARP) * WARP
     registers = registers if np.dtype(dtype).itemsize == 8 else registers // 2
     return threads, min(32, max(1, 65536 // (registers * threads)))
 
@@ -118,6 +120,20 @@ def make_dot(m: int) -> Any:
 
 
 @cache
+def make_row_dot(m: int, step: int) -> Any:
+    """Return dot(row, values, at, total) = total + sum over m of row[m] values[at + m step]; row: a tuple."""
+    if m == 0:
+        return device_function(lambda row, values, at, total: total)
+    rest = make_row_dot(m - 1, step)
+
+    @device_function
+    def dot(row, values, at, total):
+        return rest(row[1:], values, at + step, fma(row[0], load(values, at), total))
+
+    return dot
+
+
+@cache
 def make_add(m: int) -> Any:
     """Return add(table, at, factor, column), the column with table[at + m] factor added to each entry m."""
     if m == 1:
@@ -143,6 +159,28 @@ def make_column(m: int, step: int) -> Any:
         return (load(values, at),) + rest(values, at + step)  # noqa: RUF005
 
     return column
+
+
+@cache
+def make_lines(n: int) -> Any:
+    """Return lines(row_x, row_y, column, table, at, values, k, i, j): a product along x, one along y, one along z.
+
+    values: the element in shared memory, n layers of the pitch of `layout_of(n)`; column: the thread's own of it;
+    row_x, row_y: rows i and j of a matrix, tuples; table[at]: where its row k begins. With the derivative matrix
+    these are the derivatives along r, s and t at point (k, j, i).
+    """
+    layout = layout_of(n)
+    pitch, layer = layout.pitch, layout.layer
+    along_x, along_y, along_z = make_row_dot(n, 1), make_row_dot(n, pitch), make_dot(n)
+
+    @device_function
+    def lines(row_x, row_y, column, table, at, values, k, i, j):
+        zero = values.dtype.type(0)
+        x = along_x(row_x, values, k * layer + j * pitch, zero)
+        y = along_y(row_y, values, k * layer + i, zero)
+        return x, y, along_z(table, at, column, zero)
+
+    return lines
 
 
 @cache

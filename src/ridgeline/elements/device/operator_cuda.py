@@ -1,0 +1,132 @@
+"""The assembled Helmholtz operator h1 K + h2 B in GPU memory: the twin of `elements.operator.ElementOperator`.
+
+An application is one kernel for the elements, one for the copies of points, one for constrained points. On several
+ranks the elements that share points with others come first, and their points travel while the others are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import cuda
+from numpy.typing import NDArray
+
+from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter, field_count
+from ridgeline.elements.device.geometry_cuda import CudaGeometry
+from ridgeline.elements.device.helmholtz_cuda import (
+    THREADS,
+    invert_diagonal,
+    make_helmholtz,
+    make_helmholtz_of_boxes,
+    zero_points,
+)
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.jit.cuda_device import flat
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Points = NDArray[np.int64]
+
+
+class CudaElementOperator:
+    """h1 K + h2 B on continuous fields in the memory of this rank's GPU, for one component or several at once.
+
+    Parameters
+    ----------
+    constrained : int64 arrays of the host, as of `ElementOperator`: flat places in a field whose values are given
+    inner : an inner product of device fields, kept for solvers
+    nullspace : whether constants are free; None: if h2 = 0 and no point of any rank is constrained
+
+    h1 and h2 may be set later; a new diagonal and a reset of projections are the caller's to do.
+    Kernels go to the stream of `gather`. Made collectively. Calls allocate nothing.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        grid: ElementGrid,
+        geometry: CudaGeometry,
+        gather: CudaGatherScatter,
+        h1: float,
+        h2: float,
+        constrained: Points | Sequence[Points] = (),
+        *,
+        inner: Any = None,
+        nullspace: bool | None = None,
+    ) -> None:
+        self.grid, self.geometry, self.gather, self.inner = grid, geometry, gather, inner
+        self.h1, self.h2 = float(h1), float(h2)
+        self.stream = gather.stream
+        self._points = geometry.points
+        self._for_all = isinstance(constrained, np.ndarray)
+        lists = [constrained] if isinstance(constrained, np.ndarray) else list(constrained)
+        given = comm.allreduce(sum(points.size for points in lists))
+        self.nullspace = (self.h2 == 0.0 and given == 0) if nullspace is None else nullspace
+        self._ends = np.cumsum([points.size for points in lists]).tolist()
+        places = [np.asarray(points, np.int64) + c * self._points for c, points in enumerate(lists)]
+        self._constrained = cuda.to_device(np.concatenate(places)) if given and self._ends[-1] else None
+        self._inverse: Any = None
+        g = geometry
+        self._kernel, self._shape = (
+            (make_helmholtz_of_boxes(g.n), (g.scale, g.volume, g.lines))
+            if g.axis_aligned
+            else (make_helmholtz(g.n), (g.factors, g.mass, g.derivative))
+        )
+
+    def apply(self, u: Any, out: Any) -> None:
+        """Set out = A u, assembled, zero at constrained points. u is not changed, and may be non-zero there.
+
+        u, out: contiguous device arrays [E, n, n, n] or [c, E, n, n, n], not the same; u continuous. Passes: reads u
+        (for curved elements 6 factors and, if h2 is not 0, the mass), writes out. One exchange with neighbours for
+        all components; on one rank the host waits for nothing.
+        """
+
+        def compute(first: int, end: int) -> None:
+            self.apply_elements(self.gather.order, first, end, u, out)
+
+        self.gather.sum_computed(out, compute, self.stream)
+        self.mask(out)
+
+    def apply_elements(self, order: Any, first: int, end: int, u: Any, out: Any) -> None:
+        """Set out = (h1 K + h2 B) u, unassembled, on elements order[first:end] alone. No communication.
+
+        order: int32 device array; u, out: as of `apply`.
+        """
+        if end <= first:
+            return
+        fields, layout, n = field_count(u), self.geometry.layout, self.geometry.n
+        self._kernel[layout.blocks(end - first) * fields, (n, n, layout.elements), self.stream](
+            order, first, end, fields, self._points, flat(u), self.h1, self.h2, *self._shape, flat(out)
+        )
+
+    def mask(self, u: Any) -> None:
+        """Set u to zero at constrained points, in place. u: one component or several."""
+        if self._constrained is None:
+            return
+        values, fields = flat(u), field_count(u)
+        if not self._for_all:
+            self._zero(self._constrained[: self._ends[fields - 1]], values)
+            return
+        for c in range(fields):
+            self._zero(self._constrained, values[c * self._points : (c + 1) * self._points])
+
+    def _zero(self, places: Any, values: Any) -> None:
+        if places.size:
+            zero_points[-(-places.size // THREADS), THREADS, self.stream](places, values)
+
+    def inverse_diagonal(self) -> Any:
+        """Return 1 / diagonal of A, assembled, device float64 [E, n, n, n], as if no point were constrained.
+
+        The same array each time, computed anew from h1 and h2. The first call is collective, later ones are local:
+        the diagonals of K and B are kept.
+        """
+        if self._inverse is None:
+            self._inverse = cuda.device_array(self._points, np.float64)
+        parts = self.geometry.stiffness_diagonal, self.geometry.assembled_mass
+        invert_diagonal[-(-self._points // THREADS), THREADS, self.stream](
+            self.h1, self.h2, *parts, self._inverse
+        )
+        return self._inverse.reshape(self.grid.shape)
