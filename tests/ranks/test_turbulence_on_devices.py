@@ -23,6 +23,7 @@ from ridgeline.models.turbulence.forcing import EswaranPope
 from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import make_engine, random_start
 
+RANKS = (1, 2, 3, 4)
 QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 SHAPE = (6, 8, 10)
@@ -38,14 +39,22 @@ def places(modes, whole):
     return np.concatenate([np.arange(f, f + n) for f, n in zip(first, counts)])
 
 
-@pytest.mark.parametrize(
-    ("scheme", "dealias", "dtype"),
-    [("rk2", "phase-shift", np.float64), ("rk4", "none", np.float64), ("rk2", "two-thirds", np.float32)],
-)
-def test_equals_the_cpu_on_one_rank(comm, scheme, dealias, dtype) -> None:
-    flow = FlowParameters(0.02, scheme, (0.7,), ((1.0, -0.5, 2.0),), 3)
-    grid = PencilGrid(SHAPE, dealias, (1, comm.size), comm.rank)
-    engine = CudaEngine(grid, LENGTHS, comm, dtype, flow)
+def process_grids(size):
+    return [(rows, size // rows) for rows in range(1, size + 1) if size % rows == 0]
+
+
+CASES = [
+    ("rk2", "phase-shift", np.float64, 1),
+    ("rk2", "phase-shift", np.float64, 2),
+    ("rk4", "none", np.float64, 3),
+    ("rk2", "two-thirds", np.float32, 4),
+]
+
+
+@pytest.mark.parametrize("scalars", [(), (0.7,)])
+@pytest.mark.parametrize(("scheme", "dealias", "dtype", "batch"), CASES)
+def test_every_process_grid_equals_the_cpu_on_one_rank(comm, scheme, dealias, dtype, batch, scalars) -> None:
+    flow = FlowParameters(0.02, scheme, scalars, ((1.0, -0.5, 2.0),) * len(scalars), 3)
     host = make_engine(
         SHAPE,
         flow,
@@ -55,24 +64,47 @@ def test_equals_the_cpu_on_one_rank(comm, scheme, dealias, dtype) -> None:
         lambda m: EswaranPope(m, MPI.COMM_SELF, 3.0, 2.0, 0.4, 6),
         dtype,
     )
-    engine.compile()
-    engine.forcing = EswaranPope(engine.modes, comm, 3.0, 2.0, 0.4, 6)
-    mine = places(engine.modes, Modes.of(PencilGrid(SHAPE, dealias, (1, 1), 0), LENGTHS))
-    engine.fields[...] = host.fields[:, mine]
-    engine.commit()
+    start = host.fields.copy()
+    expected = []
     for _ in range(2):
-        engine.advance(0.02)
         host.advance(0.02)
-        assert engine.last_courant_rate == pytest.approx(host.last_courant_rate, rel=TOLERANCE[dtype])
-        difference = np.abs(engine.fields - host.fields[:, mine]).max(1)
-        assert (difference <= TOLERANCE[dtype] * np.abs(host.fields).max(1)).all()
-    physical = engine.transform.to_physical(engine.fields[:1])
-    offset, n = grid.y_range
-    expected = host.transform.to_physical(host.fields[:1])[:, :, offset : offset + n]
-    np.testing.assert_allclose(physical, expected, rtol=0, atol=50 * TOLERANCE[dtype])
-    assert ("pinned host memory" in engine.describe()["column exchange"]) == (comm.size > 1)
-    handed, message = engine.exchanged()["column"]
-    assert (handed > 0) == (message > 0) == (comm.size > 1)
+        expected.append((host.last_courant_rate, host.fields.copy()))
+    values = host.transform.to_physical(host.fields[:1])
+    for process_grid in process_grids(comm.size):
+        grid = PencilGrid(SHAPE, dealias, process_grid, comm.rank)
+        engine = CudaEngine(grid, LENGTHS, comm, dtype, flow, batch)
+        engine.compile()
+        engine.forcing = EswaranPope(engine.modes, comm, 3.0, 2.0, 0.4, 6)
+        mine = places(engine.modes, Modes.of(PencilGrid(SHAPE, dealias, (1, 1), 0), LENGTHS))
+        engine.fields[...] = start[:, mine]
+        engine.commit()
+        for rate, fields in expected:
+            engine.advance(0.02)
+            assert engine.last_courant_rate == pytest.approx(rate, rel=TOLERANCE[dtype])
+            difference = np.abs(engine.fields - fields[:, mine]).max(1)
+            assert (difference <= TOLERANCE[dtype] * np.abs(fields).max(1)).all()
+        physical = engine.transform.to_physical(engine.fields[:1])
+        (z, nz), (y, ny) = grid.z_range, grid.y_range
+        here = values[:, z : z + nz, y : y + ny]
+        np.testing.assert_allclose(physical, here, rtol=0, atol=50 * TOLERANCE[dtype])
+        back = engine.transform.to_spectral(physical)
+        np.testing.assert_allclose(back, engine.fields[:1], rtol=0, atol=50 * TOLERANCE[dtype])
+        check_what_it_says(engine, process_grid, batch)
+        engine.transform.free()
+
+
+def check_what_it_says(engine, process_grid, batch) -> None:
+    """Memory as counted, messages as sent."""
+    slabs, found, said = engine.slabs, engine.memory(), engine.describe()
+    arrays = {id(each): each for each in (slabs._messages, slabs._pieces, slabs._row_pieces)}
+    held = sum(each.nbytes for each in arrays.values() if each is not None and each is not slabs.all_lines)
+    assert found["exchange"] == held
+    assert found["planes"] == slabs.all_planes.nbytes
+    for name, n in zip(("row", "column"), process_grid):
+        assert ("pinned host memory" in said.get(f"{name} exchange", "")) == (n > 1)
+        handed, message = engine.exchanged()[name]
+        assert (handed > 0) == (message > 0) == (n > 1)
+    assert (f"Q = {batch}" in said["column exchange"]) == (process_grid[1] > 1)
 
 
 def test_the_simulator_was_used() -> None:

@@ -1,19 +1,21 @@
-"""The column exchange of slabs whose data lie in device memory: one variable after the other, under way together.
+"""The column and the row exchange of data in device memory: batches of variables, several under way together.
 
-Of a variable, rank c gets the lines [y_c, lines of this rank] and gives [y of this rank, lines of c], or the reverse.
-Both sides hold these pieces one behind the other, so that nothing is packed. Messages go through GPU-aware MPI, or
-through pinned host memory with one copy each way. No communication but in `start` and `finish`.
+Of a variable, a rank holds pieces for all ranks, one behind the other, on either side of the exchange. A batch holds
+its variables together in each piece, so that nothing is packed. Messages go through GPU-aware MPI, or through pinned
+host memory with one copy each way. No communication but in `start` and `finish`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
+from ridgeline.fourier.device.layout import VariableBatch
 from ridgeline.jit.cuda_device import make_stream
 
 if TYPE_CHECKING:
@@ -36,34 +38,42 @@ class ExchangePieces(NamedTuple):
         """Complex numbers of all pieces."""
         return sum(self.counts)
 
+    def times(self, width: int) -> ExchangePieces:
+        """Return the pieces of so many variables."""
+        return ExchangePieces.of([width * n for n in self.counts])
+
 
 class DeviceExchange:
-    """Moves variables between their lines on all ranks and pieces of planes. Built without communication.
+    """Moves batches of variables between the two sides of an exchange. Built without communication.
 
     Parameters
     ----------
     comm : the ranks, numbered as the pieces are
-    lines, planes : of a rank's lines, and of what it holds of all lines for its planes
+    sides : of one variable what a rank has for each other one, by the names of both sides, complex numbers
     n_variables : that may be under way together; dtype : of real and imaginary parts
     device_buffers : hand device memory to MPI. Else pinned memory of both sides is allocated, for every variable
     stream : where what is sent is made, and where what came is used
+
+    Attributes: seconds: that this rank spent in `start` and `finish`; size: ranks; sides: their names.
     """
 
     def __init__(
-        self, comm: MPI.Comm, lines: ExchangePieces, planes: ExchangePieces, n_variables: int, dtype: DTypeLike,
+        self, comm: MPI.Comm, sides: Mapping[str, Sequence[int]], n_variables: int, dtype: DTypeLike,
         device_buffers: bool, stream: Any,
     ) -> None:  # fmt: skip
         self._comm, self._stream, self._staged = comm, stream, not device_buffers
         self._copies = make_stream(urgent=True)  # so that the next variable is computed while one is copied
-        self._pieces = {"lines": lines, "planes": planes}
+        self.size, self.sides = comm.size, tuple(sides)
+        self._pieces = {side: ExchangePieces.of(counts) for side, counts in sides.items()}
         self._dtype = np.dtype(dtype)
         self._number: np.dtype[Any] = np.result_type(dtype, np.complex64)
         self._made, self._ready = ([cuda.event() for _ in range(n_variables)] for _ in range(2))
         self._requests: dict[int, Any] = {}
-        self._host: dict[str, list[Any]] = {}
+        self._host: dict[str, Any] = {}
+        self.seconds = 0.0
         if self._staged:
             self._host = {
-                side: [cuda.pinned_array(2 * pieces.total, self._dtype) for _ in range(n_variables)]
+                side: cuda.pinned_array(2 * n_variables * pieces.total, self._dtype)
                 for side, pieces in self._pieces.items()
             }
 
@@ -74,42 +84,51 @@ class DeviceExchange:
 
     def host_bytes(self) -> int:
         """Return the bytes of pinned host memory."""
-        return sum(array.nbytes for arrays in self._host.values() for array in arrays)
+        return sum(array.nbytes for array in self._host.values())
 
-    def give(self, variable: int, side: str, array: Any) -> None:
-        """Put the copy of what is sent behind what makes it. side: "lines" or "planes", where `array` lies."""
-        self._made[variable].record(self._stream)
-        self._made[variable].wait(self._copies)
-        if self._staged:
-            array.copy_to_host(self._host[side][variable], stream=self._copies)
-        self._ready[variable].record(self._copies)
+    def _on_host(self, batch: VariableBatch, side: str) -> Any:
+        size = 2 * self._pieces[side].total
+        return self._host[side][batch.first * size : (batch.first + batch.width) * size]
 
-    def start(self, variable: int, side: str, array: Any, target: Any) -> None:
-        """Send a variable that was given, once it is there, to `target` on the other side. Collective, in order."""
-        self._ready[variable].synchronize()
-        other = _OTHER[side]
+    def give(self, batch: VariableBatch, side: str, array: Any) -> None:
+        """Put the copy of what is sent behind what makes it. side: where `array`, the batch, lies."""
+        made, ready = self._made[batch.first], self._ready[batch.first]
+        made.record(self._stream)
+        made.wait(self._copies)
         if self._staged:
-            array, target = self._host[side][variable], self._host[other][variable]
+            array.copy_to_host(self._on_host(batch, side), stream=self._copies)
+        ready.record(self._copies)
+
+    def start(self, batch: VariableBatch, side: str, array: Any, target: Any) -> None:
+        """Send a batch that was given, once it is there, to `target` on the other side. Collective, in order."""
+        begin = perf_counter()
+        self._ready[batch.first].synchronize()
+        other = self._other(side)
+        if self._staged:
+            array, target = self._on_host(batch, side), self._on_host(batch, other)
         kind = _mpi_type(self._number)
-        send, receive = self._pieces[side], self._pieces[other]
-        self._requests[variable] = self._comm.Ialltoallv(
+        send, receive = (self._pieces[each].times(batch.width) for each in (side, other))
+        self._requests[batch.first] = self._comm.Ialltoallv(
             [array, send.counts, send.begins, kind], [target, receive.counts, receive.begins, kind]
         )
+        self.seconds += perf_counter() - begin
 
-    def finish(self, variable: int, side: str, target: Any) -> None:
-        """Wait for a variable that was sent from `side`; what is put on the stream now finds it. Collective."""
-        self._requests.pop(variable).Wait()
+    def finish(self, batch: VariableBatch, side: str, target: Any) -> None:
+        """Wait for a batch that was sent from `side`; what is put on the stream now finds it. Collective."""
+        begin = perf_counter()
+        self._requests.pop(batch.first).Wait()
         if self._staged:
-            target.copy_to_device(self._host[_OTHER[side]][variable], stream=self._copies)
-            self._ready[variable].record(self._copies)
-            self._ready[variable].wait(self._stream)
+            target.copy_to_device(self._on_host(batch, self._other(side)), stream=self._copies)
+            self._ready[batch.first].record(self._copies)
+            self._ready[batch.first].wait(self._stream)
+        self.seconds += perf_counter() - begin
 
     def bytes_held(self, side: str) -> int:
         """Return the bytes of a variable that this rank hands over from one side, its own piece included."""
         return self._pieces[side].total * self._number.itemsize
 
-
-_OTHER = {"lines": "planes", "planes": "lines"}
+    def _other(self, side: str) -> str:
+        return next(other for other in self._pieces if other != side)
 
 
 def _mpi_type(number: np.dtype[Any]) -> Any:
