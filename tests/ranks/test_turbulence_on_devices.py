@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 
@@ -16,11 +17,13 @@ from numba.core import config
 if not config.ENABLE_CUDASIM:
     pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
+from ridgeline.fourier.device import exchange_cuda, ways
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
 from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.runtime.errors import DeviceError
 from turbulence_tools import make_engine, random_start
 
 RANKS = (1, 2, 3, 4)
@@ -28,6 +31,12 @@ QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 SHAPE = (6, 8, 10)
 LENGTHS = (5.0, 7.0, 4.0)
+WORDS = {
+    "auto": "pinned host memory",
+    "host": "pinned host memory",
+    "mpi": "GPU-aware MPI",
+    "nccl": "NCCL",
+}
 TOLERANCE = {np.float64: 1e-13, np.float32: 2e-6}
 
 
@@ -44,16 +53,20 @@ def process_grids(size):
 
 
 CASES = [
-    ("rk2", "phase-shift", np.float64, 1),
-    ("rk2", "phase-shift", np.float64, 2),
-    ("rk4", "none", np.float64, 3),
-    ("rk2", "two-thirds", np.float32, 4),
+    ("rk2", "phase-shift", np.float64, 1, "auto"),
+    ("rk2", "phase-shift", np.float64, 2, "mpi"),
+    ("rk4", "none", np.float64, 3, "nccl"),
+    ("rk2", "two-thirds", np.float32, 4, "host"),
+    ("rk2", "phase-shift", np.float32, 4, "mpi"),
+    ("rk2", "two-thirds", np.float64, 1, "nccl"),
 ]
 
 
 @pytest.mark.parametrize("scalars", [(), (0.7,)])
-@pytest.mark.parametrize(("scheme", "dealias", "dtype", "batch"), CASES)
-def test_every_process_grid_equals_the_cpu_on_one_rank(comm, scheme, dealias, dtype, batch, scalars) -> None:
+@pytest.mark.parametrize(("scheme", "dealias", "dtype", "batch", "way"), CASES)
+def test_every_process_grid_equals_the_cpu_on_one_rank(
+    comm, scheme, dealias, dtype, batch, way, scalars
+) -> None:
     flow = FlowParameters(0.02, scheme, scalars, ((1.0, -0.5, 2.0),) * len(scalars), 3)
     host = make_engine(
         SHAPE,
@@ -72,7 +85,7 @@ def test_every_process_grid_equals_the_cpu_on_one_rank(comm, scheme, dealias, dt
     values = host.transform.to_physical(host.fields[:1])
     for process_grid in process_grids(comm.size):
         grid = PencilGrid(SHAPE, dealias, process_grid, comm.rank)
-        engine = CudaEngine(grid, LENGTHS, comm, dtype, flow, batch)
+        engine = CudaEngine(grid, LENGTHS, comm, dtype, flow, batch, way)
         engine.compile()
         engine.forcing = EswaranPope(engine.modes, comm, 3.0, 2.0, 0.4, 6)
         mine = places(engine.modes, Modes.of(PencilGrid(SHAPE, dealias, (1, 1), 0), LENGTHS))
@@ -89,11 +102,11 @@ def test_every_process_grid_equals_the_cpu_on_one_rank(comm, scheme, dealias, dt
         np.testing.assert_allclose(physical, here, rtol=0, atol=50 * TOLERANCE[dtype])
         back = engine.transform.to_spectral(physical)
         np.testing.assert_allclose(back, engine.fields[:1], rtol=0, atol=50 * TOLERANCE[dtype])
-        check_what_it_says(engine, process_grid, batch)
+        check_what_it_says(engine, process_grid, batch, way)
         engine.transform.free()
 
 
-def check_what_it_says(engine, process_grid, batch) -> None:
+def check_what_it_says(engine, process_grid, batch, way) -> None:
     """Memory as counted, messages as sent."""
     slabs, found, said = engine.slabs, engine.memory(), engine.describe()
     arrays = {id(each): each for each in (slabs._messages, slabs._pieces, slabs._row_pieces)}
@@ -101,10 +114,59 @@ def check_what_it_says(engine, process_grid, batch) -> None:
     assert found["exchange"] == held
     assert found["planes"] == slabs.all_planes.nbytes
     for name, n in zip(("row", "column"), process_grid):
-        assert ("pinned host memory" in said.get(f"{name} exchange", "")) == (n > 1)
+        assert (WORDS[way] in said.get(f"{name} exchange", "")) == (n > 1)
+        assert (engine.seconds[f"{name} all-to-all"] > 0) == (
+            n > 1 and way != "nccl"
+        )  # of the simulator no time
         handed, message = engine.exchanged()[name]
         assert (handed > 0) == (message > 0) == (n > 1)
     assert (f"Q = {batch}" in said["column exchange"]) == (process_grid[1] > 1)
+
+
+def make(comm, process_grid, way):
+    grid = PencilGrid(SHAPE, "phase-shift", process_grid, comm.rank)
+    return CudaEngine(grid, LENGTHS, comm, np.float64, FlowParameters(0.02), 2, way)
+
+
+def test_the_fastest_way_is_measured_and_remembered(comm, monkeypatch, tmp_path) -> None:
+    """The simulator's MPI takes what stands for device memory; where NCCL fails on one rank, nobody takes it."""
+    monkeypatch.setattr(ways, "mpi_takes_device_buffers", lambda: True)
+    file = Path(comm.bcast(str(tmp_path / "choices.json")))
+    monkeypatch.setattr(ways, "choices_file", lambda: file)
+    for process_grid in process_grids(comm.size):
+        engine = make(comm, process_grid, "auto")
+        names = [f"{name} exchange" for name, n in zip(("column", "row"), process_grid[::-1]) if n > 1]
+        trials = engine.transform.trials()
+        assert list(trials) == names
+        for name, trial in trials.items():
+            assert set(trial.seconds) == {"mpi", "host"}
+            assert min(parts["total"] for parts in trial.seconds.values()) > 0
+            assert WORDS[trial.taken] in engine.describe()[name]
+        again = make(comm, process_grid, "auto").transform.trials()
+        assert [trial.taken for trial in again.values()] == [trial.taken for trial in trials.values()]
+        assert all(trial.earlier_run for trial in again.values())
+
+
+def test_nccl_is_taken_by_all_ranks_or_by_none(comm, monkeypatch, tmp_path) -> None:
+    file = Path(comm.bcast(str(tmp_path / "choices.json")))
+    monkeypatch.setattr(ways, "choices_file", lambda: file)
+    monkeypatch.setattr(ways, "simulated", lambda: False)
+    plain, failing = exchange_cuda.make_nccl, comm.size - 1
+
+    def make_nccl(part, dtype):
+        if comm.rank == failing:
+            raise DeviceError("no NCCL here")
+        return plain(part, dtype)
+
+    for fails in (False, True):
+        monkeypatch.setattr(exchange_cuda, "make_nccl", make_nccl if fails else plain)
+        trials = make(comm, (1, comm.size), "auto").transform.trials()
+        found = [set(trial.seconds) for trial in trials.values()]
+        assert found == ([] if fails or comm.size == 1 else [{"nccl", "host"}])
+    with pytest.raises(
+        DeviceError, match=r'between_gpus = "mpi", but the MPI library does not say .* use "auto"'
+    ):
+        ways.make_exchange(None, "mpi")
 
 
 def test_the_simulator_was_used() -> None:

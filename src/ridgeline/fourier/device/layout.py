@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.parallel.partition import split
 
+WAY_WORDS = {
+    "mpi": "GPU-aware MPI",
+    "nccl": "NCCL",
+    "host": "pinned host memory",
+}  # ways of messages between GPUs
 SECTOR = 4  # complex numbers that rows are rounded up to: whole sectors of memory, 32 bytes in float32
 
 

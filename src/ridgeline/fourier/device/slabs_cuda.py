@@ -24,12 +24,14 @@ from numba import cuda
 from numpy.typing import DTypeLike
 
 from ridgeline.fourier.device.clock import DeviceClock
-from ridgeline.fourier.device.exchange_cuda import DeviceExchange
+from ridgeline.fourier.device.exchange_cuda import DeviceExchange, ExchangeStreams
 from ridgeline.fourier.device.fft_cuda import DevicePlan, Spacing, make_plan
 from ridgeline.fourier.device.kernels_cuda import collect_lines, launch_shape, spread_lines
 from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
+from ridgeline.fourier.device.ways import ExchangeOrder, Way, make_exchange
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_device import make_stream
+from ridgeline.parallel.choices import Trial
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -47,21 +49,22 @@ class DeviceSlabs:
     grid : slabs or pencils; comm : all ranks, numbered as grid.rank is; dtype : of physical fields
     counts : variables that arrays have room for, see `DeviceLayout.buffers`
     groups : batches of variables that `to_points` and `to_lines` will move; each may also move one variable
-    device_buffers : whether MPI takes device memory
+    way : that messages go, "auto" for the fastest
 
     Attributes: layout: extents; stream: all work is put on it; scale: 1 over what there and back multiplies by.
-    in_y, in_z, rows_to_points, rows_to_modes: plans of one variable.
+    in_y, in_z, rows_to_points, rows_to_modes: plans of one variable. column, row: the exchanges, None where there are
+    none; trials: what was measured to choose their ways.
     """
 
     def __init__(
         self, grid: PencilGrid, comm: MPI.Comm, dtype: DTypeLike, counts: BufferCounts,
-        groups: Iterable[VariableBatch], device_buffers: bool,
+        groups: Iterable[VariableBatch], way: Way,
     ) -> None:  # fmt: skip
         self.grid, self.comm, self.counts = grid, comm, counts
         self.layout = DeviceLayout.of(grid)
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self._widths = sorted({1, *(group.width for group in groups)})
-        self._device_buffers = device_buffers
+        self._way = way
         nz, ny, nx = grid.shape
         self.scale = 1.0 / (nx * ny * nz)
         self.stream = make_stream()
@@ -71,6 +74,7 @@ class DeviceSlabs:
         self.column: DeviceExchange | None = None
         self.row: DeviceExchange | None = None
         self._comms: list[MPI.Comm] = []
+        self.trials: dict[str, Trial] = {}
         self._waited_for: list[int] = []
 
     def _plan(self) -> None:
@@ -135,22 +139,45 @@ class DeviceSlabs:
 
     def _make_exchanges(self) -> None:
         layout, counts, (rows, columns) = self.layout, self.counts, self.grid.process_grid
-        common = self._dtype, self._device_buffers, self.stream
-        if columns > 1:
-            comm = self._part(self.grid.row, self.grid.column)
-            sides = dict(zip(("lines", "planes"), layout.of_columns))
-            self.column = DeviceExchange(comm, sides, counts.lines, *common)
-        if rows > 1:
-            comm = self._part(self.grid.column, self.grid.row)
-            sides = dict(zip(("planes", "rows"), layout.of_rows))
-            self.row = DeviceExchange(comm, sides, counts.planes, *common)
+        streams = ExchangeStreams(self.stream, make_stream(urgent=True))
+        case = f"{self.grid.shape} {self.grid.dealias} {self._dtype} {self.grid.process_grid}"
 
-    def _part(self, color: int, key: int) -> MPI.Comm:
-        self._comms.append(self.comm.Split(color, key))
-        return self._comms[-1]
+        def make(
+            name: str, color: int, key: int, sides: dict[str, list[int]], n: int, batch: VariableBatch,
+            places: tuple[Any, Any],
+        ) -> DeviceExchange:  # fmt: skip
+            comm = self.comm.Split(color, key)
+            self._comms.append(comm)
+            order = ExchangeOrder(name, comm, self.comm, sides, n, self._dtype, streams, batch, places, case)
+            exchange, trial = make_exchange(order, self._way)
+            if trial is not None:
+                self.trials[f"{name} exchange"] = trial
+            return exchange
+
+        if columns > 1:
+            batch = VariableBatch(0, self._widths[-1])
+            sides = dict(zip(("lines", "planes"), layout.of_columns))
+            places = self._message(batch), _cut(self._pieces, 0, batch.width * layout.piece_numbers)
+            place = self.grid.row, self.grid.column
+            self.column = make("column", *place, sides, counts.lines, batch, places)
+        if rows > 1:
+            sides = dict(zip(("planes", "rows"), layout.of_rows))
+            places = self._plane_message(0), self._row_piece(0)
+            place = self.grid.column, self.grid.row
+            self.row = make("row", *place, sides, counts.planes, VariableBatch(0, 1), places)
+
+    def collect(self) -> None:
+        """Read the clocks, when the stream has been synchronised. No communication."""
+        self.clock.collect()
+        for exchange in (self.column, self.row):
+            if exchange is not None:
+                exchange.collect()
 
     def free(self) -> None:
         """Give communicators back; not usable afterwards. Collective."""
+        for exchange in (self.column, self.row):
+            if exchange is not None:
+                exchange.free()
         while self._comms:
             self._comms.pop().Free()
 

@@ -113,7 +113,7 @@ class ModelSection(Checked):
         unit="variables",
         rule='"auto" or an integer >= 1 and <= 4',
     )
-    transpose: sections.TransposeSection = Field(default_factory=sections.TransposeSection)
+    transpose: sections.DeviceTransposeSection = Field(default_factory=sections.DeviceTransposeSection)
     fft: sections.FftSection = Field(default_factory=sections.FftSection)
 
     def problems(self) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.fourier.device.layout import DeviceLayout
+from ridgeline.fourier.device.layout import WAY_WORDS, DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, choose_process_grid
 from ridgeline.fourier.sizes import (
     Share,
@@ -163,6 +163,13 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     return float(max(peaks))
 
 
+def _messages(case: TurbulenceCase) -> str:
+    """Return which way messages between GPUs go, in words."""
+    any_way = f"the fastest of {', '.join(WAY_WORDS.values())} that a run finds"
+    way = WAY_WORDS.get(case.model.transpose.between_gpus, any_way)
+    return f"messages between GPUs go by {way}, those of the column exchange with Q = {case.batch} variables"
+
+
 def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -> tuple[str, ...]:
     """Return what `ridgeline check` says beside the common figures."""
     truncation = Truncation(case.grid.shape, case.model.dealias)
@@ -172,6 +179,8 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
     words = [f"memory per rank: {parts}"]
     if case.run.device == "cuda":
         words.append("what cuFFT works in comes on top of the memory of each GPU")
+        if grid[0] * grid[1] > 1:
+            words.append(_messages(case))
     if not case.scalar and case.model.scheme == "rk2":
         words.append(f"the paper's Eq. 9 allows {bound / 2**20:.4g} MiB per rank")
     lines = truncation.n_lines / (case.grid.shape[0] * (case.grid.shape[2] // 2 + 1))

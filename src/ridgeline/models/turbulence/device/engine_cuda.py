@@ -25,6 +25,7 @@ from ridgeline.fourier.device.kernels_cuda import (
 from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.device.slabs_cuda import DeviceSlabs, Table
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
+from ridgeline.fourier.device.ways import Way
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowOperation
@@ -45,7 +46,7 @@ from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCI
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import shift_of_step
 from ridgeline.models.turbulence.stages import SCHEMES, displaced_grids
-from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
+from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
@@ -57,7 +58,7 @@ class CudaEngine:
     """Holds and advances velocity and scalars of one rank on its GPU. Built collectively.
 
     Parameters and attributes are those of `engine_cpu.CpuEngine`; `transform` is the device's, for fields that the
-    host holds. batch: Q, variables of a message of the column exchange. `workspace`: none, see `SpectralState`.
+    host holds. batch: Q, variables of a message of the column exchange; way: that messages go. `workspace`: none.
     Raises DeviceError for waves, if this rank has no GPU, and, with the sum, if the GPU's memory is too small.
     """
 
@@ -71,6 +72,7 @@ class CudaEngine:
         dtype: DTypeLike,
         flow: FlowParameters,
         batch: int = 1,
+        way: Way = "auto",
     ) -> None:
         if flow.waves:
             raise DeviceError(
@@ -86,7 +88,7 @@ class CudaEngine:
         self._batch = batch if counts.messages else 1
         self._inward, self._outward = exchange_groups(self.n_scalars, self._batch)
         groups = self._inward + self._outward
-        self.slabs = DeviceSlabs(grid, comm, dtype, counts, groups, mpi_takes_device_buffers())
+        self.slabs = DeviceSlabs(grid, comm, dtype, counts, groups, way)
         self._memory = device_bytes(
             layout, self._real.itemsize, self.n_scalars, self._scheme.copies, self._batch
         )
@@ -222,7 +224,7 @@ class CudaEngine:
                 self._form_products(rated=False)
         self._forced.end_step(self.forcing, self._state)
         self.slabs.stream.synchronize()
-        self.slabs.clock.collect()
+        self.slabs.collect()
         self._host_is_present = False
         self.time += self.last_dt
         self.step_index += 1
@@ -380,8 +382,8 @@ class CudaEngine:
         slabs = self.slabs
         column = "none on one rank" if slabs.row is None else "none in one column"
         if slabs.column is not None:
-            column = f"{slabs.column.way}, Q = {self._batch}"
-        row = {} if slabs.row is None else {"row exchange": f"{slabs.row.way}, a variable a message"}
+            column = f"{slabs.column.words}, Q = {self._batch}"
+        row = {} if slabs.row is None else {"row exchange": f"{slabs.row.words}, a variable a message"}
         return {
             "fields and steps": f"on {self.device}",
             "column exchange": column,
