@@ -128,6 +128,43 @@ def make(comm, process_grid, way):
     return CudaEngine(grid, LENGTHS, comm, np.float64, FlowParameters(0.02), 2, way)
 
 
+class Late:
+    """A request whose messages are read and delivered when somebody waits for them, as late as MPI may."""
+
+    def __init__(self, comm, sent, received):
+        self._arguments = comm, sent, received
+
+    def Wait(self):
+        comm, sent, received = self._arguments
+        comm.Alltoallv(sent, received)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_no_message_is_overwritten_before_it_is_sent(comm, monkeypatch, batch) -> None:
+    def send(self, batch, side, array, target):
+        kind = exchange_cuda._mpi_type(self._number)
+        arguments = [[each, *pieces, kind] for each, pieces in zip((array, target), self._both(batch, side))]
+        self._requests[batch.first] = Late(self._comm, *arguments)
+
+    for process_grid in process_grids(comm.size):
+        for scalars in ((), (0.7,)):
+            flow = FlowParameters(0.02, "rk2", scalars, ((1.0, -0.5, 2.0),) * len(scalars), 3)
+            grid = PencilGrid(SHAPE, "two-thirds", process_grid, comm.rank)
+            found = []
+            for late in (False, True):
+                with monkeypatch.context() as patch:
+                    if late:
+                        patch.setattr(exchange_cuda.DirectExchange, "_send", send)
+                    engine = CudaEngine(grid, LENGTHS, comm, np.float64, flow, batch, "mpi")
+                    rng = np.random.default_rng(comm.rank)
+                    engine.fields[...] = rng.standard_normal(engine.fields.shape)
+                    engine.commit()
+                    engine.advance(0.001)
+                    found.append(engine.fields.copy())
+                    engine.transform.free()
+            np.testing.assert_array_equal(*found)
+
+
 def test_the_fastest_way_is_measured_and_remembered(comm, monkeypatch, tmp_path) -> None:
     """The simulator's MPI takes what stands for device memory; where NCCL fails on one rank, nobody takes it."""
     monkeypatch.setattr(ways, "mpi_takes_device_buffers", lambda: True)
