@@ -48,8 +48,8 @@ class NcclExchanges:
 def make_nccl(comm: MPI.Comm, dtype: DTypeLike) -> NcclExchanges:
     """Return NCCL's communicator of the ranks of `comm`, on their current devices. Collective.
 
-    dtype: float64 or float32. Raises DeviceError on all ranks if nccl4py or the library is missing. So it does if NCCL
-    does not take these devices: it wants one for each rank.
+    dtype: float64 or float32. Raises DeviceError on all ranks if nccl4py or the library is missing. It does so too if
+    NCCL does not take these devices: it wants one for each rank.
     """
     if simulated():
         return _MpiStandsIn(comm, np.dtype(dtype))
