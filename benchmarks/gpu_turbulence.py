@@ -83,6 +83,7 @@ def correctness(dtypes: list[str]) -> Iterator[Row]:
 def passes(engine: Any) -> Iterator[Pass]:
     """Yield the passes of a step: transforms of one variable, then kernels as a step launches them."""
     from ridgeline.fourier.device.kernels_cuda import collect_lines, collect_sums, spread_lines
+    from ridgeline.fourier.device.layout import VariableBatch
     from ridgeline.models.turbulence.device.kernels_cuda import PHASES, PRODUCT_BLOCKS, PRODUCT_THREADS
 
     slabs, real = engine.slabs, engine._real.type
@@ -97,7 +98,7 @@ def passes(engine: Any) -> Iterator[Pass]:
         ("transform in x to modes", slabs.rows_to_modes, plane),
     ):
         yield Pass(name, partial(plan.run, array, array, stream), 2 * array.nbytes)
-    table = slabs.place, slabs.step, layout.ny_local, layout.pitch
+    table = slabs.table(VariableBatch(0, 1))
     kx, kz, launch = engine._kx, engine._kz, slabs.launch
     second = slabs.planes(1)
     yield Pass(

@@ -48,6 +48,7 @@ ALLOWED_IMPORTERS = {
         "bench/",
     ),
     "adios2": ("io/adios2_bindings.py",),
+    "nccl": ("fourier/device/nccl_cuda.py",),
     "nvmath": ("fourier/device/fft_cuda.py",),
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
@@ -82,7 +83,7 @@ FILE_CALLS = {
     "to_zarr",
 }
 HEAVY = (
-    "adios2", "llvmlite", "matplotlib", "mpi4py", "numba", "nvmath",
+    "adios2", "llvmlite", "matplotlib", "mpi4py", "nccl", "numba", "nvmath",
     "pandas", "pydantic", "pyfftw", "scipy", "xarray",
 )  # fmt: skip
 

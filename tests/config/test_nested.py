@@ -156,7 +156,7 @@ def test_wrong_overrides(override: str, expected: str) -> None:
             'transpose_method = "node"',
             'model.transpose_method in case.toml:9: got "node"; need a known key of [model]: viscosity, inviscid, '
             "scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, transpose.method, "
-            "fft.effort. Did you mean 'transpose.method'?",
+            "transpose.between_gpus, fft.effort. Did you mean 'transpose.method'?",
         ),
         (
             'transpose.method = "node"',

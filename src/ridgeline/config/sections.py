@@ -186,6 +186,16 @@ class TransposeSection(Checked):
     )
 
 
+class DeviceTransposeSection(TransposeSection):
+    """The exchange between planes and lines, on GPUs too."""
+
+    between_gpus: Literal["auto", "mpi", "nccl", "host"] = setting(
+        "auto",
+        'How messages go between GPUs: "mpi" (MPI takes GPU memory), "nccl" (NVIDIA\'s library), "host" (through '
+        'pinned host memory); "auto" measures those that are there before the first step.',
+    )
+
+
 class FftSection(Checked):
     """One-dimensional transforms."""
 

@@ -87,7 +87,7 @@ WRONG = [
     ("model.courant=1.5", "got 1.5; need a number > 0 and < 1, or model.dt instead."),
     ("model.courant=0", "got 0; need a number > 0 and < 1, or model.dt instead."),
     ("model.dt=0", "got 0; need a number > 0, or model.courant instead."),
-    ("model.transpose_variables=5", "got 5; need an integer >= 1 and <= 4."),
+    ("model.transpose_variables=5", 'got 5; need "auto" or an integer >= 1 and <= 4.'),
     (
         "initial.kind=noise",
         'got "noise"; need "taylor_green", "taylor_green_2d", "abc", "spectrum" or "file".',
@@ -394,7 +394,6 @@ def test_a_start_beside_what_the_run_writes_is_fine(path: str) -> None:
 @pytest.mark.parametrize(
     ("wish", "told"),
     [
-        ('grid.decomposition="pencils"', 'grid.decomposition = "pencils"'),
         ("model.rotation=[0, 0, 1]", "model.rotation or model.brunt_vaisala"),
         ("particles.count=10", "particles.count > 0"),
     ],

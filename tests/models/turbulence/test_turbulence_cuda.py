@@ -20,10 +20,9 @@ from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.device import kernels_cuda as kernels
-from ridgeline.models.turbulence.device.memory import device_bytes
+from ridgeline.models.turbulence.device.memory import device_bytes, exchange_groups
 from ridgeline.models.turbulence.estimate import estimate, paper_bound
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.runtime.errors import DeviceError
 from turbulence_tools import make_engine, random_start
 
 DTYPES = [np.float64, np.float32]
@@ -63,7 +62,7 @@ def load_lines(dtype, shifted):
 
 def packed(dtype, kernel, sources, *more):
     numbers = of(dtype)[1]
-    table = INTEGER[::1], SMALL[::1], INTEGER, INTEGER
+    table = INTEGER[::1], INTEGER, INTEGER, INTEGER
     return assemble(kernel, (*[numbers] * sources, *more, *table, numbers))
 
 
@@ -131,43 +130,79 @@ def test_in_the_simulator() -> None:
     assert " passed" in run_simulated(Path(__file__).with_name("simulated_turbulence.py"))
 
 
-@pytest.mark.parametrize("n_ranks", [1, 3, 8])
-def test_memory_is_within_the_paper_s_bound(n_ranks) -> None:
-    """Eq. 9 with Q = 1 for one rank, which exchanges nothing; with buffers of all variables, with Q = 4."""
+@pytest.mark.parametrize(
+    ("process_grid", "batch", "least"),
+    [
+        ((1, 1), 1, 1),  # Eq. 9 with Q = 1 for one rank, which exchanges nothing
+        ((1, 3), 1, 4),  # with buffers of all variables, with Q = 4
+        ((1, 8), 1, 4),
+        ((1, 8), 4, 4),
+        ((2, 4), 1, 4),
+        ((2, 4), 4, 6),
+        ((8, 1), 4, 4),
+    ],
+)
+def test_memory_is_within_the_paper_s_bound(process_grid, batch, least) -> None:
+    """least: the Q of Eq. 9 that allows what a rank holds."""
     shape = (256, 256, 256)
+    n_ranks = process_grid[0] * process_grid[1]
     for rank in {0, n_ranks - 1}:
-        layout = DeviceLayout.of(PencilGrid(shape, "phase-shift", (1, n_ranks), rank))
-        needed = sum(device_bytes(layout, 8, 0, 1).values())
-        assert needed < paper_bound(shape, n_ranks, 1 if n_ranks == 1 else 4, 16) * 1.01
+        layout = DeviceLayout.of(PencilGrid(shape, "phase-shift", process_grid, rank))
+        needed = sum(device_bytes(layout, 8, 0, 1, batch).values())
+        assert needed < paper_bound(shape, n_ranks, least, 16) * 1.01
 
 
-def test_pencils_are_refused() -> None:
-    with pytest.raises(
-        DeviceError, match=r"slabs only, and the process grid is \[2, 1\]; set grid.decomposition"
-    ):
-        DeviceLayout.of(PencilGrid((8, 8, 8), "none", (2, 1), 0))
-
-
-@pytest.mark.parametrize("n_ranks", [1, 2, 3])
-def test_the_table_finds_every_line_in_the_pieces_of_the_exchange(n_ranks) -> None:
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("process_grid", [(1, 1), (1, 3), (2, 1), (2, 2), (3, 2)])
+def test_the_table_finds_every_line_in_the_pieces_of_the_exchange(process_grid, width) -> None:
     shape = (6, 8, 10)
-    for rank in range(n_ranks):
-        grid = PencilGrid(shape, "phase-shift", (1, n_ranks), rank)
+    rows, columns = process_grid
+    for rank in range(rows * columns):
+        grid = PencilGrid(shape, "phase-shift", process_grid, rank)
         layout = DeviceLayout.of(grid)
-        place, step = (table.reshape(shape[0], layout.pitch) for table in layout.tables())
+        place, step = layout.line_table(width)
+        place = place.reshape(shape[0], layout.width)
+        assert step == width * layout.n_lines
+        of_lines, of_planes = layout.of_columns
+        assert (sum(of_lines), sum(of_planes)) == (layout.line_numbers, layout.piece_numbers)
         found = []
-        for peer in range(n_ranks):
-            lines = grid.lines_of_rank(0, peer)
-            begin = sum(layout.counts_of_planes[:peer])
-            at = lines.jz % shape[0], lines.jx
-            np.testing.assert_array_equal(place[at], begin + np.arange(lines.n_lines))
-            assert (step[at] == lines.n_lines).all()
+        for c in range(columns):
+            lines = grid.lines_of_rank(grid.row, c)
+            at = lines.jz % shape[0], lines.jx // rows
+            np.testing.assert_array_equal(place[at], width * sum(of_planes[:c]) + np.arange(lines.n_lines))
             found += list(zip(*at))
         rest = np.ones(place.shape, bool)
         rest[tuple(np.array(found).T)] = False
         assert (place[rest] == -1).all()
-        assert sum(layout.counts_of_planes) == layout.piece_numbers
-        assert sum(layout.counts_of_lines) == layout.line_numbers
+
+
+def test_the_table_finds_every_column_in_the_pieces_of_the_row_exchange() -> None:
+    shape, process_grid = (6, 8, 10), (3, 2)
+    for rank in range(6):
+        grid = PencilGrid(shape, "none", process_grid, rank)
+        layout = DeviceLayout.of(grid)
+        (place, step), (of_planes, of_rows) = layout.column_table(), layout.of_rows
+        assert step == layout.width
+        assert sum(of_rows) == layout.row_piece_numbers
+        assert sum(of_planes) == shape[0] * layout.ny_local * layout.width <= layout.plane_numbers
+        pieces = np.full(layout.row_piece_numbers, -1)
+        for r in range(3):
+            piece = pieces[sum(of_rows[:r]) : sum(of_rows[: r + 1])]
+            piece = piece.reshape(layout.nz_local, layout.ny_local, layout.width)
+            piece[:, 0, : len(grid.columns_of(r))] = grid.columns_of(r)
+        expected = np.full((layout.nz_local, layout.pitch), -1)
+        expected[:, : grid.truncation.n_columns] = np.arange(grid.truncation.n_columns)
+        place = place.reshape(expected.shape)
+        np.testing.assert_array_equal(np.where(place < 0, -1, pieces[place]), expected)
+
+
+def test_batches_of_the_velocity_leave_the_pieces_that_scalars_need() -> None:
+    for batch in (1, 2, 3, 4):
+        there, back = exchange_groups(2, batch)
+        assert [v for group in there for v in group.variables] == [0, 1, 2, 3, 4]
+        assert [v for group in back for v in group.variables] == [4, 5, 6, 7, 0, 1, 2, 3]
+        assert all(group.first >= 4 or group.first + group.width <= 4 for group in back)
+        assert max(group.width for group in there + back) == batch
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2])
@@ -178,7 +213,7 @@ def test_what_a_gpu_and_its_host_hold_is_counted(n_ranks) -> None:
     )
     found = estimate(case, n_ranks)
     layout = DeviceLayout.of(PencilGrid((64, 64, 64), "phase-shift", (1, n_ranks), 0))
-    assert found.device_memory == device_bytes(layout, 8, 0, 2)
+    assert found.device_memory == device_bytes(layout, 8, 0, 2, 1)
     assert (found.device_memory["exchange"] > 0) == (n_ranks > 1)
     # The host has one copy of the fields, and of the planes of one variable.
     assert found.memory_per_rank < 0.6 * sum(found.device_memory.values())

@@ -1,10 +1,11 @@
-"""Packing between lines and planes of slabs on NVIDIA GPUs: only modes of lines that are kept are moved.
+"""Packing between lines, planes and rows on NVIDIA GPUs: only modes of lines that are kept are moved.
 
 Complex numbers are pairs of reals in flat device arrays; all counts are complex numbers. *Lines* are [y, line], lines
 contiguous; *planes* are [z, y, x] with rows of `pitch`. A table says where the line of (z, x) lies in a variable: at
-place[z * pitch + x], nowhere if that is -1. From one y to the next it is step[z * pitch + x]. So these kernels see
-no difference between the lines of one rank and the pieces of several. A warp's threads lie along x, where lines
-of one j_z are contiguous on both sides. Launch as `launch_shape` says.
+place[z * pitch + x], nowhere if that is -1. From one y to the next it is `step`. So these kernels see no difference
+between the lines of one rank, pieces of several ranks, and pieces of several variables. The row exchange of pencils
+has such tables too, where planes of some columns j_x stand for lines, and rows for planes. A warp's threads lie along
+x, where lines of one j_z are contiguous on both sides. Launch as `launch_shape` says.
 """
 
 import numpy as np
@@ -42,18 +43,18 @@ def _where(pitch):
 def spread_lines(lines, place, step, ny, pitch, out_planes):
     """Set planes to the modes of one variable's lines, and to zero where there is no line.
 
-    lines : pieces of lines; place : (nz * pitch,) int64; step : (nz * pitch,) int32; out_planes : [nz, ny, pitch]
+    lines : pieces of lines; place : (nz * pitch,) int64; out_planes : [nz, ny, pitch]
     Cost: reads each line once, writes planes once.
     """
     x, z, entry = _where(pitch)
     if x >= pitch:
         return
     zero = out_planes.dtype.type(0)
-    source, pieces = load(place, entry), np.int64(load(step, entry))
+    source = load(place, entry)
     for y in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
         re, im = zero, zero
         if source >= 0:
-            re, im = load_pair(lines, source + y * pieces)
+            re, im = load_pair(lines, source + y * step)
         store_pair(out_planes, (z * ny + y) * pitch + x, re, im)
 
 
@@ -63,12 +64,12 @@ def collect_lines(planes, place, step, ny, pitch, out_lines):
     x, z, entry = _where(pitch)
     if x >= pitch:
         return
-    target, pieces = load(place, entry), np.int64(load(step, entry))
+    target = load(place, entry)
     if target < 0:
         return
     for y in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
         re, im = load_pair(planes, (z * ny + y) * pitch + x)
-        store_pair(out_lines, target + y * pieces, re, im)
+        store_pair(out_lines, target + y * step, re, im)
 
 
 @kernel(THREADS, BLOCKS)
@@ -80,7 +81,7 @@ def collect_sums(first, second, kx, kz, place, step, ny, pitch, out_lines):
     x, z, entry = _where(pitch)
     if x >= pitch:
         return
-    target, pieces = load(place, entry), np.int64(load(step, entry))
+    target = load(place, entry)
     if target < 0:
         return
     a, b = load(kx, x), load(kz, z)
@@ -88,27 +89,28 @@ def collect_sums(first, second, kx, kz, place, step, ny, pitch, out_lines):
         at = (z * ny + y) * pitch + x
         re, im = load_pair(first, at)
         more_re, more_im = load_pair(second, at)
-        store_pair(out_lines, target + y * pieces, a * re + b * more_re, a * im + b * more_im)
+        store_pair(out_lines, target + y * step, a * re + b * more_re, a * im + b * more_im)
 
 
 @kernel(THREADS, BLOCKS)
-def add_turned_sum(lines, variable, factors, place, step, ny, pitch, out_lines):
-    """Add -i times a sum of three variables' lines to one variable's lines, where `place` has them.
+def add_turned_sum(u, v, w, from_place, place, steps, factors, ny, pitch, out_lines):
+    """Add -i times a sum of three variables' lines to one variable's lines.
 
-    lines : variables that follow each other by `variable` numbers; factors : three reals
+    u, v, w : lines of the table from_place; steps : of the tables from_place and place; factors : three reals
     """
     x, _, entry = _where(pitch)
     if x >= pitch:
         return
-    target, pieces = load(place, entry), np.int64(load(step, entry))
+    target, source = load(place, entry), load(from_place, entry)
     if target < 0:
         return
     a, b, c = factors
     for y in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
-        at = target + y * pieces
-        u_re, u_im = load_pair(lines, at)
-        v_re, v_im = load_pair(lines, at + variable)
-        w_re, w_im = load_pair(lines, at + 2 * variable)
+        at = source + y * steps[0]
+        u_re, u_im = load_pair(u, at)
+        v_re, v_im = load_pair(v, at)
+        w_re, w_im = load_pair(w, at)
+        at = target + y * steps[1]
         re, im = load_pair(out_lines, at)
         store_pair(
             out_lines, at, re + (a * u_im + b * v_im + c * w_im), im - (a * u_re + b * v_re + c * w_re)

@@ -1,19 +1,22 @@
-"""Fourier transforms of slabs on one NVIDIA GPU per rank: lines, planes and physical space stay in device memory.
+"""Fourier transforms of slabs and pencils on one NVIDIA GPU per rank; modes and points stay in its memory.
 
     lines [variable, y, line]     all y of this rank's lines; the transform in y is strided, lines contiguous
-    planes [variable, z, y, x]    this rank's y; the transform in z is strided over whole planes. Those in x are
-                                  between rows of modes and rows of points, in place
+    planes [variable, z, y, x]    this rank's y, of pencils its columns j_x alone; the transform in z is strided over
+                                  whole planes
+    rows [variable, z, y, x]      this rank's y and z; transforms in x are between rows of modes and rows of points,
+                                  in place. They take the place of planes; of slabs they are the planes
 
-Both sides of the column exchange hold pieces as MPI wants them: of lines by y, of planes by the lines of each rank.
-So packing is the one pass that also sets what truncation leaves out, or forms sums of products. On one rank there is
-no exchange, and lines are the pieces. Complex numbers are pairs of reals in flat device arrays.
+The column exchange is between lines and planes, that of rows, which pencils have, between planes and rows. Both sides
+hold pieces as messages want them. Those of lines are cut by y, those of planes by the lines of each rank, or by z.
+Those of rows are cut by the columns of each rank. So packing is the one pass that also sets what truncation leaves
+out, or forms sums of products. Where a message has several variables, the transforms in y write lines into it, or
+read them from there. Complex numbers are pairs of reals in flat device arrays.
 Source: Yeung et al. (GESTS), Sec. 2: batches of one-dimensional transforms, fields resident on the device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,95 +24,162 @@ from numba import cuda
 from numpy.typing import DTypeLike
 
 from ridgeline.fourier.device.clock import DeviceClock
-from ridgeline.fourier.device.exchange_cuda import DeviceExchange, ExchangePieces
+from ridgeline.fourier.device.exchange_cuda import DeviceExchange, ExchangeStreams
 from ridgeline.fourier.device.fft_cuda import DevicePlan, Spacing, make_plan
-from ridgeline.fourier.device.kernels_cuda import launch_shape, spread_lines
-from ridgeline.fourier.device.layout import DeviceLayout
+from ridgeline.fourier.device.kernels_cuda import collect_lines, launch_shape, spread_lines
+from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
+from ridgeline.fourier.device.ways import ExchangeOrder, Way, make_exchange
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_device import make_stream
+from ridgeline.parallel.choices import Trial
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Table = tuple[Any, int, int, int]  # place, step, ny, pitch of `kernels_cuda`
+
 
 class DeviceSlabs:
-    """The arrays, plans and exchange of transforms on this rank's device. Built collectively, in two steps.
+    """The arrays, plans and exchanges of transforms on this rank's device. Built collectively, in two steps.
 
     Plans are made first, without memory: `work_bytes` is what they want. `allocate` follows.
 
     Parameters
     ----------
-    grid : slabs; comm : all ranks, numbered as grid.rank is; dtype : of physical fields
-    n_lines, n_planes : variables that lines and planes have room for
-    device_buffers : whether MPI takes device memory
+    grid : slabs or pencils; comm : all ranks, numbered as grid.rank is; dtype : of physical fields
+    counts : variables that arrays have room for, see `DeviceLayout.buffers`
+    groups : batches of variables that `to_points` and `to_lines` will move; each may also move one variable
+    way : that messages go, "auto" for the fastest
 
     Attributes: layout: extents; stream: all work is put on it; scale: 1 over what there and back multiplies by.
-    in_y, in_z, rows_to_points, rows_to_modes: plans of one variable.
+    in_y, in_z, rows_to_points, rows_to_modes: plans of one variable. column, row: the exchanges, None where there are
+    none; trials: what was measured to choose their ways.
     """
 
     def __init__(
-        self,
-        grid: PencilGrid,
-        comm: MPI.Comm,
-        dtype: DTypeLike,
-        n_lines: int,
-        n_planes: int,
-        device_buffers: bool,
-    ) -> None:
-        self.grid, self.comm = grid, comm
+        self, grid: PencilGrid, comm: MPI.Comm, dtype: DTypeLike, counts: BufferCounts,
+        groups: Iterable[VariableBatch], way: Way,
+    ) -> None:  # fmt: skip
+        self.grid, self.comm, self.counts = grid, comm, counts
         self.layout = DeviceLayout.of(grid)
         self._dtype: np.dtype[Any] = np.dtype(dtype)
-        self._n_lines, self._n_planes = n_lines, n_planes
-        self._device_buffers = device_buffers
+        self._widths = sorted({1, *(group.width for group in groups)})
+        self._way = way
         nz, ny, nx = grid.shape
         self.scale = 1.0 / (nx * ny * nz)
         self.stream = make_stream()
         self._plan()
         self.work_bytes = max(plan.work_bytes for plan in self._plans())
         self.clock = DeviceClock(self.stream, ("fft", "pack"))
-        self.seconds_exchanging = 0.0
+        self.column: DeviceExchange | None = None
+        self.row: DeviceExchange | None = None
+        self._comms: list[MPI.Comm] = []
+        self.trials: dict[str, Trial] = {}
+        self._waited_for: list[int] = []
 
     def _plan(self) -> None:
         layout, (nz, ny, nx) = self.layout, self.grid.shape
-        rows, pitch = nz * layout.ny_local, layout.pitch
-        lines, planes = Spacing(layout.n_lines, 1), Spacing(layout.ny_local * pitch, 1)
-        points, modes = Spacing(1, 2 * pitch), Spacing(1, pitch)
-        self.in_y = make_plan("complex", ny, layout.n_lines, lines, lines, self._dtype)
-        self.in_z = make_plan("complex", nz, layout.ny_local * pitch, planes, planes, self._dtype)
+        n, plane = layout.n_lines, layout.ny_local * layout.width
+        rows, pitch = layout.nz_local * layout.ny_local, layout.pitch
+        points, modes, planes = Spacing(1, 2 * pitch), Spacing(1, pitch), Spacing(plane, 1)
+        lines = {width: Spacing(width * n, 1) for width in self._widths}
+        self.in_y = make_plan("complex", ny, n, lines[1], lines[1], self._dtype)
+        self._to_message = {1: self.in_y}
+        self._from_message = {1: self.in_y}
+        for width in self._widths[1:]:
+            self._to_message[width] = make_plan("complex", ny, n, lines[1], lines[width], self._dtype)
+            self._from_message[width] = make_plan("complex", ny, n, lines[width], lines[1], self._dtype)
+        self.in_z = make_plan("complex", nz, plane, planes, planes, self._dtype)
         self.rows_to_points = make_plan("real inverse", nx, rows, modes, points, self._dtype)
         self.rows_to_modes = make_plan("real forward", nx, rows, points, modes, self._dtype)
 
     def _plans(self) -> Iterable[DevicePlan]:
-        return self.in_y, self.in_z, self.rows_to_points, self.rows_to_modes
+        of_lines = {id(plan): plan for plan in (*self._to_message.values(), *self._from_message.values())}
+        return *of_lines.values(), self.in_z, self.rows_to_points, self.rows_to_modes
 
     def allocate(self) -> None:
-        """Allocate arrays and tables on the device; planes are zero. No communication."""
-        layout, numbers = self.layout, self._dtype
+        """Allocate arrays and tables on the device, planes and pieces zero, and make the exchanges. Collective."""
+        layout, counts = self.layout, self.counts
         work = cuda.device_array(max(self.work_bytes, 1), np.uint8)
         for plan in self._plans():
             plan.use_work(work)
-        self._lines = cuda.device_array(self._n_lines * 2 * layout.line_numbers, numbers)
-        self._planes = cuda.to_device(np.zeros(self._n_planes * 2 * layout.plane_numbers, numbers))
-        self._pieces, self._exchange = self._lines, None
-        if self.comm.size > 1:
-            self._pieces = cuda.device_array(self._n_lines * 2 * layout.piece_numbers, numbers)
-            self._exchange = DeviceExchange(
-                self.comm, ExchangePieces.of(layout.counts_of_lines), ExchangePieces.of(layout.counts_of_planes),
-                self._n_lines, numbers, self._device_buffers, self.stream,
-            )  # fmt: skip
-        place, step = layout.tables()
-        self.place, self.step = cuda.to_device(place), cuda.to_device(step)
-        self.launch = (*launch_shape(self.grid.shape[0], layout.ny_local, layout.pitch), self.stream)
+        self._lines = self._numbers(counts.lines * layout.line_numbers)
+        self._planes = self._numbers(counts.planes * layout.plane_numbers)
+        self._allocate_pieces()
+        self._make_exchanges()
+        tables = {width: layout.line_table(width) for width in self._widths}
+        self._tables = {width: (cuda.to_device(place), step) for width, (place, step) in tables.items()}
+        self.launch = (*launch_shape(self.grid.shape[0], layout.ny_local, layout.width), self.stream)
+        if self.row is not None:
+            place, step = layout.column_table()
+            self._column_table = cuda.to_device(place), step, layout.ny_local, layout.pitch
+            self._row_launch = (*launch_shape(layout.nz_local, layout.ny_local, layout.pitch), self.stream)
 
-    @property
-    def way(self) -> str:
-        """How the exchange goes, in words."""
-        return "none on one rank" if self._exchange is None else self._exchange.way
+    def _numbers(self, n: int) -> Any:
+        """Return n complex numbers, zero: what no kernel writes is sent or transformed too."""
+        return cuda.to_device(np.zeros(2 * n, self._dtype))
 
-    @property
-    def exchange(self) -> DeviceExchange | None:
-        """The exchange between ranks, if there are several."""
-        return self._exchange
+    def _allocate_pieces(self) -> None:
+        layout, counts = self.layout, self.counts
+        self._room, self._row_room = layout.piece_rooms(counts)
+        self._messages: Any = (
+            self._numbers(counts.messages * layout.line_numbers) if counts.messages else None
+        )
+        self._pieces: Any = self._lines
+        self._row_pieces: Any = None
+        if not counts.pieces:
+            self._room = layout.line_numbers
+        elif counts.shared:
+            self._pieces = self._numbers(max(counts.pieces, counts.row_pieces) * self._room)
+        else:
+            self._pieces = self._numbers(counts.pieces * self._room)
+        if counts.row_pieces:
+            own = not counts.shared
+            self._row_pieces = self._numbers(counts.row_pieces * self._row_room) if own else self._pieces
+
+    def _make_exchanges(self) -> None:
+        layout, counts, (rows, columns) = self.layout, self.counts, self.grid.process_grid
+        streams = ExchangeStreams(self.stream, make_stream(urgent=True))
+        case = f"{self.grid.shape} {self.grid.dealias} {self._dtype} {self.grid.process_grid}"
+
+        def make(
+            name: str, color: int, key: int, sides: dict[str, list[int]], n: int, batch: VariableBatch,
+            places: tuple[Any, Any],
+        ) -> DeviceExchange:  # fmt: skip
+            comm = self.comm.Split(color, key)
+            self._comms.append(comm)
+            order = ExchangeOrder(name, comm, self.comm, sides, n, self._dtype, streams, batch, places, case)
+            exchange, trial = make_exchange(order, self._way)
+            if trial is not None:
+                self.trials[f"{name} exchange"] = trial
+            return exchange
+
+        if columns > 1:
+            batch = VariableBatch(0, self._widths[-1])
+            sides = dict(zip(("lines", "planes"), layout.of_columns))
+            places = self._message(batch), _cut(self._pieces, 0, batch.width * layout.piece_numbers)
+            place = self.grid.row, self.grid.column
+            self.column = make("column", *place, sides, counts.lines, batch, places)
+        if rows > 1:
+            sides = dict(zip(("planes", "rows"), layout.of_rows))
+            places = self._plane_message(0), self._row_piece(0)
+            place = self.grid.column, self.grid.row
+            self.row = make("row", *place, sides, counts.planes, VariableBatch(0, 1), places)
+
+    def collect(self) -> None:
+        """Read the clocks, when the stream has been synchronised. No communication."""
+        self.clock.collect()
+        for exchange in (self.column, self.row):
+            if exchange is not None:
+                exchange.collect()
+
+    def free(self) -> None:
+        """Give communicators back; not usable afterwards. Collective."""
+        for exchange in (self.column, self.row):
+            if exchange is not None:
+                exchange.free()
+        while self._comms:
+            self._comms.pop().Free()
 
     @property
     def all_lines(self) -> Any:
@@ -118,82 +188,152 @@ class DeviceSlabs:
 
     @property
     def all_planes(self) -> Any:
-        """Planes of all variables, flat."""
+        """Planes or rows of all variables, flat."""
         return self._planes
-
-    @property
-    def all_pieces(self) -> Any:
-        """ExchangePieces of all variables, flat."""
-        return self._pieces
-
-    def pieces(self, variable: int) -> Any:
-        """Return what the planes' side of the exchange has of one variable."""
-        size = 2 * self.layout.piece_numbers
-        return self._pieces[variable * size : (variable + 1) * size]
-
-    def planes(self, variable: int) -> Any:
-        """Return the planes of one variable."""
-        size = 2 * self.layout.plane_numbers
-        return self._planes[variable * size : (variable + 1) * size]
 
     def lines(self, variable: int) -> Any:
         """Return the lines of one variable."""
-        size = 2 * self.layout.line_numbers
-        return self._lines[variable * size : (variable + 1) * size]
+        return _cut(self._lines, variable, self.layout.line_numbers)
 
-    def to_points(self, n: int) -> None:
-        """Bring variables 0 ... n - 1 from lines to points in `planes`. Collective. The lines' content is lost."""
-        for v in range(n):
-            with self.clock("fft"):
-                self.in_y.run(self.lines(v), self.lines(v), self.stream, inverse=True)
-            if self._exchange is not None:
-                self._exchange.give(v, "lines", self.lines(v))
-        self._start("lines", range(n), self.lines, self.pieces)
-        for v in range(n):
-            self._finish("lines", v, self.pieces)
+    def planes(self, variable: int) -> Any:
+        """Return the planes of one variable, or its rows."""
+        return _cut(self._planes, variable, self.layout.plane_numbers)
+
+    def pieces(self, batch: VariableBatch, variable: int | None = None) -> Any:
+        """Return what the planes' side of the column exchange has of a batch, from one of its variables on."""
+        begin = 2 * batch.first * self._room
+        end = begin + 2 * batch.width * self._piece_size()
+        later = 0 if variable is None else variable - batch.first
+        return self._pieces[begin + 2 * later * self.layout.n_lines : end]
+
+    def _piece_size(self) -> int:
+        return self.layout.line_numbers if self.column is None else self.layout.piece_numbers
+
+    def table(self, batch: VariableBatch) -> Table:
+        """Return where kernels find the lines of a variable of a batch among `pieces` from that variable on."""
+        return *self._tables[batch.width], self.layout.ny_local, self.layout.width
+
+    def _message(self, batch: VariableBatch) -> Any:
+        """Return where the lines of a batch are sent from and received."""
+        size = 2 * self.layout.line_numbers
+        array = self._lines if batch.width == 1 else self._messages
+        return array[batch.first * size : (batch.first + batch.width) * size]
+
+    def _row_piece(self, variable: int) -> Any:
+        begin = 2 * variable * self._row_room
+        return self._row_pieces[begin : begin + 2 * self.layout.row_piece_numbers]
+
+    def _plane_message(self, variable: int) -> Any:
+        layout = self.layout
+        return self.planes(variable)[: 2 * self.grid.shape[0] * layout.ny_local * layout.width]
+
+    def to_points(self, groups: Sequence[VariableBatch]) -> None:
+        """Bring batches from lines to points in `planes`. Collective. The lines' content is lost."""
+        column, row = self.column, self.row
+        for batch in groups:
+            self._transform_lines(batch)
+            if column is not None:
+                column.give(batch, "lines", self._message(batch))
+        if column is not None:
+            for batch in groups:
+                column.start(batch, "lines", self._message(batch), self.pieces(batch))
+        for batch in groups:
+            if column is not None:
+                column.finish(batch, "lines", self.pieces(batch))
+            self._spread(batch)
+            if row is not None:
+                for v in batch.variables:
+                    row.start(VariableBatch(v, 1), "planes", self._plane_message(v), self._row_piece(v))
+        if row is not None:
+            for v in (v for batch in groups for v in batch.variables):
+                row.finish(VariableBatch(v, 1), "planes", self._row_piece(v))
+                planes = self.planes(v)
+                with self.clock("pack"):
+                    spread_lines[self._row_launch](self._row_piece(v), *self._column_table, planes)
+                with self.clock("fft"):
+                    self.rows_to_points.run(planes, planes, self.stream)
+
+    def _transform_lines(self, batch: VariableBatch) -> None:
+        message, n = self._message(batch), 2 * self.layout.n_lines
+        with self.clock("fft"):
+            for place, v in enumerate(batch.variables):
+                target = message[place * n :]
+                self._to_message[batch.width].run(self.lines(v), target, self.stream, inverse=True)
+
+    def _spread(self, batch: VariableBatch) -> None:
+        """Bring a batch from its pieces to planes, transformed in z; of slabs to points. Rows are given away."""
+        with self.clock("pack"):  # all of them first: rows come to where the pieces are
+            for v in batch.variables:
+                spread_lines[self.launch](self.pieces(batch, v), *self.table(batch), self.planes(v))
+        for v in batch.variables:
             planes = self.planes(v)
-            with self.clock("pack"):
-                spread_lines[self.launch](
-                    self.pieces(v), self.place, self.step, self.layout.ny_local, self.layout.pitch, planes
-                )
             with self.clock("fft"):
                 self.in_z.run(planes, planes, self.stream, inverse=True)
-                self.rows_to_points.run(planes, planes, self.stream)
+                if self.row is None:
+                    self.rows_to_points.run(planes, planes, self.stream)
+            if self.row is not None:
+                self.row.give(VariableBatch(v, 1), "planes", self._plane_message(v))
+
+    def leave_points(self, variables: Sequence[int]) -> None:
+        """Send variables at points to their planes, in this order, if there is a row exchange. Collective."""
+        row = self.row
+        if row is None:
+            return
+        for v in variables:
+            planes = self.planes(v)
+            with self.clock("fft"):
+                self.rows_to_modes.run(planes, planes, self.stream)
+            with self.clock("pack"):
+                collect_lines[self._row_launch](planes, *self._column_table, self._row_piece(v))
+            row.give(VariableBatch(v, 1), "rows", self._row_piece(v))
+        for v in variables:
+            row.start(VariableBatch(v, 1), "rows", self._row_piece(v), self._plane_message(v))
+        self._waited_for = list(variables)
+
+    def _arrive(self, variable: int) -> None:
+        """Wait for a variable that `leave_points` sent, if it is not here yet. Collective."""
+        if self.row is not None and variable in self._waited_for:
+            self._waited_for.remove(variable)
+            self.row.finish(VariableBatch(variable, 1), "rows", self._plane_message(variable))
 
     def to_planes(self, variable: int) -> None:
-        """Bring one variable from points to modes in x and z, in its planes. No communication."""
+        """Bring one variable, which left points, to modes in x and z, in its planes. Collective of pencils."""
         planes = self.planes(variable)
-        self.rows_to_modes.run(planes, planes, self.stream)
-        self.in_z.run(planes, planes, self.stream)
+        self._arrive(variable)
+        with self.clock("fft"):
+            if self.row is None:
+                self.rows_to_modes.run(planes, planes, self.stream)
+            self.in_z.run(planes, planes, self.stream)
 
-    def to_lines(self, order: Sequence[int], fill: Callable[[int], None]) -> None:
-        """Bring variables to lines in the given order, where they are transformed in y. Collective.
+    def to_lines(self, groups: Sequence[VariableBatch], fill: Callable[[int, Any, Table], None]) -> None:
+        """Bring batches to lines in the given order, where they are transformed in y. Collective.
 
-        fill: puts what sets `pieces` of a variable on the stream.
+        fill: puts what sets `pieces` of a variable on the stream, given those, and their table.
         """
-        for v in order:
-            fill(v)
-            if self._exchange is not None:
-                self._exchange.give(v, "planes", self.pieces(v))
-        self._start("planes", order, self.pieces, self.lines)
-        for v in order:
-            self._finish("planes", v, self.lines)
+        column = self.column
+        for batch in groups:
+            for v in batch.variables:
+                self._arrive(v)  # its pieces are sent from there, see `BufferCounts.shared`
+            for v in batch.variables:
+                fill(v, self.pieces(batch, v), self.table(batch))
+            if column is not None:
+                column.give(batch, "planes", self.pieces(batch))
+        if column is not None:
+            for batch in groups:
+                column.start(batch, "planes", self.pieces(batch), self._message(batch))
+        n = 2 * self.layout.n_lines
+        for batch in groups:
+            message = self._message(batch)
+            if column is not None:
+                column.finish(batch, "planes", message)
             with self.clock("fft"):
-                self.in_y.run(self.lines(v), self.lines(v), self.stream)
+                for place, v in enumerate(batch.variables):
+                    self._from_message[batch.width].run(message[place * n :], self.lines(v), self.stream)
 
-    def _start(
-        self, side: str, order: Iterable[int], source: Callable[[int], Any], target: Callable[[int], Any]
-    ) -> None:
-        if self._exchange is None:
-            return
-        for v in order:
-            begin = perf_counter()
-            self._exchange.start(v, side, source(v), target(v))
-            self.seconds_exchanging += perf_counter() - begin
+    def groups(self, begin: int, end: int, batch: int) -> list[VariableBatch]:
+        """Return variables begin ... end - 1 in batches of Q, or one by one where nothing is sent in batches."""
+        return batches(begin, end, batch if self.counts.messages else 1)
 
-    def _finish(self, side: str, variable: int, target: Callable[[int], Any]) -> None:
-        if self._exchange is None:
-            return
-        begin = perf_counter()
-        self._exchange.finish(variable, side, target(variable))
-        self.seconds_exchanging += perf_counter() - begin
+
+def _cut(array: Any, variable: int, numbers: int) -> Any:
+    return array[2 * variable * numbers : 2 * (variable + 1) * numbers]

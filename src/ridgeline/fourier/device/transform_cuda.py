@@ -9,7 +9,8 @@ from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.device.kernels_cuda import collect_lines, line_launch, order_by_lines, order_by_rows
-from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
+from ridgeline.fourier.device.layout import VariableBatch
+from ridgeline.fourier.device.slabs_cuda import DeviceSlabs, Table
 from ridgeline.fourier.modes import Modes
 
 
@@ -18,7 +19,7 @@ class DeviceTransform:
 
     Parameters
     ----------
-    slabs : allocated, of at least 2 planes; what its lines, and planes 0 and 1, hold is lost in every call
+    slabs : allocated, of at least 5 planes; what its lines and planes hold is lost in every call
     modes : of this rank; dtype : of physical fields, float32 or float64
 
     Attributes: real, complex: dtypes. Each variable is copied to the device and back, through pinned memory.
@@ -30,9 +31,10 @@ class DeviceTransform:
         self.complex: np.dtype[Any] = np.result_type(self.real, np.complex64)
         self._modes = cuda.pinned_array(2 * modes.n_modes, self.real)
         layout = slabs.layout
-        self._points = cuda.pinned_array((modes.shape[0], layout.ny_local, 2 * layout.pitch), self.real)
-        lines = modes.lines
-        self._most, self._start = cuda.to_device(lines.most.astype(np.int32)), cuda.to_device(lines.start)
+        self._points = cuda.pinned_array((layout.nz_local, layout.ny_local, 2 * layout.pitch), self.real)
+        lines, absent = modes.lines, layout.n_lines - modes.lines.n_lines
+        self._most = cuda.to_device(np.pad(lines.most, (0, absent), constant_values=-1).astype(np.int32))
+        self._start = cuda.to_device(np.pad(lines.start, (0, absent)))
 
     def compile(self) -> None:
         """Compile or load the kernels by running them on nothing. No communication."""
@@ -41,11 +43,12 @@ class DeviceTransform:
             kernel[1, 1, self._slabs.stream](points, 0, 1, self._most, self._start, points)
 
     def free(self) -> None:
-        """Do as `FourierTransform.free`: this one owns no communicator, and memory goes with its arrays."""
+        """Give the communicators of the exchanges back; memory goes with its arrays. Collective."""
+        self._slabs.free()
 
     def trials(self) -> dict[str, Any]:
-        """Return none: nothing was timed to be chosen."""
-        return {}
+        """Return what was timed to choose the ways of exchanges."""
+        return dict(self._slabs.trials)
 
     def put(self, field: NDArray[Any], target: Any, rows: int) -> None:
         """Copy a field, complex [n_modes], to rows of lines on the device. No communication."""
@@ -70,45 +73,45 @@ class DeviceTransform:
         out_field[...] = self._modes.view(self.complex)
 
     def _scratch(self) -> Any:
-        return self._slabs.planes(1)[: 2 * self.modes.n_modes]
+        begin = self._slabs.planes(0).size
+        return self._slabs.all_planes[begin : begin + 2 * self.modes.n_modes]
 
     def _launch(self, rows: int) -> tuple[Any, ...]:
         return (*line_launch(self._slabs.layout.n_lines, rows), self._slabs.stream)
 
+    def _points_on_device(self) -> Any:
+        return self._slabs.planes(0)[: self._points.size]
+
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
-        """Return the values at this rank's points, real [n, z, y, x], of modes [n, n_modes]. Collective."""
-        slabs, (nz, ny, nx) = self._slabs, self.modes.shape
-        values = np.empty((len(spectral), nz, slabs.layout.ny_local, nx), self.real)
+        """Return the values at this rank's points, real [n, *grid.block], of modes [n, n_modes]. Collective."""
+        slabs, (_, ny, nx) = self._slabs, self.modes.shape
+        values = np.empty((len(spectral), *slabs.grid.block), self.real)
         for field, block in zip(spectral, values):
             self.put(field, slabs.lines(0), ny)
-            slabs.to_points(1)
-            slabs.planes(0).copy_to_host(self._points.reshape(-1), stream=slabs.stream)
+            slabs.to_points([_ONE])
+            self._points_on_device().copy_to_host(self._points.reshape(-1), stream=slabs.stream)
             slabs.stream.synchronize()
             block[...] = self._points[:, :, :nx]
         return values
 
     def to_spectral(self, physical: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the retained modes [n, n_modes] of values [n, z, y, x], scaled by 1/(N_x N_y N_z). Collective."""
+        """Return the modes [n, n_modes] of values [n, *grid.block], scaled by 1/(N_x N_y N_z). Collective."""
         slabs, (_, ny, nx) = self._slabs, self.modes.shape
-        layout = slabs.layout
         found = np.empty((len(physical), self.modes.n_modes), self.complex) if out is None else out
 
-        def fill(variable: int) -> None:
-            collect_lines[slabs.launch](
-                slabs.planes(0),
-                slabs.place,
-                slabs.step,
-                layout.ny_local,
-                layout.pitch,
-                slabs.pieces(variable),
-            )
+        def fill(variable: int, pieces: Any, table: Table) -> None:
+            collect_lines[slabs.launch](slabs.planes(variable), *table, pieces)
 
         for block, field in zip(physical, found):
             self._points[...] = 0
             self._points[:, :, :nx] = block
-            slabs.planes(0).copy_to_device(self._points.reshape(-1), stream=slabs.stream)
+            self._points_on_device().copy_to_device(self._points.reshape(-1), stream=slabs.stream)
+            slabs.leave_points(_ONE.variables)
             slabs.to_planes(0)
-            slabs.to_lines([0], fill)
+            slabs.to_lines([_ONE], fill)
             self.take(slabs.lines(0), ny, field)
             field *= self.real.type(slabs.scale)
         return found
+
+
+_ONE = VariableBatch(0, 1)

@@ -21,6 +21,7 @@ from ridgeline.models.turbulence.problem import Waves
 Positive = Annotated[Number, Field(gt=0)]
 # A direction: every rank keeps a table of all lines of modes; the largest run known.
 MOST_POINTS_ALONG = 2**15
+BATCH = {"cpu": 4, "cuda": 1}  # variables of an all-to-all, if no number is asked for
 MOST_SHELLS = 10**6  # of spectra, which every rank holds; their width is the smallest wavenumber of the box
 Vector = tuple[Number, Number, Number]
 
@@ -32,7 +33,7 @@ class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["turbulence"] = setting(..., "Model to run; `ridgeline explain` lists them.")
-    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run. On GPUs, slabs of plain flows.")
+    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run. On GPUs, plain flows.")
 
 
 class GridSection(sections.PencilGridSection):
@@ -105,14 +106,14 @@ class ModelSection(Checked):
         unit="1/time",
         ge=0,
     )
-    transpose_variables: Integer = setting(
-        4,
-        "Variables Q that one all-to-all moves. Results do not depend on it.",
+    transpose_variables: Literal["auto"] | Annotated[Integer, Field(ge=1, le=4)] = setting(
+        "auto",
+        'Variables Q that one all-to-all moves; "auto" is 4 on CPUs, and on GPUs 1, which takes least memory and '
+        "overlaps most. Results do not depend on it.",
         unit="variables",
-        ge=1,
-        le=4,
+        rule='"auto" or an integer >= 1 and <= 4',
     )
-    transpose: sections.TransposeSection = Field(default_factory=sections.TransposeSection)
+    transpose: sections.DeviceTransposeSection = Field(default_factory=sections.DeviceTransposeSection)
     fft: sections.FftSection = Field(default_factory=sections.FftSection)
 
     def problems(self) -> Iterator[Problem]:
@@ -328,12 +329,17 @@ class TurbulenceCase(AnyCase):
             if self.particles.count or not k.startswith("particles.")
         }
 
+    @property
+    def batch(self) -> int:
+        """Variables Q that one all-to-all moves."""
+        asked = self.model.transpose_variables
+        return asked if asked != "auto" else BATCH[self.run.device]
+
     def _problems_of_devices(self) -> Iterator[Problem]:
         """Yield what this case asks of GPUs that have no kernels for it."""
         if self.run.device == "cpu":
             return
         for asked, what in (
-            (self.grid.decomposition == "pencils", 'grid.decomposition = "pencils"'),
             (bool(self.waves), "model.rotation or model.brunt_vaisala"),
             (self.particles.count > 0, "particles.count > 0"),
         ):

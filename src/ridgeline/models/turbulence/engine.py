@@ -88,13 +88,13 @@ def make_engine(case: TurbulenceCase, context: Context, grid: PencilGrid, flow: 
     if context.device == "cuda":
         from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 
-        return CudaEngine(*arguments)
+        return CudaEngine(*arguments, case.batch, case.model.transpose.between_gpus)
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
 
     in_turn_per_node(context.comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
     tuning = TransformTuning(
         method=case.model.transpose.method,
-        batch=case.model.transpose_variables,
+        batch=case.batch,
         threads=context.threads,
         effort=case.model.fft.effort,
     )

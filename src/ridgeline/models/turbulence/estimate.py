@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.fourier.device.layout import DeviceLayout
+from ridgeline.fourier.device.layout import WAY_WORDS, DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, choose_process_grid
 from ridgeline.fourier.sizes import (
     Share,
@@ -65,7 +65,7 @@ def least_work(case: TurbulenceCase, grid: ProcessGrid) -> Work:
     moved = itemsize * least_memory_traffic(truncation, grid[0] > 1, variables, case.model.scheme)
     n_coupled = case.waves.n_coupled
     moved += itemsize * wave_traffic(truncation, case.model.scheme, n_coupled)
-    calls = messages(grid, rows, columns, case.model.transpose_variables)
+    calls = messages(grid, rows, columns, case.batch)
     more = particle_work(case, truncation, grid, share)
     return Work(
         points=math.prod(case.grid.shape),
@@ -113,7 +113,8 @@ def device_memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
     if case.run.device == "cpu":
         return {}
     real = np.dtype(case.run.precision).itemsize
-    return device_bytes(_device_layout(case, grid), real, len(case.scalar), COPIES[case.model.scheme])
+    layout, copies = _device_layout(case, grid), COPIES[case.model.scheme]
+    return device_bytes(layout, real, len(case.scalar), copies, case.batch)
 
 
 def _device_layout(case: TurbulenceCase, grid: ProcessGrid) -> DeviceLayout:
@@ -131,7 +132,7 @@ def rank_memory(
     counts = Variables(len(case.scalar)).counts
     return {
         "fields": float(COPIES[case.model.scheme] * Variables(len(case.scalar)).fields * n_modes * itemsize),
-        "exchange": exchange_bytes(pencils, share, counts, case.model.transpose_variables, itemsize),
+        "exchange": exchange_bytes(pencils, share, counts, case.batch, itemsize),
         "work": work_bytes(pencils, counts, case.run.threads, itemsize, layout)
         + table_bytes(case, pencils, itemsize),
         "modes": float(8 * (5 * pencils.lines.n_lines + 1)),
@@ -162,15 +163,24 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     return float(max(peaks))
 
 
+def _messages(case: TurbulenceCase) -> str:
+    """Return which way messages between GPUs go, in words."""
+    any_way = f"the fastest of {', '.join(WAY_WORDS.values())} that a run finds"
+    way = WAY_WORDS.get(case.model.transpose.between_gpus, any_way)
+    return f"messages between GPUs go by {way}, those of the column exchange with Q = {case.batch} variables"
+
+
 def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -> tuple[str, ...]:
     """Return what `ridgeline check` says beside the common figures."""
     truncation = Truncation(case.grid.shape, case.model.dealias)
     itemsize = 2 * np.dtype(case.run.precision).itemsize
-    bound = paper_bound(case.grid.shape, grid[0] * grid[1], case.model.transpose_variables, itemsize)
+    bound = paper_bound(case.grid.shape, grid[0] * grid[1], case.batch, itemsize)
     parts = ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items())
     words = [f"memory per rank: {parts}"]
     if case.run.device == "cuda":
         words.append("what cuFFT works in comes on top of the memory of each GPU")
+        if grid[0] * grid[1] > 1:
+            words.append(_messages(case))
     if not case.scalar and case.model.scheme == "rk2":
         words.append(f"the paper's Eq. 9 allows {bound / 2**20:.4g} MiB per rank")
     lines = truncation.n_lines / (case.grid.shape[0] * (case.grid.shape[2] // 2 + 1))

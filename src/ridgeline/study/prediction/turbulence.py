@@ -79,7 +79,7 @@ def predict_turbulence(case: TurbulenceCase, place: Allocation) -> Prediction:
     """
     shape, itemsize = case.grid.shape, np.dtype(case.run.precision).itemsize
     variables, substeps = Variables(len(case.scalar)), SUBSTEPS[case.model.scheme]
-    batch = case.model.transpose_variables
+    batch = case.batch
     factor = -(-max(shape) // MOST_COUNTED)
     nz, ny, nx = (max(4, n // factor // 2 * 2) for n in shape)
     truncation = Truncation((nz, ny, nx), case.model.dealias)

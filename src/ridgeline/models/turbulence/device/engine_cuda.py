@@ -1,4 +1,4 @@
-"""Turbulence on one NVIDIA GPU per rank: fields, transforms and substeps stay in device memory; slabs.
+"""Turbulence on one NVIDIA GPU per rank: fields, transforms and substeps stay in device memory.
 
 The twin of `engine_cpu.CpuEngine`, with the same schemes, tables and numbers. A substep brings velocity and scalars
 from lines to points, forms products, brings their combinations back to lines, and advances what is stored. The host
@@ -22,8 +22,10 @@ from ridgeline.fourier.device.kernels_cuda import (
     line_launch,
     spread_lines,
 )
-from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
+from ridgeline.fourier.device.layout import DeviceLayout
+from ridgeline.fourier.device.slabs_cuda import DeviceSlabs, Table
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
+from ridgeline.fourier.device.ways import Way
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowOperation
@@ -38,13 +40,13 @@ from ridgeline.models.turbulence.device.kernels_cuda import (
     make_load,
     make_multiply,
 )
-from ridgeline.models.turbulence.device.memory import device_bytes
+from ridgeline.models.turbulence.device.memory import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import shift_of_step
 from ridgeline.models.turbulence.stages import SCHEMES, displaced_grids
-from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
+from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
@@ -56,8 +58,8 @@ class CudaEngine:
     """Holds and advances velocity and scalars of one rank on its GPU. Built collectively.
 
     Parameters and attributes are those of `engine_cpu.CpuEngine`; `transform` is the device's, for fields that the
-    host holds. `workspace`: none, see `SpectralState`. Raises DeviceError for pencils, for waves, if this rank has no
-    GPU, and, with the sum, if the GPU's memory is too small.
+    host holds. batch: Q, variables of a message of the column exchange; way: that messages go. `workspace`: none.
+    Raises DeviceError for waves, if this rank has no GPU, and, with the sum, if the GPU's memory is too small.
     """
 
     workspace = None
@@ -69,6 +71,8 @@ class CudaEngine:
         comm: MPI.Comm,
         dtype: DTypeLike,
         flow: FlowParameters,
+        batch: int = 1,
+        way: Way = "auto",
     ) -> None:
         if flow.waves:
             raise DeviceError(
@@ -78,11 +82,15 @@ class CudaEngine:
         self._scheme = SCHEMES[flow.scheme]
         self._real: np.dtype[Any] = np.dtype(dtype)
         self.device = select_device(comm)
-        n_in, n_mid = N_VELOCITY + self.n_scalars, N_PRODUCTS + 3 * self.n_scalars
-        self._n_in, self._n_out = n_in, N_COMBINED + 2 * self.n_scalars
-        self.slabs = DeviceSlabs(grid, comm, dtype, self._n_out, n_mid, mpi_takes_device_buffers())
+        self._n_in, self._n_out = N_VELOCITY + self.n_scalars, N_COMBINED + 2 * self.n_scalars
+        layout = DeviceLayout.of(grid)
+        counts = buffer_counts(layout, self.n_scalars, batch)
+        self._batch = batch if counts.messages else 1
+        self._inward, self._outward = exchange_groups(self.n_scalars, self._batch)
+        groups = self._inward + self._outward
+        self.slabs = DeviceSlabs(grid, comm, dtype, counts, groups, way)
         self._memory = device_bytes(
-            self.slabs.layout, self._real.itemsize, self.n_scalars, self._scheme.copies
+            layout, self._real.itemsize, self.n_scalars, self._scheme.copies, self._batch
         )
         self._memory["work"] = self.slabs.work_bytes
         advice = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
@@ -109,13 +117,16 @@ class CudaEngine:
         self._host: NDArray[Any] = np.zeros((n_in, self.modes.n_modes), self.transform.complex)
         self._host_is_present = True
         lines, nz = self.modes.lines, self.modes.shape[0]
-        of_line = np.stack([lines.jx, lines.jz % nz, lines.most]).astype(np.int32)
-        self._of_line = cuda.to_device(np.ascontiguousarray(of_line).ravel())
+        of_line = np.zeros((3, slabs.layout.n_lines), np.int32)
+        of_line[2] = -1  # what no line of this rank is has no modes
+        of_line[:, : lines.n_lines] = lines.jx, lines.jz % nz, lines.most
+        self._of_line = cuda.to_device(of_line.ravel())
         self._rates = cuda.to_device(np.zeros(PRODUCT_BLOCKS, real))
         layout, ny = slabs.layout, self.modes.shape[1]
         self._tables = AxisTables(self.modes, self.flow.diffusivities, real, slabs.stream)
-        kx = np.zeros(layout.pitch, real)
-        kx[: self._tables.n_columns] = self._tables.k[0]
+        kx = np.zeros(layout.width, real)
+        columns = slabs.grid.columns_of(slabs.grid.row)
+        kx[: len(columns)] = self._tables.k[0][columns]
         self._kx, self._kz = cuda.to_device(kx), cuda.to_device(self._tables.k[2].astype(real))
         self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
         self._forced = ForcedModes(self.modes, layout, real, slabs.stream)
@@ -152,11 +163,12 @@ class CudaEngine:
         for kernel in self._add_force.values():
             kernel[one](self._of_line, self._kx, 0, *common, slabs.all_lines, self._state)
         self._forced.compile(self._state)
-        table, pieces = (slabs.place, slabs.step, 0, 0), slabs.all_pieces
+        place, step, _, _ = slabs.table(self._inward[0])
+        table, pieces = (place, step, 0, 0), slabs.pieces(self._inward[0])
         for kernel in (spread_lines, collect_lines):
             kernel[one](pieces, *table, pieces)
         collect_sums[one](pieces, pieces, self._kx, self._kz, *table, pieces)
-        add_turned_sum[one](pieces, 0, (real(0),) * 3, *table, pieces)
+        add_turned_sum[one](*[pieces] * 3, place, place, (step, step), (real(0),) * 3, 0, 0, pieces)
         self.transform.compile()
         slabs.stream.synchronize()
 
@@ -212,12 +224,12 @@ class CudaEngine:
                 self._form_products(rated=False)
         self._forced.end_step(self.forcing, self._state)
         self.slabs.stream.synchronize()
-        self.slabs.clock.collect()
+        self.slabs.collect()
         self._host_is_present = False
         self.time += self.last_dt
         self.step_index += 1
         self._elapsed += perf_counter() - begin
-        self.under_way["column"] = self.slabs.seconds_exchanging
+        self.under_way = self._in_exchanges()
         return self.last_dt
 
     def _courant_dt(self, courant: float) -> float:
@@ -243,9 +255,9 @@ class CudaEngine:
     def _form_products(self, rated: bool) -> float:
         """Bring lines to points and form products there; return the largest rate of all ranks if `rated`."""
         slabs, layout, real = self.slabs, self.slabs.layout, self._real.type
-        slabs.to_points(self._n_in)
-        nz, _, nx = self.modes.shape
-        n_rows = nz * layout.ny_local
+        slabs.to_points(self._inward)
+        nx = self.modes.shape[2]
+        n_rows = layout.nz_local * layout.ny_local
         n_blocks = min(n_rows, PRODUCT_BLOCKS)
         per_cell = tuple(
             real(n / length) for n, length in zip(self.modes.shape[::-1], self.modes.lengths[::-1])
@@ -260,41 +272,43 @@ class CudaEngine:
 
     def _combine(self) -> None:
         """Bring products to planes, and their combinations to lines. Neighbours: all ranks."""
-        slabs, layout = self.slabs, self.slabs.layout
-        shape = slabs.place, slabs.step, layout.ny_local, layout.pitch
+        slabs = self.slabs
         done: set[int] = set()
 
         def planes(variable: int) -> Any:
             if variable not in done:
-                with slabs.clock("fft"):
-                    slabs.to_planes(variable)
+                slabs.to_planes(variable)
                 done.add(variable)
             return slabs.planes(variable)
 
-        def fill(out: int) -> None:
+        def fill(out: int, target: Any, table: Table) -> None:
             first, second = self._sums[out]
-            target, factors = slabs.pieces(out), (self._kx, self._kz)
             sources = [planes(variable) for variable in (first, second) if variable is not None]
             with slabs.clock("pack"):
                 if len(sources) == 1:
-                    collect_lines[slabs.launch](*sources, *shape, target)
+                    collect_lines[slabs.launch](*sources, *table, target)
                     return
-                collect_sums[slabs.launch](*sources, *factors, *shape, target)
+                collect_sums[slabs.launch](*sources, self._kx, self._kz, *table, target)
                 if out >= N_COMBINED:
-                    self._add_gradient((out - N_COMBINED) // 2, shape, target)
+                    self._add_gradient((out - N_COMBINED) // 2, table, target)
 
         # Scalars first: their mean gradients take the velocity that is still among the pieces.
-        slabs.to_lines([*range(N_COMBINED, self._n_out), *range(N_COMBINED)], fill)
+        slabs.leave_points([*range(N_PRODUCTS, slabs.counts.planes), *range(N_PRODUCTS)])
+        slabs.to_lines(self._outward, fill)
 
-    def _add_gradient(self, scalar: int, shape: tuple[Any, ...], target: Any) -> None:
+    def _add_gradient(self, scalar: int, table: Table, target: Any) -> None:
         """Add -i G . u, of the velocity that came in, as large as products are after the transforms."""
         gradient = self.flow.mean_gradients[scalar]
         if any(gradient):
             nz, _, nx = self.modes.shape
             factors = tuple(self._real.type(nx * nz * part) for part in gradient)
-            layout = self.slabs.layout
-            add_turned_sum[self.slabs.launch](
-                self.slabs.all_pieces, layout.piece_numbers, factors, *shape, target
+            slabs = self.slabs
+            where = [(batch, v) for batch in self._inward for v in batch.variables if v < N_VELOCITY]
+            velocity = [slabs.pieces(batch, v) for batch, v in where]
+            from_place, from_step, _, _ = slabs.table(where[0][0])
+            place, step, *shape = table
+            add_turned_sum[slabs.launch](
+                *velocity, from_place, place, (from_step, step), factors, *shape, target
             )
 
     def _advance(self, number: int) -> None:
@@ -323,34 +337,41 @@ class CudaEngine:
         """Return none: stages are not kept."""
         return []
 
+    def _in_exchanges(self) -> dict[str, float]:
+        """Return the host's seconds in exchanges so far, by "row" and "column"."""
+        found = {"row": self.slabs.row, "column": self.slabs.column}
+        return {name: 0.0 if exchange is None else exchange.seconds for name, exchange in found.items()}
+
     @property
     def seconds(self) -> dict[str, float]:
         """Seconds in `advance` since `reset_timings`, by `COLUMNS`: the device's, and the host's in exchanges."""
-        clock = self.slabs.clock.seconds
-        exchange = self.slabs.seconds_exchanging - self._exchanged_before
-        parts = {
-            "fft": clock["fft"],
-            "pack": clock["pack"],
-            "row all-to-all": 0.0,
-            "column all-to-all": exchange,
-        }
+        clock, exchanges = self.slabs.clock.seconds, self._in_exchanges()
+        parts = {"fft": clock["fft"], "pack": clock["pack"]}
+        for name, seconds in exchanges.items():
+            parts[f"{name} all-to-all"] = seconds - self._exchanged_before[name]
         return {**parts, "other": max(self._elapsed - sum(parts.values()), 0.0)}
 
     def reset_timings(self) -> None:
         """Begin to count `seconds` anew."""
         self.slabs.clock.reset()
-        self._exchanged_before = self.slabs.seconds_exchanging
+        self._exchanged_before = self._in_exchanges()
         self._elapsed = 0.0
 
     def exchanged(self) -> dict[str, tuple[float, float]]:
         """Return what this rank hands over in a step, and a message, in bytes: see `CpuEngine.exchanged`."""
-        exchange = self.slabs.exchange
-        if exchange is None:
-            return {"row": (0.0, 0.0), "column": (0.0, 0.0)}
-        there, back = exchange.bytes_held("lines"), exchange.bytes_held("planes")
-        n = len(self._scheme.substeps)
-        message = (self._n_in * there + self._n_out * back) / (self.comm.size * (self._n_in + self._n_out))
-        return {"row": (0.0, 0.0), "column": (float(n * (self._n_in * there + self._n_out * back)), message)}
+        n, slabs = len(self._scheme.substeps), self.slabs
+        columns = len(self._inward) + len(self._outward), self._n_in, self._n_out
+        rows = self._n_in + slabs.counts.planes, self._n_in, slabs.counts.planes
+        found = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
+        for name, exchange, (calls, there, back) in (
+            ("row", slabs.row, rows),
+            ("column", slabs.column, columns),
+        ):
+            if exchange is not None:
+                one, other = (exchange.bytes_held(side) for side in exchange.sides)
+                held = there * one + back * other
+                found[name] = float(n * held), held / (exchange.size * calls)
+        return found
 
     def memory(self) -> dict[str, float]:
         """Return the bytes on this rank's device, by what they are for."""
@@ -358,8 +379,14 @@ class CudaEngine:
 
     def describe(self) -> dict[str, str]:
         """Return the methods in words."""
+        slabs = self.slabs
+        column = "none on one rank" if slabs.row is None else "none in one column"
+        if slabs.column is not None:
+            column = f"{slabs.column.words}, Q = {self._batch}"
+        row = {} if slabs.row is None else {"row exchange": f"{slabs.row.words}, a variable a message"}
         return {
             "fields and steps": f"on {self.device}",
-            "column exchange": f"{self.slabs.way}, a variable a message",
+            "column exchange": column,
+            **row,
             "diagnostics and outputs": "sums by the host, transforms on the device",
         }

@@ -134,7 +134,7 @@ def particle_work(case: TurbulenceCase, truncation: Truncation, grid: ProcessGri
     ghosts, n = particle_messages(case, grid), fields_loaded(case)
     sent = itemsize * float(sum(exchanged(share, case.grid.shape[0], n, n)))
     together = [N_LOADED] * (n // N_LOADED)
-    calls = messages(grid, together, together, case.model.transpose_variables)
+    calls = messages(grid, together, together, case.batch)
     if case.particles.interpolation == "fourier":  # the modes of all ranks go to all, in float64
         n_all = LOADS[case.model.scheme] * N_LOADED
         sent, calls = n_all * 16.0 * truncation.n_modes * (ranks - 1), n_all * ranks * (ranks - 1)
