@@ -79,6 +79,7 @@ def test_time_series_and_benchmarks_have_pictures(tmp_path):
         draw(str(tmp_path / "b.json"), roofline=True)
 
 
+@pytest.mark.full
 def test_nek5000_files_have_pictures(tmp_path):
     grid = ElementGrid(ElementMesh.box((1, 2, 2), (1.0, 1.0, 2.0)), 3)
     fields = RNG.random((5, *grid.shape))

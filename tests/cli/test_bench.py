@@ -9,6 +9,7 @@ def bench(ridgeline, *arguments):
     return ridgeline("bench", "transpose", "--shape", 16, 16, 16, "--cycles", 1, *arguments)
 
 
+@pytest.mark.full
 def test_table_of_every_process_grid(ridgeline):
     done = bench(ridgeline, "-n", 4)
     assert done.returncode == 0, done.stderr

@@ -37,7 +37,11 @@ def no_numba_cache_dir(ridgeline, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("command", "file"), COMMANDS.items(), ids=[" ".join(command[:2]) for command in COMMANDS]
+    ("command", "file"),
+    [
+        pytest.param(*case, id=" ".join(case[0][:2]), marks=[pytest.mark.full] if "check" in case[0] else [])
+        for case in COMMANDS.items()
+    ],
 )
 def test_kernels_are_kept_in_the_cache_and_not_beside_the_sources(
     command, file, no_numba_cache_dir, ridgeline

@@ -104,6 +104,7 @@ def test_checkpoint_of_another_run_is_refused(ridgeline):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_starting_anew_sets_old_checkpoints_aside(ridgeline):
     case = ridgeline.write(steps=8, every=0, checkpoint=4)
     assert ridgeline("run", case).returncode == 0

@@ -34,6 +34,7 @@ def case(ridgeline):
     return path
 
 
+@pytest.mark.full
 def test_check_plans_slabs_and_pencils(ridgeline, case):
     done = ridgeline("check", case, "-n", 2)
     assert done.returncode == 0, done.stderr

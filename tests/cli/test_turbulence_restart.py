@@ -121,8 +121,8 @@ PENCILS = ("--set", "grid.decomposition=pencils", "--set", "grid.process_grid=[2
 @pytest.mark.parametrize(
     ("forcing", "precision", "layout"),
     [
-        pytest.param("none", "float32", (), marks=pytest.mark.full),
-        ("eswaran-pope", "float64", ("-n", 2)),
+        ("none", "float32", ()),
+        pytest.param("eswaran-pope", "float64", ("-n", 2), marks=pytest.mark.full),
         pytest.param("frozen", "float64", ("-n", 2, *PENCILS), marks=pytest.mark.full),
         pytest.param("linear", "float64", ("-n", 3), marks=pytest.mark.full),
     ],

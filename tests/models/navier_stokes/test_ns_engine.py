@@ -42,7 +42,7 @@ def advance(engine, steps):
         engine.advance()
 
 
-@pytest.mark.parametrize("full_order", [False, True])
+@pytest.mark.parametrize("full_order", [pytest.param(False, marks=pytest.mark.full), True])
 def test_given_velocities_on_boxes(full_order):
     grid, problem, velocity, _ = ethier_case(2, 5, 0.01, dealias=8, **TIGHT)
     before = history(grid, velocity, problem.dt) if full_order else []
