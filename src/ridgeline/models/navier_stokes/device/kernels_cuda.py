@@ -35,6 +35,7 @@ from ridgeline.jit.cuda_device import barrier, device_function, fma, kernel, loa
 _REGISTERS = 64  # of a thread, in passes that keep no column
 _MOST_REGISTERS = 168  # where three columns and nine metrics of long columns do not fit in fewer
 _LONG = 14  # points of a column
+_WIDE_REGISTERS, _WIDE = 80, 13  # points from which a layer's addresses do not fit in 64
 
 
 @cache
@@ -64,7 +65,9 @@ def make_right_hand_side(n: int, axis_aligned: bool) -> Any:
     layout = layout_of(n)
     square, cube, elements, mass_at = n * n, n**3, layout.elements, make_mass(n, axis_aligned)
 
-    @kernel(*launch_bounds(n, np.float64, _REGISTERS), cached=False)
+    registers = _REGISTERS if n < _WIDE else _WIDE_REGISTERS
+
+    @kernel(*launch_bounds(n, np.float64, registers), cached=False)
     def right_hand_side(order, first, end, fields, a, b, force, f0, f1, f2, r0, r1, r2, mass, weights, out):
         i, j = cuda.threadIdx.x, cuda.threadIdx.y
         component, element, mine = element_of_block(
