@@ -1,0 +1,211 @@
+"""Two steps of Gray-Scott in one launch: memory is read and written once for both, where no other rank has a part.
+
+    sweep = make_two_step_sweep(dtype, row_pitch, tile, generator)
+    launch = two_step_launch(shape, tile, multiprocessors)
+    sweep[launch.grid, launch.block, stream](
+        u, v, (origin, plane_pitch), shape, launch.planes, wrap, step, key, coefficients, out_u, out_v)
+
+advances all cells of the whole grid from (u, v) at time step `step` to (out_u, out_v) at `step + 2`, bit for bit as
+two launches of the sweep in `kernels_cuda` do. The arguments are those of that sweep; shape is (nz, ny, nx). Ghosts
+are as it needs and leaves them: one layer, faces alone. So launches of one and of two steps may follow each other.
+
+A thread block computes the step between on a tile of 4 `along_y` rows of `along_x` cells, plane by plane, and the
+second step on those of its cells whose neighbours it has. Beyond a periodic boundary it computes the cells at the
+other end again; so the tile's threads are placed where those lie. Beyond a fixed boundary ghosts stay.
+
+A thread takes the four rows of an aligned group at one x in both steps, and each step draws one Philox block for
+them. It marches in z with three planes of its column of the present fields, and three of the step between, in
+registers. Planes of the step between also lie in shared memory, in two buffers by turns: one barrier a plane.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda
+from numpy.typing import DTypeLike
+
+from ridgeline.jit.cuda_device import barrier, device_function, kernel, load, store
+from ridgeline.jit.random import PHILOX_7, WORDS, Generator
+from ridgeline.models.gray_scott.device.kernels_cuda import (
+    BoxLaunch,
+    column,
+    make_numbers,
+    planes_of_chunks,
+    points,
+    put,
+    store_column,
+)
+from ridgeline.models.gray_scott.physics import Coefficients
+from ridgeline.parallel.partition import Triple
+
+
+_WORD = 0xFFFFFFFF
+
+
+class Tile(NamedTuple):
+    """Threads of a thread block; changes speed only."""
+
+    along_x: int  # cells of a row, two of which are not of the second step
+    along_y: int  # groups of four rows, at least 2; one group's worth of rows is not of the second step
+    blocks: int = 1  # that fit on a multiprocessor
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """Rows, and cells of each, to which a thread block brings the second step."""
+        return WORDS * (self.along_y - 1), self.along_x - 2
+
+
+def default_tile(dtype: DTypeLike, shape: Triple) -> Tile:
+    """Return the tile for fields of `dtype`, no larger than a grid of `shape` can use."""
+    _, ny, nx = shape
+    along_x, along_y, blocks = (32, 8, 2) if np.dtype(dtype) == np.float64 else (64, 8, 2)
+    narrow = 1 << (nx + 1).bit_length()
+    return Tile(min(along_x, narrow), min(along_y, -(-ny // WORDS) + 2), blocks)
+
+
+def two_step_launch(shape: Triple, tile: Tile, multiprocessors: int) -> BoxLaunch:
+    """Return how to launch the sweep over a grid of `shape`. Its first tile begins a group before the first row."""
+    nz, ny, nx = shape
+    rows, cells = tile.written
+    columns, groups = -(-nx // cells), -(-(ny + 1) // rows)
+    planes = planes_of_chunks(nz, columns * groups, multiprocessors * tile.blocks, beyond=2)
+    return BoxLaunch((columns, groups, -(-nz // planes)), (tile.along_x, tile.along_y, 1), planes)
+
+
+@device_function
+def _place(row, ny, periodic):
+    """Return (j, row, rows) of a thread's four rows in the tile's order, the first of which is `row`.
+
+    j: where they are stored; row: the tile's row of that at j; rows: how many are no other thread's.
+    """
+    if not periodic:
+        return min(row, ny), row, WORDS
+    j = row
+    if row < 0:
+        j = (ny - 1) // WORDS * WORDS
+        row = j - ny
+    elif row >= ny:
+        j, row = 0, ny
+    return j, row, min(WORDS, ny - j)
+
+
+@device_function
+def _kept(outside, j, ny, present, new):
+    """Return a column of the step between, where ghosts beyond a fixed boundary keep what they are."""
+    return (
+        present[0] if outside or j < 0 or j >= ny else new[0],
+        present[1] if outside or j < -1 or j >= ny - 1 else new[1],
+        present[2] if outside or j < -2 or j >= ny - 2 else new[2],
+        present[3] if outside or j < -3 or j >= ny - 3 else new[3],
+    )
+
+
+@device_function
+def _followed(values, rows, north):
+    """Return a column with `north` behind its first `rows` cells, where the grid's last group is no whole one."""
+    return (
+        values[0],
+        north if rows == 1 else values[1],
+        north if rows == 2 else values[2],
+        north if rows == 3 else values[3],
+    )
+
+
+@device_function
+def _share(between, at, pitch, rows, values):
+    """Store the first `rows` of four values into a plane of the tile."""
+    if rows > 0:
+        store(between, at, values[0])
+    if rows > 1:
+        store(between, at + pitch, values[1])
+    if rows > 2:
+        store(between, at + 2 * pitch, values[2])
+    if rows > 3:
+        store(between, at + 3 * pitch, values[3])
+
+
+@cache
+def make_two_step_sweep(
+    dtype: DTypeLike, row_pitch: int, tile: Tile, generator: Generator = PHILOX_7, cached: bool = True
+) -> Any:
+    """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart."""
+    real, numbers, pitch = np.dtype(dtype).type, make_numbers(dtype, generator), row_pitch
+    along_x, along_y, blocks = tile
+    rows_written, cells_written = tile.written
+    cells, last_row = WORDS * along_x * along_y, WORDS * along_y - 1  # of a plane of the tile
+    both = 2 * cells
+
+    @kernel(along_x * along_y, blocks, cached=cached)
+    def sweep(u, v, layout, shape, planes, wrap, step, key, coefficients, out_u, out_v):
+        between_u = cuda.shared.array(both, real)  # a line each: the simulator knows them by their lines
+        between_v = cuda.shared.array(both, real)
+        origin, plane = layout
+        nz, ny, nx = shape
+        du, dv, feed, loss, noise, dt = coefficients
+        c = Coefficients(du, dv, feed, loss, noise, dt, real(1.0), real(-6.0))
+        # Where the thread is in the tile's order, and (x, j) whose cells it has, which differ beyond a periodic end.
+        first_row = cuda.blockIdx.y * rows_written - WORDS
+        i = cuda.blockIdx.x * cells_written + cuda.threadIdx.x - 1
+        j, row, rows = _place(first_row + WORDS * cuda.threadIdx.y, ny, wrap[1] > 0)
+        x = min(i, nx)
+        if wrap[2] > 0:
+            x = nx - 1 if i < 0 else (i if i < nx else 0)
+        outside, group = x < 0 or x >= nx, j // WORDS
+        # In shared memory, and what of the second step is this thread's.
+        slot = (row - first_row) * along_x + cuda.threadIdx.x
+        south = max(row - first_row - 1, 0) * along_x + cuda.threadIdx.x
+        north = min(row - first_row + rows, last_row) * along_x + cuda.threadIdx.x
+        y0, y1 = max(first_row + WORDS - 1, 0), min(first_row + last_row, ny)
+        inner = cuda.threadIdx.x > 0 and cuda.threadIdx.x < along_x - 1 and i < nx
+        mine = inner and row == j and row < y1 and row + WORDS > y0
+        at_edge = (wrap[2] > 0 and (i == 0 or i == nx - 1)) or (wrap[1] > 0 and (j == 0 or j + WORDS >= ny))
+        plain = row >= y0 and row + WORDS <= y1 and not at_edge
+
+        begin = cuda.blockIdx.z * planes
+        end = min(begin + planes, nz)
+        base = origin + j * pitch + x
+        k = begin - 1
+        at = base + ((nz - 1) * plane if k < 0 and wrap[0] > 0 else k * plane)
+        below = at if k < 0 and wrap[0] == 0 else at - plane
+        u_b, v_b = column(u, below, pitch), column(v, below, pitch)
+        u_c, v_c = column(u, at, pitch), column(v, at, pitch)
+        m_b, m_c, n_b, n_c = u_c, u_c, v_c, v_c
+        now, before = 0, cells
+        while k <= end:
+            z = k if 0 <= k < nz or wrap[0] == 0 else (nz - 1 if k < 0 else 0)
+            # The first plane itself and not its ghosts: these lack the row behind the last, a neighbour of that.
+            ahead = base if z == nz - 1 and wrap[0] > 0 else (at if z == nz else at + plane)
+            u_a, v_a = column(u, ahead, pitch), column(v, ahead, pitch)
+            u_s, v_s = load(u, at - pitch), load(v, at - pitch)
+            u_n, v_n = load(u, at + WORDS * pitch), load(v, at + WORDS * pitch)
+            r = numbers(x & _WORD, group & _WORD, z & _WORD, step, key)  # no cell keeps those of ghosts
+            m_a, n_a = points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r, c)
+            beyond = outside or z < 0 or z >= nz
+            m_a, n_a = _kept(beyond, j, ny, u_c, m_a), _kept(beyond, j, ny, v_c, n_a)
+            _share(between_u, now + slot, along_x, rows, m_a)
+            _share(between_v, now + slot, along_x, rows, n_a)
+            if k > begin and mine:
+                to = base + (k - 1) * plane
+                m_s, n_s = load(between_u, before + south), load(between_v, before + south)
+                m_n, n_n = load(between_u, before + north), load(between_v, before + north)
+                if rows < WORDS:
+                    m_c, n_c = _followed(m_c, rows, m_n), _followed(n_c, rows, n_n)
+                r = numbers(x, group, k - 1, step + 1, key)
+                p, q = points(
+                    between_u, between_v, before + slot, along_x,
+                    m_c, n_c, m_s, n_s, m_n, n_n, m_b, n_b, m_a, n_a, r, c,
+                )  # fmt: skip
+                if not plain or k == 1 or k == wrap[0]:
+                    put(out_u, out_v, to, p, q, k - 1, j, i, y0, y1, wrap, pitch, plane)
+                else:
+                    store_column(out_u, to, pitch, p)
+                    store_column(out_v, to, pitch, q)
+            barrier()
+            now, before = before, now
+            u_b, u_c, v_b, v_c = u_c, u_a, v_c, v_a
+            m_b, m_c, n_b, n_c = m_c, m_a, n_c, n_a
+            at = ahead
+            k += 1
+
+    return sweep
