@@ -39,7 +39,6 @@ from ridgeline.models.gray_scott.device.kernels_cuda import (
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
 
-
 _WORD = 0xFFFFFFFF
 
 
@@ -47,7 +46,7 @@ class Tile(NamedTuple):
     """Threads of a thread block; changes speed only."""
 
     along_x: int  # cells of a row, two of which are not of the second step
-    along_y: int  # groups of four rows, at least 2; one group's worth of rows is not of the second step
+    along_y: int  # groups of four rows, at least 3; one group's worth of rows is not of the second step
     blocks: int = 1  # that fit on a multiprocessor
 
     @property
@@ -65,12 +64,15 @@ def default_tile(dtype: DTypeLike, shape: Triple) -> Tile:
 
 
 def two_step_launch(shape: Triple, tile: Tile, multiprocessors: int) -> BoxLaunch:
-    """Return how to launch the sweep over a grid of `shape`. Its first tile begins a group before the first row."""
+    """Return how to launch the sweep over a grid of `shape`.
+
+    Tiles are counted from behind: the last one has the grid's last group, and one more, for the row behind it.
+    """
     nz, ny, nx = shape
     rows, cells = tile.written
-    columns, groups = -(-nx // cells), -(-(ny + 1) // rows)
-    planes = planes_of_chunks(nz, columns * groups, multiprocessors * tile.blocks, beyond=2)
-    return BoxLaunch((columns, groups, -(-nz // planes)), (tile.along_x, tile.along_y, 1), planes)
+    columns, tiles = -(-nx // cells), -(-(-(-ny // WORDS) + 1) * WORDS // rows)
+    planes = planes_of_chunks(nz, columns * tiles, multiprocessors * tile.blocks, beyond=2)
+    return BoxLaunch((columns, tiles, -(-nz // planes)), (tile.along_x, tile.along_y, 1), planes)
 
 
 @device_function
@@ -80,7 +82,7 @@ def _place(row, ny, periodic):
     j: where they are stored; row: the tile's row of that at j; rows: how many are no other thread's.
     """
     if not periodic:
-        return min(row, ny), row, WORDS
+        return min(max(row, -WORDS), ny), row, WORDS
     j = row
     if row < 0:
         j = (ny - 1) // WORDS * WORDS
@@ -93,6 +95,8 @@ def _place(row, ny, periodic):
 @device_function
 def _kept(outside, j, ny, present, new):
     """Return a column of the step between, where ghosts beyond a fixed boundary keep what they are."""
+    if not outside and j >= 0 and j + WORDS <= ny:
+        return new
     return (
         present[0] if outside or j < 0 or j >= ny else new[0],
         present[1] if outside or j < -1 or j >= ny - 1 else new[1],
@@ -133,8 +137,8 @@ def make_two_step_sweep(
     real, numbers, pitch = np.dtype(dtype).type, make_numbers(dtype, generator), row_pitch
     along_x, along_y, blocks = tile
     rows_written, cells_written = tile.written
-    cells, last_row = WORDS * along_x * along_y, WORDS * along_y - 1  # of a plane of the tile
-    both = 2 * cells
+    cells = WORDS * along_x * along_y  # of a plane of the tile
+    both = 2 * cells + 2 * along_x  # planes, between rows that nobody writes and no result depends on
 
     @kernel(along_x * along_y, blocks, cached=cached)
     def sweep(u, v, layout, shape, planes, wrap, step, key, coefficients, out_u, out_v):
@@ -145,7 +149,7 @@ def make_two_step_sweep(
         du, dv, feed, loss, noise, dt = coefficients
         c = Coefficients(du, dv, feed, loss, noise, dt, real(1.0), real(-6.0))
         # Where the thread is in the tile's order, and (x, j) whose cells it has, which differ beyond a periodic end.
-        first_row = cuda.blockIdx.y * rows_written - WORDS
+        first_row = -(-ny // WORDS) * WORDS - (cuda.gridDim.y - cuda.blockIdx.y) * rows_written
         i = cuda.blockIdx.x * cells_written + cuda.threadIdx.x - 1
         j, row, rows = _place(first_row + WORDS * cuda.threadIdx.y, ny, wrap[1] > 0)
         x = min(i, nx)
@@ -153,10 +157,8 @@ def make_two_step_sweep(
             x = nx - 1 if i < 0 else (i if i < nx else 0)
         outside, group = x < 0 or x >= nx, j // WORDS
         # In shared memory, and what of the second step is this thread's.
-        slot = (row - first_row) * along_x + cuda.threadIdx.x
-        south = max(row - first_row - 1, 0) * along_x + cuda.threadIdx.x
-        north = min(row - first_row + rows, last_row) * along_x + cuda.threadIdx.x
-        y0, y1 = max(first_row + WORDS - 1, 0), min(first_row + last_row, ny)
+        slot = (row - first_row + 1) * along_x + cuda.threadIdx.x
+        y0, y1 = max(first_row + WORDS - 1, 0), min(first_row + WORDS * along_y - 1, ny)
         inner = cuda.threadIdx.x > 0 and cuda.threadIdx.x < along_x - 1 and i < nx
         mine = inner and row == j and row < y1 and row + WORDS > y0
         at_edge = (wrap[2] > 0 and (i == 0 or i == nx - 1)) or (wrap[1] > 0 and (j == 0 or j + WORDS >= ny))
@@ -171,7 +173,7 @@ def make_two_step_sweep(
         u_b, v_b = column(u, below, pitch), column(v, below, pitch)
         u_c, v_c = column(u, at, pitch), column(v, at, pitch)
         m_b, m_c, n_b, n_c = u_c, u_c, v_c, v_c
-        now, before = 0, cells
+        now = 0  # where the present plane of the step between begins
         while k <= end:
             z = k if 0 <= k < nz or wrap[0] == 0 else (nz - 1 if k < 0 else 0)
             # The first plane itself and not its ghosts: these lack the row behind the last, a neighbour of that.
@@ -187,13 +189,15 @@ def make_two_step_sweep(
             _share(between_v, now + slot, along_x, rows, n_a)
             if k > begin and mine:
                 to = base + (k - 1) * plane
-                m_s, n_s = load(between_u, before + south), load(between_v, before + south)
-                m_n, n_n = load(between_u, before + north), load(between_v, before + north)
+                old = cells - now + slot
+                m_s, n_s = load(between_u, old - along_x), load(between_v, old - along_x)
+                m_n, n_n = load(between_u, old + WORDS * along_x), load(between_v, old + WORDS * along_x)
                 if rows < WORDS:
+                    m_n, n_n = load(between_u, old + rows * along_x), load(between_v, old + rows * along_x)
                     m_c, n_c = _followed(m_c, rows, m_n), _followed(n_c, rows, n_n)
                 r = numbers(x, group, k - 1, step + 1, key)
                 p, q = points(
-                    between_u, between_v, before + slot, along_x,
+                    between_u, between_v, old, along_x,
                     m_c, n_c, m_s, n_s, m_n, n_n, m_b, n_b, m_a, n_a, r, c,
                 )  # fmt: skip
                 if not plain or k == 1 or k == wrap[0]:
@@ -202,7 +206,7 @@ def make_two_step_sweep(
                     store_column(out_u, to, pitch, p)
                     store_column(out_v, to, pitch, q)
             barrier()
-            now, before = before, now
+            now = cells - now
             u_b, u_c, v_b, v_c = u_c, u_a, v_c, v_a
             m_b, m_c, n_b, n_c = m_c, m_a, n_c, n_a
             at = ahead
