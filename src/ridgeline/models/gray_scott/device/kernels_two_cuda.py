@@ -39,8 +39,6 @@ from ridgeline.models.gray_scott.device.kernels_cuda import (
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
 
-_WORD = 0xFFFFFFFF
-
 
 class Tile(NamedTuple):
     """Threads of a thread block; changes speed only."""
@@ -58,7 +56,7 @@ class Tile(NamedTuple):
 def default_tile(dtype: DTypeLike, shape: Triple) -> Tile:
     """Return the tile for fields of `dtype`, no larger than a grid of `shape` can use."""
     _, ny, nx = shape
-    along_x, along_y, blocks = (32, 8, 2) if np.dtype(dtype) == np.float64 else (64, 8, 2)
+    along_x, along_y, blocks = 32, 8 if np.dtype(dtype) == np.float64 else 10, 2
     narrow = 1 << (nx + 1).bit_length()
     return Tile(min(along_x, narrow), min(along_y, -(-ny // WORDS) + 2), blocks)
 
@@ -75,21 +73,40 @@ def two_step_launch(shape: Triple, tile: Tile, multiprocessors: int) -> BoxLaunc
     return BoxLaunch((columns, tiles, -(-nz // planes)), (tile.along_x, tile.along_y, 1), planes)
 
 
+def bytes_per_cell(tile: Tile, dtype: DTypeLike) -> float:
+    """Return the memory traffic of two steps on large grids, in bytes a cell, if no cell is found in a cache twice.
+
+    A tile reads one more cell all around, and writes what is left two cells further in.
+    """
+    rows, cells = tile.written
+    read = (WORDS * tile.along_y + 2) * (tile.along_x + 2)
+    return 2.0 * np.dtype(dtype).itemsize * (read / (rows * cells) + 1)
+
+
 @device_function
 def _place(row, ny, periodic):
     """Return (j, row, rows) of a thread's four rows in the tile's order, the first of which is `row`.
 
-    j: where they are stored; row: the tile's row of that at j; rows: how many are no other thread's.
+    j: where they are stored; row: the tile's row of that at j; rows: how many are no other thread's. Of 32 bits, as
+    all that a thread keeps on its march: one register and not two.
     """
     if not periodic:
-        return min(max(row, -WORDS), ny), row, WORDS
+        return np.int32(min(max(row, -WORDS), ny)), np.int32(row), np.int32(WORDS)
     j = row
     if row < 0:
         j = (ny - 1) // WORDS * WORDS
         row = j - ny
     elif row >= ny:
         j, row = 0, ny
-    return j, row, min(WORDS, ny - j)
+    return np.int32(j), np.int32(row), np.int32(min(WORDS, ny - j))
+
+
+@device_function
+def _column_of(i, nx, periodic):
+    """Return the x of the cells of a thread that is at x = i in the tile's order."""
+    if not periodic:
+        return np.int32(min(i, nx))
+    return np.int32(nx - 1 if i < 0 else (i if i < nx else 0))
 
 
 @device_function
@@ -150,15 +167,16 @@ def make_two_step_sweep(
         c = Coefficients(du, dv, feed, loss, noise, dt, real(1.0), real(-6.0))
         # Where the thread is in the tile's order, and (x, j) whose cells it has, which differ beyond a periodic end.
         first_row = -(-ny // WORDS) * WORDS - (cuda.gridDim.y - cuda.blockIdx.y) * rows_written
-        i = cuda.blockIdx.x * cells_written + cuda.threadIdx.x - 1
+        i = np.int32(cuda.blockIdx.x * cells_written + cuda.threadIdx.x - 1)
         j, row, rows = _place(first_row + WORDS * cuda.threadIdx.y, ny, wrap[1] > 0)
-        x = min(i, nx)
-        if wrap[2] > 0:
-            x = nx - 1 if i < 0 else (i if i < nx else 0)
-        outside, group = x < 0 or x >= nx, j // WORDS
+        x, outside = _column_of(i, nx, wrap[2] > 0), wrap[2] == 0 and (i < 0 or i >= nx)
+        draw_x, draw_group = (
+            np.uint32(max(x, 0)),
+            np.uint32(max(j, 0) // WORDS),
+        )  # no cell keeps what ghosts draw
         # In shared memory, and what of the second step is this thread's.
-        slot = (row - first_row + 1) * along_x + cuda.threadIdx.x
-        y0, y1 = max(first_row + WORDS - 1, 0), min(first_row + WORDS * along_y - 1, ny)
+        slot = np.int32((row - first_row + 1) * along_x + cuda.threadIdx.x)
+        y0, y1 = np.int32(max(first_row + WORDS - 1, 0)), np.int32(min(first_row + WORDS * along_y - 1, ny))
         inner = cuda.threadIdx.x > 0 and cuda.threadIdx.x < along_x - 1 and i < nx
         mine = inner and row == j and row < y1 and row + WORDS > y0
         at_edge = (wrap[2] > 0 and (i == 0 or i == nx - 1)) or (wrap[1] > 0 and (j == 0 or j + WORDS >= ny))
@@ -181,7 +199,7 @@ def make_two_step_sweep(
             u_a, v_a = column(u, ahead, pitch), column(v, ahead, pitch)
             u_s, v_s = load(u, at - pitch), load(v, at - pitch)
             u_n, v_n = load(u, at + WORDS * pitch), load(v, at + WORDS * pitch)
-            r = numbers(x & _WORD, group & _WORD, z & _WORD, step, key)  # no cell keeps those of ghosts
+            r = numbers(draw_x, draw_group, max(z, 0), step, key)
             m_a, n_a = points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r, c)
             beyond = outside or z < 0 or z >= nz
             m_a, n_a = _kept(beyond, j, ny, u_c, m_a), _kept(beyond, j, ny, v_c, n_a)
@@ -195,7 +213,7 @@ def make_two_step_sweep(
                 if rows < WORDS:
                     m_n, n_n = load(between_u, old + rows * along_x), load(between_v, old + rows * along_x)
                     m_c, n_c = _followed(m_c, rows, m_n), _followed(n_c, rows, n_n)
-                r = numbers(x, group, k - 1, step + 1, key)
+                r = numbers(draw_x, draw_group, k - 1, step + 1, key)
                 p, q = points(
                     between_u, between_v, old, along_x,
                     m_c, n_c, m_s, n_s, m_n, n_n, m_b, n_b, m_a, n_a, r, c,
