@@ -27,7 +27,8 @@ from ridgeline.version import VERSION
 BYTES_TIMED = (
     2e13  # that a run moves at least before it times anything: some 5 s of an H100's or H200's memory
 )
-BYTES_PER_CALL = 4e10  # that a timed call moves: some 10 ms
+BYTES_PER_CALL = 4e10  # that a timed call moves, about: some 10 ms
+MOST_LAUNCHES = 1000  # of a timed call: small grids wait for launches, not for memory
 
 
 def choose_launch(case: GrayScottCase, grid: Triple, engine: CudaEngine, context: Context) -> SweepChoice:
@@ -58,7 +59,7 @@ def _time_launches(
     """Return the faster of one and two steps a launch; compiles both."""
     engine.take_steps(2)
     in_turn_per_node(context.comm, engine.compile)
-    launches = max(2, round(BYTES_PER_CALL / step_bytes))
+    launches = min(MOST_LAUNCHES, max(2, round(BYTES_PER_CALL / step_bytes)))
     steps = {"1 step a launch": 1, "2 steps a launch": 2}
     candidates = {name: partial(_launch, engine, n, launches) for name, n in steps.items()}
     lengths = {name: mean_steps(case, n) for name, n in steps.items()}
