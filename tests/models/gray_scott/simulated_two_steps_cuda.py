@@ -142,7 +142,7 @@ def test_a_long_run_takes_the_faster_one(monkeypatch, tmp_path, faster, earlier)
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(launch_choice, "BYTES_TIMED", 1.0)
     monkeypatch.setattr(launch_choice, "MOST_LAUNCHES", 1)
-    keys = []
+    keys, steps = [], 5
 
     def choose(candidates, key, comm, file, work):
         """Call both, as timing does, and take the one that the test wants."""
@@ -150,7 +150,7 @@ def test_a_long_run_takes_the_faster_one(monkeypatch, tmp_path, faster, earlier)
         for launch in candidates.values():
             assert launch() == {}
         one, two = candidates
-        assert (work[one], work[two]) == (1, 5 / 3), "steps of a launch: 5 are 2, 2 and 1"
+        assert (work[one], work[two]) == (1, steps / 3), "steps of a launch: 5 are 2, 2 and 1"
         return Trial(two if faster == 2 else one, {}, earlier)
 
     monkeypatch.setattr(launch_choice, "choose", choose)
@@ -159,5 +159,6 @@ def test_a_long_run_takes_the_faster_one(monkeypatch, tmp_path, faster, earlier)
     assert (facts["steps_per_sweep"], facts["sweep_chosen"]) == (faster, source)
     assert facts["trials"]["one step"]["taken"].startswith(str(faster))
     np.testing.assert_array_equal(found, run_model(case_of(1))[1])
-    run_model(case_of(steps=6))
+    steps = 6
+    run_model(case_of(steps=steps))
     assert keys[0] != keys[1], "another number of steps, another choice"

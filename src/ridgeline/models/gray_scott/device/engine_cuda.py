@@ -33,14 +33,13 @@ from ridgeline.models.gray_scott.device.kernels_two_cuda import (
 )
 from ridgeline.models.gray_scott.device.memory import PAD_ROWS, SETS, device_bytes, exchange_plan
 from ridgeline.models.gray_scott.device.scan_cuda import THREADS, count_nonfinite, grid_of
+from ridgeline.models.gray_scott.device.stream_trace import StreamTrace
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from ridgeline.models.gray_scott.device.stream_trace import StreamTrace
 
 OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
 ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
@@ -104,7 +103,7 @@ class CudaEngine:
         self.bytes_exchanged = float(self._halo.bytes_sent)
         self.messages = float(self._halo.messages_sent)
         self._exchange = f"faces through {way}" if faces else "no faces to exchange"
-        self.trace: StreamTrace | None = None  # of who looks at what overlaps
+        self._trace: StreamTrace | None = None  # while somebody looks at what overlaps
         self._launches: dict[Box, BoxLaunch] = {}
         self._plan_launches(default_shape(self._dtype))
         self.steps_per_sweep = 1
@@ -192,16 +191,19 @@ class CudaEngine:
             self._rest_done[new].record(self._rest_stream)
             self._rest_done[now].synchronize()
         if self._face_boxes:
-            with regions("exchange"), self._traced("exchange"):
+            with regions("exchange"):
                 self._halo.exchange(new)
         self._now, self._host_is_present = new, False
         return steps
 
-    def _traced(self, name: str, lane: str = "", stream: Any = None) -> AbstractContextManager[None]:
-        """Record a piece of work on a stream, or on the host, if there is a trace."""
-        if self.trace is None:
+    def _traced(self, name: str, lane: str, stream: Any) -> AbstractContextManager[None]:
+        """Record a piece of work on a stream if there is a timeline."""
+        timeline = self._context.regions.timeline
+        if timeline is None:
             return nullcontext()
-        return self.trace.on_stream(name, lane, stream) if lane else self.trace.on_host(name)
+        if self._trace is None or self._trace.timeline is not timeline:
+            self._trace = StreamTrace(timeline)
+        return self._trace.on_stream(name, lane, stream)
 
     def nonfinite(self) -> int:
         """Return how many owned cells of u and v are not finite, counted on the device."""
