@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.parallel.reduce import together
-from ridgeline.runtime.timeline import Timeline, trace_events
+from ridgeline.runtime.timeline import Piece, Timeline, trace_events
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from ridgeline.runtime.context import Context
 
 CALLS = 20  # of `step` that are traced
@@ -47,15 +50,20 @@ class StepTrace:
         if self._written:
             return
         self._written = True
-        comm, timeline = self._context.comm, self._context.regions.timeline
-        self._context.regions.timeline = None
-        events = [] if timeline is None else trace_events(timeline.pieces(), comm.rank, self._origin)
-        gathered = comm.gather(events)
-        with together(comm):
-            if gathered is not None:
-                every = [event for of_rank in gathered for event in of_rank]
-                if not every:
-                    log.warning("%s has no events: the run ended with its first call of step", self.path)
-                write_text(
-                    self.path, to_json({"traceEvents": every, "displayTimeUnit": "ms"}, None), "--trace"
-                )
+        timeline, self._context.regions.timeline = self._context.regions.timeline, None
+        pieces = [] if timeline is None else timeline.pieces()
+        if not pieces and self._context.comm.rank == 0:
+            log.warning("%s has no events: the run ended with its first call of step", self.path)
+        write_trace(self.path, self._context.comm, pieces, self._origin if pieces else 0.0)
+
+
+def write_trace(path: str, comm: MPI.Comm, pieces: Sequence[Piece], origin: float) -> None:
+    """Write the pieces of all ranks, in seconds since each rank's `origin`. Collective; rank 0 writes.
+
+    Raises OutputError on all ranks.
+    """
+    gathered = comm.gather(trace_events(pieces, comm.rank, origin))
+    with together(comm):
+        if gathered is not None:
+            events = [event for of_rank in gathered for event in of_rank]
+            write_text(path, to_json({"traceEvents": events, "displayTimeUnit": "ms"}, None), "--trace")
