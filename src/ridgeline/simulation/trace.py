@@ -52,8 +52,8 @@ class StepTrace:
         self._written = True
         timeline, self._context.regions.timeline = self._context.regions.timeline, None
         pieces = [] if timeline is None else timeline.pieces()
-        if not pieces and self._context.comm.rank == 0:
-            log.warning("%s has no events: the run ended with its first call of step", self.path)
+        if self._calls < 2 and self._context.comm.rank == 0:
+            log.warning("%s has no steps: the run ended with its first call of step", self.path)
         write_trace(self.path, self._context.comm, pieces, self._origin if pieces else 0.0)
 
 
