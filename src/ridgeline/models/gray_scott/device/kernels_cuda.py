@@ -157,30 +157,28 @@ def points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r,
     return (p0, p1, p2, p3), (q0, q1, q2, q3)
 
 
-@cache
-def make_numbers(dtype: DTypeLike, generator: Generator) -> Any:
-    """Return numbers(x, group, z, step, key): the random numbers of a group's four rows, None without noise.
+def how_drawn(dtype: DTypeLike, generator: Generator) -> tuple[Any, ...]:
+    """Return `drawn` of `numbers`: plain numbers, as the closure of a kernel that is kept must hold."""
+    return (generator.rounds, generator.parts, *significant_bits(dtype, generator))
 
-    All indices are global; times SCALE they are the uniform numbers, of `dtype`.
+
+@device_function
+def numbers(x, group, z, step, key, drawn, real):
+    """Return the random numbers of a group's four rows, None without noise; times SCALE they are uniform.
+
+    x, group, z: global indices. real: the precision.
     """
-    real = np.dtype(dtype).type
-    rounds, parts = generator.rounds, generator.parts
-    low_shift, mask, least = significant_bits(dtype, generator)
-
-    @device_function
-    def numbers(x, group, z, step, key):
-        if len(key) == 0:
-            return None, None, None, None
-        shift = low_shift if group % parts == 0 else np.uint32(0)
-        w0, w1, w2, w3 = philox_words(x, group // parts, z, step, key, rounds)
-        return (
-            real(unscaled_uniform(w0, shift, mask, least)),
-            real(unscaled_uniform(w1, shift, mask, least)),
-            real(unscaled_uniform(w2, shift, mask, least)),
-            real(unscaled_uniform(w3, shift, mask, least)),
-        )
-
-    return numbers
+    if len(key) == 0:
+        return None, None, None, None
+    rounds, parts, low_shift, mask, least = drawn
+    shift = low_shift if group % parts == 0 else np.uint32(0)
+    w0, w1, w2, w3 = philox_words(x, group // parts, z, step, key, rounds)
+    return (
+        real(unscaled_uniform(w0, shift, mask, least)),
+        real(unscaled_uniform(w1, shift, mask, least)),
+        real(unscaled_uniform(w2, shift, mask, least)),
+        real(unscaled_uniform(w3, shift, mask, least)),
+    )
 
 
 @device_function
@@ -251,7 +249,7 @@ def make_sweep(
     """
     threads, blocks, streaming, _ = shape or default_shape(dtype)
     real = np.dtype(dtype).type
-    numbers, pitch = make_numbers(dtype, generator), row_pitch
+    drawn, pitch = how_drawn(dtype, generator), row_pitch
 
     @kernel(threads, blocks, cached=shape is None)
     def sweep(u, v, layout, box, planes, offset_global, wrap, step, key, coefficients, out_u, out_v):
@@ -282,7 +280,7 @@ def make_sweep(
             u_a, v_a = column(u, above, pitch), column(v, above, pitch)
             u_s, v_s = load(u, at - pitch), load(v, at - pitch)
             u_n, v_n = load(u, at + 4 * pitch), load(v, at + 4 * pitch)
-            r = numbers(i + ox, group, k + oz, step, key)
+            r = numbers(i + ox, group, k + oz, step, key, drawn, real)
             p, q = points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r, c)
             if not plain or k == 0 or k == wrap[0] - 1:
                 put(out_u, out_v, at, p, q, k, j, i, y0, y1, wrap, pitch, plane)

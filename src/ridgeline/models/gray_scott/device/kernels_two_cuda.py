@@ -30,7 +30,8 @@ from ridgeline.jit.random import PHILOX_7, WORDS, Generator
 from ridgeline.models.gray_scott.device.kernels_cuda import (
     BoxLaunch,
     column,
-    make_numbers,
+    how_drawn,
+    numbers,
     planes_of_chunks,
     points,
     put,
@@ -151,7 +152,7 @@ def make_two_step_sweep(
     dtype: DTypeLike, row_pitch: int, tile: Tile, generator: Generator = PHILOX_7, cached: bool = True
 ) -> Any:
     """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart."""
-    real, numbers, pitch = np.dtype(dtype).type, make_numbers(dtype, generator), row_pitch
+    real, drawn, pitch = np.dtype(dtype).type, how_drawn(dtype, generator), row_pitch
     along_x, along_y, blocks = tile
     rows_written, cells_written = tile.written
     cells = WORDS * along_x * along_y  # of a plane of the tile
@@ -199,7 +200,7 @@ def make_two_step_sweep(
             u_a, v_a = column(u, ahead, pitch), column(v, ahead, pitch)
             u_s, v_s = load(u, at - pitch), load(v, at - pitch)
             u_n, v_n = load(u, at + WORDS * pitch), load(v, at + WORDS * pitch)
-            r = numbers(draw_x, draw_group, max(z, 0), step, key)
+            r = numbers(draw_x, draw_group, max(z, 0), step, key, drawn, real)
             m_a, n_a = points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r, c)
             beyond = outside or z < 0 or z >= nz
             m_a, n_a = _kept(beyond, j, ny, u_c, m_a), _kept(beyond, j, ny, v_c, n_a)
@@ -213,7 +214,7 @@ def make_two_step_sweep(
                 if rows < WORDS:
                     m_n, n_n = load(between_u, old + rows * along_x), load(between_v, old + rows * along_x)
                     m_c, n_c = _followed(m_c, rows, m_n), _followed(n_c, rows, n_n)
-                r = numbers(draw_x, draw_group, k - 1, step + 1, key)
+                r = numbers(draw_x, draw_group, k - 1, step + 1, key, drawn, real)
                 p, q = points(
                     between_u, between_v, old, along_x,
                     m_c, n_c, m_s, n_s, m_n, n_n, m_b, n_b, m_a, n_a, r, c,
