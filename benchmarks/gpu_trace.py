@@ -57,9 +57,9 @@ def main() -> None:
         timeline = regions.timeline = Timeline()
         for step in range(arguments.steps, 2 * arguments.steps):
             engine.advance(step, 1)
-        pieces = timeline.pieces()
-        shares = comm.gather(hidden_share(pieces, FACES, "rest"))
-        write_trace(str(arguments.file), comm, pieces, origin)
+        spans = timeline.spans()
+        shares = comm.gather(hidden_share(spans, FACES, "rest"))
+        write_trace(str(arguments.file), comm, spans, origin)
         if shares is not None:
             print(
                 f"{engine.method}; {arguments.steps} steps of {n}^3 {arguments.dtype} on each of {comm.size}"

@@ -88,13 +88,13 @@ def test_a_trace_has_every_piece_of_every_step(comm) -> None:
             engine.advance(step, 1)
         regions.timeline = None
         engine.advance(STEPS + 2, 1)
-        pieces = timeline.pieces()
+        spans = timeline.spans()
         expected = {"sweep": "rest", "compute": HOST}
         if comm.size > 1:
             expected |= {"sweep next to faces": "faces", "pack": "faces", "exchange": HOST}
-        assert {piece.name: piece.lane for piece in pieces} == expected
-        assert len(pieces) == 2 * len(expected)
-        assert all(piece.begin <= piece.end for piece in pieces)
+        assert {span.name: span.lane for span in spans} == expected
+        assert len(spans) == 2 * len(expected)
+        assert all(span.begin <= span.end for span in spans)
 
 
 @pytest.mark.parametrize("wrap", [(True, True, True), (True, False, True)])

@@ -9,7 +9,7 @@ from collections import defaultdict
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from ridgeline.runtime.timeline import HOST, Piece, Timeline
+from ridgeline.runtime.timeline import HOST, Span, Timeline
 
 
 @dataclass(slots=True)
@@ -99,4 +99,4 @@ class _Entry(AbstractContextManager[None]):
         self._open.pop().seconds += now - of._since
         of._since = now
         if of.timeline is not None:
-            of.timeline.host.append(Piece(self._name, HOST, of._begun.pop(), now))
+            of.timeline.host.append(Span(self._name, HOST, of._begun.pop(), now))

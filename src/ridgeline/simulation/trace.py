@@ -1,9 +1,9 @@
 """`ridgeline run --trace`: when the parts of some steps were at work, on every rank's host and GPU streams.
 
 Steps of the second call of the model's `step` and of those after it are traced: the first one touches pages and warms
-caches. The file is of Chrome's trace format, for ui.perfetto.dev: a process is a rank, its threads are the host, with
-the phases of a step, outputs and checkpoints, and the streams of a GPU. Times are since a barrier before the first
-traced call, by each rank's own clock.
+caches. The file is of Chrome's trace format, for ui.perfetto.dev. A process is a rank; its threads are the host and
+the streams of a GPU. The host's spans are the phases of a step, outputs and checkpoints. Times are since a barrier
+before the first traced call, by each rank's own clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.parallel.reduce import together
-from ridgeline.runtime.timeline import Piece, Timeline, trace_events
+from ridgeline.runtime.timeline import Span, Timeline, trace_events
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -51,18 +51,18 @@ class StepTrace:
             return
         self._written = True
         timeline, self._context.regions.timeline = self._context.regions.timeline, None
-        pieces = [] if timeline is None else timeline.pieces()
+        spans = [] if timeline is None else timeline.spans()
         if self._calls < 2 and self._context.comm.rank == 0:
             log.warning("%s has no steps: the run ended with its first call of step", self.path)
-        write_trace(self.path, self._context.comm, pieces, self._origin if pieces else 0.0)
+        write_trace(self.path, self._context.comm, spans, self._origin if spans else 0.0)
 
 
-def write_trace(path: str, comm: MPI.Comm, pieces: Sequence[Piece], origin: float) -> None:
-    """Write the pieces of all ranks, in seconds since each rank's `origin`. Collective; rank 0 writes.
+def write_trace(path: str, comm: MPI.Comm, spans: Sequence[Span], origin: float) -> None:
+    """Write the spans of all ranks, in seconds since each rank's `origin`. Collective; rank 0 writes.
 
     Raises OutputError on all ranks.
     """
-    gathered = comm.gather(trace_events(pieces, comm.rank, origin))
+    gathered = comm.gather(trace_events(spans, comm.rank, origin))
     with together(comm):
         if gathered is not None:
             events = [event for of_rank in gathered for event in of_rank]

@@ -11,7 +11,7 @@ from ridgeline.models import create
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.device import launch_choice
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
-from ridgeline.models.gray_scott.device.kernels_two_cuda import Tile
+from ridgeline.models.gray_scott.device.kernels_two_cuda import TwoStepTile
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
@@ -56,10 +56,10 @@ def run_engine(kind, start, noise, periodic, steps, tile=None, generator=PHILOX_
 GRIDS = [
     ((5, 6, 7), None),
     ((3, 1, 2), None),
-    ((1, 9, 4), Tile(8, 3)),
-    ((4, 8, 1), Tile(4, 3)),
-    ((2, 21, 9), Tile(4, 4)),
-    ((2, 30, 3), Tile(4, 3)),
+    ((1, 9, 4), TwoStepTile(8, 3)),
+    ((4, 8, 1), TwoStepTile(4, 3)),
+    ((2, 21, 9), TwoStepTile(4, 4)),
+    ((2, 30, 3), TwoStepTile(4, 3)),
 ]
 
 

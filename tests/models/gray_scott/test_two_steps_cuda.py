@@ -17,7 +17,7 @@ from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
 from ridgeline.models.gray_scott.device.kernels_cuda import device_coefficients, make_sweep
 from ridgeline.models.gray_scott.device.kernels_two_cuda import (
-    Tile,
+    TwoStepTile,
     bytes_per_cell,
     default_tile,
     make_two_step_sweep,
@@ -118,7 +118,7 @@ def test_planes_between_fit_into_shared_memory(dtype) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (512, 512, 512), (7, 83, 30), (7, 84, 31), (5, 85, 260)])
-@pytest.mark.parametrize("tile", [None, Tile(32, 8), Tile(64, 3)])
+@pytest.mark.parametrize("tile", [None, TwoStepTile(32, 8), TwoStepTile(64, 3)])
 def test_tiles_write_every_cell_once_and_have_its_neighbours(shape, tile) -> None:
     nz, ny, nx = shape
     tile = tile or default_tile(np.float64, shape)
@@ -136,8 +136,8 @@ def test_tiles_write_every_cell_once_and_have_its_neighbours(shape, tile) -> Non
 
 
 def test_small_grids_have_small_tiles() -> None:
-    assert default_tile(np.float64, (4, 4, 6)) == Tile(8, 3, 2)
-    assert default_tile(np.float64, (4, 4, 7)) == Tile(16, 3, 2)
+    assert default_tile(np.float64, (4, 4, 6)) == TwoStepTile(8, 3, 2)
+    assert default_tile(np.float64, (4, 4, 7)) == TwoStepTile(16, 3, 2)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

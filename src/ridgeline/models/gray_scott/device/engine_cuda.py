@@ -26,7 +26,7 @@ from ridgeline.models.gray_scott.device.kernels_cuda import (
     make_sweep,
 )
 from ridgeline.models.gray_scott.device.kernels_two_cuda import (
-    Tile,
+    TwoStepTile,
     default_tile,
     make_two_step_sweep,
     two_step_launch,
@@ -109,7 +109,7 @@ class CudaEngine:
         self.steps_per_sweep = 1
         self.take_steps(1)
 
-    def take_steps(self, steps: int, tile: Tile | None = None) -> None:
+    def take_steps(self, steps: int, tile: TwoStepTile | None = None) -> None:
         """Advance by 1 or 2 steps a launch from now on, which changes the speed alone; compile afterwards.
 
         tile: of two steps; None for the default, others are for measuring.

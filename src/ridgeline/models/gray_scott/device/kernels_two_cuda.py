@@ -5,17 +5,17 @@
     sweep[launch.grid, launch.block, stream](
         u, v, (origin, plane_pitch), shape, launch.planes, wrap, step, key, coefficients, out_u, out_v)
 
-advances all cells of the whole grid from (u, v) at time step `step` to (out_u, out_v) at `step + 2`, bit for bit as
-two launches of the sweep in `kernels_cuda` do. The arguments are those of that sweep; shape is (nz, ny, nx). Ghosts
-are as it needs and leaves them: one layer, faces alone. So launches of one and of two steps may follow each other.
+advances all cells of the whole grid from (u, v) at time step `step` to (out_u, out_v) at `step + 2`. The bits are
+those of two launches of the sweep in `kernels_cuda`, and so are the arguments; shape is (nz, ny, nx). Ghosts are as
+that sweep needs and leaves them: one layer, of faces only. So launches of one and of two steps may follow each other.
 
-A thread block computes the step between on a tile of 4 `along_y` rows of `along_x` cells, plane by plane, and the
-second step on those of its cells whose neighbours it has. Beyond a periodic boundary it computes the cells at the
-other end again; so the tile's threads are placed where those lie. Beyond a fixed boundary ghosts stay.
+A thread block has a tile of 4 `along_y` rows of `along_x` cells. Plane by plane it computes the step between there,
+and the second step on those cells whose neighbours it has. Beyond a periodic boundary it computes the cells at the
+other end again; so the tile's threads are placed where those lie. Beyond a fixed boundary ghosts stay what they are.
 
 A thread takes the four rows of an aligned group at one x in both steps, and each step draws one Philox block for
-them. It marches in z with three planes of its column of the present fields, and three of the step between, in
-registers. Planes of the step between also lie in shared memory, in two buffers by turns: one barrier a plane.
+them. It marches in z with three planes of its column of the present fields in registers, and three of the step
+between. Planes of the step between also lie in shared memory, in two buffers by turns: one barrier a plane.
 """
 
 from functools import cache
@@ -41,7 +41,7 @@ from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
 
 
-class Tile(NamedTuple):
+class TwoStepTile(NamedTuple):
     """Threads of a thread block; changes speed only."""
 
     along_x: int  # cells of a row, two of which are not of the second step
@@ -54,15 +54,15 @@ class Tile(NamedTuple):
         return WORDS * (self.along_y - 1), self.along_x - 2
 
 
-def default_tile(dtype: DTypeLike, shape: Triple) -> Tile:
+def default_tile(dtype: DTypeLike, shape: Triple) -> TwoStepTile:
     """Return the tile for fields of `dtype`, no larger than a grid of `shape` can use."""
     _, ny, nx = shape
     along_x, along_y, blocks = 32, 8 if np.dtype(dtype) == np.float64 else 10, 2
     narrow = 1 << (nx + 1).bit_length()
-    return Tile(min(along_x, narrow), min(along_y, -(-ny // WORDS) + 2), blocks)
+    return TwoStepTile(min(along_x, narrow), min(along_y, -(-ny // WORDS) + 2), blocks)
 
 
-def two_step_launch(shape: Triple, tile: Tile, multiprocessors: int) -> BoxLaunch:
+def two_step_launch(shape: Triple, tile: TwoStepTile, multiprocessors: int) -> BoxLaunch:
     """Return how to launch the sweep over a grid of `shape`.
 
     Tiles are counted from behind: the last one has the grid's last group, and one more, for the row behind it.
@@ -74,7 +74,7 @@ def two_step_launch(shape: Triple, tile: Tile, multiprocessors: int) -> BoxLaunc
     return BoxLaunch((columns, tiles, -(-nz // planes)), (tile.along_x, tile.along_y, 1), planes)
 
 
-def bytes_per_cell(tile: Tile, dtype: DTypeLike) -> float:
+def bytes_per_cell(tile: TwoStepTile, dtype: DTypeLike) -> float:
     """Return the memory traffic of two steps on large grids, in bytes a cell, if no cell is found in a cache twice.
 
     A tile reads one more cell all around, and writes what is left two cells further in.
@@ -149,7 +149,7 @@ def _share(between, at, pitch, rows, values):
 
 @cache
 def make_two_step_sweep(
-    dtype: DTypeLike, row_pitch: int, tile: Tile, generator: Generator = PHILOX_7, cached: bool = True
+    dtype: DTypeLike, row_pitch: int, tile: TwoStepTile, generator: Generator = PHILOX_7, cached: bool = True
 ) -> Any:
     """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart."""
     real, drawn, pitch = np.dtype(dtype).type, how_drawn(dtype, generator), row_pitch

@@ -1,6 +1,6 @@
 """When each stream of a GPU was at work, on the clock of the host beside it.
 
-Events before and after a piece of work on a stream give its times on the device. When the device is idle, an event is
+Events before and after a span of work on a stream give its times on the device. When the device is idle, an event is
 recorded and the host's clock is read. So streams and host are on one axis, to some microseconds.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 
 from numba import cuda
 
-from ridgeline.runtime.timeline import Piece, Timeline
+from ridgeline.runtime.timeline import Span, Timeline
 
 
 class StreamTrace:
-    """Pieces of work on the streams of one rank's device, a source of a timeline.
+    """Spans of work on the streams of one rank's device, a source of a timeline.
 
     Making it waits for the device. Recording an event costs a launch, so that traced steps take some microseconds
     longer.
@@ -31,7 +31,7 @@ class StreamTrace:
         self._host_start = time.perf_counter()
         self._on_streams: list[tuple[str, str, Any, Any]] = []
         self.timeline = timeline
-        timeline.sources.append(self.pieces)
+        timeline.sources.append(self.spans)
 
     @contextmanager
     def on_stream(self, name: str, lane: str, stream: Any) -> Iterator[None]:
@@ -42,9 +42,9 @@ class StreamTrace:
         end.record(stream)
         self._on_streams.append((name, lane, begin, end))
 
-    def pieces(self) -> Iterator[Piece]:
+    def spans(self) -> Iterator[Span]:
         """Yield what was recorded; waits for the device."""
         cuda.synchronize()
         for name, lane, *ends in self._on_streams:
             begin, end = (self._host_start + 1e-3 * self._start.elapsed_time(event) for event in ends)
-            yield Piece(name, lane, begin, end)
+            yield Span(name, lane, begin, end)
