@@ -32,7 +32,7 @@ TILES = (
     (64, 4, 2),
     (64, 5, 1),
     (64, 8, 1),
-)  # of threads and blocks
+)
 DEFAULT_SECONDS = 0.3  # of one timed round
 
 
@@ -126,6 +126,7 @@ def two_steps(sizes: list[int], dtype: str, copy: float, seconds: float) -> Iter
     """Measure two steps a launch against one, by turns on the same fields; then other tiles at the largest size."""
     from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
     from ridgeline.models.gray_scott.device.kernels_two_cuda import (
+        SHARED_BYTES,
         TwoStepTile,
         bytes_per_cell,
         default_tile,
@@ -159,6 +160,8 @@ def two_steps(sizes: list[int], dtype: str, copy: float, seconds: float) -> Iter
     engine = make_engine(CudaEngine, n, real, NOISE)
     for threads in TILES[:1] if simulated() else TILES:
         tile = TwoStepTile(*threads)
+        if tile.shared_bytes(dtype) > SHARED_BYTES:
+            continue
         engine.take_steps(2, tile)
         engine.compile()
         step = seconds_of_step(engine, 2, seconds)

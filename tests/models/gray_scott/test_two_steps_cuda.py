@@ -17,6 +17,7 @@ from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
 from ridgeline.models.gray_scott.device.kernels_cuda import device_coefficients, make_sweep
 from ridgeline.models.gray_scott.device.kernels_two_cuda import (
+    SHARED_BYTES,
     TwoStepTile,
     bytes_per_cell,
     default_tile,
@@ -32,7 +33,6 @@ LARGE = (512, 512, 512)
 ROWS = 4
 LOADS = 2 * (2 * ROWS) + 2 * (ROWS + 2 + 2 * ROWS)  # those of one step: the second reads no memory
 FMA_PER_CELL = {False: 6, True: 7}
-STATIC_SHARED = 48 * 1024  # bytes that a thread block may have without asking
 VARIANTS = [(dtype, noisy) for dtype in (np.float64, np.float32) for noisy in (False, True)]
 
 
@@ -114,7 +114,7 @@ def test_arguments_are_of_the_types_that_are_compiled_here(dtype, noisy) -> None
 def test_planes_between_fit_into_shared_memory(dtype) -> None:
     tile = default_tile(dtype, LARGE)
     planes = 2 * 2 * tile.along_x * (ROWS * tile.along_y + 1) * np.dtype(dtype).itemsize
-    assert planes <= STATIC_SHARED
+    assert tile.shared_bytes(dtype) == planes <= SHARED_BYTES
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (512, 512, 512), (7, 83, 30), (7, 84, 31), (5, 85, 260)])

@@ -40,6 +40,8 @@ from ridgeline.models.gray_scott.device.kernels_cuda import (
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
 
+SHARED_BYTES = 48 * 1024  # of a thread block that does not ask for more
+
 
 class TwoStepTile(NamedTuple):
     """Threads of a thread block; changes speed only."""
@@ -52,6 +54,15 @@ class TwoStepTile(NamedTuple):
     def written(self) -> tuple[int, int]:
         """Rows, and cells of each, to which a thread block brings the second step."""
         return WORDS * (self.along_y - 1), self.along_x - 2
+
+    @property
+    def between(self) -> int:
+        """Cells of a field in shared memory: two planes, between rows that no result depends on."""
+        return 2 * self.along_x * (WORDS * self.along_y + 1)
+
+    def shared_bytes(self, dtype: DTypeLike) -> int:
+        """Return the shared memory of a thread block; SHARED_BYTES is the most that it can have."""
+        return 2 * self.between * np.dtype(dtype).itemsize
 
 
 def default_tile(dtype: DTypeLike, shape: Triple) -> TwoStepTile:
@@ -156,7 +167,7 @@ def make_two_step_sweep(
     along_x, along_y, blocks = tile
     rows_written, cells_written = tile.written
     cells = WORDS * along_x * along_y  # of a plane of the tile
-    both = 2 * cells + 2 * along_x  # planes, between rows that nobody writes and no result depends on
+    both = tile.between
 
     @kernel(along_x * along_y, blocks, cached=cached)
     def sweep(u, v, layout, shape, planes, wrap, step, key, coefficients, out_u, out_v):
