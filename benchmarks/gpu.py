@@ -95,7 +95,9 @@ def correctness(dtypes: list[str]) -> Iterator[Row]:
                 yield Row(f"{name}, noise {noise:g}", float(wrong), "<= 0")
 
 
-def speed(sizes: list[int], dtypes: list[str], copy: float, seconds: float) -> Iterator[Row]:
+def speed(
+    sizes: list[int], dtypes: list[str], copy: float, seconds: float, multiprocessors: int
+) -> Iterator[Row]:
     """Measure steps as shipped, then with each other launch at the largest size."""
     from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
     from ridgeline.models.gray_scott.device.kernels_cuda import Shape
@@ -111,7 +113,7 @@ def speed(sizes: list[int], dtypes: list[str], copy: float, seconds: float) -> I
                 )
                 del engine
         n = max(sizes)
-        yield from two_steps(sizes, dtype, copy, seconds)
+        yield from two_steps(sizes, dtype, copy, seconds, multiprocessors)
         engine = make_engine(CudaEngine, n, real, NOISE)
         for threads, blocks in ((512, 1), (512, 2), (256, 2), (256, 3), (256, 4), (1024, 1), (128, 4)):
             for streaming in (False, True):
@@ -122,7 +124,9 @@ def speed(sizes: list[int], dtypes: list[str], copy: float, seconds: float) -> I
                     yield Row(f"step over device copy: {n}^3 {dtype}, {shape}", figure, note=note)
 
 
-def two_steps(sizes: list[int], dtype: str, copy: float, seconds: float) -> Iterator[Row]:
+def two_steps(
+    sizes: list[int], dtype: str, copy: float, seconds: float, multiprocessors: int
+) -> Iterator[Row]:
     """Measure two steps a launch against one, by turns on the same fields; then other tiles at the largest size."""
     from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
     from ridgeline.models.gray_scott.device.kernels_two_cuda import (
@@ -130,12 +134,14 @@ def two_steps(sizes: list[int], dtype: str, copy: float, seconds: float) -> Iter
         TwoStepTile,
         bytes_per_cell,
         default_tile,
+        two_step_launch,
     )
 
     real = np.dtype(dtype).type
     for n in sizes:
         tile = default_tile(dtype, (n, n, n))
-        moved = bytes_per_cell(tile, dtype)
+        planes = two_step_launch((n, n, n), tile, multiprocessors).planes
+        moved = bytes_per_cell(tile, planes, dtype)
         for noise in (0.0, NOISE):
             engine = make_engine(CudaEngine, n, real, noise)
             engine.take_steps(2)
@@ -222,7 +228,7 @@ def main() -> None:
 
         sizes, dtypes, seconds = arguments.sizes, arguments.dtypes, arguments.seconds
         yield from correctness(dtypes)
-        yield from speed(sizes, dtypes, copy, seconds)
+        yield from speed(sizes, dtypes, copy, seconds, device.multiprocessors)
         yield from launch_cost(dtypes[0], seconds)
         yield from one_variable(max(sizes), dtypes, copy, seconds, device.multiprocessors)
         yield from faces(max(sizes), dtypes, copy, seconds)

@@ -142,9 +142,16 @@ def test_small_grids_have_small_tiles() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_two_steps_move_less_than_two_launches(dtype) -> None:
-    moved = bytes_per_cell(default_tile(dtype, LARGE), dtype)
-    itemsize = np.dtype(dtype).itemsize
-    assert 4 * itemsize < moved < 5.2 * itemsize < 8 * itemsize
+    tile, itemsize = default_tile(dtype, LARGE), np.dtype(dtype).itemsize
+    planes = two_step_launch(LARGE, tile, 132).planes
+    one_launch = 4 * itemsize
+    assert one_launch < bytes_per_cell(tile, planes, dtype) < 1.3 * one_launch
+
+
+def test_bytes_are_those_of_cells_read_and_written() -> None:
+    """By hand: 34 x 34 cells of 12 planes are read, 28 x 30 of 8 written, of two fields."""
+    expected = 2 * 8 * (34 * 34 * 12 + 28 * 30 * 8) / (28 * 30 * 8)
+    assert bytes_per_cell(TwoStepTile(32, 8), 8, np.float64) == pytest.approx(expected)
 
 
 @pytest.mark.full

@@ -85,13 +85,14 @@ def two_step_launch(shape: Triple, tile: TwoStepTile, multiprocessors: int) -> B
     return BoxLaunch((columns, tiles, -(-nz // planes)), (tile.along_x, tile.along_y, 1), planes)
 
 
-def bytes_per_cell(tile: TwoStepTile, dtype: DTypeLike) -> float:
+def bytes_per_cell(tile: TwoStepTile, planes: int, dtype: DTypeLike) -> float:
     """Return the memory traffic of two steps on large grids, in bytes a cell, if no cell is found in a cache twice.
 
-    A tile reads one more cell all around, and writes what is left two cells further in.
+    A tile reads one more cell all around and two more planes at both ends of the `planes` that it marches through.
+    It writes what is left when two cells are cut from each side of what it reads; rows in whole groups.
     """
     rows, cells = tile.written
-    read = (WORDS * tile.along_y + 2) * (tile.along_x + 2)
+    read = (WORDS * tile.along_y + 2) * (tile.along_x + 2) * (planes + 4) / planes
     return 2.0 * np.dtype(dtype).itemsize * (read / (rows * cells) + 1)
 
 
