@@ -60,8 +60,8 @@ def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
     if isinstance(chosen, int):
         if on_gpu and chosen > 1 and math.prod(grid) > 1:
             raise ConfigError(
-                f'model.steps_per_sweep: got {chosen}; need "auto" or 1 on {math.prod(grid)} GPUs: a launch of two '
-                f"steps needs the whole grid on one (-n 1)"
+                f'model.steps_per_sweep: got {chosen}; need "auto", "rule" or 1 with run.device = "cuda" on '
+                f"{math.prod(grid)} ranks: a launch of two steps needs the whole grid on one GPU (-n 1)"
             )
         return chosen
     if on_gpu:

@@ -44,7 +44,7 @@ def choose_launch(case: GrayScottCase, grid: Triple, engine: CudaEngine, context
     elif chosen == "rule":
         choice = SweepChoice(steps, None, "by rule")
     elif math.prod(grid) > 1:
-        choice = SweepChoice(steps, None, "by rule, since several GPUs share the grid")
+        choice = SweepChoice(steps, None, "by rule, since ranks share the grid")
     elif work.bytes_memory * case.run.steps < BYTES_TIMED:
         choice = SweepChoice(steps, None, "by rule, since the run is short")
     if choice is None:
