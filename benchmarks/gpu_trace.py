@@ -4,15 +4,18 @@
 
 Open the file with ui.perfetto.dev: a process is a rank, its threads are the streams "faces" and "rest" and the host.
 The size is that of a rank's block in each direction; the ranks are cut along z. With NUMBA_ENABLE_CUDASIM=1 and
---size 6 it shows, without a GPU, that everything runs.
+--size 6 it shows, without a GPU, that everything runs. `ridgeline run --trace FILE` traces any run.
 """
 
 import argparse
+import time
 from pathlib import Path
 
 import numpy as np
 
 from ridgeline.runtime.compile_cache import configure_kernel_cache
+
+FACES = ("sweep next to faces", "pack", "exchange")  # what the sweep of the rest shall hide
 
 
 def main() -> None:
@@ -30,31 +33,34 @@ def main() -> None:
     from ridgeline.blocks.cartesian import decompose
     from ridgeline.jit.random import PHILOX_7
     from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
-    from ridgeline.models.gray_scott.device.stream_trace import HOST, StreamTrace, hidden_share, write_trace
     from ridgeline.models.gray_scott.physics import coefficients
     from ridgeline.parallel.communicator import ends_job_on_error
     from ridgeline.runtime.context import Context
+    from ridgeline.runtime.regions import Regions
+    from ridgeline.runtime.timeline import Timeline, hidden_share
+    from ridgeline.simulation.trace import write_trace
 
     comm = MPI.COMM_WORLD
     with ends_job_on_error(comm):
         n, dtype = arguments.size, np.dtype(arguments.dtype).type
         cartesian, block = decompose(comm, (comm.size * n, n, n), (comm.size, 1, 1), (True,) * 3)
         c = coefficients(0.2, 0.1, 0.02, 0.048, 0.01, 1.0, dtype)
-        engine = CudaEngine(block, cartesian, c, (PHILOX_7, 42), dtype, Context(comm))
+        regions = Regions()
+        engine = CudaEngine(block, cartesian, c, (PHILOX_7, 42), dtype, Context(comm, "cuda", 1, regions))
         engine.compile()
         engine.host()[0][:] = 1.0
         engine.commit()
         for step in range(arguments.steps):
             engine.advance(step, 1)
-        engine.trace = StreamTrace()
         comm.Barrier()
+        origin = time.perf_counter()
+        timeline = regions.timeline = Timeline()
         for step in range(arguments.steps, 2 * arguments.steps):
             engine.advance(step, 1)
-        events = engine.trace.events(comm.rank)
-        shares = comm.gather(hidden_share(events, ("faces", HOST), "rest"))
-        gathered = comm.gather(events)
-        if gathered is not None and shares is not None:
-            write_trace(arguments.file, [event for events in gathered for event in events])
+        spans = timeline.spans()
+        shares = comm.gather(hidden_share(spans, FACES, "rest"))
+        write_trace(str(arguments.file), comm, spans, origin)
+        if shares is not None:
             print(
                 f"{engine.method}; {arguments.steps} steps of {n}^3 {arguments.dtype} on each of {comm.size}"
             )

@@ -237,9 +237,9 @@ WRONG_FILES = [
     ),
     (
         GOOD.replace('model = "gray_scott"', 'model = "gray_scott"\ndevice = "cuda"')
-        + "[model]\nsteps_per_sweep = 2\n",
-        'model.steps_per_sweep in case.toml:8: got 2; need "auto" or 1 with run.device = "cuda": GPU sweeps advance '
-        "one step.",
+        + "[model]\nsteps_per_sweep = 3\n",
+        'model.steps_per_sweep in case.toml:8: got 3; need "auto", "rule", 1 or 2 with run.device = "cuda": GPU '
+        "sweeps advance two steps at most.",
     ),
     (
         GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",

@@ -24,11 +24,13 @@ from ridgeline.blocks.halo_cuda import CudaPacker
 from ridgeline.blocks.halo_plan import HaloPlan
 from ridgeline.jit.random import PHILOX_7
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
-from ridgeline.models.gray_scott.device.stream_trace import StreamTrace
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
+from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.regions import Regions
+from ridgeline.runtime.timeline import HOST, Timeline
 
 QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
@@ -36,11 +38,11 @@ SHAPE = (5, 7, 6)
 STEPS = 3
 
 
-def run_engine(kind, comm, grid, periodic, dtype):
+def run_engine(kind, comm, grid, periodic, dtype, regions=None):
     """Advance by STEPS from a start by global index; return the rank's block and its u and v."""
     cartesian, block = decompose(comm, SHAPE, grid, (periodic,) * 3)
     c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0, dtype)
-    engine = kind(block, cartesian, c, (PHILOX_7, 3), dtype, Context(comm))
+    engine = kind(block, cartesian, c, (PHILOX_7, 3), dtype, Context(comm, "cuda", 1, regions or Regions()))
     engine.compile()
     rng = np.random.default_rng(4)
     for field in engine.host():
@@ -67,19 +69,32 @@ def test_equals_the_cpu_on_one_rank(comm, grid, periodic) -> None:
     assert ("pinned host memory" in engine.method) == (comm.size > 1)
 
 
-def test_a_trace_has_every_piece_of_every_step(comm) -> None:
-    grid = (comm.size, 1, 1)
-    _, _, engine = run_engine(CudaEngine, comm, grid, True, np.float64)
-    engine.trace = StreamTrace()
-    for step in range(STEPS, STEPS + 2):
-        engine.advance(step, 1)
-    events = engine.trace.events(comm.rank)
-    expected = {"sweep": "rest"}
+def test_two_steps_a_launch_need_the_whole_grid(comm) -> None:
+    _, _, engine = run_engine(CudaEngine, comm, (1, 1, comm.size), True, np.float64)
     if comm.size > 1:
-        expected |= {"sweep next to faces": "faces", "pack": "faces", "exchange": "host"}
-    assert {event["name"]: event["tid"] for event in events} == expected
-    assert len(events) == 2 * len(expected)
-    assert all(event["dur"] >= 0 and event["pid"] == comm.rank for event in events)
+        with pytest.raises(DeviceError, match="the whole grid on one GPU"):
+            engine.take_steps(2)
+    else:
+        engine.take_steps(2)
+    assert engine.steps_per_sweep == (2 if comm.size == 1 else 1)
+
+
+def test_a_trace_has_every_piece_of_every_step(comm) -> None:
+    grid, regions = (comm.size, 1, 1), Regions()
+    _, _, engine = run_engine(CudaEngine, comm, grid, True, np.float64, regions)
+    for _ in range(2):  # a second timeline holds nothing of the first
+        timeline = regions.timeline = Timeline()
+        for step in range(STEPS, STEPS + 2):
+            engine.advance(step, 1)
+        regions.timeline = None
+        engine.advance(STEPS + 2, 1)
+        spans = timeline.spans()
+        expected = {"sweep": "rest", "compute": HOST}
+        if comm.size > 1:
+            expected |= {"sweep next to faces": "faces", "pack": "faces", "exchange": HOST}
+        assert {span.name: span.lane for span in spans} == expected
+        assert len(spans) == 2 * len(expected)
+        assert all(span.begin <= span.end for span in spans)
 
 
 @pytest.mark.parametrize("wrap", [(True, True, True), (True, False, True)])

@@ -13,7 +13,10 @@ def fma(a, b, c):
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return a * b + c
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
-    nearest = float(exact)
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return type(a)(math.inf if exact > 0 else -math.inf)
     if exact == 0:
         nearest = float(a) * float(b) + float(c)  # the sign of zero
     if isinstance(a, float):  # np.float64 is one, as is a number of a kernel's arguments

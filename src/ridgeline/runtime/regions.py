@@ -9,6 +9,8 @@ from collections import defaultdict
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from ridgeline.runtime.timeline import HOST, Span, Timeline
+
 
 @dataclass(slots=True)
 class Region:
@@ -21,9 +23,15 @@ class Region:
 
 
 class Regions:
-    """The regions of a run on this rank. They may be nested; each second belongs to the innermost one."""
+    """The regions of a run on this rank. They may be nested; each second belongs to the innermost one.
+
+    timeline: where each entry is noted too, with begin and end; None, the default: nowhere. Set it while no region is
+    open.
+    """
 
     def __init__(self) -> None:
+        self.timeline: Timeline | None = None
+        self._begun: list[float] = []  # of the open regions, while there is a timeline
         self.table: dict[str, Region] = defaultdict(Region)
         self._open: list[Region] = []
         self._since = 0.0
@@ -34,7 +42,7 @@ class Regions:
         try:
             entry = self._entries[name]
         except KeyError:
-            entry = self._entries[name] = _Entry(self, self.table[name])
+            entry = self._entries[name] = _Entry(self, name, self.table[name])
         if flops or bytes:
             entry.region.flops += flops
             entry.region.bytes += bytes
@@ -71,10 +79,10 @@ class _Entry(AbstractContextManager[None]):
     A class and not a generator: that takes a quarter of the time, and a step of a small grid enters several.
     """
 
-    __slots__ = ("_of", "_open", "region")
+    __slots__ = ("_name", "_of", "_open", "region")
 
-    def __init__(self, of: Regions, region: Region) -> None:
-        self._of, self._open, self.region = of, of._open, region
+    def __init__(self, of: Regions, name: str, region: Region) -> None:
+        self._of, self._name, self._open, self.region = of, name, of._open, region
 
     def __enter__(self) -> None:
         now, of = time.perf_counter(), self._of
@@ -83,8 +91,12 @@ class _Entry(AbstractContextManager[None]):
         of._since = now
         self.region.calls += 1
         self._open.append(self.region)
+        if of.timeline is not None:
+            of._begun.append(now)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         now, of = time.perf_counter(), self._of
         self._open.pop().seconds += now - of._since
         of._since = now
+        if of.timeline is not None:
+            of.timeline.host.append(Span(self._name, HOST, of._begun.pop(), now))

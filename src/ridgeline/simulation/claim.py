@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -25,15 +26,16 @@ log = logging.getLogger(__name__)
 class Claim:
     """Holds the output paths of a run from entering to leaving. Collective; rank 0 touches the files.
 
-    report_copy: the path of `--json`, if there is one.
+    files: paths of further files by the options that name them; None or "-" for none.
 
     Raises OutputError or CheckpointError on all ranks if another run holds a path, or if Ridgeline did not write what
     is there. It also raises them if nothing can be written there.
     """
 
-    def __init__(self, case: AnyCase, comm: MPI.Comm, report_copy: str | None = None) -> None:
+    def __init__(self, case: AnyCase, comm: MPI.Comm, files: Mapping[str, str | None] | None = None) -> None:
         self._paths = case.written()
-        self._report, self._copy = Path(case.report_path()), report_copy
+        self._report = Path(case.report_path())
+        self._files = {option: path for option, path in (files or {}).items() if path not in (None, "-")}
         self._comm = comm
         self._held = contextlib.ExitStack()
 
@@ -69,7 +71,7 @@ class Claim:
         ]
 
     def _take(self) -> None:
-        self._refuse_copy_over_output()
+        self._refuse_files_over_outputs()
         checkpoints = Path(self._paths["checkpoint.path"])
         self._take_checkpoints(checkpoints)
         outputs = [(key, Path(path)) for key, path in self._paths.items() if key != "checkpoint.path"]
@@ -81,7 +83,8 @@ class Claim:
         for key, name in self._outputs():
             refuse_foreign(Path(os.path.realpath(name)), key)
         check_file(self._report, "output.path")
-        check_file(self._copy, "--json")
+        for option, file in self._files.items():
+            check_file(file, option)
 
     def _lock(self, lock: PathLock) -> None:
         dead = lock.acquire()
@@ -104,14 +107,12 @@ class Claim:
             self._held.callback(_remove_if_empty, folder)
         self._lock(PathLock.inside(folder, f"checkpoint.path = {folder}"))
 
-    def _refuse_copy_over_output(self) -> None:
-        if self._copy is None or self._copy == "-":
-            return
-        copy = os.path.realpath(self._copy)
-        for key, path in self._paths.items():
-            real = os.path.realpath(path)
-            if os.path.commonpath([copy, real]) == real:
-                raise OutputError(f"--json {self._copy} is {key} or lies in it; choose another --json")
+    def _refuse_files_over_outputs(self) -> None:
+        for option, file in self._files.items():
+            for key, path in self._paths.items():
+                real = os.path.realpath(path)
+                if os.path.commonpath([os.path.realpath(file), real]) == real:
+                    raise OutputError(f"{option} {file} is {key} or lies in it; choose another {option}")
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -40,6 +40,7 @@ from ridgeline.simulation.report import (
     write_report,
 )
 from ridgeline.simulation.restart import Restart
+from ridgeline.simulation.trace import StepTrace
 
 if TYPE_CHECKING:
     from ridgeline.config.case import AnyCase, Plain
@@ -59,6 +60,7 @@ class Options:
 
     resume: str = "never"
     json_path: str | None = None
+    trace_path: str | None = None
     overwrite: bool = False
     progress: bool = True
     started: float = field(default_factory=time.monotonic)
@@ -106,7 +108,9 @@ class CaseRun:
             self._options,
             self.context.comm,
         )
-        claim = held.enter_context(Claim(case, comm, options.json_path))
+        claim = held.enter_context(
+            Claim(case, comm, {"--json": options.json_path, "--trace": options.trace_path})
+        )
         self._started_at, self._memory_before = start_time(), peak_memory()
         refuse_what_does_not_fit(case, comm)
         with self._spent("setup"):
@@ -138,8 +142,9 @@ class CaseRun:
             context.regions,
             first,
             position is not None,
-            self._meters.sample,
+            self._sample,
         )
+        self._trace = StepTrace(options.trace_path, context) if options.trace_path else None
         self._stop = held.enter_context(StopRequest(comm, options.caught, case.run.walltime, options.started))
         self._progress = held.enter_context(
             Progress(first, schedule.steps, options.progress and comm.rank == 0)
@@ -151,6 +156,12 @@ class CaseRun:
         """Go on to step `last`; return why, if the ranks agreed to stop before: a signal, or the wall-clock limit."""
         with self._spent("loop"):
             return self._loop.advance(last, self._stop, self._progress)
+
+    def _sample(self) -> None:
+        """Look at the meters after a call of the model's `step`."""
+        self._meters.sample()
+        if self._trace is not None:
+            self._trace.sample()
 
     def save(self) -> Path | None:
         """Leave a checkpoint of the present state, if there is none yet; return the newest."""
@@ -192,6 +203,8 @@ class CaseRun:
         with self._spent("loop"):
             self._loop.end()
         self._meters.stop()
+        if self._trace is not None:
+            self._trace.finish()
         # Before the limits are measured, which takes memory too.
         measured = Measured(
             self._spent.seconds("setup"),
@@ -226,6 +239,8 @@ class CaseRun:
         writes = {**outputs.writes, "checkpoints": self._restart.writes}
         report["writes"] = {kind: log.to_dict() for kind, log in writes.items() if log.count}
         report["files"] = outputs.files()
+        if self._trace is not None:
+            report["files"]["trace"] = self._trace.path
         report["written"] = describe_files(
             case, model, outputs.position(), report["checkpoint"]["written"], comm
         )

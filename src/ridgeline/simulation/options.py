@@ -26,4 +26,12 @@ class RunOptions(DeclaredOptions):
     json: Annotated[
         str | None, OptionSpec("Write the run report here too; - for stdout.", metavar="FILE")
     ] = None
+    trace: Annotated[
+        str | None,
+        OptionSpec(
+            "Write when the parts of 20 steps (or sweeps) were at work, on each rank and its GPU's streams; open it "
+            "with ui.perfetto.dev.",
+            metavar="FILE",
+        ),
+    ] = None
     verbose: Annotated[bool, OptionSpec("Notes of every rank, and the whole report.")] = False

@@ -115,6 +115,8 @@ def _file_lines(report: Mapping[str, Any]) -> list[Text]:
         size = "" if row["bytes"] is None else number(row["bytes"], "B")
         steps = "" if row["steps"] is None else f"{row['steps']} step{'s' * (row['steps'] != 1)}"
         rows.append((row["kind"], row["path"], steps, size, row["show"] or ""))
+    if "trace" in report["files"]:
+        rows.append(("trace", report["files"]["trace"], "", "", "open it with ui.perfetto.dev"))
     path = report["files"]["report"]
     rows.append(("report", path, "", "", f"ridgeline report {shlex.quote(path)} --verbose"))
     return [Text("files"), *_aligned(rows, "<<<><")]

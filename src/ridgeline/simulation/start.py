@@ -38,6 +38,7 @@ def run_on_this_rank(
         options = Options(
             resume=asked.resume or str(loaded.resume or "never"),
             json_path=asked.json,
+            trace_path=asked.trace,
             overwrite=asked.overwrite,
             started=started,
             caught=caught,

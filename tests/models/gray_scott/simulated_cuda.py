@@ -43,8 +43,8 @@ def start_of(shape, dtype):
     return [rng.random(shape).astype(dtype) for _ in range(2)]
 
 
-def make_engine(kind, shape, dtype, noise=0.0, periodic=True, ghost=1, generator=PHILOX_7):
-    cartesian, block = decompose(MPI.COMM_SELF, shape, "auto", (periodic,) * 3, ghost)
+def make_engine(kind, shape, dtype, noise=0.0, periodic=True, generator=PHILOX_7):
+    cartesian, block = decompose(MPI.COMM_SELF, shape, "auto", (periodic,) * 3)
     c = coefficients_of(dtype, noise)
     engine = kind(block, cartesian, c, (generator, SEED), dtype, Context(MPI.COMM_SELF))
     engine.compile()
@@ -240,9 +240,7 @@ def test_takes_the_memory_that_was_counted(dtype) -> None:
     assert 0 <= sum(device_bytes(engine._block, dtype, 2).values()) - engine.allocated() <= 4 * 64
 
 
-def test_refuses_what_it_cannot_do(monkeypatch) -> None:
-    with pytest.raises(DeviceError, match=r"one step at a time, not 2; set model\.steps_per_sweep = 1"):
-        make_engine(CudaEngine, (8, 8, 8), np.float64, 0.0, True, 2)
+def test_refuses_what_does_not_fit(monkeypatch) -> None:
     tiny = DeviceInfo(0, "Tiny GPU", (9, 0), 4096, 1)
     monkeypatch.setattr(engine_module, "select_device", lambda comm: tiny)
     with pytest.raises(

@@ -16,8 +16,10 @@ from ridgeline.models.gray_scott.config import (
     round_down,
     stability_limits,
 )
+from ridgeline.models.gray_scott.estimate import estimate, steps_per_sweep
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
+from ridgeline.runtime.errors import ConfigError
 
 SMALLEST: dict[str, Any] = {"run": {"model": "gray_scott", "steps": 10}, "grid": {"shape": [16, 16, 16]}}
 RATES = [(0.2, 0.1, 0.02, 0.048), (0.05, 0.3, 0.03, 0.06), (0.3, 0.3, 0.0, 0.0), (0.0, 0.5, 0.1, 0.1)]
@@ -221,3 +223,15 @@ def test_every_setting_is_in_the_table_of_changes() -> None:
 def test_direct_construction_tells_the_broken_rule() -> None:
     with pytest.raises(ValueError, match=r"dt: need dt <= 4\.761"):
         case(model={"dt": 5})
+
+
+def test_launches_of_two_steps_need_one_gpu_and_no_wider_ghosts() -> None:
+    on_gpu = {"run": {"model": "gray_scott", "steps": 9, "device": "cuda"}}
+    two, one = (case(**on_gpu, model={"steps_per_sweep": steps}) for steps in (2, 1))
+    assert estimate(two, 1) == estimate(one, 1)
+    assert steps_per_sweep(two, (1, 1, 1)) == 2
+    with pytest.raises(
+        ConfigError, match=r'model\.steps_per_sweep: got 2; need "auto", "rule" or 1 .* on 2 ranks'
+    ):
+        estimate(two, 2)
+    assert estimate(case(**on_gpu), 2) == estimate(one, 2)

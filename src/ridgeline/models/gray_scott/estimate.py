@@ -10,6 +10,7 @@ from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.device.memory import device_bytes
+from ridgeline.runtime.errors import ConfigError
 
 FIELDS = 2
 # Per cell, fused multiply-adds counted as two: 2 x 5 additions of neighbours, 3 multiplications and an addition for
@@ -51,14 +52,28 @@ def possible_steps(case: GrayScottCase, grid: tuple[int, int, int]) -> range:
 
 
 def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
-    """Return how many time steps one sweep advances: as set, or by rule what is usually fastest."""
-    chosen = case.model.steps_per_sweep
+    """Return how many time steps one sweep advances: as set, or by rule what is usually fastest.
+
+    Raises ConfigError for several steps on several GPUs.
+    """
+    chosen, on_gpu = case.model.steps_per_sweep, case.run.device == "cuda"
     if isinstance(chosen, int):
+        if on_gpu and chosen > 1 and math.prod(grid) > 1:
+            raise ConfigError(
+                f'model.steps_per_sweep: got {chosen}; need "auto", "rule" or 1 with run.device = "cuda" on '
+                f"{math.prod(grid)} ranks: a launch of two steps needs the whole grid on one GPU (-n 1)"
+            )
         return chosen
-    if case.run.device == "cuda":
+    if on_gpu:
         return 1
     row = case.grid.shape[2] // grid[2] * np.dtype(case.run.precision).itemsize
     return min(2 if row >= LONG_ROW else 1, possible_steps(case, grid)[-1])
+
+
+def ghost_width(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
+    """Return the layers of ghosts: one for each step of a sweep on CPUs, one on GPUs. Raises as `steps_per_sweep`."""
+    steps = steps_per_sweep(case, grid)
+    return steps if case.run.device == "cpu" else 1
 
 
 def sweep_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
@@ -98,7 +113,7 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     grid = process_grid(case, n_ranks)
     shape = case.grid.shape
     itemsize = np.dtype(case.run.precision).itemsize
-    ghost = steps_per_sweep(case, grid)
+    ghost = ghost_width(case, grid)
     widest = possible_steps(case, grid)[-1] if sweep_is_timed(case, grid) else ghost
     largest = Block.of_rank(shape, grid, 0, ghost=widest)
     nz, ny, nx = largest.shape_local

@@ -22,9 +22,9 @@ from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
 from ridgeline.models.gray_scott.estimate import (
     FIELDS,
     effective_bytes,
+    ghost_width,
     least_work,
     process_grid,
-    steps_per_sweep,
 )
 from ridgeline.models.gray_scott.initial import check_start, place, set_start
 from ridgeline.models.gray_scott.outputs import NAMES, distributed
@@ -86,24 +86,26 @@ class GrayScott(Model):
         settings = case.model
         c = coefficients(*case.diffusion(), settings.F, settings.k, settings.noise, settings.dt, self._dtype)
         noise = GENERATORS[case.settled().model.random_numbers], case.run.seed
-        self._choice: SweepChoice | None = None
-        ghost = steps_per_sweep(case, grid)
+        ghost = ghost_width(case, grid)
         if context.device == "cpu":
             from ridgeline.models.gray_scott.sweep_choice import choose_sweep
 
-            self._choice = choose_sweep(case, grid, c, noise, context)
+            self._choice: SweepChoice = choose_sweep(case, grid, c, noise, context)
             ghost = self._choice.steps
         periodic = (case.grid.boundary == "periodic",) * 3
         self._cartesian, self._block = decompose(context.comm, case.grid.shape, grid, periodic, ghost)
         arguments = (self._block, self._cartesian, c, noise, self._dtype, context)
-        if self._choice is None:
-            from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
-
-            self._engine: Engine = CudaEngine(*arguments)
-        else:
+        if context.device == "cpu":
             from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 
-            self._engine = CpuEngine(*arguments, self._choice.tiling)
+            self._engine: Engine = CpuEngine(*arguments, self._choice.tiling)
+        else:
+            from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
+            from ridgeline.models.gray_scott.device.launch_choice import choose_launch
+
+            engine = CudaEngine(*arguments)
+            self._choice = choose_launch(case, grid, engine, context)
+            self._engine = engine
 
     def compile(self) -> None:
         """Compile, or load from the cache, the sweeps of this case."""
@@ -177,11 +179,10 @@ class GrayScott(Model):
             "field_bytes_per_rank": self._engine.allocated(),
             "method": self._engine.method,
         }
-        if self._choice is not None:
-            facts["method"] += f" ({self._choice.source})"
-            facts["sweep_chosen"] = self._choice.source
-            if self._choice.trial is not None:
-                facts["trials"] = {"one step": asdict(self._choice.trial)}
+        facts["method"] += f" ({self._choice.source})"
+        facts["sweep_chosen"] = self._choice.source
+        if self._choice.trial is not None:
+            facts["trials"] = {"one step": asdict(self._choice.trial)}
         return facts
 
     def figures(self, step: StepTimes) -> Mapping[str, Figure]:

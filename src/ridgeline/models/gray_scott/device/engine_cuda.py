@@ -25,16 +25,21 @@ from ridgeline.models.gray_scott.device.kernels_cuda import (
     launch_shape,
     make_sweep,
 )
+from ridgeline.models.gray_scott.device.kernels_two_cuda import (
+    TwoStepTile,
+    default_tile,
+    make_two_step_sweep,
+    two_step_launch,
+)
 from ridgeline.models.gray_scott.device.memory import PAD_ROWS, SETS, device_bytes, exchange_plan
 from ridgeline.models.gray_scott.device.scan_cuda import THREADS, count_nonfinite, grid_of
+from ridgeline.models.gray_scott.device.stream_trace import StreamTrace
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from ridgeline.models.gray_scott.device.stream_trace import StreamTrace
 
 OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
 ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
@@ -47,9 +52,9 @@ class CudaEngine:
     Directions in which the block is periodic with itself are wrapped by the sweep. If other ranks need faces,
     the cells next to them are swept and packed on an urgent stream, while the rest is swept on another.
     The host holds one copy of the present fields in pinned memory, for input, output and diagnostics.
-    """
 
-    steps_per_sweep = 1
+    steps_per_sweep: of a launch, 1 until `take_steps` says otherwise.
+    """
 
     def __init__(
         self,
@@ -66,10 +71,7 @@ class CudaEngine:
 
         Raises DeviceError if there is no GPU for a rank or, with the sum, too little free memory on it.
         """
-        if block.ghost != 1:
-            raise DeviceError(
-                f"GPU sweeps advance one step at a time, not {block.ghost}; set model.steps_per_sweep = 1"
-            )
+        assert block.ghost == 1, "launches of two steps need no more"
         self.device = select_device(cartesian)
         self._needed = device_bytes(block, dtype, len(OUTSIDE))
         require_device_memory(cartesian, self.device, self._needed, ADVICE)
@@ -100,15 +102,35 @@ class CudaEngine:
         self._halo = HaloExchange(cartesian, self._packer, way)
         self.bytes_exchanged = float(self._halo.bytes_sent)
         self.messages = float(self._halo.messages_sent)
-        exchange = f"faces through {way}" if faces else "no faces to exchange"
-        self.method = f"1 step per sweep on {self.device}, {exchange}"
-        self.trace: StreamTrace | None = None  # of who looks at what overlaps
+        self._exchange = f"faces through {way}" if faces else "no faces to exchange"
+        self._trace: StreamTrace | None = None  # while somebody looks at what overlaps
         self._launches: dict[Box, BoxLaunch] = {}
         self._plan_launches(default_shape(self._dtype))
+        self.steps_per_sweep = 1
+        self.take_steps(1)
+
+    def take_steps(self, steps: int, tile: TwoStepTile | None = None) -> None:
+        """Advance by 1 or 2 steps a launch from now on, which changes the speed alone; compile afterwards.
+
+        tile: of two steps; None for the default, others are for measuring.
+
+        Raises DeviceError for two steps where other ranks need faces.
+        """
+        if steps > 1 and self._face_boxes:
+            raise DeviceError(
+                "two steps a launch need the whole grid on one GPU; set model.steps_per_sweep = 1 or start one rank"
+            )
+        self.steps_per_sweep = steps
+        self._tile = tile or default_tile(self._dtype, self._block.shape_local)
+        self._tile_is_default = tile is None
+        plural = "s" * (steps > 1)
+        self.method = f"{steps} step{plural} per sweep on {self.device}, {self._exchange}"
 
     def compile(self) -> None:
         """Compile or load the kernels by running them on nothing."""
         self._compile_sweep(None)
+        if self.steps_per_sweep > 1:
+            self._compile_two_steps()
         self._packer.compile()
         self.nonfinite()
 
@@ -143,11 +165,11 @@ class CudaEngine:
         cuda.synchronize()
 
     def advance(self, step: int, most: int) -> int:
-        """Advance by one step, return 1. Neighbours.
+        """Advance by one launch of at most `most` steps, return how many. Neighbours.
 
-        Returns while the device is still at work, at most one step behind.
+        Returns while the device is still at work, at most one launch behind.
         """
-        del most
+        steps = min(most, self.steps_per_sweep)
         now, new = self._now, 1 - self._now
         regions = self._context.regions
         with regions("compute"):
@@ -161,21 +183,27 @@ class CudaEngine:
                 with self._traced("pack", "faces", self._face_stream):
                     self._packer.enqueue_pack(new)
             with self._traced("sweep", "rest", self._rest_stream):
-                for box in self._rest_boxes:
-                    self._run(box, step, self._rest_stream)
+                if steps > 1:
+                    self._run_two_steps(step)
+                else:
+                    for box in self._rest_boxes:
+                        self._run(box, step, self._rest_stream)
             self._rest_done[new].record(self._rest_stream)
             self._rest_done[now].synchronize()
         if self._face_boxes:
-            with regions("exchange"), self._traced("exchange"):
+            with regions("exchange"):
                 self._halo.exchange(new)
         self._now, self._host_is_present = new, False
-        return 1
+        return steps
 
-    def _traced(self, name: str, lane: str = "", stream: Any = None) -> AbstractContextManager[None]:
-        """Record a piece of work on a stream, or on the host, if there is a trace."""
-        if self.trace is None:
+    def _traced(self, name: str, lane: str, stream: Any) -> AbstractContextManager[None]:
+        """Record a piece of work on a stream if there is a timeline."""
+        timeline = self._context.regions.timeline
+        if timeline is None:
             return nullcontext()
-        return self.trace.on_stream(name, lane, stream) if lane else self.trace.on_host(name)
+        if self._trace is None or self._trace.timeline is not timeline:
+            self._trace = StreamTrace(timeline)
+        return self._trace.on_stream(name, lane, stream)
 
     def nonfinite(self) -> int:
         """Return how many owned cells of u and v are not finite, counted on the device."""
@@ -213,6 +241,26 @@ class CudaEngine:
         self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, shape, self._generator)
         self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, BoxLaunch((1, 1, 1), (1, 1, 1), 1))
         self._rest_stream.synchronize()
+
+    def _compile_two_steps(self) -> None:
+        """Compile or load the sweep of two steps by running it on an empty grid."""
+        tile, row_pitch = self._tile, self._host[0].row_pitch
+        self._two_steps = make_two_step_sweep(
+            self._dtype, row_pitch, tile, self._generator, self._tile_is_default
+        )
+        shape = self._block.shape_local
+        self._two_step_launch = two_step_launch(shape, tile, self.device.multiprocessors)
+        self._run_two_steps(0, BoxLaunch((1, 1, 1), (tile.along_x, tile.along_y, 1), 0))
+        self._rest_stream.synchronize()
+
+    def _run_two_steps(self, step: int, launch: BoxLaunch | None = None) -> None:
+        """Put two steps of all cells from the present fields into the others on the stream of the rest."""
+        launch = launch or self._two_step_launch
+        (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
+        self._two_steps[launch.grid, launch.block, self._rest_stream](
+            u.flat, v.flat, (u.origin, u.plane_pitch), self._block.shape_local, launch.planes, self._wrap, step,
+            self._key, self._c, out_u.flat, out_v.flat,
+        )  # fmt: skip
 
     def _run(self, box: Box, step: int, stream: Any, launch: BoxLaunch | None = None) -> None:
         """Put the sweep of one box of local cells from the present fields into the others on a stream."""

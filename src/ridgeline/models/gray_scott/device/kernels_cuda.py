@@ -88,18 +88,26 @@ def launch_shape(box: tuple[int, ...], y_offset: int, shape: Shape, multiprocess
     columns, rows = -(-width // along_x), -(-groups // along_y)
 
     device = multiprocessors * shape.blocks
+    least = -(-shape.waves * device // (columns * rows)) if shape.waves > 1 else 1
+    planes = planes_of_chunks(z1 - z0, columns * rows, device, beyond=1, least=least)
+    return BoxLaunch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), planes)
+
+
+def planes_of_chunks(planes: int, per_chunk: int, device: int, beyond: int, least: int = 1) -> int:
+    """Return how many planes a thread block marches through where a box is cut in z into chunks.
+
+    per_chunk: thread blocks of a chunk; device: those that run at a time; beyond: planes that a thread block reads
+    at either end besides; least: chunks, where there are planes enough.
+    """
 
     def cost(chunks: int) -> float:
-        planes = -(-(z1 - z0) // chunks)
-        waves = columns * rows * -(-(z1 - z0) // planes) / device
-        # A block reads two planes more than it writes, half of the traffic; the last wave may not fill the
-        # device; and blocks of a wave do not end together, by some twentieth of it.
-        return (1 + 1 / planes) * math.ceil(waves) / waves * (1 + 0.05 / math.ceil(waves))
+        of_chunk = -(-planes // chunks)
+        waves = per_chunk * -(-planes // of_chunk) / device
+        # A block reads more planes than it writes, half of the traffic; the last wave may not fill the device; and
+        # blocks of a wave do not end together, by some twentieth of it.
+        return (1 + beyond / of_chunk) * math.ceil(waves) / waves * (1 + 0.05 / math.ceil(waves))
 
-    least = min(z1 - z0, -(-shape.waves * device // (columns * rows)) if shape.waves > 1 else 1)
-    chunks = min(range(least, z1 - z0 + 1), key=cost)
-    planes = -(-(z1 - z0) // chunks)
-    return BoxLaunch((columns, rows, -(-(z1 - z0) // planes)), (along_x, along_y, 1), planes)
+    return -(-planes // min(range(min(planes, least), planes + 1), key=cost))
 
 
 def device_coefficients(c: Coefficients) -> tuple[Any, ...]:
@@ -111,7 +119,7 @@ def device_coefficients(c: Coefficients) -> tuple[Any, ...]:
 
 
 @device_function
-def _column(field, at, pitch):
+def column(field, at, pitch):
     """Return the cells of the four rows of a group."""
     return load(field, at), load(field, at + pitch), load(field, at + 2 * pitch), load(field, at + 3 * pitch)
 
@@ -122,6 +130,55 @@ def _point(u, v, at, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r, c):
     sum_u = ((load(u, at - 1) + load(u, at + 1)) + (u_s + u_n)) + (u_b + u_a)
     sum_v = ((load(v, at - 1) + load(v, at + 1)) + (v_s + v_n)) + (v_b + v_a)
     return _update(u_c, v_c, sum_u, sum_v, r, c)
+
+
+@device_function
+def points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r, c):
+    """Return the new u and v of a group's four cells.
+
+    Neighbours in x come from u and v, where the first cell is at `at` and rows are `pitch` apart. c, b, a: columns;
+    s, n: the cells before and after the group; r: four random numbers.
+    """
+    p0, q0 = _point(
+        u, v, at, u_c[0], v_c[0], u_s, v_s, u_c[1], v_c[1], u_b[0], v_b[0], u_a[0], v_a[0], r[0], c
+    )
+    p1, q1 = _point(
+        u, v, at + pitch,
+        u_c[1], v_c[1], u_c[0], v_c[0], u_c[2], v_c[2], u_b[1], v_b[1], u_a[1], v_a[1], r[1], c,
+    )  # fmt: skip
+    p2, q2 = _point(
+        u, v, at + 2 * pitch,
+        u_c[2], v_c[2], u_c[1], v_c[1], u_c[3], v_c[3], u_b[2], v_b[2], u_a[2], v_a[2], r[2], c,
+    )  # fmt: skip
+    p3, q3 = _point(
+        u, v, at + 3 * pitch,
+        u_c[3], v_c[3], u_c[2], v_c[2], u_n, v_n, u_b[3], v_b[3], u_a[3], v_a[3], r[3], c,
+    )  # fmt: skip
+    return (p0, p1, p2, p3), (q0, q1, q2, q3)
+
+
+def how_drawn(dtype: DTypeLike, generator: Generator) -> tuple[Any, ...]:
+    """Return `drawn` of `numbers`: plain numbers, as the closure of a kernel that is kept must hold."""
+    return (generator.rounds, generator.parts, *significant_bits(dtype, generator))
+
+
+@device_function
+def numbers(x, group, z, step, key, drawn, real):
+    """Return the random numbers of a group's four rows, None without noise; times SCALE they are uniform.
+
+    x, group, z: global indices. real: the precision.
+    """
+    if len(key) == 0:
+        return None, None, None, None
+    rounds, parts, low_shift, mask, least = drawn
+    shift = low_shift if group % parts == 0 else np.uint32(0)
+    w0, w1, w2, w3 = philox_words(x, group // parts, z, step, key, rounds)
+    return (
+        real(unscaled_uniform(w0, shift, mask, least)),
+        real(unscaled_uniform(w1, shift, mask, least)),
+        real(unscaled_uniform(w2, shift, mask, least)),
+        real(unscaled_uniform(w3, shift, mask, least)),
+    )
 
 
 @device_function
@@ -155,6 +212,33 @@ def _put(out_u, out_v, at, new_u, new_v, k, j, i, y0, y1, wrap, pitch, plane):
             store(out_v, at - nz * plane, new_v)
 
 
+@device_function
+def put(out_u, out_v, at, p, q, k, j, i, y0, y1, wrap, pitch, plane):
+    """Store a group's four cells, of those rows that are in the box, and their copies in ghosts."""
+    _put(out_u, out_v, at, p[0], q[0], k, j, i, y0, y1, wrap, pitch, plane)
+    _put(out_u, out_v, at + pitch, p[1], q[1], k, j + 1, i, y0, y1, wrap, pitch, plane)
+    _put(out_u, out_v, at + 2 * pitch, p[2], q[2], k, j + 2, i, y0, y1, wrap, pitch, plane)
+    _put(out_u, out_v, at + 3 * pitch, p[3], q[3], k, j + 3, i, y0, y1, wrap, pitch, plane)
+
+
+@device_function
+def store_column(field, at, pitch, values):
+    """Store the cells of the four rows of a group."""
+    store(field, at, values[0])
+    store(field, at + pitch, values[1])
+    store(field, at + 2 * pitch, values[2])
+    store(field, at + 3 * pitch, values[3])
+
+
+@device_function
+def _stream_column(field, at, pitch, values):
+    """Store them to be the first that the cache evicts."""
+    store_streaming(field, np.uint64(at), values[0])
+    store_streaming(field, np.uint64(at + pitch), values[1])
+    store_streaming(field, np.uint64(at + 2 * pitch), values[2])
+    store_streaming(field, np.uint64(at + 3 * pitch), values[3])
+
+
 @cache
 def make_sweep(
     dtype: DTypeLike, row_pitch: int, shape: Shape | None = None, generator: Generator = PHILOX_7
@@ -165,9 +249,7 @@ def make_sweep(
     """
     threads, blocks, streaming, _ = shape or default_shape(dtype)
     real = np.dtype(dtype).type
-    rounds, parts = generator.rounds, generator.parts
-    low_shift, mask, least = significant_bits(dtype, generator)
-    pitch = row_pitch
+    drawn, pitch = how_drawn(dtype, generator), row_pitch
 
     @kernel(threads, blocks, cached=shape is None)
     def sweep(u, v, layout, box, planes, offset_global, wrap, step, key, coefficients, out_u, out_v):
@@ -185,7 +267,6 @@ def make_sweep(
         if i < x0 or i >= x1 or j >= y1 or k >= z1:
             return
         end = min(k + planes, z1)
-        shift = low_shift if group % parts == 0 else np.uint32(0)
         whole = j >= y0 and j + 4 <= y1
         at_edge = (wrap[2] > 0 and (i == 0 or i == wrap[2] - 1)) or (
             wrap[1] > 0 and (j == 0 or j + 4 >= wrap[1])
@@ -193,58 +274,22 @@ def make_sweep(
         plain = whole and not at_edge
         at = origin + k * plane + j * pitch + i
         above = at + plane
-        u_b, v_b = _column(u, at - plane, pitch), _column(v, at - plane, pitch)
-        u_c, v_c = _column(u, at, pitch), _column(v, at, pitch)
+        u_b, v_b = column(u, at - plane, pitch), column(v, at - plane, pitch)
+        u_c, v_c = column(u, at, pitch), column(v, at, pitch)
         while k < end:
-            u_a, v_a = _column(u, above, pitch), _column(v, above, pitch)
+            u_a, v_a = column(u, above, pitch), column(v, above, pitch)
             u_s, v_s = load(u, at - pitch), load(v, at - pitch)
             u_n, v_n = load(u, at + 4 * pitch), load(v, at + 4 * pitch)
-            if len(key) == 0:
-                r0 = r1 = r2 = r3 = None
-            else:
-                w0, w1, w2, w3 = philox_words(i + ox, group // parts, k + oz, step, key, rounds)
-                r0 = real(unscaled_uniform(w0, shift, mask, least))
-                r1 = real(unscaled_uniform(w1, shift, mask, least))
-                r2 = real(unscaled_uniform(w2, shift, mask, least))
-                r3 = real(unscaled_uniform(w3, shift, mask, least))
-            p0, q0 = _point(
-                u, v, at, u_c[0], v_c[0], u_s, v_s, u_c[1], v_c[1], u_b[0], v_b[0], u_a[0], v_a[0], r0, c
-            )
-            p1, q1 = _point(
-                u, v, at + pitch,
-                u_c[1], v_c[1], u_c[0], v_c[0], u_c[2], v_c[2], u_b[1], v_b[1], u_a[1], v_a[1], r1, c,
-            )  # fmt: skip
-            p2, q2 = _point(
-                u, v, at + 2 * pitch,
-                u_c[2], v_c[2], u_c[1], v_c[1], u_c[3], v_c[3], u_b[2], v_b[2], u_a[2], v_a[2], r2, c,
-            )  # fmt: skip
-            p3, q3 = _point(
-                u, v, at + 3 * pitch,
-                u_c[3], v_c[3], u_c[2], v_c[2], u_n, v_n, u_b[3], v_b[3], u_a[3], v_a[3], r3, c,
-            )  # fmt: skip
+            r = numbers(i + ox, group, k + oz, step, key, drawn, real)
+            p, q = points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r, c)
             if not plain or k == 0 or k == wrap[0] - 1:
-                _put(out_u, out_v, at, p0, q0, k, j, i, y0, y1, wrap, pitch, plane)
-                _put(out_u, out_v, at + pitch, p1, q1, k, j + 1, i, y0, y1, wrap, pitch, plane)
-                _put(out_u, out_v, at + 2 * pitch, p2, q2, k, j + 2, i, y0, y1, wrap, pitch, plane)
-                _put(out_u, out_v, at + 3 * pitch, p3, q3, k, j + 3, i, y0, y1, wrap, pitch, plane)
+                put(out_u, out_v, at, p, q, k, j, i, y0, y1, wrap, pitch, plane)
             elif streaming:
-                store_streaming(out_u, np.uint64(at), p0)
-                store_streaming(out_u, np.uint64(at + pitch), p1)
-                store_streaming(out_u, np.uint64(at + 2 * pitch), p2)
-                store_streaming(out_u, np.uint64(at + 3 * pitch), p3)
-                store_streaming(out_v, np.uint64(at), q0)
-                store_streaming(out_v, np.uint64(at + pitch), q1)
-                store_streaming(out_v, np.uint64(at + 2 * pitch), q2)
-                store_streaming(out_v, np.uint64(at + 3 * pitch), q3)
+                _stream_column(out_u, at, pitch, p)
+                _stream_column(out_v, at, pitch, q)
             else:
-                store(out_u, at, p0)
-                store(out_u, at + pitch, p1)
-                store(out_u, at + 2 * pitch, p2)
-                store(out_u, at + 3 * pitch, p3)
-                store(out_v, at, q0)
-                store(out_v, at + pitch, q1)
-                store(out_v, at + 2 * pitch, q2)
-                store(out_v, at + 3 * pitch, q3)
+                store_column(out_u, at, pitch, p)
+                store_column(out_v, at, pitch, q)
             u_b, u_c, v_b, v_c = u_c, u_a, v_c, v_a
             at = above
             above += plane

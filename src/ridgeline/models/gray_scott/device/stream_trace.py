@@ -1,37 +1,37 @@
-"""When each stream of a GPU, and the host beside it, was at work: a trace that shows what overlaps.
+"""When each stream of a GPU was at work, on the clock of the host beside it.
 
-Events before and after a piece of work on a stream give its times on the device. The host's times are of its own
-clock, which is set when the device was idle. So both are on one axis, to some microseconds.
+Events before and after a span of work on a stream give its times on the device. When the device is idle, an event is
+recorded and the host's clock is read. So streams and host are on one axis, to some microseconds.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from numba import cuda
 
-HOST = "host"
+from ridgeline.runtime.timeline import Span, Timeline
 
 
 class StreamTrace:
-    """Pieces of work on the streams of one rank's device and on its host. Made when the device is idle.
+    """Spans of work on the streams of one rank's device, a source of a timeline.
 
-    Recording an event costs a launch, so that traced steps take some microseconds longer.
+    Making it waits for the device. Recording an event costs a launch, so that traced steps take some microseconds
+    longer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeline: Timeline) -> None:
         cuda.synchronize()
         self._start = cuda.event()
         self._start.record()
         self._start.synchronize()
         self._host_start = time.perf_counter()
         self._on_streams: list[tuple[str, str, Any, Any]] = []
-        self._on_host: list[tuple[str, float, float]] = []
+        self.timeline = timeline
+        timeline.sources.append(self.spans)
 
     @contextmanager
     def on_stream(self, name: str, lane: str, stream: Any) -> Iterator[None]:
@@ -42,41 +42,9 @@ class StreamTrace:
         end.record(stream)
         self._on_streams.append((name, lane, begin, end))
 
-    @contextmanager
-    def on_host(self, name: str) -> Iterator[None]:
-        """Record what the host does meanwhile."""
-        begin = time.perf_counter()
-        yield
-        self._on_host.append((name, begin - self._host_start, time.perf_counter() - self._host_start))
-
-    def events(self, rank: int) -> list[dict[str, Any]]:
-        """Return what was recorded as complete events of Chrome's trace format, microseconds; waits for the device.
-
-        A process of the trace is a rank, a thread of it a stream or the host.
-        """
+    def spans(self) -> Iterator[Span]:
+        """Yield what was recorded; waits for the device."""
         cuda.synchronize()
-        pieces = [(name, HOST, 1e6 * begin, 1e6 * end) for name, begin, end in self._on_host]
-        for name, lane, first, last in self._on_streams:
-            begin, end = (1e3 * self._start.elapsed_time(event) for event in (first, last))
-            pieces.append((name, lane, begin, end))
-        return [
-            {"name": name, "ph": "X", "pid": rank, "tid": lane, "ts": begin, "dur": end - begin}
-            for name, lane, begin, end in sorted(pieces, key=lambda piece: piece[2])
-        ]
-
-
-def hidden_share(events: Sequence[dict[str, Any]], lanes: Sequence[str], behind: str) -> float:
-    """Return the share of the time on some lanes of a rank during which a piece of the lane `behind` was under way.
-
-    1: all of it is hidden, 0: nothing, or there is nothing to hide.
-    """
-    cover = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["tid"] == behind]
-    pieces = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["tid"] in lanes]
-    whole = sum(end - begin for begin, end in pieces)
-    both = sum(max(0.0, min(end, b) - max(begin, a)) for begin, end in pieces for a, b in cover)
-    return both / whole if whole else 0.0
-
-
-def write_trace(path: Path, events: Sequence[dict[str, Any]]) -> None:
-    """Write events as a file that Perfetto and chrome://tracing open."""
-    path.write_text(json.dumps({"traceEvents": list(events), "displayTimeUnit": "ms"}) + "\n")
+        for name, lane, *ends in self._on_streams:
+            begin, end = (self._host_start + 1e-3 * self._start.elapsed_time(event) for event in ends)
+            yield Span(name, lane, begin, end)

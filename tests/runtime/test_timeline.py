@@ -1,0 +1,56 @@
+"""Spans of work: noted by regions, as events of a trace, and which share of some work other work hides."""
+
+import pytest
+
+from ridgeline.runtime.regions import Regions
+from ridgeline.runtime.timeline import HOST, Span, Timeline, hidden_share, trace_events
+
+
+def test_regions_note_every_entry_while_there_is_a_timeline() -> None:
+    regions = Regions()
+    with regions("before"):
+        pass
+    timeline = regions.timeline = Timeline()
+    for _ in range(2):
+        with regions("outer"), regions("inner"):
+            pass
+    with pytest.raises(ZeroDivisionError), regions("failing"):
+        raise ZeroDivisionError
+    regions.timeline = None
+    with regions("after"):
+        pass
+    spans = timeline.spans()
+    assert [span.name for span in spans] == ["outer", "inner", "outer", "inner", "failing"]
+    assert {span.lane for span in spans} == {HOST}
+    outer, inner = spans[:2]
+    assert outer.begin <= inner.begin <= inner.end <= outer.end
+    assert regions.table["inner"].calls == 2
+
+
+def test_sources_are_asked_at_the_end_and_pieces_are_in_order() -> None:
+    timeline = Timeline()
+    timeline.host.append(Span("compute", HOST, 2.0, 3.0))
+    later = []
+    timeline.sources.append(lambda: later)
+    later.append(Span("sweep", "rest", 1.0, 4.0))
+    assert [span.name for span in timeline.spans()] == ["sweep", "compute"]
+
+
+def test_events_are_in_microseconds_since_the_origin() -> None:
+    assert trace_events([Span("sweep", "rest", 2.5, 2.75)], 3, 2.0) == [
+        {"name": "sweep", "ph": "X", "pid": 3, "tid": "rest", "ts": 5e5, "dur": 2.5e5}
+    ]
+
+
+def test_the_share_that_is_hidden() -> None:
+    rest = [Span("sweep", "rest", 10, 20), Span("sweep", "rest", 30, 40)]
+    spans = [
+        *rest,
+        Span("pack", "faces", 0, 12),
+        Span("exchange", HOST, 12, 36),
+        Span("compute", HOST, 0, 40),
+    ]
+    # 2 of the 12 of packing, 8 + 6 of the 24 of the exchange
+    assert hidden_share(spans, ("pack", "exchange"), "rest") == pytest.approx(16 / 36)
+    assert hidden_share(spans, ("pack",), "rest") == pytest.approx(2 / 12)
+    assert hidden_share(rest, ("pack", "exchange"), "rest") == 0

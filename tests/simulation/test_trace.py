@@ -1,0 +1,85 @@
+"""`ridgeline run --trace`: which steps it holds, where it is written, and what refuses it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import ridgeline
+from ridgeline.models import create
+from ridgeline.runtime.context import Context
+from ridgeline.runtime.errors import OutputError
+from ridgeline.simulation import report, trace
+from ridgeline.simulation.job import Options, run_case
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Run in an empty folder, and measure no machine."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "measure_limits", lambda context, message: {})
+
+
+def run(steps, trace_path="trace.json", **output):
+    """Run a small case on this rank with a trace; return its report."""
+    parameters = {"noise": 0, "steps_per_sweep": 1}
+    case = ridgeline.Case(
+        "gray_scott", steps, grid={"shape": (6, 5, 7)}, parameters=parameters, output=output
+    )
+    context = Context(MPI.COMM_SELF)
+    options = Options(trace_path=trace_path, progress=False)
+    return run_case(case.settings, create("gray_scott"), context, options), context
+
+
+def events():
+    return json.loads(Path("trace.json").read_text())["traceEvents"]
+
+
+def names():
+    return [event["name"] for event in events()]
+
+
+def test_holds_the_phases_of_the_steps_after_the_first(capsys):
+    told, context = run(5, every=0)
+    assert told["files"]["trace"] == "trace.json"
+    assert names().count("compute") == 2 * 4, "next to faces, and the rest, of steps 2 to 5"
+    assert names().count("exchange") == 2 * 4
+    assert {event["tid"] for event in events()} == {"host"}
+    begins = [event["ts"] for event in events()]
+    assert begins == sorted(begins)
+    assert begins[0] >= 0
+    assert min(event["dur"] for event in events()) >= 0
+    assert context.regions.timeline is None
+
+
+def test_ends_after_so_many_steps_and_has_outputs_between(monkeypatch):
+    monkeypatch.setattr(trace, "CALLS", 3)
+    run(9, every=2)
+    assert names().count("compute") == 2 * 3
+    assert names().count("output") == 2, "of steps 2 and 4; that of step 1 is not due"
+
+
+def test_a_run_of_one_step_has_no_events_and_says_so(caplog):
+    run(1)
+    assert "compute" not in names()
+    assert "trace.json has no steps" in caplog.text
+
+
+def test_a_trace_of_an_earlier_run_is_set_aside_and_other_files_are_kept():
+    run(2)
+    run(2)
+    Path("mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"mine\.txt exists and Ridgeline did not write it"):
+        run(2, "mine.txt")
+    with pytest.raises(OutputError, match=r"--trace gray_scott\.bp/t is output\.path or lies in it"):
+        run(2, "gray_scott.bp/t")
+
+
+def test_results_do_not_depend_on_it():
+    run(6, "a.json", path="a.bp", every=6)
+    run(6, None, path="b.bp", every=6)
+    for name in ("U", "V"):
+        found, expected = (ridgeline.open(path)[name].values[-1] for path in ("a.bp", "b.bp"))
+        np.testing.assert_array_equal(found, expected)
