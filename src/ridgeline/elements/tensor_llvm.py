@@ -28,6 +28,7 @@ ACCUMULATORS = {
     32: 10,
     16: 10,
 }  # of a block by vector bytes: they hide the latency; with more, LLVM spills
+LONG, LONG_ACCUMULATORS = 11, 16  # terms of a sum from which LLVM loads so far ahead that it spills with more
 MAX_VECTORS = 2  # of a row of a block
 LATENCY_ROWS = 5  # rows from which so many vectors hide the latency; for fewer rows:
 FEW_ROWS_VECTORS = 3
@@ -120,6 +121,12 @@ def vectors_of_rows(m: int) -> int:
     two vectors a cycle keeps up with its multiply-adds. Few rows need more vectors to hide the latency.
     """
     return MAX_VECTORS if m >= LATENCY_ROWS else FEW_ROWS_VECTORS
+
+
+def accumulators_of_sums(k: int, vector_bytes: int) -> int:
+    """Return the most accumulators of a block whose sums have k terms."""
+    most = ACCUMULATORS[vector_bytes]
+    return min(most, LONG_ACCUMULATORS) if k >= LONG else most
 
 
 def column_groups(n: int, lanes: int, vectors: int) -> list[Group]:
@@ -231,7 +238,8 @@ class Product(ProductCode):
 
     def run(self) -> None:
         """Emit the whole product."""
-        shape, accumulators = self.shape, ACCUMULATORS[host_vector_bytes()]
+        shape = self.shape
+        accumulators = accumulators_of_sums(shape.k, host_vector_bytes())
         groups = column_groups(shape.n, self.most_lanes, vectors_of_rows(shape.m))
         blocks = sum(
             group.count * len(shares(shape.m, max(1, accumulators // len(group.pieces)))) for group in groups
