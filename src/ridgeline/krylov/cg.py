@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.krylov.kernels import cg_residuals, cg_update, residual_norm
+from ridgeline.krylov.kernels import cg_residuals, cg_update, subtract
 from ridgeline.krylov.operator import (
     Array,
     Operator,
@@ -89,34 +89,29 @@ def _cg(
     regions: Regions | None,
 ) -> SolveResult:
     inner = operator.inner
-    weights, norm_weights = inner.weights.reshape(-1), inner.norm_weights.reshape(-1)
     r = work("cg r", b.shape) if residual is None else residual
     p, w = work("cg p", b.shape), work("cg w", b.shape)
-    flat_r, flat_x, flat_p, flat_w = (inner.parts(array) for array in (r, x, p, w))
-    diagonal = inner.parts(inverse_diagonal)
-    c = len(flat_r)
-    if len(diagonal) not in (1, c):
-        raise ValueError(f"{len(diagonal)} components of the diagonal for {c} of the right-hand side")
+    c, of_diagonal = inner.count(b), inner.count(inverse_diagonal)
+    if of_diagonal not in (1, c):
+        raise ValueError(f"{of_diagonal} components of the diagonal for {c} of the right-hand side")
 
     targets = np.full(c, float(tolerance))
     if zero_guess:
-        x[...] = 0.0
-        r[...] = b
+        inner.set_zero(x)
+        inner.copy(b, r)
     else:
         operator.apply(x, w)
-        _subtract(inner.parts(b), flat_w, flat_r, norm_weights)
+        inner.subtract(b, w, r)
     if operator.nullspace:
         inner.make_consistent(r)
 
-    sums = np.empty((c, 2))
-    cg_residuals(flat_r, diagonal, weights, norm_weights, sums)
-    sums = inner.total(sums)
+    sums = inner.cg_sums(r, inverse_diagonal)
     rz, norms = sums[:, 0].copy(), np.sqrt(sums[:, 1] * inner.norm_scale)
     initial = float(norms.max())
     active = norms > targets
     broken = ~np.isfinite(norms)
-    alpha, beta, shares = np.zeros(c), np.zeros(c), np.empty((c, 2))
-    flat_p[...] = 0.0  # components that never start are not left undefined: operators may touch them
+    alpha, beta = np.zeros(c), np.zeros(c)
+    inner.set_zero(p)  # components that never start are not left undefined: operators may touch them
     iterations = 0
     done = 0
     while active.any() and iterations < max_iterations:
@@ -129,8 +124,7 @@ def _cg(
             break
         alpha[:] = 0.0
         np.divide(rz, curvature, out=alpha, where=active)
-        cg_update(alpha, active, flat_p, flat_w, diagonal, weights, norm_weights, flat_x, flat_r, shares)
-        sums = inner.total(shares)
+        sums = inner.cg_update(alpha, active, p, w, inverse_diagonal, x, r)
         beta[:] = 0.0
         np.divide(sums[:, 0], rz, out=beta, where=active)
         rz = np.where(active, sums[:, 0], rz)
@@ -143,19 +137,13 @@ def _cg(
     if operator.nullspace:
         inner.remove_mean(x)
     if regions is not None:
+        n = inner.weights.size
         shared = 2 if inner.mass is None else 3
-        regions.count("cg", 11.0 * done * weights.size, 8.0 * weights.size * (6 * done + shared * iterations))
+        regions.count("cg", 11.0 * done * n, 8.0 * n * (6 * done + shared * iterations))
     converged = bool(not broken.any() and (norms <= targets).all())
     return SolveResult(iterations, float(norms.max()), initial, converged)
 
 
-def _subtract(b: Array, applied: Array, out_r: Array, weights: Array) -> None:
-    """Set out_r = b - applied, component by component."""
-    sums = np.empty(1)
-    for one, done, r in zip(b, applied, out_r):
-        residual_norm(one, done, weights, r, sums)
-
-
 def kernels_of_cg() -> list[Specialisation]:
     """Return the kernels that `cg` calls, for operators that fuse their `direction`."""
-    return [*kernels_of_inner_products(), *specialise([residual_norm, cg_residuals, cg_update])]
+    return [*kernels_of_inner_products(), *specialise([subtract, cg_residuals, cg_update])]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.krylov.kernels import cg_direction, combine, weighted_dots
+from ridgeline.krylov.kernels import cg_direction, cg_residuals, cg_update, combine, subtract, weighted_dots
 from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
@@ -114,11 +114,65 @@ class InnerProduct:
             raise ValueError("fields of solvers are contiguous")
         return u.reshape(-1, self.weights.size)
 
+    def count(self, u: Array) -> int:
+        """Return how many components u has."""
+        return int(u.size) // self.weights.size
+
+    def set_zero(self, u: Array) -> None:
+        """Set u = 0."""
+        u[...] = 0.0
+
+    def copy(self, u: Array, out: Array) -> None:
+        """Set out = u."""
+        out[...] = u
+
+    def subtract(self, b: Array, applied: Array, out: Array) -> None:
+        """Set out = b - applied. One pass: 3 words per point."""
+        subtract(b.reshape(-1), applied.reshape(-1), out.reshape(-1))
+
+    def cg_direction(
+        self, r: Array, inverse_diagonal: Array, beta: Array, p: Array, components: Sequence[int]
+    ) -> None:
+        """Set p = inverse_diagonal r + beta p, components alone. Reads r, p and the diagonal, writes p."""
+        per_component = self.count(inverse_diagonal) == len(beta)
+        for c in components:
+            one = slice(c, c + 1)
+            diagonal = self.parts(inverse_diagonal)[one if per_component else slice(0, 1)]
+            cg_direction(self.parts(r)[one], diagonal, beta[one], self.parts(p)[one])
+
+    def shares(self, u: Array, v: Array) -> Array:
+        """Return this rank's share of sum_points u v of each component, float64 [c]. One pass."""
+        found = np.zeros(self.count(u))
+        weighted_dots(self.parts(u), self.parts(v), self.weights.reshape(-1), found)
+        return found
+
+    def cg_sums(self, r: Array, inverse_diagonal: Array) -> Array:
+        """Return sum_points r^2 inverse_diagonal, and r^2 for its norm, [c, 2]. One pass, one Allreduce."""
+        sums = np.empty((self.count(r), 2))
+        weights, norm_weights = self.weights.reshape(-1), self.norm_weights.reshape(-1)
+        cg_residuals(self.parts(r), self.parts(inverse_diagonal), weights, norm_weights, sums)
+        return self.total(sums)
+
+    def cg_update(
+        self,
+        alpha: Array,
+        active: NDArray[np.bool_],
+        p: Array,
+        w: Array,
+        inverse_diagonal: Array,
+        x: Array,
+        r: Array,
+    ) -> Array:
+        """Set x += alpha p and r -= alpha w, active components alone; return their `cg_sums`, 0 of the others."""
+        sums = np.empty((len(alpha), 2))
+        weights, norm_weights = self.weights.reshape(-1), self.norm_weights.reshape(-1)
+        vectors = (self.parts(u) for u in (p, w, inverse_diagonal))
+        cg_update(alpha, active, *vectors, weights, norm_weights, self.parts(x), self.parts(r), sums)
+        return self.total(sums)
+
     def dot(self, u: Array, v: Array) -> Array:
         """Return sum_points u v of each component, float64 [c]. Two assembled vectors, one pass, one Allreduce."""
-        shares = np.zeros(len(self.parts(u)))
-        weighted_dots(self.parts(u), self.parts(v), self.weights.reshape(-1), shares)
-        return self.total(shares)
+        return self.total(self.shares(u, v))
 
     def norm(self, r: Array) -> Array:
         """Return the norm of a residual (see the class) for each component, float64 [c]."""
@@ -204,16 +258,10 @@ def direction(
     beside those of the application, where the fused one has 4.
     """
     inner = operator.inner
-    shares = np.zeros(len(beta))
-    per_component = len(inner.parts(inverse_diagonal)) == len(beta)
-    for c in components:
-        one = slice(c, c + 1)
-        diagonal = inner.parts(inverse_diagonal)[one if per_component else slice(0, 1)]
-        cg_direction(inner.parts(r)[one], diagonal, beta[one], inner.parts(p)[one])
+    inner.cg_direction(r, inverse_diagonal, beta, p, components)
     # All components at once: those that are done keep theirs by a product with unchanged p.
     operator.apply(p, w)
-    dots = np.zeros(len(beta))
-    weighted_dots(inner.parts(p), inner.parts(w), inner.weights.reshape(-1), dots)
+    dots, shares = inner.shares(p, w), np.zeros(len(beta))
     for c in components:
         shares[c] = dots[c]
     return shares
@@ -227,5 +275,5 @@ def timed(
 
 
 def kernels_of_inner_products() -> list[Specialisation]:
-    """Return the kernels that an `InnerProduct` calls."""
+    """Return the kernels that an `InnerProduct` calls, but for those of conjugate gradients."""
     return specialise([weighted_dots, combine])

@@ -24,6 +24,7 @@ from ridgeline.elements.device.helmholtz_cuda import (
 )
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.jit.cuda_device import flat
+from ridgeline.krylov.operator import direction
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -37,7 +38,7 @@ class CudaElementOperator:
     Parameters
     ----------
     constrained : int64 arrays of the host, as of `ElementOperator`: flat places in a field whose values are given
-    inner : an inner product of device fields, kept for solvers
+    inner : the inner product of device fields (`CudaInnerProduct`), for solvers alone
     nullspace : whether constants are free; None: if h2 = 0 and no point of any rank is constrained
 
     h1 and h2 may be set later; a new diagonal and a reset of projections are the caller's to do.
@@ -89,6 +90,12 @@ class CudaElementOperator:
 
         self.gather.sum_computed(out, compute, self.stream)
         self.mask(out)
+
+    def direction(
+        self, r: Any, inverse_diagonal: Any, beta: Any, p: Any, w: Any, components: Sequence[int]
+    ) -> NDArray[np.float64]:
+        """Do what `krylov.operator.Operator.direction` says, with `inner` a `CudaInnerProduct`. Neighbours."""
+        return direction(self, r, inverse_diagonal, beta, p, w, components)
 
     def apply_elements(self, order: Any, first: int, end: int, u: Any, out: Any) -> None:
         """Set out = (h1 K + h2 B) u, unassembled, on elements order[first:end] alone. No communication.

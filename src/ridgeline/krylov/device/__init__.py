@@ -1,0 +1,1 @@
+"""Solvers' passes over vectors in the memory of NVIDIA GPUs."""

@@ -1,0 +1,150 @@
+"""Passes over long vectors in GPU memory: the twins of `krylov.kernels`.
+
+Vectors are flat float64 device arrays of c components, one after the other, of n points. Scalars of the components
+are tuples. A thread block takes every `blocks`-th run of THREADS points of one component. Thread blocks of the
+components of the same points are neighbours, so that they share weights in the second-level cache. Launch
+fields x blocks thread blocks of THREADS. Where a kernel sums, thread block b of component c leaves its k sums at
+out[(k' c + which) blocks + b]; `fold_sums` adds them up. So sums have one order, whatever runs first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda
+
+from ridgeline.jit.cuda_device import SIMULATED, device_function, fma, kernel, load, store
+from ridgeline.jit.cuda_sums import sum_threads
+
+THREADS = 8 if SIMULATED else 256
+BLOCKS = 4  # that fit on a multiprocessor: 64 registers for a thread
+MOST_BLOCKS = 3 if SIMULATED else 1024  # of a component: several for each multiprocessor
+_TWO = 2 * THREADS
+
+
+@device_function
+def _place(fields):
+    """Return (component, first point, distance to the next) of a thread."""
+    component = cuda.blockIdx.x % fields
+    first = (cuda.blockIdx.x // fields) * THREADS + cuda.threadIdx.x
+    return component, first, (cuda.gridDim.x // fields) * THREADS
+
+
+@device_function
+def _leave(scratch, count, fields, component, out):
+    """Put the thread block's sums, of what its threads have in scratch, into `out`."""
+    thread = cuda.threadIdx.x
+    sum_threads(scratch, count, thread, THREADS)
+    blocks = cuda.gridDim.x // fields
+    if thread < count:
+        place = (count * component + thread) * blocks + cuda.blockIdx.x // fields
+        store(out, place, load(scratch, thread * THREADS))
+
+
+@kernel(THREADS, BLOCKS)
+def set_zero(out):
+    """out = 0; fields: 1."""
+    _, first, step = _place(1)
+    for i in range(first, out.size, step):
+        store(out, i, 0.0)
+
+
+@kernel(THREADS, BLOCKS)
+def subtract(a, b, out):
+    """out = a - b; fields: 1."""
+    _, first, step = _place(1)
+    for i in range(first, out.size, step):
+        store(out, i, load(a, i) - load(b, i))
+
+
+@kernel(THREADS, BLOCKS)
+def add_scaled(scales, n, shape, out):
+    """out[c] += scales[c] shape; without a shape, of size 0, += scales[c]."""
+    c, first, step = _place(len(scales))
+    scale = scales[c]
+    for i in range(first, n, step):
+        part = load(shape, i) if shape.size > 0 else 1.0
+        store(out, c * n + i, fma(scale, part, load(out, c * n + i)))
+
+
+@kernel(THREADS, BLOCKS)
+def cg_direction(beta, active, n, r, diagonal, p):
+    """p = diagonal r + beta p, active components alone; p is not read where beta = 0. diagonal: of 1 or c."""
+    c, first, step = _place(len(beta))
+    factor, begin = beta[c], c * n
+    of_diagonal = begin if diagonal.size > n else 0
+    if active[c]:
+        for i in range(first, n, step):
+            z = load(diagonal, of_diagonal + i) * load(r, begin + i)
+            if factor != 0.0:
+                z = fma(factor, load(p, begin + i), z)
+            store(p, begin + i, z)
+
+
+@kernel(THREADS, BLOCKS)
+def weighted_dots(fields, n, u, v, weights, out):
+    """Sums of u v weights; v may have one component for all of u, and weights of size 0 stand for ones."""
+    scratch = cuda.shared.array(THREADS, np.float64)
+    c, first, step = _place(fields)
+    begin = c * n
+    of_v = begin if v.size > n else 0
+    total = 0.0
+    for i in range(first, n, step):
+        product = load(u, begin + i) * load(v, of_v + i)
+        if weights.size > 0:
+            product *= load(weights, i)
+        total += product
+    store(scratch, cuda.threadIdx.x, total)
+    _leave(scratch, 1, fields, c, out)
+
+
+@kernel(THREADS, BLOCKS)
+def cg_sums(fields, n, r, diagonal, weights, norm_weights, out):
+    """Two sums: r^2 diagonal weights, and r^2 norm_weights."""
+    scratch = cuda.shared.array(_TWO, np.float64)
+    c, first, step = _place(fields)
+    begin = c * n
+    of_diagonal = begin if diagonal.size > n else 0
+    rz = rr = 0.0
+    for i in range(first, n, step):
+        square = load(r, begin + i) * load(r, begin + i)
+        rz += square * load(diagonal, of_diagonal + i) * load(weights, i)
+        rr += square * load(norm_weights, i)
+    store(scratch, cuda.threadIdx.x, rz)
+    store(scratch, THREADS + cuda.threadIdx.x, rr)
+    _leave(scratch, 2, fields, c, out)
+
+
+@kernel(THREADS, BLOCKS)
+def cg_update(alpha, active, n, p, w, diagonal, weights, norm_weights, x, r, out):
+    """x += alpha p, r -= alpha w, and `cg_sums` of the new r; components that are not active stay, with sums 0."""
+    scratch = cuda.shared.array(_TWO, np.float64)
+    c, first, step = _place(len(alpha))
+    length, begin = alpha[c], c * n
+    of_diagonal = begin if diagonal.size > n else 0
+    rz = rr = 0.0
+    if active[c]:
+        for i in range(first, n, step):
+            at = begin + i
+            direction, image, solution, old = load(p, at), load(w, at), load(x, at), load(r, at)
+            of_z, of_norm = load(diagonal, of_diagonal + i) * load(weights, i), load(norm_weights, i)
+            value = fma(-length, image, old)
+            store(x, at, fma(length, direction, solution))
+            store(r, at, value)
+            rz += value * value * of_z
+            rr += value * value * of_norm
+    store(scratch, cuda.threadIdx.x, rz)
+    store(scratch, THREADS + cuda.threadIdx.x, rr)
+    _leave(scratch, 2, len(alpha), c, out)
+
+
+@kernel(THREADS, BLOCKS)
+def fold_sums(parts, blocks, out):
+    """out[s] = the sum of parts[s blocks : (s + 1) blocks]. Launch a thread block for each sum."""
+    scratch = cuda.shared.array(THREADS, np.float64)
+    which, thread, total = cuda.blockIdx.x, cuda.threadIdx.x, 0.0
+    for b in range(thread, blocks, THREADS):
+        total += load(parts, which * blocks + b)
+    store(scratch, thread, total)
+    sum_threads(scratch, 1, thread, THREADS)
+    if thread == 0:
+        store(out, which, load(scratch, 0))
