@@ -98,6 +98,11 @@ class ElementOperator:
 
         self._assemble(compute, results, 0, len(fields), 2)
 
+    def apply_elements(self, elements: Points, u: Array, out: Array) -> None:
+        """Set out = (h1 K + h2 B) u, unassembled, on some elements alone. No communication. u, out: as of `apply`."""
+        for field, result in zip(self._fields(u), self._fields(out)):
+            self._apply(elements, field, self.h1, self.h2, *self._shape, result)
+
     def direction(
         self,
         r: Array,

@@ -82,6 +82,10 @@ class CudaInnerProduct:
         """Set out = b - applied. One pass: 3 words per point."""
         self._on(1, subtract)(flat(b), flat(applied), flat(out))
 
+    def add(self, u: Any, out: Any, scale: float = 1.0) -> None:
+        """Set out += scale u."""
+        self._on(1, add_scaled)((float(scale),), int(u.size), flat(u), flat(out))
+
     def shares(self, u: Any, v: Any) -> Sums:
         """Return this rank's share of sum_points u v of each component, float64 [c]. One pass; the host waits."""
         return self._dots(u, flat(v), self.weights)

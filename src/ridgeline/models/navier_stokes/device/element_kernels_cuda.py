@@ -21,6 +21,7 @@ from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.elements.device.helmholtz_cuda import THREADS
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.jit.cuda_device import flat
+from ridgeline.models.navier_stokes.buoyancy import buoyancy_factors
 from ridgeline.models.navier_stokes.device.kernels_cuda import (
     make_buoyancy,
     make_filter,
@@ -28,15 +29,15 @@ from ridgeline.models.navier_stokes.device.kernels_cuda import (
     make_momentum,
     make_right_hand_side,
 )
-from ridgeline.models.navier_stokes.extrapolation import TIME_LEVELS
+from ridgeline.models.navier_stokes.extrapolation import levels_of_kernel
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem, bubble_filter
 
 
 class CudaElementKernels:
     """Operators on the fields of this rank's elements, which lie in the memory of its GPU.
 
-    advection(velocity, fields, out): as of `CudaAdvection`. Raises DeviceError for dealiasing that GPUs have no
-    kernel for.
+    advection(velocity, fields, out): as of `CudaAdvection`. every: all elements, as operators on some take them.
+    Raises DeviceError for dealiasing that GPUs have no kernel for.
     """
 
     def __init__(self, geometry: CudaGeometry, problem: FlowProblem) -> None:
@@ -44,6 +45,7 @@ class CudaElementKernels:
         self.geometry, self.stream = geometry, geometry.stream
         self._order, self._count = geometry.gather.order, geometry.gather.n_elements
         self._block = n, n, geometry.layout.elements
+        self.every = 0, self._count
         self.advection = CudaAdvection(geometry, problem.dealias_points)
         self._right_hand_side = make_right_hand_side(n, aligned)
         self._force_divergence = make_force_divergence(n, aligned)
@@ -61,8 +63,7 @@ class CudaElementKernels:
         self._buoyancy: Any = None
         if problem.buoyant:
             self._buoyancy = make_buoyancy(n, aligned)
-            factors = np.outer(problem.gravity, [scalar.expansion for scalar in problem.scalars])
-            references = np.array([scalar.reference for scalar in problem.scalars])
+            factors, references = buoyancy_factors(problem)
             self._factors, self._references = map(cuda.to_device, (factors.reshape(-1), references))
 
     def _grid(self, elements: int) -> int:
@@ -87,11 +88,7 @@ class CudaElementKernels:
         if end <= first:
             return
         a, b = coefficients
-        flat_levels = [
-            flat(level)
-            for levels in (fields, rates)
-            for level in [*levels, *[levels[0]] * TIME_LEVELS][:TIME_LEVELS]
-        ]
+        flat_levels = [flat(level) for levels in (fields, rates) for level in levels_of_kernel(levels)]
         count, (_, mass, weights) = field_count(out), self.geometry.metric
         self._right_hand_side[self._grid(end - first) * count, self._block, self.stream](
             self._order, first, end, count, tuple((-a).tolist()), tuple(b.tolist()), force, *flat_levels,
