@@ -1,5 +1,7 @@
 """Tiny flows on which the engines of CPUs and GPUs are compared; tests of one rank and of several take them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from navier_stokes_tools import all_sides, make_start, periodic_mesh
@@ -17,8 +19,8 @@ from ridgeline.models.navier_stokes.problem import (
 from ridgeline.models.navier_stokes.restart import EngineState
 
 SOLVERS = {
-    "pressure": PressureSolver(tolerance=1e-5, preconditioner="jacobi", projection=2, restart=20),
-    "velocity": HelmholtzSolver(tolerance=1e-6, projection=2),
+    "pressure": PressureSolver(tolerance=0.3, preconditioner="jacobi", projection=2, restart=20),
+    "velocity": HelmholtzSolver(tolerance=1e-4, projection=2),
 }
 
 
@@ -32,7 +34,8 @@ def box(n_elements=(1, 1, 2)):
     control = StepControl(0.2, change=1.1)
     more = {"force": (0.5, -0.2, 0.1), "filter_weight": 0.2, "control": control, "dealias_points": 4}
     mesh = periodic_mesh(n_elements, (1.0,) * 3)
-    return ElementGrid(mesh, 2), FlowProblem(0.1, np.nan, all_sides("periodic"), **more, **SOLVERS)
+    solvers = SOLVERS | {"pressure": replace(SOLVERS["pressure"], tolerance=1e-4)}
+    return ElementGrid(mesh, 2), FlowProblem(0.1, np.nan, all_sides("periodic"), **more, **solvers)
 
 
 def cavity(n_elements=(1, 1, 2)):
@@ -55,7 +58,7 @@ def channel(n_elements=(1, 1, 2)):
 
     ends = {"x_min": VelocitySide("inflow", inlet, False), "x_max": VelocitySide("outflow")}
     ends |= {name: VelocitySide("symmetry") for name in ("z_min", "z_max")}
-    solvers = SOLVERS | {"pressure": PressureSolver("cg", 1e-5, preconditioner="jacobi", projection=0)}
+    solvers = SOLVERS | {"pressure": PressureSolver("cg", 0.3, preconditioner="jacobi", projection=0)}
     problem = FlowProblem(0.1, 0.02, sides(**ends), time_order=2, **solvers)
     return ElementGrid(ElementMesh.box(n_elements, (1.0,) * 3), 2), problem
 
