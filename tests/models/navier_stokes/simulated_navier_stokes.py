@@ -3,16 +3,20 @@
 from dataclasses import replace
 from unittest import mock
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 from numba import cuda
 
+import ridgeline
 from navier_stokes_devices import FLOWS, agree, begun, resumed
 from ridgeline.jit.cuda_device import SIMULATED
+from ridgeline.models import estimate
 from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import PressureSolver, TransportedScalar
 from ridgeline.runtime.errors import DeviceError
+from ridgeline.simulation import report
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 TABLES = 20_000  # bytes of tables, and of sums of thread blocks, which are not counted
@@ -47,8 +51,8 @@ class Allocated:
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_steps_are_those_of_the_cpu_and_fit_what_was_counted(name) -> None:
-    """Then each goes on from the other's checkpoint."""
+def test_steps_of(name) -> None:
+    """They are those of the CPU and take the memory that was counted. Each goes on from the other's checkpoint."""
     whole, problem = FLOWS[name]()
     expected = begun(CpuEngine, MPI.COMM_SELF, whole, problem)
     with Allocated() as allocated:
@@ -66,7 +70,7 @@ def test_steps_are_those_of_the_cpu_and_fit_what_was_counted(name) -> None:
     assert crossed[0].step_index == 3
 
 
-def test_what_has_no_kernels_is_refused() -> None:
+def test_refusals() -> None:
     whole, problem = FLOWS["box"]()
     with pytest.raises(DeviceError, match='choose "jacobi", or run with --device cpu'):
         CudaEngine(MPI.COMM_SELF, whole, replace(problem, pressure=PressureSolver()))
@@ -74,3 +78,46 @@ def test_what_has_no_kernels_is_refused() -> None:
         scalar = TransportedScalar(0.1, {}, **more)
         with pytest.raises(DeviceError, match=r"scalar\.0 has a source or a mean_gradient"):
             CudaEngine(MPI.COMM_SELF, whole, replace(problem, scalars=(scalar,)))
+
+
+def run_of(device: str) -> ridgeline.Simulation:
+    parameters = {
+        "viscosity": 0.1,
+        "dt": 0.05,
+        "dealias_order": "none",
+        "projection": {"pressure": 2, "velocity": 1},
+    }
+    parameters["pressure"] = {"preconditioner": "jacobi", "tolerance": 1e-3}
+    grid = {"elements": (1, 1, 2), "order": 2, "lengths": (2 * np.pi,) * 3, "periodic": (True,) * 3}
+    case = ridgeline.Case(
+        "navier_stokes",
+        2,
+        run={"device": device},
+        grid=grid,
+        parameters=parameters,
+        initial={"kind": "abc"},
+        output={"every": 2, "variables": ["velocity_x", "pressure"]},
+    )
+    return ridgeline.Simulation(case, progress=False)
+
+
+def test_a_run(tmp_path, monkeypatch) -> None:
+    """It is that of the CPU, and takes the memory that `ridgeline check` says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "measure_limits", lambda context, message: {})
+    found = {}
+    for device in ("cpu", "cuda"):
+        with run_of(device) as simulation:
+            simulation.advance(2)
+            model = simulation._run.model
+            found[device] = {name: array.local.copy() for name, array in model.state().items()}
+            method = model.describe()["method"]
+            memory = model.describe()["memory"]
+            said = estimate(model._case, 1).device_memory
+    assert "fields and steps on" in method
+    gather = "gather-scatter"
+    assert {k: v for k, v in memory.items() if k != gather} == {k: v for k, v in said.items() if k != gather}
+    assert said[gather] == pytest.approx(memory[gather], rel=0.5)
+    assert found["cpu"].keys() == found["cuda"].keys()
+    for name, array in found["cuda"].items():
+        np.testing.assert_allclose(array, found["cpu"][name], rtol=0, atol=1e-9, err_msg=name)

@@ -9,6 +9,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import assemble, run_simulated
+from navier_stokes_devices import FLOWS
 from ridgeline.models.navier_stokes.device.boundary_kernels_cuda import (
     THREADS,
     add_elements,
@@ -32,5 +33,9 @@ def test_kernels_at_sides_spill_nothing(kernel) -> None:
 
 
 @pytest.mark.full
-def test_in_the_simulator() -> None:
-    assert " passed" in run_simulated(Path(__file__).with_name("simulated_navier_stokes.py"))
+@pytest.mark.parametrize(
+    "test", [*(f"test_steps_of[{name}]" for name in FLOWS), "test_a_run", "test_refusals"]
+)
+def test_in_the_simulator(test: str) -> None:
+    """Each in a process of its own: they take a minute."""
+    assert "1 passed" in run_simulated(Path(__file__).with_name(f"simulated_navier_stokes.py::{test}"))

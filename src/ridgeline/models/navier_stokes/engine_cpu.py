@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.multigrid.cycle import SchwarzMultigrid
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import compile_kernels
@@ -23,7 +22,7 @@ from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.helmholtz import DirichletLift, HelmholtzSolve, kernels_of_helmholtz
 from ridgeline.models.navier_stokes.kernels import make_face_derivatives
-from ridgeline.models.navier_stokes.pressure import PressureSolve, kernels_of_pressure
+from ridgeline.models.navier_stokes.pressure import PressureSolve, kernels_of_pressure, schwarz_multigrid
 from ridgeline.models.navier_stokes.problem import DIRICHLET, Array, FlowProblem, TransportedScalar
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.regions import Regions
@@ -94,22 +93,10 @@ class CpuEngine(SplittingEngine):
         return HelmholtzSolve(name, operator, dirichlet, lift, self.problem.velocity, work, regions)
 
     def _preconditioner(self, operator: ElementOperator) -> Preconditioner | None:
-        problem, settings = self.problem, self.problem.pressure
-        if settings.preconditioner == "schwarz":
-            return SchwarzMultigrid(
-                self.grid,
-                self.geometry,
-                self.comm,
-                problem.sides_of("outflow"),
-                dtype=settings.precision,
-                coarse=settings.coarse,
-                regions=self.regions,
-                products=PRODUCTS[problem.products],
-                overlap=problem.overlap,
-            )
-        if settings.preconditioner == "jacobi":
-            return Jacobi(operator.inverse_diagonal(), self.inner)
-        return None
+        kind = self.problem.pressure.preconditioner
+        if kind == "schwarz":
+            return schwarz_multigrid(self.comm, self.geometry, self.problem, self.regions)
+        return Jacobi(operator.inverse_diagonal(), self.inner) if kind == "jacobi" else None
 
     @property
     def fields(self) -> Array:

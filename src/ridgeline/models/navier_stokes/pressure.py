@@ -5,15 +5,21 @@ Preconditioned by hybrid Schwarz multigrid in single precision (Hadri et al., Se
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ridgeline.elements.geometry import ElementGeometry
+from ridgeline.elements.multigrid.cycle import SchwarzMultigrid
+from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import Specialisation
 from ridgeline.krylov.flexible_cg import flexible_cg, kernels_of_flexible_cg
 from ridgeline.krylov.gmres import gmres, kernels_of_gmres
 from ridgeline.krylov.operator import Preconditioner, SolveResult, timed
 from ridgeline.krylov.projection import Projection, kernels_of_projections
-from ridgeline.models.navier_stokes.problem import PressureSolver
+from ridgeline.models.navier_stokes.problem import FlowProblem, PressureSolver
 from ridgeline.runtime.regions import Regions
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class PressureSolve:
@@ -62,6 +68,24 @@ class PressureSolve:
             with timed(self._regions, "other", float(dx.size), 24.0 * dx.size):
                 self.operator.inner.add(dx, p)
         return result
+
+
+def schwarz_multigrid(
+    comm: MPI.Comm, geometry: ElementGeometry, problem: FlowProblem, regions: Regions
+) -> SchwarzMultigrid:
+    """Return the hybrid Schwarz multigrid that a problem asks for, of the host. Collective."""
+    settings = problem.pressure
+    return SchwarzMultigrid(
+        geometry.grid,
+        geometry,
+        comm,
+        problem.sides_of("outflow"),
+        dtype=settings.precision,
+        coarse=settings.coarse,
+        regions=regions,
+        products=PRODUCTS[problem.products],
+        overlap=problem.overlap,
+    )
 
 
 def kernels_of_pressure(settings: PressureSolver) -> list[Specialisation]:
