@@ -28,13 +28,16 @@ FLOW = [
     "run.steps=4", "grid.elements=[2,2,2]", "grid.order=3", "output.every=2", "checkpoint.every=2",
     "output.statistics_every=1", "output.statistics_start=0", "output.series_every=1",
 ]  # fmt: skip
-# What a short run need not reach: Gram-Schmidt repeated after cancellation, a residual at a restart of GMRES,
-# and what a run that resumes reads its state with.
+# What a short run need not reach: Gram-Schmidt repeated after cancellation, steps that change their length, rows
+# between nodes, coarse problems of several levels, and what a run that resumes reads its state with.
 RARE = (
     "jit.runs.gather_runs",
-    "krylov.basis_kernels.basis_dots",
     "krylov.basis_kernels.basis_subtract ",
-    "krylov.kernels.residual_norm",
+    "krylov.basis_kernels.basis_products",
+    "krylov.basis_kernels.basis_transform",
+    "fourier.packing.planes_to_rows",
+    "fourier.packing.rows_to_planes",
+    "sparse.rows.",
 )
 
 

@@ -113,26 +113,6 @@ def _multiply(a, b, out):
         out[i] = a[i] * b[i]
 
 
-@compiled_pass(lambda: (VECTORS, int64, VECTOR, VECTOR, VECTOR))
-def basis_dots(basis, count, w, weights, out_sums):
-    """Set out_sums[k] = sum basis[k] w weights, k < count, and out_sums[count] = sum w^2 weights.
-
-    basis : [rows >= count, n]; w, weights : [n]; out_sums : [count + 1]. One pass: count + 2 words per point.
-    """
-    n = len(w)
-    scaled = np.empty(LONG, w.dtype)
-    out_sums[: count + 1] = 0.0
-    for start in range(0, n, LONG):
-        end = min(start + LONG, n)
-        a = w[start:end]
-        _multiply(a, weights[start:end], scaled)
-        total = 0.0
-        for i in range(end - start):
-            total += a[i] * scaled[i]
-        out_sums[count] += total
-        _add_dots(basis, count, start, end, scaled, out_sums)
-
-
 @compiled_pass(lambda: (VECTORS, int64, VECTOR, float64, VECTOR))
 def basis_subtract(basis, count, factors, scale, w):
     """Set w = scale (w - sum_{k < count} factors[k] basis[k]). One pass: count + 2 words per point.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.krylov.kernels import cg_residuals, cg_update, subtract
+from ridgeline.krylov.kernels import cg_residuals, cg_update
 from ridgeline.krylov.operator import (
     Array,
     Operator,
@@ -146,4 +146,4 @@ def _cg(
 
 def kernels_of_cg() -> list[Specialisation]:
     """Return the kernels that `cg` calls, for operators that fuse their `direction`."""
-    return [*kernels_of_inner_products(), *specialise([subtract, cg_residuals, cg_update])]
+    return [*kernels_of_inner_products(), *specialise([cg_residuals, cg_update])]

@@ -21,14 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.krylov.kernels import (
-    copy,
-    flexible_direction,
-    flexible_dots,
-    flexible_update,
-    residual_norm,
-    weighted_dots,
-)
+from ridgeline.krylov.kernels import flexible_direction, flexible_dots, flexible_update
 from ridgeline.krylov.operator import (
     Array,
     Operator,
@@ -93,50 +86,44 @@ def _solve(
     regions: Regions | None,
 ) -> SolveResult:
     inner, shape = operator.inner, x.shape
-    weights, norm_weights = inner.weights.reshape(-1), inner.norm_weights.reshape(-1)
-    n = weights.size
-    if x.size != n:
-        raise ValueError(f"flexible CG solves for one component of {n} points, not for {x.size}")
-    old_r, p, w = (work(f"flexible {name}", (n,)) for name in ("old r", "p", "w"))
-    r = work("flexible r", (n,)) if out_residual is None else out_residual.reshape(-1)
-    flat_x, sums, two = x.reshape(-1), np.empty(1), np.empty(2)
-    dtype = np.dtype(np.float64) if preconditioner is None else preconditioner.dtype
-    z = work("flexible z", (n,), dtype)
+    n = int(x.size)
+    if inner.count(x) != 1:
+        raise ValueError(f"flexible CG solves for one component of {inner.weights.size} points, not for {n}")
+    old_r, p, w = (work(f"flexible {name}", shape) for name in ("old r", "p", "w"))
+    r = work("flexible r", shape) if out_residual is None else out_residual
+    z = work("flexible z", shape, np.float64 if preconditioner is None else preconditioner.dtype)
 
     if zero_guess:
-        x[...] = 0.0
-        copy(b.reshape(-1), r)
+        inner.set_zero(x)
+        inner.copy(b, r)
     else:
-        operator.apply(x, w.reshape(shape))
-        residual_norm(b.reshape(-1), w, norm_weights, r, sums)
+        operator.apply(x, w)
+        inner.subtract(b, w, r)
     if operator.nullspace:
         inner.make_consistent(r)
     residual = initial = float(inner.norm(r)[0])
 
     iterations, zr, sound = 0, 0.0, bool(np.isfinite(residual))
-    old_r[...] = 0.0
+    inner.set_zero(old_r)
     while sound and residual > tolerance and iterations < max_iterations:
         if preconditioner is None:
-            copy(r, z)
+            inner.copy(r, z)
         else:
-            preconditioner.apply(r.reshape(shape), z.reshape(shape))
-        flexible_dots(z, r, old_r, weights, two)
-        new, change = inner.total(two)
+            preconditioner.apply(r, z)
+        new, change = inner.flexible_sums(z, r, old_r).tolist()
         fresh = iterations == 0 or (restart > 0 and iterations % restart == 0)
         beta = 0.0 if fresh else change / zr
         zr = new
         if not (zr > 0 and np.isfinite(beta)):
             sound = False
             break
-        flexible_direction(z, beta, p)
-        operator.apply(p.reshape(shape), w.reshape(shape))
-        weighted_dots(p[None], w[None], weights, sums)
-        curvature = float(inner.total(sums)[0])
+        inner.flexible_direction(z, beta, p)
+        operator.apply(p, w)
+        curvature = float(inner.dot(p, w)[0])
         if not (curvature > 0 and np.isfinite(curvature)):
             sound = False
             break
-        flexible_update(zr / curvature, p, w, norm_weights, flat_x, r, old_r, sums)
-        residual = float(np.sqrt(inner.total(sums)[0] * inner.norm_scale))
+        residual = inner.flexible_update(zr / curvature, p, w, x, r, old_r)
         sound = bool(np.isfinite(residual))
         iterations += 1
     if operator.nullspace:
@@ -151,7 +138,6 @@ def kernels_of_flexible_cg(dtype: DTypeLike) -> list[Specialisation]:
     """Return the kernels that `flexible_cg` calls with a preconditioner of dtype."""
     return [
         *kernels_of_inner_products(),
-        *specialise([residual_norm, flexible_update]),
-        *specialise([copy], np.float64),
+        *specialise([flexible_update]),
         *specialise([flexible_dots, flexible_direction], dtype),
     ]

@@ -24,14 +24,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.krylov.basis_kernels import (
-    basis_add,
-    basis_dots,
-    basis_subtract,
-    basis_subtract_pair,
-    pair_dots,
-)
-from ridgeline.krylov.kernels import copy, residual_norm
+from ridgeline.krylov.basis_kernels import basis_add, basis_subtract, basis_subtract_pair, pair_dots
+from ridgeline.krylov.kernels import copy
 from ridgeline.krylov.operator import (
     Array,
     Operator,
@@ -172,7 +166,7 @@ class _Cycles:
         regions: Regions | None,
     ) -> None:
         self.operator, self.preconditioner, self.regions = operator, preconditioner, regions
-        self.inner = operator.inner
+        self.inner, self.passes = operator.inner, operator.inner.passes
         self.x, self.shape = x, x.shape
         self.restart = max(restart, 1)
         self.weights = self.inner.norm_weights.reshape(-1)
@@ -206,26 +200,26 @@ class _Cycles:
 
     def _residual(self, b: Array, zero_guess: bool) -> float:
         """Set v[0] to the residual over its norm; return the norm."""
-        first, sums = self.v[0], np.empty(1)
+        first = self.v[0]
         if zero_guess:
-            self.x[...] = 0.0
-            first[...] = b.reshape(-1)
+            self.inner.set_zero(self.x)
+            self.inner.copy(b.reshape(-1), first)
         else:
             applied = self.v[1]
             self.operator.apply(self.x, applied.reshape(self.shape))
-            residual_norm(b.reshape(-1), applied, self.weights, first, sums)
+            self.inner.subtract(b.reshape(-1), applied, first)
         if self.operator.nullspace:
             self.inner.make_consistent(first)
         norm = float(self.inner.norm(first)[0])
         if norm > 0:
-            first *= 1.0 / norm
+            self.inner.set_scaled(1.0 / norm, first, first)
         self.left = np.array([norm])
         return norm
 
     def write_residual(self, out_residual: Array) -> None:
         """Set out_residual to the residual at the end of the last cycle."""
-        out_residual[...] = 0.0
-        basis_add(self.v, len(self.left), self.left, out_residual.reshape(-1))
+        self.inner.set_zero(out_residual)
+        self.passes.basis_add(self.v, len(self.left), self.left, out_residual.reshape(-1))
         if self.regions is not None:
             n, used = self.weights.size, len(self.left)
             self.regions.count("gmres", 2.0 * n * used, 8.0 * n * (used + 3))
@@ -249,7 +243,7 @@ class _Cycles:
                 break
         if small.used:
             factors = small.factors()
-            basis_add(self.z, small.used, factors, self.x.reshape(-1))
+            self.passes.basis_add(self.z, small.used, factors, self.x.reshape(-1))
             self.left = small.remainder(factors)
         self._count(done, small.used)
         return done, np.nan if bad else small.residual, stuck
@@ -262,7 +256,7 @@ class _Cycles:
         wide = z
         if z.dtype != np.float64:
             wide = self.wide
-            copy(z, wide)
+            self.inner.copy(z, wide)
         self.operator.apply(wide.reshape(self.shape), self.v[j + 1].reshape(self.shape))
 
     def _orthogonalise(self, j: int) -> tuple[Array, Array | None]:
@@ -273,7 +267,7 @@ class _Cycles:
         """
         v, w = self.v[j], self.v[j + 1]
         shares = np.empty((2, j + 2))
-        pair_dots(self.v, j + 2, v, w, True, self.weights, shares)
+        self.passes.pair_dots(self.v, j + 2, v, w, True, self.weights, shares)
         sums = self.inner.total(shares) * self.inner.norm_scale
         column, correction = np.zeros(j + 2), np.zeros(j + 1)
         rest = sums[0, j] - sums[0, :j] @ sums[0, :j]
@@ -286,7 +280,7 @@ class _Cycles:
         left = whole - column @ column
         accept = left > CANCELLED * whole
         norm = float(np.sqrt(left)) if accept else 1.0
-        basis_subtract_pair(
+        self.passes.basis_subtract_pair(
             self.v, j, correction[:j], 1.0 / correction[j], column[:j], column[j], 1.0 / norm, v, w
         )
         column[-1] = norm if accept else self._repeat(j, whole, column)
@@ -294,10 +288,10 @@ class _Cycles:
 
     def _repeat(self, j: int, first: float, column: Array) -> float:
         """Orthogonalise v[j + 1] again, at once; add to the column; return the norm of what is left, or 0."""
-        shares = np.empty(j + 2)
+        shares, w = np.empty((2, j + 2)), self.v[j + 1]
         for _ in range(3):
-            basis_dots(self.v, j + 1, self.v[j + 1], self.weights, shares)
-            sums = self.inner.total(shares) * self.inner.norm_scale
+            self.passes.pair_dots(self.v, j + 2, w, w, False, self.weights, shares)
+            sums = self.inner.total(shares[0]) * self.inner.norm_scale
             whole, products = sums[-1], sums[:-1]
             if not whole > NOTHING * first:
                 return 0.0
@@ -305,7 +299,7 @@ class _Cycles:
             accept = left > CANCELLED * whole
             norm = float(np.sqrt(left)) if accept else 1.0
             column[:-1] += products
-            basis_subtract(self.v, j + 1, products, 1.0 / norm, self.v[j + 1])
+            self.passes.basis_subtract(self.v, j + 1, products, 1.0 / norm, w)
             if accept:
                 return norm
         return 0.0
@@ -325,7 +319,7 @@ def kernels_of_gmres(dtype: DTypeLike) -> list[Specialisation]:
     widened = [] if np.dtype(dtype) == np.float64 else [basis_add, copy]
     return [
         *kernels_of_inner_products(),
-        *specialise([residual_norm, pair_dots, basis_subtract_pair, basis_dots, basis_subtract]),
+        *specialise([pair_dots, basis_subtract_pair, basis_subtract]),
         *specialise([basis_add], np.float64),
         *specialise(widened, dtype),
     ]

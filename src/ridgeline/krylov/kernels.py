@@ -78,21 +78,6 @@ def zero_points(rows, points):
             row[points[i]] = 0.0
 
 
-@compiled_pass(lambda: (*[VECTOR] * 5,))
-def residual_norm(b, applied, weights, out_r, out_sums):
-    """Set out_r = b - applied and out_sums[0] = sum out_r^2 weights. [n] each. One pass: 4 words per point."""
-    out_sums[:] = 0.0
-    for start in range(0, len(b), BLOCK):
-        end = min(start + BLOCK, len(b))
-        a, c, r, w = b[start:end], applied[start:end], out_r[start:end], weights[start:end]
-        for i in range(end - start):
-            r[i] = a[i] - c[i]
-        total = 0.0
-        for i in range(end - start):
-            total += r[i] * r[i] * w[i]
-        out_sums[0] += total
-
-
 # Conjugate gradients ------------------------------------------------------------------------------------------
 
 

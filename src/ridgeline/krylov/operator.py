@@ -17,8 +17,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.jit import vector
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.krylov.kernels import cg_direction, cg_residuals, cg_update, combine, subtract, weighted_dots
+from ridgeline.krylov import basis_kernels
+from ridgeline.krylov.kernels import (
+    cg_direction,
+    cg_residuals,
+    cg_update,
+    combine,
+    copy,
+    flexible_direction,
+    flexible_dots,
+    flexible_update,
+    subtract,
+    weighted_dots,
+)
 from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
@@ -87,12 +100,16 @@ class InnerProduct:
     - the mean of a solution: sum_points B u / V;
     - what makes a right-hand side consistent with constants in the null space: b - B (sum_points b) / V.
 
+    passes: the passes over bases of many vectors, which solvers call by the names of `basis_kernels`.
     Reductions have one order on a rank; on other numbers of ranks they differ by rounding.
     """
+
+    passes: Any = basis_kernels
 
     def __init__(self, comm: MPI.Comm | None, inverse_multiplicity: Array, mass: Array | None = None) -> None:
         self.comm = comm
         self.weights = np.ascontiguousarray(inverse_multiplicity, np.float64)
+        self.shape = self.weights.shape
         self.mass = None if mass is None else np.ascontiguousarray(mass, np.float64)
         of_mean = self.weights if self.mass is None else self.weights * self.mass
         self.mean_weights = of_mean
@@ -118,17 +135,39 @@ class InnerProduct:
         """Return how many components u has."""
         return int(u.size) // self.weights.size
 
+    def zeros(self, shape: Sequence[int]) -> Array:
+        """Return new memory for vectors, all zero."""
+        return np.zeros(tuple(shape))
+
     def set_zero(self, u: Array) -> None:
         """Set u = 0."""
         u[...] = 0.0
 
-    def copy(self, u: Array, out: Array) -> None:
-        """Set out = u."""
-        out[...] = u
+    def copy(self, u: NDArray[Any], out: NDArray[Any], streaming: bool = False) -> None:
+        """Set out = u, from one precision to another; streaming: past the caches, of float64."""
+        if streaming:
+            vector.copy(u.reshape(-1), out.reshape(-1), 1, True)
+        else:
+            copy(u.reshape(-1), out.reshape(-1))
 
-    def subtract(self, b: Array, applied: Array, out: Array) -> None:
-        """Set out = b - applied. One pass: 3 words per point."""
-        subtract(b.reshape(-1), applied.reshape(-1), out.reshape(-1))
+    def subtract(self, b: Array, applied: Array, out: Array, streaming: bool = False) -> None:
+        """Set out = b - applied; streaming: past the caches. One pass: 3 words per point."""
+        if streaming:
+            vector.triad(b.reshape(-1), -1.0, applied.reshape(-1), out.reshape(-1), 1, True)
+        else:
+            subtract(b.reshape(-1), applied.reshape(-1), out.reshape(-1))
+
+    def add(self, u: Array, out: Array) -> None:
+        """Set out += u."""
+        np.add(out, u, out=out)
+
+    def set_scaled(self, scale: float, u: Array, out: Array) -> None:
+        """Set out = scale u; out may be u."""
+        np.multiply(u, scale, out=out)
+
+    def add_mass_times(self, scale: float, u: Array, out: Array) -> None:
+        """Set out += scale B u of one component; B is ones without a mass matrix."""
+        out += scale * u if self.mass is None else scale * self.mass.reshape(u.shape) * u
 
     def cg_direction(
         self, r: Array, inverse_diagonal: Array, beta: Array, p: Array, components: Sequence[int]
@@ -169,6 +208,22 @@ class InnerProduct:
         vectors = (self.parts(u) for u in (p, w, inverse_diagonal))
         cg_update(alpha, active, *vectors, weights, norm_weights, self.parts(x), self.parts(r), sums)
         return self.total(sums)
+
+    def flexible_sums(self, z: NDArray[Any], r: Array, old_r: Array) -> Array:
+        """Return sum_points z r and z (r - old_r) of one component, [2]; z of any precision. One Allreduce."""
+        sums = np.empty(2)
+        flexible_dots(*(u.reshape(-1) for u in (z, r, old_r, self.weights)), sums)
+        return self.total(sums)
+
+    def flexible_direction(self, z: NDArray[Any], beta: float, p: Array) -> None:
+        """Set p = z + beta p; p is not read where beta is 0."""
+        flexible_direction(z.reshape(-1), beta, p.reshape(-1))
+
+    def flexible_update(self, alpha: float, p: Array, w: Array, x: Array, r: Array, old_r: Array) -> float:
+        """Set old_r = r, x += alpha p, r -= alpha w; return the norm of the new r. One pass, one Allreduce."""
+        sums = np.empty(1)
+        flexible_update(alpha, *(u.reshape(-1) for u in (p, w, self.norm_weights, x, r, old_r)), sums)
+        return float(np.sqrt(self.total(sums)[0] * self.norm_scale))
 
     def dot(self, u: Array, v: Array) -> Array:
         """Return sum_points u v of each component, float64 [c]. Two assembled vectors, one pass, one Allreduce."""
@@ -276,4 +331,4 @@ def timed(
 
 def kernels_of_inner_products() -> list[Specialisation]:
     """Return the kernels that an `InnerProduct` calls, but for those of conjugate gradients."""
-    return specialise([weighted_dots, combine])
+    return [*specialise([weighted_dots, combine, subtract]), *specialise([copy], np.float64)]

@@ -25,8 +25,7 @@ import numpy as np
 from ridgeline.jit import vector
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.krylov.basis_kernels import basis_products, basis_transform, pair_dots, projection_combine
-from ridgeline.krylov.kernels import copy, subtract
-from ridgeline.krylov.operator import Array, Operator, timed
+from ridgeline.krylov.operator import Array, Operator, kernels_of_inner_products, timed
 
 if TYPE_CHECKING:
     from ridgeline.runtime.regions import Regions
@@ -56,10 +55,9 @@ class Projection:
             components,
             regions,
         )
-        points = operator.inner.weights.size
-        shape = operator.inner.weights.shape
-        self.basis: Array = np.zeros((components, self.depth + 1, points))
-        self.applied: Array = np.zeros((components, *shape))
+        inner = operator.inner
+        self.basis: Array = inner.zeros((components, self.depth + 1, inner.weights.size))
+        self.applied: Array = inner.zeros((components, *inner.shape))
         self.reset()
 
     def reset(self, operator: Operator | None = None) -> None:
@@ -85,15 +83,15 @@ class Projection:
         with timed(self.regions, "projection"):
             products = np.zeros((self.components, depth + 1, depth + 1))
             for c, count in enumerate(self.counts):
-                basis_products(self.basis[c], count, inner.mean_weights.reshape(-1), products[c])
+                inner.passes.basis_products(self.basis[c], count, inner.mean_weights.reshape(-1), products[c])
             products = inner.total(products)
-            mass = np.ones(1) if inner.mass is None else inner.mass.reshape(-1)
-            for c, applied in enumerate(inner.parts(self.applied)):
+            applied = inner.parts(self.applied)
+            for c in range(self.components):
                 k = int(self.counts[c])
                 if self.fresh[c]:
-                    applied += change * mass * self.basis[c, k]
+                    inner.add_mass_times(change, self.basis[c, k], applied[c])
                 lower = np.linalg.cholesky(np.eye(k) + change * products[c, :k, :k])
-                basis_transform(self.basis[c], k, np.ascontiguousarray(np.linalg.inv(lower)))
+                inner.passes.basis_transform(self.basis[c], k, np.ascontiguousarray(np.linalg.inv(lower)))
                 self.solutions[c, :k, :k] = lower.T @ self.solutions[c, :k, :k]
                 self.latest[c, :k] = lower.T @ self.latest[c, :k]
         if self.regions is not None:
@@ -112,13 +110,14 @@ class Projection:
         b, out_x, out_residual : one component, or [components, ...]; b is assembled and not changed
         If b holds a NaN the guess of that component is zero.
         """
+        inner = self.operator.inner
         with timed(self.regions, "projection"):
             self._guess(b, out_x)
             if self.counts.any():
                 self.operator.apply(out_x, out_residual)
-                subtract(b.reshape(-1), out_residual.reshape(-1), out_residual.reshape(-1))
+                inner.subtract(b, out_residual, out_residual)
             else:
-                copy(b.reshape(-1), out_residual.reshape(-1))
+                inner.copy(b, out_residual)
 
     def update(self, dx: Array, rhs: Array, residual: Array) -> None:
         """Take in what a solve added to the guess. No communication.
@@ -128,11 +127,11 @@ class Projection:
         if not self.depth:
             return
         with timed(self.regions, "projection"):
-            parts, streaming = self.operator.inner.parts, self.basis.nbytes > STREAMED
-            for c, part in enumerate(parts(dx)):
-                vector.copy(part, self.basis[c, self.counts[c]], 1, streaming)
-            a_dx = self.applied.reshape(-1)
-            vector.triad(rhs.reshape(-1), -1.0, residual.reshape(-1), a_dx, 1, streaming)
+            inner, streaming = self.operator.inner, self.basis.nbytes > STREAMED
+            parts = inner.parts(dx)
+            for c, count in enumerate(self.counts.tolist()):
+                inner.copy(parts[c], self.basis[c, count], streaming)
+            inner.subtract(rhs, residual, self.applied, streaming)
             self.fresh[:] = True
 
     def _guess(self, b: Array, out_x: Array) -> None:
@@ -147,7 +146,7 @@ class Projection:
         for c in range(self.components):
             if held[c]:
                 fresh = bool(self.fresh[c])
-                pair_dots(self.basis[c], held[c], parts[c], applied[c], fresh, weights, sums[c])
+                inner.passes.pair_dots(self.basis[c], held[c], parts[c], applied[c], fresh, weights, sums[c])
         if held.any():
             sums = inner.total(sums)
         moved = 0
@@ -184,7 +183,9 @@ class Projection:
         self.counts[c] = min(k + fresh, self.depth)
         self.fresh[c] = False
         self.latest[c] = factors
-        projection_combine(self.basis[c], k, fresh, along, scale, combined, mirror, out_x)
+        self.operator.inner.passes.projection_combine(
+            self.basis[c], k, fresh, along, scale, combined, mirror, out_x
+        )
         return k + fresh * 2 + len(mirror) + 1
 
     def _drop_oldest(self, solutions: Array, factors: Array) -> Array:
@@ -204,7 +205,7 @@ class Projection:
 
     def fields(self) -> dict[str, Array]:
         """Return the fields of a checkpoint, each [rows, *shape of one component]: views, to be written or filled."""
-        shape = self.operator.inner.weights.shape
+        shape = self.operator.inner.shape
         return {"basis": self.basis.reshape(-1, *shape), "applied": self.applied}
 
     def numbers(self) -> Array:
@@ -235,5 +236,5 @@ def _reflected(mirror: Array, coordinates: Array) -> Array:
 
 def kernels_of_projections() -> list[Specialisation]:
     """Return the kernels that a `Projection` calls."""
-    own = specialise([pair_dots, projection_combine, basis_products, basis_transform, subtract])
-    return [*own, *specialise([copy], np.float64), *vector.kernels_of_passes(np.float64)]
+    own = specialise([pair_dots, projection_combine, basis_products, basis_transform])
+    return [*own, *kernels_of_inner_products(), *vector.kernels_of_passes(np.float64)]

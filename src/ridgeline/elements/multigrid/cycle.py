@@ -52,7 +52,8 @@ class _Transfer:
         self, fine: PolynomialLevel, coarse: PolynomialLevel, dtype: DTypeLike, products: int
     ) -> None:
         matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
-        self._lines = tuple(np.ascontiguousarray(m, dtype) for m in (*matrices, *(m.T for m in matrices)))
+        # Copies: kernels are compiled for arrays that can be written.
+        self._lines = tuple(np.array(m, dtype, order="C") for m in (*matrices, *(m.T for m in matrices)))
         self._work = np.zeros((2, int(np.prod(fine.n))), dtype)
         self._restrict, self._prolong = make_transfer(*fine.n, *coarse.n, products)
         # Products with matrices of the fine and of the coarse sizes: what one element costs, either way.

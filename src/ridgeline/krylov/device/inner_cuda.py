@@ -1,6 +1,7 @@
 """Sums over the distinct points of all ranks, and passes of conjugate gradients, of vectors in GPU memory.
 
-`CudaInnerProduct` has what solvers call of `krylov.operator.InnerProduct`. So `krylov.cg.cg` solves on GPUs as it is:
+`CudaInnerProduct` has what solvers call of `krylov.operator.InnerProduct`. So `krylov.cg.cg`, the other solvers and
+projections work on GPUs as they are:
 
     inner = CudaInnerProduct(host_inner)
     operator = CudaElementOperator(..., inner=inner)
@@ -19,22 +20,28 @@ from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.cuda_device import flat
+from ridgeline.krylov.device.basis_passes_cuda import CudaBasisPasses
 from ridgeline.krylov.device.kernels_cuda import (
     MOST_BLOCKS,
     THREADS,
+    add_product,
     add_scaled,
     cg_direction,
     cg_sums,
     cg_update,
-    fold_sums,
+    copy,
+    flexible_direction,
+    flexible_sums,
+    flexible_update,
+    set_scaled,
     set_zero,
     subtract,
     weighted_dots,
 )
+from ridgeline.krylov.device.sums_cuda import BlockSums
 from ridgeline.krylov.operator import InnerProduct
 
 Sums = NDArray[np.float64]
-_MOST_FIELDS = 16  # that buffers of sums are made for
 
 
 class CudaInnerProduct:
@@ -47,7 +54,7 @@ class CudaInnerProduct:
 
     def __init__(self, host: InnerProduct, stream: Any = 0) -> None:
         self.host, self.stream, self.comm = host, stream, host.comm
-        self.volume, self.norm_scale = host.volume, host.norm_scale
+        self.volume, self.norm_scale, self.shape = host.volume, host.norm_scale, host.shape
         self.weights = cuda.to_device(host.weights.reshape(-1))
         self.norm_weights = self.mean_weights = self.weights
         self._shape = self._nothing = cuda.to_device(np.empty(0))
@@ -58,9 +65,8 @@ class CudaInnerProduct:
             self.mean_weights = cuda.to_device(host.mean_weights.reshape(-1))
         self.points = host.weights.size
         self._blocks = max(1, min(MOST_BLOCKS, -(-self.points // THREADS)))
-        self._parts = cuda.device_array(2 * _MOST_FIELDS * self._blocks, np.float64)
-        self._sums = cuda.device_array(2 * _MOST_FIELDS, np.float64)
-        self._found = cuda.pinned_array(2 * _MOST_FIELDS, np.float64)
+        self._sums = BlockSums(self._blocks, stream)
+        self.passes = CudaBasisPasses(self.points, stream)
 
     def total(self, shares: Sums) -> Sums:
         """Return the sum over ranks of arrays of the host. One Allreduce."""
@@ -70,17 +76,40 @@ class CudaInnerProduct:
         """Return how many components u has."""
         return int(u.size) // self.points
 
+    def parts(self, u: Any) -> Any:
+        """Return u as [c, points] without a copy; c = 1 if u is one component."""
+        return u.reshape(self.count(u), self.points)
+
+    def zeros(self, shape: Sequence[int]) -> Any:
+        """Return new memory for vectors, all zero."""
+        found = cuda.device_array(tuple(shape), np.float64)
+        if found.size:
+            self.set_zero(found)
+        return found
+
     def set_zero(self, u: Any) -> None:
         """Set u = 0."""
         self._on(1, set_zero)(flat(u))
 
-    def copy(self, u: Any, out: Any) -> None:
-        """Set out = u, on the stream."""
-        flat(out).copy_to_device(flat(u), stream=self.stream)
+    def copy(self, u: Any, out: Any, streaming: bool = False) -> None:
+        """Set out = u, from one precision to another. The caches of a GPU need no `streaming`."""
+        self._on(1, copy)(flat(u), flat(out))
 
-    def subtract(self, b: Any, applied: Any, out: Any) -> None:
-        """Set out = b - applied. One pass: 3 words per point."""
+    def subtract(self, b: Any, applied: Any, out: Any, streaming: bool = False) -> None:
+        """Set out = b - applied. One pass: 3 words per point. The caches of a GPU need no `streaming`."""
         self._on(1, subtract)(flat(b), flat(applied), flat(out))
+
+    def add(self, u: Any, out: Any) -> None:
+        """Set out += u."""
+        self._on(1, add_product)(1.0, self._nothing, flat(u), flat(out))
+
+    def set_scaled(self, scale: float, u: Any, out: Any) -> None:
+        """Set out = scale u; out may be u."""
+        self._on(1, set_scaled)(float(scale), flat(u), flat(out))
+
+    def add_mass_times(self, scale: float, u: Any, out: Any) -> None:
+        """Set out += scale B u of one component; B is ones without a mass matrix."""
+        self._on(1, add_product)(float(scale), self._shape, flat(u), flat(out))
 
     def shares(self, u: Any, v: Any) -> Sums:
         """Return this rank's share of sum_points u v of each component, float64 [c]. One pass; the host waits."""
@@ -121,8 +150,10 @@ class CudaInnerProduct:
         """Return sum_points r^2 inverse_diagonal, and r^2 for its norm, [c, 2]. One pass, one Allreduce."""
         c = self.count(r)
         weights = self.weights, self.norm_weights
-        self._on(c, cg_sums)(c, self.points, flat(r), flat(inverse_diagonal), *weights, self._parts)
-        return self.total(self._folded(2 * c).reshape(c, 2))
+        self._on(c, cg_sums)(
+            c, self.points, flat(r), flat(inverse_diagonal), *weights, self._sums.parts(2 * c)
+        )
+        return self.total(self._sums.folded(2 * c).reshape(c, 2))
 
     def cg_update(
         self, alpha: Sums, active: NDArray[np.bool_], p: Any, w: Any, inverse_diagonal: Any, x: Any, r: Any
@@ -138,30 +169,36 @@ class CudaInnerProduct:
             self.norm_weights,
             flat(x),
             flat(r),
-            self._parts,
+            self._sums.parts(2 * len(alpha)),
         )
-        return self.total(self._folded(2 * len(alpha)).reshape(-1, 2))
+        return self.total(self._sums.folded(2 * len(alpha)).reshape(-1, 2))
+
+    def flexible_sums(self, z: Any, r: Any, old_r: Any) -> Sums:
+        """Return sum_points z r and z (r - old_r) of one component, [2]; z of any precision. One Allreduce."""
+        vectors = (flat(u) for u in (z, r, old_r))
+        self._on(1, flexible_sums)(self.points, *vectors, self.weights, self._sums.parts(2))
+        return self.total(self._sums.folded(2))
+
+    def flexible_direction(self, z: Any, beta: float, p: Any) -> None:
+        """Set p = z + beta p; p is not read where beta is 0."""
+        self._on(1, flexible_direction)(flat(z), float(beta), flat(p))
+
+    def flexible_update(self, alpha: float, p: Any, w: Any, x: Any, r: Any, old_r: Any) -> float:
+        """Set old_r = r, x += alpha p, r -= alpha w; return the norm of the new r. One pass, one Allreduce."""
+        vectors = (flat(u) for u in (p, w, self.norm_weights, x, r, old_r))
+        self._on(1, flexible_update)(float(alpha), self.points, *vectors, self._sums.parts(1))
+        return float(np.sqrt(self.total(self._sums.folded(1))[0] * self.norm_scale))
 
     def _on(self, fields: int, kernel: Any) -> Any:
-        if fields > _MOST_FIELDS:
-            raise ValueError(f"{fields} components; buffers of sums are for {_MOST_FIELDS}")
         return kernel[fields * self._blocks, THREADS, self.stream]
 
     def _dots(self, u: Any, v: Any, weights: Any) -> Sums:
         c = self.count(u)
-        self._on(c, weighted_dots)(c, self.points, flat(u), v, weights, self._parts)
-        return self._folded(c)
+        self._on(c, weighted_dots)(c, self.points, flat(u), v, weights, self._sums.parts(c))
+        return self._sums.folded(c)
 
     def _add(self, scales: Sums, shape: Any, out: Any) -> None:
         self._on(len(scales), add_scaled)(tuple(map(float, scales)), self.points, shape, flat(out))
-
-    def _folded(self, count: int) -> Sums:
-        """Return `count` sums of what thread blocks left; the host waits for them."""
-        fold_sums[count, THREADS, self.stream](self._parts, self._blocks, self._sums)
-        self._sums[:count].copy_to_host(self._found[:count], stream=self.stream)
-        if self.stream:
-            self.stream.synchronize()
-        return np.array(self._found[:count])
 
 
 class CudaWorkspace:

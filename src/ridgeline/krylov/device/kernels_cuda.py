@@ -22,28 +22,25 @@ _TWO = 2 * THREADS
 
 
 @device_function
-def _place(fields):
-    """Return (component, first point, distance to the next) of a thread."""
-    component = cuda.blockIdx.x % fields
-    first = (cuda.blockIdx.x // fields) * THREADS + cuda.threadIdx.x
-    return component, first, (cuda.gridDim.x // fields) * THREADS
+def thread_place(block, blocks, thread, fields):
+    """Return (component, first point, distance to the next) of a thread of thread block `block` of `blocks`."""
+    return block % fields, (block // fields) * THREADS + thread, (blocks // fields) * THREADS
 
 
 @device_function
-def _leave(scratch, count, fields, component, out):
-    """Put the thread block's sums, of what its threads have in scratch, into `out`."""
-    thread = cuda.threadIdx.x
+def leave_sums(scratch, count, block, blocks, thread, fields, out):
+    """Put the thread block's `count` sums, of what its threads have in scratch, into `out`."""
     sum_threads(scratch, count, thread, THREADS)
-    blocks = cuda.gridDim.x // fields
+    blocks_of_field = blocks // fields
     if thread < count:
-        place = (count * component + thread) * blocks + cuda.blockIdx.x // fields
+        place = (count * (block % fields) + thread) * blocks_of_field + block // fields
         store(out, place, load(scratch, thread * THREADS))
 
 
 @kernel(THREADS, BLOCKS)
 def set_zero(out):
     """out = 0; fields: 1."""
-    _, first, step = _place(1)
+    _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
     for i in range(first, out.size, step):
         store(out, i, 0.0)
 
@@ -51,15 +48,42 @@ def set_zero(out):
 @kernel(THREADS, BLOCKS)
 def subtract(a, b, out):
     """out = a - b; fields: 1."""
-    _, first, step = _place(1)
+    _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
     for i in range(first, out.size, step):
         store(out, i, load(a, i) - load(b, i))
 
 
 @kernel(THREADS, BLOCKS)
+def copy(a, out):
+    """out = a, from one precision to another; fields: 1."""
+    _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
+    for i in range(first, out.size, step):
+        store(out, i, load(a, i))
+
+
+@kernel(THREADS, BLOCKS)
+def set_scaled(scale, a, out):
+    """out = scale a; fields: 1."""
+    _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
+    for i in range(first, out.size, step):
+        store(out, i, scale * load(a, i))
+
+
+@kernel(THREADS, BLOCKS)
+def add_product(scale, shape, a, out):
+    """out += scale shape a; without a shape, of size 0, += scale a; fields: 1."""
+    _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
+    for i in range(first, out.size, step):
+        part = load(a, i)
+        if shape.size > 0:
+            part *= load(shape, i)
+        store(out, i, fma(scale, part, load(out, i)))
+
+
+@kernel(THREADS, BLOCKS)
 def add_scaled(scales, n, shape, out):
     """out[c] += scales[c] shape; without a shape, of size 0, += scales[c]."""
-    c, first, step = _place(len(scales))
+    c, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, len(scales))
     scale = scales[c]
     for i in range(first, n, step):
         part = load(shape, i) if shape.size > 0 else 1.0
@@ -69,7 +93,7 @@ def add_scaled(scales, n, shape, out):
 @kernel(THREADS, BLOCKS)
 def cg_direction(beta, active, n, r, diagonal, p):
     """p = diagonal r + beta p, active components alone; p is not read where beta = 0. diagonal: of 1 or c."""
-    c, first, step = _place(len(beta))
+    c, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, len(beta))
     factor, begin = beta[c], c * n
     of_diagonal = begin if diagonal.size > n else 0
     if active[c]:
@@ -84,7 +108,7 @@ def cg_direction(beta, active, n, r, diagonal, p):
 def weighted_dots(fields, n, u, v, weights, out):
     """Sums of u v weights; v may have one component for all of u, and weights of size 0 stand for ones."""
     scratch = cuda.shared.array(THREADS, np.float64)
-    c, first, step = _place(fields)
+    c, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, fields)
     begin = c * n
     of_v = begin if v.size > n else 0
     total = 0.0
@@ -94,14 +118,14 @@ def weighted_dots(fields, n, u, v, weights, out):
             product *= load(weights, i)
         total += product
     store(scratch, cuda.threadIdx.x, total)
-    _leave(scratch, 1, fields, c, out)
+    leave_sums(scratch, 1, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, fields, out)
 
 
 @kernel(THREADS, BLOCKS)
 def cg_sums(fields, n, r, diagonal, weights, norm_weights, out):
     """Two sums: r^2 diagonal weights, and r^2 norm_weights."""
     scratch = cuda.shared.array(_TWO, np.float64)
-    c, first, step = _place(fields)
+    c, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, fields)
     begin = c * n
     of_diagonal = begin if diagonal.size > n else 0
     rz = rr = 0.0
@@ -111,14 +135,14 @@ def cg_sums(fields, n, r, diagonal, weights, norm_weights, out):
         rr += square * load(norm_weights, i)
     store(scratch, cuda.threadIdx.x, rz)
     store(scratch, THREADS + cuda.threadIdx.x, rr)
-    _leave(scratch, 2, fields, c, out)
+    leave_sums(scratch, 2, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, fields, out)
 
 
 @kernel(THREADS, BLOCKS)
 def cg_update(alpha, active, n, p, w, diagonal, weights, norm_weights, x, r, out):
     """x += alpha p, r -= alpha w, and `cg_sums` of the new r; components that are not active stay, with sums 0."""
     scratch = cuda.shared.array(_TWO, np.float64)
-    c, first, step = _place(len(alpha))
+    c, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, len(alpha))
     length, begin = alpha[c], c * n
     of_diagonal = begin if diagonal.size > n else 0
     rz = rr = 0.0
@@ -134,7 +158,50 @@ def cg_update(alpha, active, n, p, w, diagonal, weights, norm_weights, x, r, out
             rr += value * value * of_norm
     store(scratch, cuda.threadIdx.x, rz)
     store(scratch, THREADS + cuda.threadIdx.x, rr)
-    _leave(scratch, 2, len(alpha), c, out)
+    leave_sums(scratch, 2, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, len(alpha), out)
+
+
+@kernel(THREADS, BLOCKS)
+def flexible_sums(n, z, r, old_r, weights, out):
+    """Two sums: z r weights, and z (r - old_r) weights; z of any precision."""
+    scratch = cuda.shared.array(_TWO, np.float64)
+    _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
+    zr = change = 0.0
+    for i in range(first, n, step):
+        weighted, now = load(z, i) * load(weights, i), load(r, i)
+        zr = fma(weighted, now, zr)
+        change = fma(weighted, now - load(old_r, i), change)
+    store(scratch, cuda.threadIdx.x, zr)
+    store(scratch, THREADS + cuda.threadIdx.x, change)
+    leave_sums(scratch, 2, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1, out)
+
+
+@kernel(THREADS, BLOCKS)
+def flexible_direction(z, beta, p):
+    """p = z + beta p; p is not read where beta = 0. z of any precision."""
+    _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
+    for i in range(first, p.size, step):
+        value = load(z, i) + 0.0
+        if beta != 0.0:
+            value = fma(beta, load(p, i), value)
+        store(p, i, value)
+
+
+@kernel(THREADS, BLOCKS)
+def flexible_update(alpha, n, p, w, norm_weights, x, r, old_r, out):
+    """old_r = r, x += alpha p, r -= alpha w, and the sum of r^2 norm_weights of the new r."""
+    scratch = cuda.shared.array(THREADS, np.float64)
+    _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
+    total = 0.0
+    for i in range(first, n, step):
+        direction, image, solution, old = load(p, i), load(w, i), load(x, i), load(r, i)
+        value = fma(-alpha, image, old)
+        store(old_r, i, old)
+        store(x, i, fma(alpha, direction, solution))
+        store(r, i, value)
+        total = fma(value * value, load(norm_weights, i), total)
+    store(scratch, cuda.threadIdx.x, total)
+    leave_sums(scratch, 1, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1, out)
 
 
 @kernel(THREADS, BLOCKS)
