@@ -39,7 +39,7 @@ def box(n_elements=(1, 1, 2)):
 
 
 def cavity(n_elements=(1, 1, 2)):
-    """Curved, with a lid that moves, and a scalar, fixed here and heated there, that acts on the flow."""
+    """Curved, with a lid that moves, and a scalar, fixed here and heated there, that acts on the flow; multigrid."""
     mesh = ElementMesh.box(n_elements, (1.0,) * 3, mapping=lambda x, y, z: (x + 0.05 * np.sin(2 * y), y, z))
     hot = {name: ScalarSide("adiabatic") for name in SIDES}
     hot["x_min"] = ScalarSide("fixed", lambda x, y, z, t: 2.0 + y)
@@ -47,7 +47,8 @@ def cavity(n_elements=(1, 1, 2)):
     scalar = TransportedScalar(0.05, hot, expansion=0.7, reference=1.5)
     lid = sides(y_max=VelocitySide("moving-wall", lambda x, y, z, t: (0.5, 0.0, 0.0)))
     more = {"scalars": (scalar,), "gravity": (0.0, -1.0, 0.0)}
-    return ElementGrid(mesh, 2), FlowProblem(0.1, 0.02, lid, **more, **SOLVERS)
+    schwarz = PressureSolver(tolerance=1e-2, precision="float64", projection=2, restart=10)
+    return ElementGrid(mesh, 2), FlowProblem(0.1, 0.02, lid, **more, **SOLVERS | {"pressure": schwarz})
 
 
 def channel(n_elements=(1, 1, 2)):

@@ -14,7 +14,7 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models import estimate
 from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
-from ridgeline.models.navier_stokes.problem import PressureSolver, TransportedScalar
+from ridgeline.models.navier_stokes.problem import TransportedScalar
 from ridgeline.runtime.errors import DeviceError
 from ridgeline.simulation import report
 
@@ -72,8 +72,6 @@ def test_steps_of(name) -> None:
 
 def test_refusals() -> None:
     whole, problem = FLOWS["box"]()
-    with pytest.raises(DeviceError, match='choose "jacobi", or run with --device cpu'):
-        CudaEngine(MPI.COMM_SELF, whole, replace(problem, pressure=PressureSolver()))
     for more in ({"source": lambda x, y, z, t: x}, {"mean_gradient": (0.0, 1.0, 0.0)}):
         scalar = TransportedScalar(0.1, {}, **more)
         with pytest.raises(DeviceError, match=r"scalar\.0 has a source or a mean_gradient"):
@@ -87,7 +85,7 @@ def run_of(device: str) -> ridgeline.Simulation:
         "dealias_order": "none",
         "projection": {"pressure": 2, "velocity": 1},
     }
-    parameters["pressure"] = {"preconditioner": "jacobi", "tolerance": 1e-3}
+    parameters["pressure"] = {"tolerance": 1e-3, "precision": "float64"}
     grid = {"elements": (1, 1, 2), "order": 2, "lengths": (2 * np.pi,) * 3, "periodic": (True,) * 3}
     case = ridgeline.Case(
         "navier_stokes",
@@ -115,9 +113,9 @@ def test_a_run(tmp_path, monkeypatch) -> None:
             memory = model.describe()["memory"]
             said = estimate(model._case, 1).device_memory
     assert "fields and steps on" in method
-    gather = "gather-scatter"
-    assert {k: v for k, v in memory.items() if k != gather} == {k: v for k, v in said.items() if k != gather}
-    assert said[gather] == pytest.approx(memory[gather], rel=0.5)
+    estimated = "gather-scatter", "multigrid"
+    assert all(memory[name] == said[name] for name in said if name not in estimated)
+    assert all(said[name] == pytest.approx(memory[name], rel=0.5) for name in estimated)
     assert found["cpu"].keys() == found["cuda"].keys()
     for name, array in found["cuda"].items():
         np.testing.assert_allclose(array, found["cpu"][name], rtol=0, atol=1e-9, err_msg=name)

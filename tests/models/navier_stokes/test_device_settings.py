@@ -50,7 +50,6 @@ def load(folder: Path, *overrides: str) -> Any:
 @pytest.mark.parametrize(
     ("override", "key"),
     [
-        ("model.pressure.preconditioner=schwarz", "model.pressure.preconditioner"),
         ("scalar.0.source=x", "scalar.0.source"),
         ("scalar.0.mean_gradient=[0,0,1]", "scalar.0.source or mean_gradient"),
     ],
@@ -91,6 +90,9 @@ def test_each_choice_takes_its_own_memory(tmp_path: Path) -> None:
     assert words["projection"] == 22 + 4 * 10
     assert words["Krylov vectors"] == 15 + 3 + 31 + 30
     assert (words["geometry"], words["diagonals"], words["sides"]) == (pytest.approx(2.032), 3, 0)
+    multigrid = replace(problem, pressure=replace(problem.pressure, preconditioner="schwarz"))
+    assert device_bytes(replace(parts, multigrid=7), multigrid)["multigrid"] == 7
+    assert device_bytes(parts, multigrid)["Krylov vectors"] == 8000 * (15 + 3 + 31 + 15 + 1)
     changed = replace(
         problem,
         pressure=replace(problem.pressure, projection=0, preconditioner="none"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 CARRIER_BYTES = (
     2**25
 )  # of elements dealiased at a time: of the 50 MB of second-level cache of an H100 or H200
@@ -24,3 +27,21 @@ def geometry_bytes(points: int, axis_aligned: bool) -> int:
     Two assembled diagonals; of curved elements also factors, metrics and mass.
     """
     return 8 * points * (2 if axis_aligned else 2 + 6 + 9 + 1)
+
+
+def multigrid_bytes(
+    orders: Sequence[Sequence[int]], elements: int, real_bytes: int, axis_aligned: bool
+) -> float:
+    """Return about the device bytes of Schwarz multigrid on one rank, of orders (z, y, x), the coarsest last.
+
+    Lists of shared points take four bytes for each point of a surface. Curved elements have eigenpairs of their own.
+    """
+    shapes = [tuple(order + 1 for order in triple) for triple in orders]
+    found = 0.0
+    for n in shapes[:-1]:
+        points, inside = math.prod(n), math.prod(max(each - 2, 0) for each in n)
+        reals = 3 * points + 6 * points // min(n)
+        reals += 3 if axis_aligned else 6 * points + sum((each + 2) * (each + 3) for each in n)
+        found += real_bytes * reals + 6 * 8 + 3 * 8 + 4 * (points - inside)
+    below = sum(math.prod(n) for n in shapes[1:])
+    return elements * (found + 2 * real_bytes * below)

@@ -20,6 +20,7 @@ from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
+from ridgeline.elements.device.gather_scatter_cuda import device_bytes as lists_bytes
 from ridgeline.elements.device.lines_cuda import shared_box
 from ridgeline.elements.device.multigrid_kernels_cuda import (
     box_tables,
@@ -77,6 +78,25 @@ def require_kernels(n: Triple, dtype: DTypeLike) -> None:
             f"Schwarz multigrid has no GPU kernel for {n} points (z, y, x) of {np.dtype(dtype)} per element; choose "
             f'a lower order, single precision, or run.device = "cpu"'
         )
+
+
+def device_bytes(host: SchwarzMultigrid) -> int:
+    """Return the bytes that the device's twin of a multigrid takes, but for tables of one element."""
+    size = host.dtype.itemsize
+    found = 0
+    for level in host.levels:
+        n, pairs = level.level.n, level.eigenpairs
+        face = int(np.prod(n)) // min(n)
+        kept = (level.share, level.weight, level.share, level.factors, level.neighbours)
+        tables = (pairs.index, pairs.vectors, pairs.values)
+        found += sum(array.nbytes for array in (*kept, *tables))
+        found += size * face * (6 * level.level.shape[0] + 2 * len(level.faces))
+        found += lists_bytes(level.points.plan, 1, host.dtype)
+        if level.across is not None:
+            found += lists_bytes(level.across.plan, 1, host.dtype) + 16 * face * len(level.faces)
+    elements = host.levels[0].level.shape[0]
+    below = sum(elements * int(np.prod(np.add(orders, 1))) for orders in host.orders[1:])
+    return int(found + 2 * size * below)
 
 
 class CudaSchwarzLevel:

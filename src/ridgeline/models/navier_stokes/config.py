@@ -178,11 +178,6 @@ def _devices(case: NavierStokesSettings) -> Iterator[Problem]:
     """Yield what this case asks of GPUs that have no kernels for it."""
     if case.run.device == "cpu":
         return
-    if case.model.pressure.preconditioner == "schwarz":
-        yield Problem(
-            "model.pressure.preconditioner",
-            '"jacobi" with run.device = "cuda": GPUs have no kernels for others yet',
-        )
     for i, scalar in enumerate(case.scalar):
         if scalar.has_source or any(scalar.mean_gradient):
             yield Problem(

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgeline.elements.device.memory import multigrid_bytes
 from ridgeline.elements.mesh_protocol import Mesh
+from ridgeline.elements.multigrid.level import level_orders
 from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
 from ridgeline.models.navier_stokes.problem import DIRICHLET, FlowProblem
 from ridgeline.models.navier_stokes.problem_of_case import problem_of
@@ -49,13 +51,27 @@ def _parts(
     return DeviceParts(
         n=n,
         elements=most,
-        axis_aligned=case.grid.mapping == "none" and not case.grid.mesh,
+        axis_aligned=not _curved(case),
         at_sides=near,
         lifted=near * (3 * moving + sum(given)),
         given=near * n * n * c,
         free_pressure=near * n * n if problem.sides_of("outflow") else 0,
         gather=LIST * (surface + 4 * sent) + WORD * c * 3 * sent,
+        multigrid=_multigrid(case, mesh, most) if problem.pressure.preconditioner == "schwarz" else 0.0,
     )
+
+
+def _multigrid(case: NavierStokesCase, mesh: Mesh, most: int) -> float:
+    lengths = (1.0, 1.0, 1.0)
+    if mesh.regular and mesh.n_elements <= MOST_ELEMENTS:
+        x, y, z = 1.0 / (1.0 / mesh.extents(mesh.range(0, mesh.n_elements))).sum(axis=0)
+        lengths = z, y, x
+    real = 4 if case.model.pressure.precision == "float32" else 8
+    return multigrid_bytes(level_orders(case.grid.order, lengths), most, real, not _curved(case))
+
+
+def _curved(case: NavierStokesCase) -> bool:
+    return case.grid.mapping != "none" or bool(case.grid.mesh)
 
 
 def device_memory(

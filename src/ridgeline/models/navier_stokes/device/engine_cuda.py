@@ -19,6 +19,8 @@ from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.gather_scatter_cuda import device_bytes as gather_bytes
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.elements.device.operator_cuda import CudaElementOperator
+from ridgeline.elements.device.schwarz_cuda import CudaSchwarzMultigrid
+from ridgeline.elements.device.schwarz_cuda import device_bytes as multigrid_bytes
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
@@ -36,7 +38,7 @@ from ridgeline.models.navier_stokes.device.element_kernels_cuda import CudaEleme
 from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
 from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
-from ridgeline.models.navier_stokes.pressure import PressureSolve
+from ridgeline.models.navier_stokes.pressure import PressureSolve, schwarz_multigrid
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
@@ -48,11 +50,6 @@ if TYPE_CHECKING:
 
 def require_kernels(problem: FlowProblem) -> None:
     """Raise DeviceError, with what to do, for what GPUs have no kernels for."""
-    if problem.pressure.preconditioner == "schwarz":
-        raise DeviceError(
-            'model.pressure.preconditioner = "schwarz" has no GPU kernels yet; '
-            'choose "jacobi", or run with --device cpu'
-        )
     for i, scalar in enumerate(problem.scalars):
         if scalar.source is not None or any(scalar.mean_gradient):
             raise DeviceError(
@@ -83,6 +80,9 @@ class CudaEngine(SplittingEngine):
         self.host_gather.sum(assembled)
         host_inner = InnerProduct(comm, self.host_gather.inverse_multiplicity(), assembled)
         host_boundaries = Boundaries(comm, grid, self.geometry, problem)
+        self._multigrid = None
+        if problem.pressure.preconditioner == "schwarz":
+            self._multigrid = schwarz_multigrid(comm, self.geometry, problem, self.regions)
         self._memory = device_bytes(self._parts(host_boundaries), problem)
         advice = (
             "use more GPUs (-n), fewer grid.elements, or a smaller model.projection or model.pressure.restart"
@@ -124,6 +124,7 @@ class CudaEngine(SplittingEngine):
             given=sum(points.size for each in values for points in each.points),
             free_pressure=boundaries.pressure_points.size,
             gather=gather_bytes(self.host_gather.plan, self.n_fields),
+            multigrid=0 if self._multigrid is None else multigrid_bytes(self._multigrid),
         )
 
     def _operator(
@@ -141,9 +142,10 @@ class CudaEngine(SplittingEngine):
         return HelmholtzSolve(name, operator, dirichlet, lift, self.problem.velocity, work, self.regions)
 
     def _preconditioner(self, operator: CudaElementOperator) -> Preconditioner | None:
-        if self.problem.pressure.preconditioner == "jacobi":
-            return Jacobi(operator.inverse_diagonal(), self.inner)
-        return None
+        if self._multigrid is not None:
+            return CudaSchwarzMultigrid(self._multigrid, mpi_takes_device_buffers())
+        jacobi = self.problem.pressure.preconditioner == "jacobi"
+        return Jacobi(operator.inverse_diagonal(), self.inner) if jacobi else None
 
     @property
     def fields(self) -> Array:

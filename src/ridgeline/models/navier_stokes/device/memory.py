@@ -16,7 +16,8 @@ class DeviceParts:
 
     n: points per direction; elements: of the rank; at_sides: those that have a surface integral; lifted: those with
     Dirichlet values that can differ from 0, times components, of all solves; given: Dirichlet values of all solves;
-    free_pressure: points where the pressure is given; gather: bytes of the gather-scatter.
+    free_pressure: points where the pressure is given; gather, multigrid: bytes of the gather-scatter and of the
+    Schwarz multigrid.
     """
 
     n: int
@@ -27,6 +28,7 @@ class DeviceParts:
     given: int
     free_pressure: int
     gather: float
+    multigrid: float = 0.0
 
     @property
     def points(self) -> int:
@@ -34,17 +36,19 @@ class DeviceParts:
         return self.elements * self.n**3
 
 
-def _krylov_vectors(problem: FlowProblem) -> int:
+def _krylov_vectors(problem: FlowProblem) -> float:
     """Return the vectors of the solves' workspace, which velocity and scalars share."""
     pressure, velocity = problem.pressure, problem.velocity
-    found = 9 + 6 if velocity.projection else 9  # residual, left, dx; p, w of conjugate gradients
+    single = pressure.preconditioner == "schwarz" and pressure.precision == "float32"
+    z = 0.5 if single else 1.0  # words of what the preconditioner gives
+    found = 9.0 + 6 if velocity.projection else 9.0  # residual, left, dx; p, w of conjugate gradients
     if not velocity.projection and any(side.value is not None for side in problem.sides.values()):
         found += 6  # of lifted values
     left = 3 if pressure.projection else 0  # residual, left, dx
     if pressure.solver == "cg":
-        return found + left + (4 if pressure.projection else 5)  # r is `left`
+        return found + left + (3 if pressure.projection else 4) + z  # r is `left`
     steps = max(1, min(pressure.restart, pressure.max_iterations))
-    return found + left + steps + 1 + (steps if pressure.preconditioner != "none" else 0)
+    return found + left + steps + 1 + single + (steps * z if pressure.preconditioner != "none" else 0)
 
 
 def device_bytes(parts: DeviceParts, problem: FlowProblem) -> dict[str, float]:
@@ -63,6 +67,7 @@ def device_bytes(parts: DeviceParts, problem: FlowProblem) -> dict[str, float]:
         "diagonals": diagonals * field,
         "projection": field * (depths[0] + c * depths[1]),
         "Krylov vectors": field * _krylov_vectors(problem),
+        "multigrid": parts.multigrid,
         "sides": WORD * (packed * parts.n**3 + 3 * parts.given + parts.free_pressure),
         "gather-scatter": parts.gather,
     }

@@ -53,7 +53,7 @@ class RunSection(sections.RunSection):
         1, "Threads of each rank: this model takes one rank per core.", unit="threads"
     )
     device: Literal["cpu", "cuda"] = setting(
-        "cpu", "Where the kernels run. On GPUs, without Schwarz multigrid and sources of scalars."
+        "cpu", "Where the kernels run. On GPUs, without sources of scalars."
     )
 
 
