@@ -65,10 +65,13 @@ def channel(n_elements=(1, 1, 2)):
 
 
 def duct(n_elements=(1, 1, 2)):
-    """A flow rate that is held."""
+    """A flow rate that is held, and a scalar with a mean gradient."""
     mesh = ElementMesh.box(n_elements, (1.0,) * 3, periodic=(False, False, True))
     ends = {name: VelocitySide("periodic") for name in ("x_min", "x_max")}
-    return ElementGrid(mesh, 2), FlowProblem(0.1, 0.02, sides(**ends), flow_rate=FlowRate(0, 0.7), **SOLVERS)
+    closed = {name: ScalarSide("periodic" if name in ends else "adiabatic") for name in SIDES}
+    scalar = TransportedScalar(0.1, closed, mean_gradient=(0.5, 0.0, -0.2))
+    more = {"flow_rate": FlowRate(0, 0.7), "scalars": (scalar,)}
+    return ElementGrid(mesh, 2), FlowProblem(0.1, 0.02, sides(**ends), **more, **SOLVERS)
 
 
 FLOWS = {"box": box, "cavity": cavity, "channel": channel, "duct": duct}

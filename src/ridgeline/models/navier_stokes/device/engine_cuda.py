@@ -24,8 +24,9 @@ from ridgeline.elements.device.schwarz_cuda import device_bytes as multigrid_byt
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.operator import operator_work
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
-from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner
+from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, SolveResult
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.device.boundary_cuda import (
@@ -51,9 +52,9 @@ if TYPE_CHECKING:
 def require_kernels(problem: FlowProblem) -> None:
     """Raise DeviceError, with what to do, for what GPUs have no kernels for."""
     for i, scalar in enumerate(problem.scalars):
-        if scalar.source is not None or any(scalar.mean_gradient):
+        if scalar.source is not None:
             raise DeviceError(
-                f"scalar.{i} has a source or a mean_gradient, for which GPUs have no kernels; run with --device cpu"
+                f"scalar.{i} has a source, for which GPUs have no kernels; run with --device cpu"
             )
 
 
@@ -228,7 +229,22 @@ class CudaEngine(SplittingEngine):
             self.gather.sum_computed(weak, compute)
 
     def _subtract_sources(self, fields: Any, time: float, rates: Any) -> None:
-        """Do nothing: scalars have no sources here (`require_kernels`)."""
+        if self.kernels.has_gradients:
+            with self._region("other"):
+                self.kernels.subtract_mean_gradients(fields, rates)
+
+    def note(self, name: str, result: SolveResult) -> None:
+        """Count a solve of a step, as `SplittingEngine.note`, and the work of its iterations where its time is."""
+        super().note(name, result)
+        of_pressure = name == "pressure"
+        components = 3 if name == "velocity" else 1
+        parts = [operator_work(self.geometry, not of_pressure, components, 2 if of_pressure else 5)]
+        if of_pressure and self._multigrid is not None:
+            parts += [level.work() for level in self._multigrid.levels]
+        flops, moved = (result.iterations * sum(part) for part in zip(*parts))
+        self.regions.count(
+            "gmres" if of_pressure and self.problem.pressure.solver == "gmres" else "cg", flops, moved
+        )
 
     def describe(self) -> str:
         """Return how fields are computed, in words."""
