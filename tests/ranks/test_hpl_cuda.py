@@ -15,6 +15,7 @@ if not config.ENABLE_CUDASIM:
     pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from hpl_cases import whole_solution
+from hpl_order import noted
 from ridgeline.bench.hpl.record import HplSettings
 from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.hpl.swap import RowSwap
@@ -55,6 +56,13 @@ def test_pivots_and_solution_of_the_hosts(comm, monkeypatch, n, nb, order) -> No
         assert run.norms.a == pytest.approx(host.norms.a, rel=1e-14)
         assert run.norms.b == host.norms.b
         assert comm.allgather(run.norms) == comm.size * [run.norms]
+
+
+def test_waits_put_all_work_in_order(comm) -> None:
+    """Of three streams and the host, however fast each of them is."""
+    for p, q in grids(comm):
+        with noted():
+            assert solve_system(comm, HplSettings(26, 4, p, q, nbmin=2, device="cuda")).passed
 
 
 def test_a_row_in_a_wrong_place_is_found(comm, monkeypatch) -> None:

@@ -1,6 +1,7 @@
 """Tests of HPL on GPUs in numba-cuda's simulator; test_hpl_cuda.py runs this file."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ from mpi4py import MPI
 
 from bench_tools import measure
 from hpl_cases import filled_by
+from hpl_order import noted
 from ridgeline.bench.hpl.block_cyclic import distribute
-from ridgeline.bench.hpl.device import products_cuda, system_cuda
+from ridgeline.bench.hpl.device import factor_cuda, products_cuda, system_cuda
 from ridgeline.bench.hpl.device.matrix_cuda import DeviceMatrix
 from ridgeline.bench.hpl.device.products_cuda import device_product_rate
 from ridgeline.bench.hpl.generator import fill_matrix
@@ -27,6 +29,7 @@ assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 # The states of the generator are meant to wrap.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar")
 ALONE = MPI.COMM_SELF
+EXAMPLE = Path(__file__).parents[3] / "examples/hpl/HPL.dat"
 
 
 def on_host(matrix):
@@ -129,6 +132,46 @@ def test_a_wrong_pivot_is_found(monkeypatch) -> None:
 
     monkeypatch.setattr(RowSwap, "__init__", broken)
     assert not solve_system(ALONE, HplSettings(24, 8, device="cuda")).passed
+
+
+def test_waits_put_all_work_in_order(monkeypatch) -> None:
+    """Of streams and the host, however fast each of them is; and a wait that is missing is found."""
+    settings = HplSettings(13, 3, device="cuda")
+    with noted() as order:
+        assert solve_system(ALONE, settings).passed
+    assert order.accesses > 30
+    monkeypatch.setattr(factor_cuda, "wait_for", lambda event, poll: None)
+    with noted(), pytest.raises(AssertionError, match="factorisation is not put behind download"):
+        solve_system(ALONE, settings)
+
+
+def test_the_official_test_fails_without_a_crash(monkeypatch) -> None:
+    """A matrix of zeros, and one with a NaN."""
+    original = DeviceMatrix.generate
+    for wrong in (0.0, np.nan):
+
+        def generate(self, seed, wrong=wrong):
+            original(self, seed)
+            self.all.array[: 10 * self.all.pitch].copy_to_device(np.full(10 * self.all.pitch, wrong))
+
+        monkeypatch.setattr(DeviceMatrix, "generate", generate)
+        run = solve_system(ALONE, HplSettings(11, 4, device="cuda"))
+        assert not run.passed
+
+
+def test_tests_of_a_file(tmp_path) -> None:
+    """All of HPL.dat, one after the other."""
+    lines = EXAMPLE.read_text().splitlines()
+    for at, values in {4: "2", 5: "7 9", 6: "1", 7: "3", 9: "1", 10: "1", 11: "1"}.items():
+        lines[at] = f"{values} {lines[at]}"
+    for at in (13, 15, 19):  # one way to factor panels
+        lines[at] = f"1 {lines[at]}"
+    path = tmp_path / "HPL.dat"
+    path.write_text("\n".join(lines))
+    result = measure("hpl", ALONE, memory="cuda", dat=str(path), device="cuda", dgemm=False)
+    assert result.verified
+    assert {one["n"] for one in result.extra["solves"]} == {7, 9}
+    assert any("although MPI takes device memory" in note for note in result.notes)
 
 
 def test_the_benchmark_says_what_the_device_gave() -> None:

@@ -21,7 +21,7 @@ from ridgeline.bench.hpl.blas_calls import blas_addresses
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
 from ridgeline.bench.hpl.device.blas_cuda import DeviceBlas, DeviceBlock
 from ridgeline.bench.hpl.device.matrix_cuda import copy_block, copy_rows
-from ridgeline.bench.hpl.device.panel_cuda import DevicePanel
+from ridgeline.bench.hpl.device.panel_cuda import DevicePanel, wait_for
 from ridgeline.bench.hpl.device.swap_cuda import DeviceRowExchange
 from ridgeline.bench.hpl.panel import PanelFactoriser, Reals
 from ridgeline.bench.hpl.parts import PanelColumns
@@ -129,7 +129,7 @@ class DeviceFactorisation:
             with regions("copies"):
                 self._ahead.wait(self._copies)
                 panel.download(self._copies)
-                self._copies.synchronize()
+                wait_for(panel.left, self._progress)
             with regions("panel"):
                 diagonal = rows.owner(first) == rows.part
                 self._factoriser.factor(panel.host, self._global_rows[rows.count(first) :], diagonal)
@@ -155,13 +155,19 @@ class DeviceFactorisation:
     def _start_exchange(self, panel: DevicePanel, start: int, stop: int, ready: Any) -> None:
         if self._exchange is not None:
             with self._regions("swap"):
-                self._exchange.start(panel, start, stop, ready)
+                self._exchange.start(panel, start, stop, ready, self._progress)
 
     def _finish_exchange(self) -> None:
         if self._exchange is not None:
             with self._regions("swap"):
                 self._exchange.finish()
                 self._exchange.done.wait(self._compute)
+
+    def _progress(self) -> None:
+        """Let messages advance while the host waits for the device."""
+        self._broadcast.progress()
+        if self._exchange is not None:
+            self._exchange.progress()
 
     def _update(self, panel: DevicePanel, start: int, stop: int) -> None:
         """Launch the update of local columns start ... stop - 1: rows of U, triangular solve, product."""

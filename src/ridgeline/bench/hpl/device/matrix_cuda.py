@@ -109,8 +109,12 @@ def copy_block(source: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
 
 
 def compile_kernels() -> None:
-    """Compile the kernels of a solve, or load them from the cache, by launches that do nothing."""
+    """Compile the kernels of a solve, or load them from the cache, by launches for no rows."""
     numbers, rows = cuda.device_array(1, np.float64), cuda.device_array(1, np.int64)
+    states = cuda.device_array(1, np.uint64)
+    kernels_cuda.generate[1, THREADS](states, states, 1, 1, 0, 1, 1, numbers)
+    kernels_cuda.sum_rows[1, THREADS](numbers, 1, numbers, 0, 1, numbers, numbers)
+    kernels_cuda.sum_columns[1, THREADS](numbers, 1, 0, numbers)
     kernels_cuda.copy_rows[1, THREADS](numbers, 0, 1, rows, 0, numbers, 0, 1, rows, 0, 0, 1)
     kernels_cuda.copy_block[1, THREADS](numbers, 0, 1, numbers, 0, 1, 0, 1)
     cuda.synchronize()

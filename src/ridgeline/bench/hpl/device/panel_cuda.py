@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,20 +14,21 @@ from ridgeline.bench.hpl.device.memory import LISTS
 from ridgeline.bench.hpl.panel import ColumnPanel, Reals
 from ridgeline.bench.hpl.swap import RowSwap
 from ridgeline.bench.hpl.update_kernels import BLOCK
+from ridgeline.jit.cuda_device import SIMULATED
 
 
 class DevicePanel:
     """Room for one panel in pinned host memory, and for the same numbers on the device.
 
-    host: the panel there; swap: its rows that change places, once it is factored; arrived: the event behind the last
-    `upload`.
+    host: the panel there; swap: its rows that change places, once it is factored; left, arrived: the events behind
+    the last `download` and `upload`.
     """
 
     swap: RowSwap
 
     def __init__(self, most_rows: int, nb: int) -> None:
         self.host = ColumnPanel(most_rows, nb, pinned)
-        self.arrived = cuda.event()
+        self.left, self.arrived = cuda.event(), cuda.event()
         self._nb = nb
         self._numbers = cuda.device_array((most_rows + nb + 1) * nb, np.float64)
         self._inverses = cuda.device_array(nb * BLOCK, np.float64)
@@ -60,6 +62,7 @@ class DevicePanel:
         count = self.host.below.size
         if count:
             self._numbers[:count].copy_to_host(self.host.message[:count], stream=stream)
+        self.left.record(stream)
 
     def upload(self, stream: Any) -> None:
         """Put copies of the factored panel, its inverses and the lists of its rows to the device on a stream."""
@@ -70,6 +73,15 @@ class DevicePanel:
             self._host_lists[which * self._nb : which * self._nb + rows.size] = rows
         self._lists.copy_to_device(self._host_lists, stream=stream)
         self.arrived.record(stream)
+
+
+def wait_for(event: Any, poll: Callable[[], None]) -> None:
+    """Call `poll` until an event has come. Simulated ones have come when they are recorded."""
+    if SIMULATED:
+        event.synchronize()
+        return
+    while not event.query():
+        poll()
 
 
 def pinned(count: int) -> Reals:

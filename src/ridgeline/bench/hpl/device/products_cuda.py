@@ -35,8 +35,8 @@ def device_product_rate(comm: MPI.Comm, width: int | None = None) -> float:
     with explained():
         stream = make_stream()
         values = np.random.default_rng(0).random(ORDER * width)
-        left, right = (cuda.to_device(values) for _ in range(2))
-        out = cuda.to_device(np.zeros(ORDER * ORDER))
+        left, right = (cuda.to_device(values, stream=stream) for _ in range(2))
+        out = cuda.to_device(np.zeros(ORDER * ORDER), stream=stream)
         factors = DeviceBlock(left, 0, ORDER, ORDER, width), DeviceBlock(right, 0, width, width, ORDER)
         for _ in range(REPEATS):
             comm.Barrier()

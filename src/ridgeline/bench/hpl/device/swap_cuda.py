@@ -6,6 +6,7 @@ to the device and unpacked. All this is on a stream of its own, so that another 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numba import cuda
 from ridgeline.bench.hpl.block_cyclic import Axis
 from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock
 from ridgeline.bench.hpl.device.matrix_cuda import RowList, copy_rows
-from ridgeline.bench.hpl.device.panel_cuda import DevicePanel, pinned
+from ridgeline.bench.hpl.device.panel_cuda import DevicePanel, pinned, wait_for
 from ridgeline.bench.hpl.swap import RowMessages
 from ridgeline.jit.cuda_device import make_stream
 
@@ -34,14 +35,14 @@ class DeviceRowExchange:
         size = u.rows * u.columns
         self._messages = RowMessages(comm, rows, [pinned(size) for _ in range(4)])
         self._rooms = [cuda.device_array(size, np.float64) for _ in range(4)]
-        self._in_order = cuda.to_device(np.arange(u.rows))
         self._stream = make_stream(urgent=True)
-        self.done = cuda.event()
+        self._in_order = cuda.to_device(np.arange(u.rows), stream=self._stream)
+        self.done, self._packed = cuda.event(), cuda.event()
 
-    def start(self, panel: DevicePanel, start: int, stop: int, ready: Any) -> None:
+    def start(self, panel: DevicePanel, start: int, stop: int, ready: Any, poll: Callable[[], None]) -> None:
         """Begin to exchange rows of local columns start ... stop - 1, once the event `ready` has come.
 
-        The host waits until the rows are packed.
+        The host calls `poll` until the rows are packed.
         """
         if stop <= start:
             return
@@ -60,8 +61,13 @@ class DeviceRowExchange:
                 self._pack(a, panel.rows(_TOP).part(packed, rows.size), scattered, packed * columns)
                 packed += rows.size
             _to_host(scattered, host_scattered, packed * columns, stream)
-        stream.synchronize()
+        self._packed.record(stream)
+        wait_for(self._packed, poll)
         self._messages.post(swap, columns)
+
+    def progress(self) -> None:
+        """Let the exchange advance."""
+        self._messages.progress()
 
     def finish(self) -> None:
         """Wait for the rows, and put them in their places on the stream; `done` is the event behind it."""
