@@ -43,12 +43,20 @@ def on_host(matrix):
 )
 def test_the_matrix_has_the_bits_of_the_hosts(n, nb, grid) -> None:
     for part in np.ndindex(*grid):
-        place = distribute(n, nb, grid, part)
-        matrix = DeviceMatrix(place, make_stream())
-        matrix.generate(100)
-        expected = np.empty(place.shape, order="F")
-        fill_matrix(expected, place, 0, place.shape[1], 100)
-        np.testing.assert_array_equal(on_host(matrix), expected)
+        require_same_bits(distribute(n, nb, grid, part))
+
+
+def require_same_bits(place) -> None:
+    matrix = DeviceMatrix(place, make_stream())
+    matrix.generate(100)
+    expected = np.empty(place.shape, order="F")
+    fill_matrix(expected, place, 0, place.shape[1], 100)
+    np.testing.assert_array_equal(on_host(matrix), expected)
+
+
+def test_rows_may_lie_far_apart() -> None:
+    """Ten rows and columns of a matrix of more numbers than 32 bits count."""
+    require_same_bits(distribute(10**6, 2, (10**5, 10**5), (99999, 3)))
 
 
 @pytest.mark.parametrize(("n", "nb", "grid"), [(13, 4, (1, 1)), (9, 2, (2, 2)), (2, 1, (3, 2))])

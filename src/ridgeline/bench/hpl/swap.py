@@ -113,7 +113,6 @@ class SwapExchange:
         self._rows, self._u = rows, u
         rooms = [np.full(u.size, 0.0) for _ in range(4)] if comm.size > 1 else []
         self._messages = RowMessages(comm, rows, rooms)
-        self.progress = self._messages.progress
 
     def start(self, swap: RowSwap, a: Reals, start: int, stop: int) -> None:
         """Begin to exchange rows of local columns start ... stop - 1. Collective in order, waits for nobody."""
@@ -129,6 +128,10 @@ class SwapExchange:
                 _pack(a, rows, start, _block(scattered, offset, rows.size, columns))
                 offset += rows.size * columns
         self._messages.post(swap, columns)
+
+    def progress(self) -> None:
+        """Let the exchange advance."""
+        self._messages.progress()
 
     def finish(self) -> None:
         """Wait for the exchange, and put the rows in their places: U into its room, others into the matrix."""
