@@ -7,6 +7,7 @@ from typing import Any
 from ridgeline.bench.benchmark import BenchmarkOptions
 from ridgeline.bench.registry import find_benchmark
 from ridgeline.bench.result import Result
+from ridgeline.runtime.progress import silent
 
 
 def options_for(name: str, **given: Any) -> BenchmarkOptions:
@@ -17,4 +18,4 @@ def options_for(name: str, **given: Any) -> BenchmarkOptions:
 
 def measure(name: str, comm: Any, memory: str = "host", **given: Any) -> Result:
     """Measure a benchmark with these options. Collective over comm."""
-    return find_benchmark(name).measure(comm, options_for(name, **given), memory=memory)
+    return find_benchmark(name).measure(comm, options_for(name, **given), memory=memory, progress=silent())

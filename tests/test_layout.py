@@ -49,7 +49,7 @@ ALLOWED_IMPORTERS = {
     ),
     "adios2": ("io/adios2_bindings.py",),
     "nccl": ("fourier/device/nccl_cuda.py",),
-    "nvmath": ("fourier/device/fft_cuda.py",),
+    "nvmath": ("bench/hpl/device/blas_cuda.py", "fourier/device/fft_cuda.py"),
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/", "io/picture.py"),

@@ -7,7 +7,7 @@ from numba import cuda
 
 from ridgeline.elements import reference
 from ridgeline.elements.advection import make_advection
-from ridgeline.elements.device import advection_cuda
+from ridgeline.elements.device import memory
 from ridgeline.elements.device.advection_cuda import CudaAdvection
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
@@ -55,7 +55,7 @@ def check(found, expected):
 def test_dealiased_advection_equals_reference_and_host(case, more, chunk, monkeypatch) -> None:
     """Chunks of elements, the last of them smaller; the velocity is the beginning of the fields, and is not."""
     n, m = case.n, case.n + more
-    monkeypatch.setattr(advection_cuda, "CARRIER_BYTES", 24 * m**3 * chunk)
+    monkeypatch.setattr(memory, "CARRIER_BYTES", 24 * m**3 * chunk)
     J, derivative, weights = gauss_interpolation(n, m), derivative_matrix(gauss(m)[0]), gauss(m)[1]
     g = case.host
     fine = reference.fine_metrics(case.metrics, case.mass, g.weights, J, weights)

@@ -10,7 +10,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import assemble, run_simulated
-from ridgeline.elements.device.advection_cuda import CARRIER_BYTES, advection_bytes, require_dealiasing
+from ridgeline.elements.device.advection_cuda import require_dealiasing
 from ridgeline.elements.device.advection_kernels_cuda import (
     MOST_FINE,
     make_advect,
@@ -18,6 +18,7 @@ from ridgeline.elements.device.advection_kernels_cuda import (
     make_to_fine,
     make_turn,
 )
+from ridgeline.elements.device.memory import CARRIER_BYTES, advection_bytes
 from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS
 from ridgeline.runtime.errors import DeviceError
 

@@ -40,7 +40,7 @@ def good(operator: DenseOperator, rng: np.random.Generator) -> DensePrecondition
 def test_agrees_with_a_dense_solve(solve, kind, operator, good, rng) -> None:
     preconditioner = {
         "none": None,
-        "jacobi": Jacobi(operator.inverse_diagonal()),
+        "jacobi": Jacobi(operator.inverse_diagonal(), operator.inner),
         "float32": good,
         "float64": DensePreconditioner(operator, good.inverse, "float64"),
     }[kind]

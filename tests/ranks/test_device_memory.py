@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from ridgeline.parallel import devices
-from ridgeline.parallel.devices import require_device_memory, select_device
+from ridgeline.parallel.devices import device_memory_per_rank, require_device_memory, select_device
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
 
@@ -16,7 +16,9 @@ def gpu(number):
 
 def free_is(monkeypatch, n_bytes):
     here = SimpleNamespace(
-        get_memory_info=lambda: SimpleNamespace(free=n_bytes), select_device=lambda index: None
+        memory_manager=SimpleNamespace(deallocations=[]),
+        get_memory_info=lambda: SimpleNamespace(free=n_bytes),
+        select_device=lambda index: None,
     )
     here.current_context = lambda: here
     monkeypatch.setattr(devices, "import_module", lambda name: here)
@@ -31,6 +33,12 @@ def test_ranks_that_share_a_gpu_are_counted_together(comm, monkeypatch):
     if comm.size > 1:
         assert f"the {comm.size} ranks that share it need {comm.size} GB" in str(caught.value)
     require_device_memory(comm, gpu(comm.rank), needed, "use more GPUs (-n)")
+
+
+def test_ranks_that_share_a_gpu_have_a_share_of_it_each(comm, monkeypatch):
+    free_is(monkeypatch, 10**9 * (1 + comm.rank))
+    assert device_memory_per_rank(comm, gpu(comm.rank)) == 10**9
+    assert device_memory_per_rank(comm, gpu(0)) == 10**9 / comm.size
 
 
 def test_one_rank_that_needs_too_much_is_named_on_all(comm, monkeypatch):

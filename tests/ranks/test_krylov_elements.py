@@ -36,7 +36,7 @@ def test_neumann_problem_by_gmres(comm: MPI.Comm, curved: bool) -> None:
     x, y, z = problem.geometry.coordinates
     source = np.sin(2 * np.pi * x / 1.5) * np.cos(2 * np.pi * y / 1.2) + z + 3.0
     b, u = problem.right_hand_side(source[None])[0], np.empty_like(x)
-    jacobi = Jacobi(operator.inverse_diagonal())
+    jacobi = Jacobi(operator.inverse_diagonal(), operator.inner)
     result = gmres(operator, b, u, jacobi, 40, 1e-9, 600, zero_guess=True, regions=problem.regions)
     assert result.converged, result
     applied = np.empty_like(u)

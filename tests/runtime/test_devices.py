@@ -157,6 +157,7 @@ class Memory:
 
     def __init__(self, free, problem=None):
         self.free, self.problem, self.selected = free, problem, []
+        self.memory_manager = SimpleNamespace(deallocations=["what Numba has not freed yet"])
 
     def current_context(self):
         if self.problem:
@@ -164,6 +165,7 @@ class Memory:
         return self
 
     def get_memory_info(self):
+        assert not self.memory_manager.deallocations
         return SimpleNamespace(free=self.free)
 
     def select_device(self, index):

@@ -23,6 +23,10 @@ RanksPerNode = Annotated[
 ]
 Device = Annotated[Literal["cpu", "cuda"], OptionSpec("Where messages lie: host memory or the GPU's.")]
 
+ComputeDevice = Annotated[
+    Literal["cpu", "cuda"], OptionSpec("Where ranks compute: on their cores, or on a GPU each.")
+]
+
 
 @dataclass(frozen=True)
 class MessageOptions(BenchmarkOptions):

@@ -98,6 +98,11 @@ class ElementOperator:
 
         self._assemble(compute, results, 0, len(fields), 2)
 
+    def apply_elements(self, elements: Points, u: Array, out: Array) -> None:
+        """Set out = (h1 K + h2 B) u, unassembled, on some elements alone. No communication. u, out: as of `apply`."""
+        for field, result in zip(self._fields(u), self._fields(out)):
+            self._apply(elements, field, self.h1, self.h2, *self._shape, result)
+
     def direction(
         self,
         r: Array,
@@ -144,7 +149,7 @@ class ElementOperator:
                     compute(first + c, elements)
 
         if regions is not None:
-            regions.count("helmholtz", *self._work(count, words))
+            regions.count("helmholtz", *operator_work(self.geometry, self.h2 != 0.0, count, words))
         with timed(regions, "gather-scatter", *self._surface_work(count)):
             self.gather_scatter.sum_computed(results[first:end], chunk, together)
             for c in range(first, end):
@@ -159,18 +164,6 @@ class ElementOperator:
 
     def _fields(self, u: Array) -> Array:
         return u.reshape(-1, *self.grid.shape)
-
-    def _work(self, count: int, words: int) -> tuple[float, float]:
-        """Return least (flops, bytes) of `count` components, `words` per point read and written beside geometry."""
-        n, points = self.grid.n, self.grid.n_points
-        if self.geometry.axis_aligned:
-            flops, shared = 6 * n + 1, 0
-        else:
-            with_mass = self.h2 != 0.0
-            flops, shared = 12 * n + 15 + 2 * with_mass, 6 + with_mass
-        flops += 4 if words > 2 else 0  # the direction and p.w
-        alone = words - 1 if words > 2 else words  # the diagonal is read once for all components
-        return float(flops * points * count), 8.0 * points * (alone * count + shared + (words - alone))
 
     def _surface_work(self, count: int) -> tuple[float, float]:
         """Return least (flops, bytes) of a gather-scatter: points on surfaces of elements are read, written."""
@@ -198,6 +191,21 @@ class ElementOperator:
         """Set u to zero at constrained points, in place. u: one component or several."""
         for c, field in enumerate(self._fields(u)):
             zero_points(field.reshape(1, -1), self._constrained(c))
+
+
+def operator_work(geometry: ElementGeometry, with_mass: bool, count: int, words: int) -> tuple[float, float]:
+    """Return least (flops, bytes) of an application to `count` components.
+
+    words: per point read and written beside geometry, 2, or 5 of a direction of conjugate gradients.
+    """
+    n, points = geometry.grid.n, geometry.grid.n_points
+    if geometry.axis_aligned:
+        flops, shared = 6 * n + 1, 0
+    else:
+        flops, shared = 12 * n + 15 + 2 * with_mass, 6 + with_mass
+    flops += 4 if words > 2 else 0  # the direction and p.w
+    alone = words - 1 if words > 2 else words  # the diagonal is read once for all components
+    return float(flops * points * count), 8.0 * points * (alone * count + shared + (words - alone))
 
 
 def element_inner_product(geometry: ElementGeometry, gather_scatter: GatherScatter) -> InnerProduct:

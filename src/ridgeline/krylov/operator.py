@@ -81,12 +81,12 @@ class Jacobi:
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, inverse_diagonal: Array) -> None:
-        self.inverse_diagonal = inverse_diagonal.reshape(1, -1)
+    def __init__(self, inverse_diagonal: Array, inner: InnerProduct) -> None:
+        self.inverse_diagonal, self._inner = inverse_diagonal, inner
 
     def apply(self, r: Array, z: NDArray[Any]) -> None:
         """Set z = inverse_diagonal r. Reads 2, writes 1 word per point."""
-        cg_direction(r.reshape(1, -1), self.inverse_diagonal, np.zeros(1), z.reshape(1, -1))
+        self._inner.cg_direction(r, self.inverse_diagonal, np.zeros(1), z, (0,))
 
 
 class InnerProduct:
@@ -157,9 +157,9 @@ class InnerProduct:
         else:
             subtract(b.reshape(-1), applied.reshape(-1), out.reshape(-1))
 
-    def add(self, u: Array, out: Array) -> None:
-        """Set out += u."""
-        np.add(out, u, out=out)
+    def add(self, u: Array, out: Array, scale: float = 1.0) -> None:
+        """Set out += scale u."""
+        np.add(out, u if scale == 1.0 else scale * u, out=out)
 
     def set_scaled(self, scale: float, u: Array, out: Array) -> None:
         """Set out = scale u; out may be u."""

@@ -6,6 +6,7 @@ import ctypes
 import math
 import os
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -56,18 +57,41 @@ def require_device_memory(
     they are for. Free is what the driver says when every rank has its context there, which takes memory too. Ranks
     that share a GPU are counted together. A simulated device has no limit.
     """
-    comm.Barrier()  # every rank has its context
-    with together(comm), explained():
-        free = import_module("numba.cuda").current_context().get_memory_info().free
-        free = min(free, math.inf if device.simulated else device.memory)
-    place = device.uuid or f"{socket.gethostname()} {device.index}"
-    every = comm.allgather((place, float(sum(parts.values())), float(free)))
+    free = _free_memory(comm, device)
+    place = _place(device)
+    every = comm.allgather((place, float(sum(parts.values())), free))
     others = [needed for at, (where, needed, _) in enumerate(every) if where == place and at != comm.rank]
     least = min(free for where, _, free in every if where == place)
     with together(comm):
         problem = device_shortage(device, parts, least, others)
         if problem is not None:
             raise DeviceError(f"rank {comm.rank} on {socket.gethostname()}: {problem}; {advice}")
+
+
+def device_memory_per_rank(comm: MPI.Comm, device: DeviceInfo) -> float:
+    """Return the free bytes that every rank can have: a device's share of a rank, where it is least. Collective.
+
+    device: of `select_device`. Infinite for simulated devices, which have no limit.
+    """
+    every = comm.allgather((_place(device), _free_memory(comm, device)))
+    ranks = Counter(place for place, _ in every)
+    return float(min(free / ranks[place] for place, free in every))
+
+
+def _free_memory(comm: MPI.Comm, device: DeviceInfo) -> float:
+    """Return the free bytes of this rank's device, infinite for a simulated one. Collective."""
+    comm.Barrier()  # every rank has its context
+    with together(comm), explained():
+        context = import_module("numba.cuda").current_context()
+        if not simulated():
+            context.memory_manager.deallocations.clear()  # Numba puts off to free what is no longer used
+        free = context.get_memory_info().free
+    return float(min(free, math.inf if device.simulated else device.memory))
+
+
+def _place(device: DeviceInfo) -> str:
+    """Return the same for all ranks on a device, and for no others."""
+    return device.uuid or f"{socket.gethostname()} {device.index}"
 
 
 def mpi_takes_device_buffers() -> bool:

@@ -16,13 +16,10 @@ def bytes_of(n, nb, p, q):
     return 8 * (n // p + nb) * (n // q + nb)
 
 
-@pytest.fixture(autouse=True)
-def free(monkeypatch):
-    monkeypatch.setattr(sizes, "memory_per_rank", lambda comm: FREE)
-
-
-def choose(n="auto", nb="auto", p=0, q=0):
-    return sizes.choose_sizes(ALONE, SystemOptions(n, nb, p, q), bytes_of, lambda n: min(n, 192))
+def choose(n="auto", nb="auto", p=0, q=0, free=FREE):
+    return sizes.choose_sizes(
+        ALONE, SystemOptions(n, nb, p, q), sizes.FreeMemory(free, bytes_of), lambda n: min(n, 192)
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,12 +58,11 @@ def test_an_order_that_does_not_fit_is_refused_with_one_that_does():
     assert choose(str(fits), "192").n == fits
 
 
-def test_no_memory_at_all(monkeypatch):
-    monkeypatch.setattr(sizes, "memory_per_rank", lambda comm: 100.0)
+def test_no_memory_at_all():
     with pytest.raises(ConfigError, match="holds no system"):
-        choose()
+        choose(free=100.0)
     with pytest.raises(ConfigError, match="no size fits"):
-        choose("1000", "64")
+        choose("1000", "64", free=100.0)
 
 
 def test_a_longer_time_than_the_limit_is_refused():

@@ -12,7 +12,6 @@ from navier_stokes_tools import all_sides
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.jit.cuda_device import SIMULATED
-from ridgeline.models.navier_stokes.buoyancy import Buoyancy
 from ridgeline.models.navier_stokes.device.element_kernels_cuda import CudaElementKernels
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.extrapolation import StepCoefficients, TimeLevels
@@ -35,7 +34,7 @@ class Both:
     def __init__(self, order, curved, problem=PROBLEM):
         whole = Problem(MPI.COMM_SELF, order, curved, 1.0, 0.0)
         self.grid, self.geometry = whole.grid, whole.geometry
-        self.host = ElementKernels(self.grid, self.geometry, problem, 6)
+        self.host = ElementKernels(self.grid, self.geometry, problem)
         gather = CudaGatherScatter(MPI.COMM_SELF, whole.gather_scatter.plan, False, fields=6)
         self.device = CudaElementKernels(CudaGeometry(self.geometry, gather), problem)
         self.rng = np.random.default_rng(order)
@@ -81,17 +80,18 @@ def test_momentum_of_some_elements(both) -> None:
 @pytest.mark.parametrize("order", [1, 3])
 def test_the_known_side_of_a_step(both, order) -> None:
     """The levels that an order does not have are not looked at, though they may hold anything."""
-    levels = TimeLevels(order, 4, both.geometry)
+    levels = TimeLevels(order, lambda: np.zeros((4, *both.grid.shape)))
     for level in (*levels.fields, *levels.rates):
         level[...] = both.fields(4)
     at = StepCoefficients.of([0.01 * (1 + step) for step in range(order)])
     force = np.array([0.3, -0.2, 0.1, 0.0])
     expected = np.empty_like(levels.fields[0])
-    levels.right_hand_side(both.host.elements, at, force, expected)
+    coefficients = at.a, at.b
+    both.host.right_hand_side(both.host.elements, coefficients, force, levels.fields, levels.rates, expected)
     fields, rates = ([cuda.to_device(level) for level in each] for each in (levels.fields, levels.rates))
     out = sevens(expected)
     last = both.grid.n_elements - 1
-    both.device.right_hand_side(0, last, (at.a, at.b), cuda.to_device(force), fields, rates, out)
+    both.device.right_hand_side(0, last, coefficients, cuda.to_device(force), fields, rates, out)
     both.agree(out, expected, untouched=(last,))
 
 
@@ -102,7 +102,7 @@ def test_buoyancy_of_three_scalars(both) -> None:
     on_device = cuda.to_device(rates)
     both.device.subtract_buoyancy(cuda.to_device(fields), on_device)
     before = rates.copy()
-    Buoyancy(PROBLEM, TimeLevels(1, 6, both.geometry)).subtract(fields, rates)
+    both.host.subtract_buoyancy(fields, rates)
     assert (before[1:3] != rates[1:3]).all()
     np.testing.assert_array_equal(on_device.copy_to_host()[[0, 3, 4, 5]], before[[0, 3, 4, 5]])
     both.agree(on_device, rates)

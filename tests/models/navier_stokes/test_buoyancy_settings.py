@@ -136,7 +136,6 @@ def test_the_work_of_buoyancy_is_counted_once(tmp_path: Path) -> None:
     passive = load(tmp_path, "model.gravity=[0,0,0]", "scalar.0.expansion=0", "scalar.0.reference=0")
     grid = ElementGrid(mesh_of(case), case.grid.order)
     engine = CpuEngine(MPI.COMM_SELF, grid, problem_of(case, 0.1))
-    assert engine.buoyancy is not None
-    per_point = np.array(engine.buoyancy.work()) / grid.n_points
+    per_point = np.array(engine.counted.buoyancy()) / grid.n_points
     assert per_point == pytest.approx(np.subtract(Counts.of(case).step(), Counts.of(passive).step()))
     assert per_point.tolist() == [4.0, 24.0]

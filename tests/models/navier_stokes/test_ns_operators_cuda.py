@@ -13,9 +13,9 @@ from cuda_tools import assemble, run_simulated
 from ridgeline.elements.device.courant_cuda import largest, make_courant
 from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS
 from ridgeline.models.navier_stokes.device.kernels_cuda import (
-    make_buoyancy,
     make_filter,
     make_force_divergence,
+    make_linear_sources,
     make_momentum,
     make_right_hand_side,
 )
@@ -30,7 +30,7 @@ PASSES = {
         make_right_hand_side,
         (*ELEMENTS, WHOLE, THREE, THREE, *[FIELD] * 10),
     ),
-    "buoyancy": (make_buoyancy, (*ELEMENTS, *[FIELD] * 6)),
+    "linear sources": (make_linear_sources, (*ELEMENTS, *[FIELD] * 6)),
     "courant": (make_courant, (*ELEMENTS, *[FIELD] * 4)),
 }
 SIZES = [

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.config.size_law import CountPerRank
 from ridgeline.runtime.options import OptionSpec
 
@@ -26,9 +27,7 @@ class NekboneOptions(BenchmarkOptions):
     stream: Annotated[bool, OptionSpec("Measure STREAM in the same run; of GPUs, their copy bandwidth.")] = (
         True
     )
-    device: Annotated[
-        Literal["cpu", "cuda"], OptionSpec("Where ranks compute: on their cores, or on a GPU each.")
-    ] = "cpu"
+    device: ComputeDevice = "cpu"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from ridgeline.bench.benchmark import Benchmark
 from ridgeline.bench.hpl.scaling import SystemOrder
 from ridgeline.bench.hpl.system_options import AUTO, SystemOptions
 from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import OptionSpec
 
@@ -28,6 +29,7 @@ class HplOptions(SystemOptions):
     ndiv: Annotated[int, OptionSpec("Parts into which the recursion divides a panel.", minimum=2)] = 2
     threshold: Annotated[float, OptionSpec("Of the official test.", above=0)] = 16.0
     seed: Annotated[int, OptionSpec("Of the matrix; HPL's is 100.", minimum=0)] = 100
+    device: ComputeDevice = "cpu"
     dgemm: Annotated[bool, OptionSpec("Measure DGEMM in the same run.")] = True
     dat: Annotated[
         str | None,
@@ -53,7 +55,8 @@ BENCHMARKS = (
         "along rows, and rows change places within columns.",
         formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation and substitution).",
         details="The exit code is 0 only if the official test passes: the scaled residual is below the threshold. "
-        "The table is the performance over progress, and the lines of HPL 2.3 follow it. More in docs/hpl.md.",
+        "The table is the performance over progress, and the lines of HPL 2.3 follow it. With --device cuda the "
+        "matrix lies on GPUs, which multiply by cuBLAS; hosts factor the panels, on --threads. More in docs/hpl.md.",
         options=HplOptions,
         function="measure.measure_hpl",
         finish="result_lines.write_lines",

@@ -23,6 +23,7 @@ from ridgeline.bench.hpl.blas_calls import blas_addresses
 from ridgeline.bench.hpl.block_cyclic import BlockCyclic
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
 from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser, Reals
+from ridgeline.bench.hpl.parts import ColumnParts, PanelColumns
 from ridgeline.bench.hpl.record import Broadcast, HplSettings
 from ridgeline.bench.hpl.swap import RowSwap, SwapExchange
 from ridgeline.bench.hpl.team import Tile, TileTeam, tiles
@@ -30,23 +31,13 @@ from ridgeline.jit.kernel import Specialisation
 from ridgeline.runtime.regions import Regions
 
 WIDEST, NARROWEST = 2048, 256  # columns of a tile: wide for the product's rate, narrow for balance
-RIGHT_SHARE = 0.5  # of the local columns, which the split update keeps as its right part
-
-
-class _Parts(NamedTuple):
-    """Local columns right of a panel: `start`, the end of the next panel's, the end of the left part, the end."""
-
-    start: int
-    ahead: int
-    split: int
-    stop: int
 
 
 class _Turn(NamedTuple):
     """The update by one panel. after: global column of the next one; given: tiles until its own, if begun, or 0."""
 
     after: int
-    parts: _Parts
+    parts: ColumnParts
     swap: RowSwap
     update: Callable[[int, int], None]
     given: int
@@ -91,7 +82,7 @@ class Factorisation:
         self._broadcast = PanelBroadcast(row_comm, broadcast)
         self._exchange = SwapExchange(column_comm, place.rows, self._raw)
         self._global_rows = place.rows.globals()
-        self._split = n_columns if alone else n_columns - int(RIGHT_SHARE * n_columns)
+        self._columns = PanelColumns(place.columns, divided=not alone)
 
     def run(self, told: Callable[[int], None]) -> None:
         """Factor. Collective over the grid."""
@@ -118,13 +109,12 @@ class Factorisation:
         def update(start: int, stop: int) -> None:
             self._update(first, swap, start, stop)
 
-        parts, given = self._parts(first), 0
+        parts, given = self._columns.right_of(first), 0
         if swap.alone:
             given = self._team.start(update, self._tiles(parts.ahead, parts.split))
         else:
             self._exchange.start(swap, self._a, parts.start, parts.split)
-        after = min(first + self._settings.nb, self._settings.n)
-        return _Turn(after, parts, swap, update, given)
+        return _Turn(self._columns.after(first), parts, swap, update, given)
 
     def _step(self, turn: _Turn, before: int) -> _Turn | None:
         """Finish an update and factor the next panel meanwhile; return its turn, None after the last.
@@ -174,29 +164,16 @@ class Factorisation:
         with self.regions("swap"):
             self._exchange.finish()
         # The part that is updated now must not be one whose rows change places.
-        early = self._parts(turn.after).split == parts.split < parts.stop
+        early = self._columns.right_of(turn.after).split == parts.split < parts.stop
         with self.regions("update"):
             if early:
                 arrive()
             team.start(turn.update, self._tiles(parts.split, parts.stop))
             team.finish(arrive if early else self._progress)
 
-    def _parts(self, first: int) -> _Parts:
-        """Return the local columns right of the panel at global column `first`."""
-        after, columns = min(first + self._settings.nb, self._settings.n), self._place.columns
-        start, stop = columns.count(after), columns.count()
-        ahead = start + self._columns_of(after)
-        # One part alone is left where the next panel's columns would lie in the right one.
-        return _Parts(start, ahead, self._split if ahead <= self._split else stop, stop)
-
     def _progress(self) -> None:
         self._broadcast.progress()
         self._exchange.progress()
-
-    def _columns_of(self, first: int) -> int:
-        """Return how many columns of the panel at global column `first` lie here: all or none."""
-        columns, left = self._place.columns, self._settings.n - first
-        return min(self._settings.nb, left) if left > 0 and columns.owner(first) == columns.part else 0
 
     def _panel_at(self, first: int) -> ColumnPanel:
         return self._panels[first // self._settings.nb % 2]
@@ -208,7 +185,7 @@ class Factorisation:
         with self.regions("broadcast"):
             self._broadcast.make_room()
         panel.shape(first, rows.count() - row, min(self._settings.nb, self._settings.n - first))
-        if self._columns_of(first):
+        if self._columns.here(first):
             with self.regions("panel"):
                 column, diagonal = columns.local(first), rows.owner(first) == rows.part
                 update_kernels.copy_block(self._a.T, row, column, panel.below.T)

@@ -48,6 +48,20 @@ def jump(steps: int) -> Step:
     return total
 
 
+def first_states(place: BlockCyclic, first: int, last: int, seed: int = SEED) -> NDArray[np.uint64]:
+    """Return the state at the first local row of local columns first ... last - 1, uint64. No communication."""
+    rows, columns = place.rows, place.columns
+    states = np.empty(last - first, np.uint64)
+    to_next_column, before, state = jump(rows.n), -1, 0
+    for at, column in enumerate(columns.globals()[first:last].tolist()):
+        if at and column == before + 1:
+            state = to_next_column(state)
+        else:
+            state = jump(1 + column * rows.n + rows.part * rows.nb)(seed)
+        states[at], before = state, column
+    return states
+
+
 def fill_matrix(
     out: NDArray[np.float64], place: BlockCyclic, first: int, last: int, seed: int = SEED
 ) -> None:
@@ -56,19 +70,9 @@ def fill_matrix(
     out: this process's part, float64 [at least rows, columns], column-major. No communication; releases the GIL, so
     that threads can share the columns.
     """
-    rows, columns = place.rows, place.columns
-    starts = np.empty(last - first, np.uint64)
-    to_next_column, before, state = jump(rows.n), -1, 0
-    for at, column in enumerate(columns.globals()[first:last].tolist()):
-        if at and column == before + 1:
-            state = to_next_column(state)
-        else:
-            state = jump(1 + column * rows.n + rows.part * rows.nb)(seed)
-        starts[at], before = state, column
-    over_others = jump((rows.parts - 1) * rows.nb)
-    one = jump(1)
-    constants = np.array([*one, *over_others], np.uint64)
-    fill_columns(starts, constants, rows.nb, rows.count(), out.T[first:last])
+    rows = place.rows
+    constants = np.array([*jump(1), *jump((rows.parts - 1) * rows.nb)], np.uint64)
+    fill_columns(first_states(place, first, last, seed), constants, rows.nb, rows.count(), out.T[first:last])
 
 
 def kernels() -> list[Specialisation]:

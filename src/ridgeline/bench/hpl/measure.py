@@ -12,24 +12,27 @@ from mpi4py import MPI
 from ridgeline.bench.hpl.declaration import HplOptions
 from ridgeline.bench.hpl.hpl_dat import HplTest
 from ridgeline.bench.hpl.plan import HplPlan, make_plan
-from ridgeline.bench.hpl.products import product_rate
+from ridgeline.bench.hpl.products import ORDER, product_rate
 from ridgeline.bench.hpl.progress_figures import COLUMNS, TEST_COLUMN, crowding, progress_plot
 from ridgeline.bench.hpl.record import BROADCASTS, HplRun, HplSample, HplSettings, operations
 from ridgeline.bench.hpl.result_lines import HplOutcome, output_lines
 from ridgeline.bench.hpl.sizes import require_time
 from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.numba_threads import check_threads
+from ridgeline.bench.payload import Memory
 from ridgeline.bench.result import Result
 from ridgeline.io.previous import check_file
+from ridgeline.parallel.devices import select_device
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.blas import blas_libraries
 from ridgeline.runtime.progress import Phases
 
 
-def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases) -> Result:
+def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: Memory = "host") -> Result:
     """Run HPL and return its figures. Collective over comm, the same on all ranks.
 
+    memory: what messages of GPUs could lie in; they go through host memory whatever it is, and the result says so.
     All that is raised is raised before a matrix is allocated: ConfigError for settings, a damaged file, or too little
     memory or time; DecompositionError for a grid of other ranks; OutputError for a file.
     """
@@ -40,9 +43,9 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases) -> Result
             check_file(plan.output, "output file of HPL.dat")
     notes = list(plan.notes)
     progress.begin("matrix products")
-    rate = product_rate(comm, np.float64, options.threads, plan.tests[0].nb)
+    rate = _product_rate(comm, options, plan.tests[0].nb)
     require_time(sum(operations(test.n) for test in plan.tests), rate, options.time_limit, notes)
-    dgemm = product_rate(comm, np.float64, options.threads) if options.dgemm else None
+    dgemm = _product_rate(comm, options) if options.dgemm else None
     runs: list[HplRun] = []
     outcomes = []
     for number, test in enumerate(plan.tests, 1):
@@ -53,13 +56,36 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases) -> Result
         runs += [] if run is None else [run]
     if dgemm is not None:  # again, for a machine whose clock has changed meanwhile
         progress.begin("DGEMM")
-        dgemm = max(dgemm, product_rate(comm, np.float64, options.threads))
+        dgemm = max(dgemm, _product_rate(comm, options))
     result = make_result(plan, outcomes, runs, dgemm, comm.size)
+    result.notes.append(_who_multiplies(comm, memory))
     result.notes += notes + crowding(comm, options.threads)
     result.extra["lines"] = output_lines(outcomes, notes)
     result.extra["output"] = plan.output
     result.nodes = find_layout(comm).n_nodes
     return result
+
+
+def _product_rate(comm: MPI.Comm, options: HplOptions, width: int | None = None) -> float:
+    """Return the FLOP/s of DGEMM of all ranks, or of products of this width. Collective over comm."""
+    if options.device == "cpu":
+        return product_rate(comm, np.float64, options.threads, width or ORDER)
+    from ridgeline.bench.hpl.device.products_cuda import device_product_rate  # numba-cuda is only needed here
+
+    return device_product_rate(comm, width)
+
+
+def _who_multiplies(comm: MPI.Comm, memory: Memory) -> str:
+    """Say which library computes. Collective over comm."""
+    host = str(blas_libraries()[0])
+    if memory == "host":
+        return f"BLAS: {host}, called by one thread each"
+    device = comm.bcast(str(select_device(comm)))
+    aware = ", although MPI takes device memory" if memory == "cuda" else ""
+    return (
+        f"a GPU for each rank, {device}, multiplies by cuBLAS; panels are factored by hosts, with {host}; "
+        f"messages go through host memory{aware}"
+    )
 
 
 def run_test(
@@ -97,7 +123,6 @@ def make_result(
         for sample in run.samples
     ]
     notes = [] if several else [line for run in runs for line in _notes(run, dgemm)]
-    notes.append(f"BLAS: {blas_libraries()[0]}, called by one thread each")
     failed = [one for one in outcomes if not one.skipped and not one.passed]
     first = plan.tests[0]
     return Result(

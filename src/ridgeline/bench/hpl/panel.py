@@ -10,6 +10,8 @@ Source: Petitet et al., "HPL", overview, "Panel factorization"; Gustavson, IBM J
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -23,20 +25,21 @@ _TAG = 7
 Reals = NDArray[np.float64]
 
 
+def _touched(count: int) -> Reals:
+    return np.full(count, 0.0)  # pages are touched now and not in the timed part
+
+
 class ColumnPanel:
     """Room for one panel: `below`, `top` and the pivots, one after the other in one message.
 
     below: factored rows of this process, float64 [rows, width]; top: the block of pivot rows, float64 [width, width],
     unit lower and upper triangle in one; pivots: global row that was exchanged with each row of the top block, as
     float64 [width], which holds whole numbers exactly; inverses: of L's diagonal blocks, [width, BLOCK], which every
-    process computes for itself (`invert`).
+    process computes for itself (`invert`). allocate: gives memory for so many float64.
     """
 
-    def __init__(self, most_rows: int, nb: int) -> None:
-        self._memory = np.full(
-            (most_rows + nb + 1) * nb, 0.0
-        )  # pages are touched now and not in the timed part
-        self._inverses = np.zeros(nb * BLOCK)
+    def __init__(self, most_rows: int, nb: int, allocate: Callable[[int], Reals] = _touched) -> None:
+        self._memory, self._inverses = allocate((most_rows + nb + 1) * nb), allocate(nb * BLOCK)
         self.shape(0, most_rows, nb)
 
     def shape(self, first: int, rows: int, width: int) -> None:

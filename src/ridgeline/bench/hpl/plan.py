@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import isfinite
 
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.block_cyclic import Axis
 from ridgeline.bench.hpl.declaration import HplOptions
+from ridgeline.bench.hpl.device.memory import device_bytes_of
 from ridgeline.bench.hpl.hpl_dat import HplDat, HplTest, read_hpl_dat
 from ridgeline.bench.hpl.record import BROADCASTS, HplSettings
-from ridgeline.bench.hpl.sizes import choose_sizes, require_fit
+from ridgeline.bench.hpl.sizes import FreeMemory, choose_sizes, require_fit
 from ridgeline.bench.node_memory import memory_per_rank
+from ridgeline.bench.shared_options import ComputeDevice
+from ridgeline.parallel.devices import device_memory_per_rank, select_device
 from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.errors import DecompositionError
 
@@ -48,6 +52,7 @@ class HplPlan:
             ndiv=test.divisions,
             threshold=self.threshold,
             seed=options.seed,
+            device=options.device,
         )
 
 
@@ -62,17 +67,30 @@ def bytes_of(n: int, nb: int, p: int, q: int) -> int:
     return 8 * ((rows + 16) * columns + 2 * nb * (rows + nb + 1) + 3 * nb * columns)
 
 
+def memory_of(comm: MPI.Comm, device: ComputeDevice) -> FreeMemory:
+    """Return the memory of ranks, on their hosts or their GPUs. Collective over comm, the same on all ranks.
+
+    Raises DeviceError if a rank has no GPU.
+    """
+    if device == "cpu":
+        return FreeMemory(memory_per_rank(comm), bytes_of)
+    free = device_memory_per_rank(comm, select_device(comm))
+    # A simulated device has no limit, and lies in host memory.
+    return FreeMemory(free if isfinite(free) else memory_per_rank(comm), device_bytes_of)
+
+
 def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
     """Return the tests of a run. Collective over comm, the same on all ranks.
 
     Raises ConfigError for a damaged file or sizes that do not fit, OutputError for a file that cannot be read.
-    Raises DecompositionError for a grid of other ranks.
+    Raises DecompositionError for a grid of other ranks, DeviceError for a GPU that is not there.
     """
+    memory = memory_of(comm, options.device)
     if options.dat is not None:
         path = options.dat
         dat = decide(comm, lambda: read_hpl_dat(path))
-        return plan_of(comm, dat, path)
-    sizes = choose_sizes(comm, options, bytes_of, block_for)
+        return plan_of(comm, dat, path, memory)
+    sizes = choose_sizes(comm, options, memory, block_for)
     tried = options.broadcast == "fastest"  # which of them it is, the result says
     test = HplTest(
         sizes.n,
@@ -87,8 +105,8 @@ def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
     return HplPlan((test,), options.threshold, sizes.notes, tried=tried)
 
 
-def plan_of(comm: MPI.Comm, dat: HplDat, path: str) -> HplPlan:
-    """Return the tests of a file as they run here. Collective over comm.
+def plan_of(comm: MPI.Comm, dat: HplDat, path: str, memory: FreeMemory) -> HplPlan:
+    """Return the tests of a file as they run here. No communication.
 
     Raises DecompositionError if a grid has more processes than there are ranks. Raises ConfigError for a test that
     does not fit into memory, before the first of them runs.
@@ -99,9 +117,8 @@ def plan_of(comm: MPI.Comm, dat: HplDat, path: str) -> HplPlan:
                 f"{path} has a {p} x {q} grid, which needs {p * q} ranks, and there are {comm.size}; use -n {p * q}"
             )
     tests = tuple(as_offered(test) for test in dat.tests())
-    free = memory_per_rank(comm)
     for test in tests:
-        require_fit(test.n, test.nb, (test.p, test.q), free, bytes_of)
+        require_fit(test.n, test.nb, (test.p, test.q), memory)
     output = None if dat.device in (_STDOUT, _STDERR) else dat.output
     return HplPlan(tests, dat.threshold, (f"tests from {path}", *_departures(dat)), output)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Literal
 
+from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class HplSettings:
 
     threads: of a rank; order: how ranks are numbered in the grid; broadcast: of panels along rows, None for the one
     that is fastest when tried; nbmin: columns at which the recursion within a panel ends; ndiv: parts into which it
-    divides; threshold: of the official test; seed: of the matrix. Raises ConfigError for a value out of range.
+    divides; threshold: of the official test; seed: of the matrix; device: where it is factored. Raises ConfigError
+    for a value out of range.
     """
 
     n: int
@@ -46,6 +48,7 @@ class HplSettings:
     ndiv: int = 2
     threshold: float = THRESHOLD
     seed: int = SEED
+    device: ComputeDevice = "cpu"
 
     def __post_init__(self) -> None:
         for name in ("n", "nb", "p", "q", "threads", "nbmin"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.block_cyclic import BlockCyclic
 from ridgeline.bench.hpl.panel import Reals
+from ridgeline.bench.hpl.process_grid import GridPlace
 from ridgeline.bench.hpl.record import HplNorms
 from ridgeline.bench.hpl.solve_kernels import multiply_rows, sum_columns
 from ridgeline.bench.hpl.team import TileTeam, tiles
@@ -16,25 +18,30 @@ _ROWS = 512  # of a piece, whose sums stay in the first cache
 _COLUMNS = 256
 
 
-def measure_norms(
-    comm: MPI.Comm,
-    place: BlockCyclic,
-    a: Reals,
-    x: Reals,
-    row_comm: MPI.Comm,
-    column_comm: MPI.Comm,
-    team: TileTeam,
-) -> HplNorms:
-    """Return the norms of the official test, the same on all ranks. Collective over comm, the ranks of the grid.
+class ResidualSums(NamedTuple):
+    """What a process adds to the norms, from its part of A and b, unfactored.
 
-    a: this process's part of [A, b], unfactored, float64 [at least rows, columns]; x: of this process's columns.
+    product: A x, float64 [local rows]; by_rows: magnitudes of A by rows, as many; by_columns: by columns, float64
+    [local columns], that of b being 0; b: float64 [local rows], None where b is not here.
     """
-    n_rows, n_columns = place.rows.count(), place.columns.count()
-    sums = np.zeros((2, n_rows))  # A x, and magnitudes by rows
+
+    product: Reals
+    by_rows: Reals
+    by_columns: Reals
+    b: Reals | None
+
+
+def host_sums(grid: GridPlace, a: Reals, x: Reals, team: TileTeam) -> ResidualSums:
+    """Return the sums of a part in host memory. No communication.
+
+    a: this process's part of [A, b], float64 [at least rows, columns], column-major; x: of this process's columns.
+    """
+    n_rows, n_columns = grid.place.shape
+    product, by_rows = np.zeros((2, n_rows))
     by_columns = np.zeros(n_columns)
 
     def rows_of_tile(start: int, stop: int) -> None:
-        multiply_rows(a.T, x, start, stop, *sums)
+        multiply_rows(a.T, x, start, stop, product, by_rows)
 
     def columns_of_tile(start: int, stop: int) -> None:
         sum_columns(a.T, n_rows, start, stop, by_columns)
@@ -43,17 +50,25 @@ def measure_norms(
     team.finish()
     team.start(columns_of_tile, tiles(0, x.size, 1, _COLUMNS, _COLUMNS))
     team.finish()
+    return ResidualSums(product, by_rows, by_columns, a[:n_rows, x.size] if n_columns > x.size else None)
+
+
+def measure_norms(comm: MPI.Comm, grid: GridPlace, mine: ResidualSums, x: Reals) -> HplNorms:
+    """Return the norms of the official test, the same on all ranks. Collective over comm, the ranks of the grid.
+
+    mine: of this process, used up; x: of this process's columns.
+    """
+    sums = np.stack([mine.product, mine.by_rows])
     largest_b = 0.0
-    if n_columns > x.size:  # b is here
-        b = a[:n_rows, x.size]
-        largest_b = _largest(b)
+    if mine.b is not None:
+        largest_b = _largest(mine.b)
         with np.errstate(all="ignore"):
-            sums[0] -= b
-    row_comm.Allreduce(MPI.IN_PLACE, sums, MPI.SUM)
-    column_comm.Allreduce(MPI.IN_PLACE, by_columns, MPI.SUM)
-    mine = [_largest(sums[0]), _largest(sums[1]), _largest(x), largest_b, _largest(by_columns)]
-    residual, rows, x_largest, b, columns = global_max(comm, mine).tolist()
-    x_one = float(row_comm.allreduce(float(np.abs(x).sum())))
+            sums[0] -= mine.b
+    grid.row_comm.Allreduce(MPI.IN_PLACE, sums, MPI.SUM)
+    grid.column_comm.Allreduce(MPI.IN_PLACE, mine.by_columns, MPI.SUM)
+    largest = [_largest(sums[0]), _largest(sums[1]), _largest(x), largest_b, _largest(mine.by_columns)]
+    residual, rows, x_largest, b, columns = global_max(comm, largest).tolist()
+    x_one = float(grid.row_comm.allreduce(float(np.abs(x).sum())))
     return HplNorms(residual, rows, x_largest, b, columns, x_one)
 
 

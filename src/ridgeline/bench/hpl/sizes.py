@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ridgeline.bench.hpl.block_cyclic import check_grid
 from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
-from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 
@@ -22,6 +21,13 @@ if TYPE_CHECKING:
 
 BytesOf = Callable[[int, int, int, int], int]  # of n, nb, p, q: the most that a rank needs
 FEWEST = 16  # unknowns that `--n auto` is content with
+
+
+class FreeMemory(NamedTuple):
+    """The free bytes of every rank, on its host or its device, and what a system takes of them."""
+
+    free: float
+    bytes_of: BytesOf
 
 
 class Sizes(NamedTuple):
@@ -65,7 +71,7 @@ def largest_order(bytes_of: BytesOf, limit: float, nb: int, p: int, q: int) -> i
 
 
 def choose_sizes(
-    comm: MPI.Comm, options: SystemOptions, bytes_of: BytesOf, blocks: Callable[[int], int]
+    comm: MPI.Comm, options: SystemOptions, memory: FreeMemory, blocks: Callable[[int], int]
 ) -> Sizes:
     """Return sizes that fit. Collective over comm, the same on all ranks.
 
@@ -75,7 +81,7 @@ def choose_sizes(
     n, nb = parse_number(options.n, "--n"), parse_number(options.nb, "--nb")
     p, q, share = options.p, options.q, options.memory_share
     grid = choose_grid(comm.size, p, q)
-    free = memory_per_rank(comm)
+    free, bytes_of = memory
     notes = []
     if n is None:
         # A block for a large system serves to estimate: it takes little of the memory.
@@ -91,12 +97,13 @@ def choose_sizes(
         notes.append(f"NB = {nb} chosen for N = {n}")
     if not p and not q:
         notes.append(f"grid {grid[0]} x {grid[1]}: the nearest to a square of {comm.size} ranks with P <= Q")
-    require_fit(n, nb, grid, free, bytes_of)
+    require_fit(n, nb, grid, memory)
     return Sizes(n, nb, *grid, tuple(notes))
 
 
-def require_fit(n: int, nb: int, grid: tuple[int, int], free: float, bytes_of: BytesOf) -> None:
-    """Raise ConfigError if a rank would need more than its share of free memory. free: bytes of a rank."""
+def require_fit(n: int, nb: int, grid: tuple[int, int], memory: FreeMemory) -> None:
+    """Raise ConfigError if a rank would need more than its share of free memory."""
+    free, bytes_of = memory
     needed = bytes_of(n, nb, *grid)
     if needed > free:
         fits = largest_order(bytes_of, 0.95 * free, nb, *grid)

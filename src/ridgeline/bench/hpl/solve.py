@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl import factor, generator, solve_kernels
-from ridgeline.bench.hpl.block_cyclic import BlockCyclic, check_grid, distribute, grid_place
+from ridgeline.bench.hpl import generator
+from ridgeline.bench.hpl.block_cyclic import check_grid
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
-from ridgeline.bench.hpl.panel import Reals
+from ridgeline.bench.hpl.process_grid import GridPlace, make_grid
 from ridgeline.bench.hpl.record import (
     BROADCASTS,
     Broadcast,
@@ -23,34 +21,12 @@ from ridgeline.bench.hpl.record import (
     operations,
 )
 from ridgeline.bench.hpl.residual import measure_norms
-from ridgeline.bench.hpl.substitution import substitute_back
-from ridgeline.bench.hpl.team import TileTeam, tiles
-from ridgeline.jit.kernel import compile_kernels
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.bench.hpl.system import Fill, HostSystem, HplSystem, compile_hpl
+from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.parallel.reduce import global_max
-from ridgeline.runtime.regions import Regions
 
 MOST_SAMPLES = 200
 _TRIALS = 3  # of each broadcast
-_COLUMNS = 64  # that a thread generates at a time
-
-# Writes local columns first ... last - 1 of [A, b] into out [at least rows, columns], which has them all: called as
-# fill(out, place, first, last, seed).
-Fill = Callable[[Reals, BlockCyclic, int, int, int], None]
-
-
-class GridPlace(NamedTuple):
-    """A process's part of the system, and the communicators of its row and its column of the grid."""
-
-    place: BlockCyclic
-    row_comm: MPI.Comm
-    column_comm: MPI.Comm
-
-
-def compile_hpl(comm: MPI.Comm) -> None:
-    """Compile all kernels of HPL, or load them from the cache. Collective."""
-    wanted = [*factor.kernels(), *generator.kernels(), *solve_kernels.kernels()]
-    in_turn_per_node(comm, lambda: compile_kernels(wanted))
 
 
 def solve_system(
@@ -61,38 +37,40 @@ def solve_system(
 ) -> HplRun:
     """Solve one system and test the solution; all but x the same on all ranks. Collective over comm.
 
-    on_progress: told on rank 0 while it factors, at most MOST_SAMPLES times. fill: writes the matrix, twice the same.
-    A singular or badly scaled matrix is no error: the official test fails.
-    Raises DecompositionError if the grid is not one of comm's ranks.
+    on_progress: told on rank 0 while it factors, at most MOST_SAMPLES times. fill: writes the matrix of a host, twice
+    the same. A singular or badly scaled matrix is no error: the official test fails.
+    Raises DecompositionError if the grid is not one of comm's ranks. Raises DeviceError if there is no device, too
+    little memory on it, or no cuBLAS.
     """
     check_grid(comm.size, settings.p, settings.q)
     compile_hpl(comm)
     with make_grid(comm, settings) as grid, TileTeam(settings.threads) as team:
         tried = _try_broadcasts(comm, grid.row_comm, settings) if settings.broadcast is None else {}
         broadcast = settings.broadcast or _fastest(tried)
-        a = _allocate(grid.place)
-        _generate(a, grid.place, settings.seed, fill, team)
-        log, regions = (
-            ProgressLog(settings.n, settings.nb, on_progress if comm.rank == 0 else None),
-            Regions(),
+        system = (
+            HostSystem(settings, grid, broadcast, team, fill)
+            if settings.device == "cpu"
+            else _on_device(comm, settings, grid, broadcast)
         )
-        lu = factor.Factorisation(
-            settings, grid.place, a, grid.row_comm, grid.column_comm, broadcast, team, regions
-        )
+        log = ProgressLog(settings.n, settings.nb, on_progress if comm.rank == 0 else None)
         comm.Barrier()
         start = log.start = perf_counter()
-        lu.run(log.told)
-        with regions("substitution"):
-            x = substitute_back(grid.place, a, grid.row_comm, grid.column_comm, team)
+        system.factor(log.told)
+        x = system.substitute()
         seconds = perf_counter() - start
-        del lu
-        _generate(a, grid.place, settings.seed, fill, team)
-        norms = measure_norms(comm, grid.place, a, x, grid.row_comm, grid.column_comm, team)
+        norms = measure_norms(comm, grid, system.sums(x), x)
+        regions = system.regions
         names = sorted({name for names in comm.allgather(list(regions.table)) for name in names})
         slowest = global_max(comm, [seconds, *(regions.seconds(name) for name in names)])
         samples = comm.bcast(log.samples)
     phases = dict(zip(names, slowest[1:].tolist()))
     return HplRun(settings, float(slowest[0]), norms, broadcast, x, phases, samples, tried)
+
+
+def _on_device(comm: MPI.Comm, settings: HplSettings, grid: GridPlace, broadcast: Broadcast) -> HplSystem:
+    from ridgeline.bench.hpl.device.system_cuda import DeviceSystem  # numba-cuda is only needed here
+
+    return DeviceSystem(comm, settings, grid, broadcast)
 
 
 class ProgressLog:
@@ -121,32 +99,6 @@ class ProgressLog:
         self.samples.append(sample)
         if self._on_progress is not None:
             self._on_progress(sample)
-
-
-@contextmanager
-def make_grid(comm: MPI.Comm, settings: HplSettings) -> Iterator[GridPlace]:
-    """Give this rank's place and the communicators of its row and its column. Collective over comm."""
-    p, q = settings.p, settings.q
-    row, column = grid_place(p, q, comm.rank, settings.order)
-    row_comm, column_comm = comm.Split(row, column), comm.Split(column, row)
-    try:
-        yield GridPlace(distribute(settings.n, settings.nb, (p, q), (row, column)), row_comm, column_comm)
-    finally:
-        row_comm.Free()
-        column_comm.Free()
-
-
-def _allocate(place: BlockCyclic) -> Reals:
-    """Return room for this process's part. Columns begin at cache lines, and not at one place of the cache's sets."""
-    rows, columns = place.shape
-    lines = -(-max(rows, 1) // 8)
-    return np.empty(((lines + (lines % 8 == 0)) * 8, columns), order="F")
-
-
-def _generate(a: Reals, place: BlockCyclic, seed: int, fill: Fill, team: TileTeam) -> None:
-    columns = place.columns.count()
-    team.start(lambda start, stop: fill(a, place, start, stop, seed), tiles(0, columns, 1, _COLUMNS, 1))
-    team.finish()
 
 
 def _fastest(tried: dict[str, float]) -> Broadcast:

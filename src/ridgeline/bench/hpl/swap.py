@@ -24,7 +24,8 @@ class RowSwap:
     """Which rows change places for one panel, as seen by one process of the column.
 
     sources, places, targets, taken: for a process that is alone in its column, local rows in ascending order, and
-    where they go; empty otherwise.
+    where they go; empty otherwise. Else given and given_up are local rows, and given_places and top_rows, of each
+    process, are rows of U and local rows of the top block.
     """
 
     def __init__(self, panel: ColumnPanel, rows: Axis) -> None:
@@ -51,54 +52,94 @@ class RowSwap:
         first = rows.local(panel.first)
         self.top_rows = [first + taken[those] for those in to_each]
 
+    @property
+    def lists(self) -> list[Indices]:
+        """Four lists of at most a panel's width: sources, places, targets and taken of a process that is alone.
+
+        Else given, given_places of all processes, given_up, top_rows of all processes.
+        """
+        if self.alone:
+            return [self.sources, self.places, self.targets, self.taken]
+        return [self.given, np.concatenate(self.given_places), self.given_up, np.concatenate(self.top_rows)]
+
+
+class RowMessages:
+    """The messages of one exchange at a time in a column of processes: `post`, `progress` now and then, `wait`.
+
+    comm: the column of processes; rows: of the matrix; rooms: for rows that are given, gathered, scattered and
+    received, float64, contiguous, for a panel's rows of all local columns each. Packed rows are [rows, columns],
+    column-major, those of each process behind those of the one before.
+    """
+
+    def __init__(self, comm: MPI.Comm, rows: Axis, rooms: list[Reals]) -> None:
+        self._comm, self._rows, self.rooms = comm, rows, rooms
+        self._requests: list[MPI.Request] = []
+
+    @property
+    def under_way(self) -> bool:
+        """Whether messages were posted that `wait` has not waited for."""
+        return bool(self._requests)
+
+    def post(self, swap: RowSwap, columns: int) -> None:
+        """Send what lies in the rooms "given" and, where the top block is, "scattered"; waits for nobody."""
+        given, gathered, scattered, received = self.rooms
+        counts = [places.size * columns for places in swap.given_places]
+        mine = given[: swap.given.size * columns]
+        self._requests = [self._comm.Iallgatherv(mine, [gathered, counts])]
+        part = self._rows.part
+        counts = [rows.size * columns for rows in swap.top_rows]
+        message = [scattered, counts] if part == swap.root else None
+        self._requests.append(self._comm.Iscatterv(message, received[: counts[part]], swap.root))
+
+    def progress(self) -> None:
+        """Let the messages advance."""
+        if self._requests:
+            MPI.Request.Testall(self._requests)
+
+    def wait(self) -> None:
+        """Wait until the rooms "gathered" and "received" are filled."""
+        MPI.Request.Waitall(self._requests)
+        self._requests = []
+
 
 class SwapExchange:
-    """One exchange of rows at a time in a column of processes: `start`, `progress` now and then, `finish`.
+    """One exchange of rows at a time in host memory: `start`, `progress` now and then, `finish`.
 
     comm: the column of processes; rows: of the matrix; u: room for the rows of U, float64 [nb, local columns]; a
     process that is alone needs none.
     """
 
     def __init__(self, comm: MPI.Comm, rows: Axis, u: Reals) -> None:
-        self._comm, self._rows, self._u = comm, rows, u
-        self._requests: list[MPI.Request] = []
-        if comm.size > 1:
-            self._rooms = [np.full(u.size, 0.0) for _ in range(4)]
+        self._rows, self._u = rows, u
+        rooms = [np.full(u.size, 0.0) for _ in range(4)] if comm.size > 1 else []
+        self._messages = RowMessages(comm, rows, rooms)
 
     def start(self, swap: RowSwap, a: Reals, start: int, stop: int) -> None:
         """Begin to exchange rows of local columns start ... stop - 1. Collective in order, waits for nobody."""
         if swap.alone or stop <= start:
             return
-        comm, part, columns = self._comm, self._rows.part, stop - start
+        columns = stop - start
         self._swap, self._a, self._range = swap, a, (start, stop)
-        given, gathered, scattered, received = self._rooms
-        mine = _block(given, 0, swap.given.size, columns)
-        _pack(a, swap.given, start, mine)
-        counts = [places.size * columns for places in swap.given_places]
-        self._requests = [comm.Iallgatherv(mine.ravel("F"), [gathered, counts])]
-        counts = [rows.size * columns for rows in swap.top_rows]
-        if part == swap.root:
+        given, _, scattered, _ = self._messages.rooms
+        _pack(a, swap.given, start, _block(given, 0, swap.given.size, columns))
+        if self._rows.part == swap.root:
             offset = 0
             for rows in swap.top_rows:
                 _pack(a, rows, start, _block(scattered, offset, rows.size, columns))
                 offset += rows.size * columns
-        message = [scattered, counts] if part == swap.root else None
-        incoming = received[: counts[part]]
-        self._requests.append(comm.Iscatterv(message, incoming, swap.root))
+        self._messages.post(swap, columns)
 
     def progress(self) -> None:
         """Let the exchange advance."""
-        if self._requests:
-            MPI.Request.Testall(self._requests)
+        self._messages.progress()
 
     def finish(self) -> None:
         """Wait for the exchange, and put the rows in their places: U into its room, others into the matrix."""
-        if not self._requests:
+        if not self._messages.under_way:
             return
-        MPI.Request.Waitall(self._requests)
-        self._requests = []
+        self._messages.wait()
         swap, (start, stop) = self._swap, self._range
-        _, gathered, _, received = self._rooms
+        _, gathered, _, received = self._messages.rooms
         offset = 0
         for places in swap.given_places:
             packed = _block(gathered, offset, places.size, stop - start)

@@ -8,10 +8,11 @@ from mpi4py import MPI
 from ridgeline.bench.hpl.products import product_rate
 from ridgeline.bench.hpl.progress_figures import COLUMNS, crowding, progress_plot
 from ridgeline.bench.hpl.record import HplSample, HplSettings, operations
-from ridgeline.bench.hpl.sizes import choose_sizes, require_time
+from ridgeline.bench.hpl.sizes import FreeMemory, choose_sizes, require_time
 from ridgeline.bench.hpl_mxp.declaration import HplMxpOptions
 from ridgeline.bench.hpl_mxp.refine import LIMIT, MOST_ITERATIONS
 from ridgeline.bench.hpl_mxp.solve import MxpRun, bytes_of, solve_mixed
+from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.bench.numba_threads import check_threads
 from ridgeline.bench.result import Result
 from ridgeline.parallel.layout import find_layout
@@ -30,7 +31,7 @@ def measure_hpl_mxp(comm: MPI.Comm, options: HplMxpOptions, progress: Phases) ->
     Raises ConfigError for sizes beyond the memory or the time limit, DecompositionError for a grid of other ranks.
     """
     check_threads(options.threads, f"HPL-MxP on {options.threads} threads")
-    sizes = choose_sizes(comm, options, bytes_of, block_for)
+    sizes = choose_sizes(comm, options, FreeMemory(memory_per_rank(comm), bytes_of), block_for)
     notes = list(sizes.notes)
     settings = HplSettings(sizes.n, sizes.nb, sizes.p, sizes.q, options.threads)
     progress.begin("matrix products")

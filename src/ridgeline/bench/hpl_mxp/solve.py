@@ -10,8 +10,9 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.block_cyclic import Axis, check_grid
+from ridgeline.bench.hpl.process_grid import make_grid
 from ridgeline.bench.hpl.record import HplSample, HplSettings, operations
-from ridgeline.bench.hpl.solve import ProgressLog, make_grid
+from ridgeline.bench.hpl.solve import ProgressLog
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.hpl_mxp import factor, matrix
 from ridgeline.bench.hpl_mxp.factor import Grid, MxpFactors

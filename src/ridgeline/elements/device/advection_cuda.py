@@ -18,14 +18,11 @@ from ridgeline.elements.device.advection_kernels_cuda import (
 )
 from ridgeline.elements.device.gather_scatter_cuda import field_count
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
+from ridgeline.elements.device.memory import dealiased_elements
 from ridgeline.elements.device.tensor_cuda import square_layout
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation
 from ridgeline.jit.cuda_device import flat
 from ridgeline.runtime.errors import DeviceError
-
-CARRIER_BYTES = (
-    2**25
-)  # of elements worked on at a time: of the 50 MB of second-level cache of an H100 or H200
 
 
 def require_dealiasing(n: int, m: int) -> None:
@@ -35,17 +32,6 @@ def require_dealiasing(n: int, m: int) -> None:
             f"dealiasing of {n} points on {m} Gauss points per direction has no GPU kernel; choose "
             f'model.dealias_order from {n} to {MOST_FINE} or "none", or run.device = "cpu"'
         )
-
-
-def _chunk(m: int, elements: int) -> int:
-    """Return how many elements of m fine points per direction are worked on at a time."""
-    return max(1, min(elements, CARRIER_BYTES // (24 * m**3)))
-
-
-def advection_bytes(n: int, m: int, elements: int, axis_aligned: bool) -> int:
-    """Return the device bytes of dealiasing of `elements` elements; 0 without (m = 0)."""
-    metrics = 0 if axis_aligned else 9 * elements * m**3
-    return 8 * (metrics + 3 * _chunk(m, elements) * m**3) if m else 0
 
 
 class CudaAdvection:
@@ -68,7 +54,7 @@ class CudaAdvection:
         self._to_fine, self._advect = make_to_fine(n, m, geometry.axis_aligned), make_advect(n, m)
         self._tables = cuda.to_device(fine_tables(interpolation, derivative_matrix(points)))
         self._weights = cuda.to_device(np.ascontiguousarray(weights))
-        self._chunk = _chunk(m, self._count)
+        self._chunk = dealiased_elements(m, self._count)
         self._carrier = cuda.device_array(3 * self._chunk * m**3, np.float64)
         self._fine: Any = None
         if not geometry.axis_aligned:

@@ -102,11 +102,3 @@ class CudaGeometry:
         cuda.synchronize()  # the copy is of another stream than the sum
         self.gather.sum(values)
         return values
-
-
-def geometry_bytes(points: int, axis_aligned: bool) -> int:
-    """Return the bytes that the copies of a geometry take at `points` points, for all operators of a flow.
-
-    Two assembled diagonals; of curved elements also factors, metrics and mass.
-    """
-    return 8 * points * (2 if axis_aligned else 2 + 6 + 9 + 1)

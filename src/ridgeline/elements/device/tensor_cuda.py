@@ -19,6 +19,7 @@ element methods", IJHPCA 2019, Sec. 4 (threads of a layer, column in registers).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.cuda_device import WARP, barrier, device_function, fma, kernel, load, store
+from ridgeline.parallel.partition import Triple
 
 LEAST_POINTS, MOST_POINTS = 2, 16
 MOST_AHEAD = (
@@ -192,43 +194,67 @@ def make_stiffness(n: int, dtype: DTypeLike) -> Any:
     Returns the thread's column of K u. All threads of the thread block must call it. Two barriers are in each
     layer; the first one also makes the tables valid.
     """
+    square = n * n
+    return make_stiffness_of((n, n, n), (0, 0, square, square, 2 * square), np.dtype(dtype))
+
+
+def tables_of(derivatives: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], tuple[int, ...]]:
+    """Return the flat tables of D_z, D_y, D_x for `make_stiffness_of`, of their dtype, and where each begins."""
+    of_z, of_y, of_x = derivatives
+    turned = np.stack([np.roll(row, -k) for k, row in enumerate(of_z)])
+    parts = [of_x.T, of_y.T, of_x, of_y, turned]
+    starts = np.cumsum([0, *(part.size for part in parts[:-1])]).tolist()
+    return np.concatenate([part.reshape(-1) for part in parts]), tuple(starts)
+
+
+@cache
+def make_stiffness_of(shape: Triple, starts: tuple[int, ...], dtype: DTypeLike) -> Any:
+    """Return `make_stiffness` for elements of (z, y, x) points and n_y x n_x threads.
+
+    starts: where D_x^T, D_y^T, D_x, D_y and the turned D_z begin in the tables.
+    """
     real = np.dtype(dtype).type
-    layout = layout_of(n)
-    pitch, layer, square, cube = layout.pitch, layout.layer, n * n, n**3
-    transposed, plain, turned = 0, square, 2 * square  # where the tables begin
-    nothing = tuple(real(0) for _ in range(n))
-    zero, ahead = real(0), n <= MOST_AHEAD
-    dot, add, six = make_dot(n), make_add(n), make_column(6, cube)
+    nz, ny, nx = shape
+    pitch, square, cube = nx | 1, ny * nx, nz * ny * nx
+    layer = ny * pitch
+    transposed_x, transposed_y, plain_x, plain_y, turned = starts
+    nothing = tuple(real(0) for _ in range(nz))
+    zero, ahead = real(0), nz <= MOST_AHEAD
+    dot, add, six = make_dot(nz), make_add(nz), make_column(6, cube)
 
     @device_function
     def stiffness(column, factors, at, tables, layers, i, j):
         result = nothing
         here, row = j * pitch + i, j * pitch
-        at += j * n + i
+        at += j * nx + i
         factor = six(factors, at)
-        for k in range(n):
+        for k in range(nz):
             if not ahead:
                 factor = six(factors, at)
             at += square
             following = factor
-            if ahead and k + 1 < n:
+            if ahead and k + 1 < nz:
                 following = six(factors, at)
             store(layers, here, column[0])
             barrier()
-            u_r, u_s, u_t = zero, zero, dot(tables, turned + k * n, column, zero)
-            for m in range(n):
-                u_r = fma(load(tables, transposed + m * n + i), load(layers, row + m), u_r)
-                u_s = fma(load(tables, transposed + m * n + j), load(layers, m * pitch + i), u_s)
+            u_r, u_s, u_t = zero, zero, dot(tables, turned + k * nz, column, zero)
+            for m in range(nx):
+                u_r = fma(load(tables, transposed_x + m * nx + i), load(layers, row + m), u_r)
+            for m in range(ny):
+                u_s = fma(load(tables, transposed_y + m * ny + j), load(layers, m * pitch + i), u_s)
             g_rr, g_rs, g_rt, g_ss, g_st, g_tt = factor
             store(layers, layer + here, fma(g_rr, u_r, fma(g_rs, u_s, g_rt * u_t)))
             store(layers, 2 * layer + here, fma(g_rs, u_r, fma(g_ss, u_s, g_st * u_t)))
             f_t = fma(g_rt, u_r, fma(g_st, u_s, g_tt * u_t))
             barrier()
-            result = add(tables, turned + k * n, f_t, result)
+            result = add(tables, turned + k * nz, f_t, result)
             first, second = result[0], zero  # two sums: neither waits for the other
-            for m in range(n):
-                first = fma(load(tables, plain + m * n + i), load(layers, layer + row + m), first)
-                second = fma(load(tables, plain + m * n + j), load(layers, 2 * layer + m * pitch + i), second)
+            for m in range(nx):
+                first = fma(load(tables, plain_x + m * nx + i), load(layers, layer + row + m), first)
+            for m in range(ny):
+                second = fma(
+                    load(tables, plain_y + m * ny + j), load(layers, 2 * layer + m * pitch + i), second
+                )
             result = result[1:] + (first + second,)  # noqa: RUF005
             column = column[1:] + (column[0],)  # noqa: RUF005
             factor = following

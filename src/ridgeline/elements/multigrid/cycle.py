@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 Field = NDArray[Any]
 
 
-class _Transfer:
-    """J and J^T between two levels."""
+class LevelTransfer:
+    """J and J^T between two levels. lines: J_z, J_y, J_x [fine, coarse], and their transposes."""
 
     def __init__(
         self, fine: PolynomialLevel, coarse: PolynomialLevel, dtype: DTypeLike, products: int
     ) -> None:
         matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
         # Copies: kernels are compiled for arrays that can be written.
-        self._lines = tuple(np.array(m, dtype, order="C") for m in (*matrices, *(m.T for m in matrices)))
+        self.lines = tuple(np.array(m, dtype, order="C") for m in (*matrices, *(m.T for m in matrices)))
         self._work = np.zeros((2, int(np.prod(fine.n))), dtype)
         self._restrict, self._prolong = make_transfer(*fine.n, *coarse.n, products)
         # Products with matrices of the fine and of the coarse sizes: what one element costs, either way.
@@ -61,13 +61,16 @@ class _Transfer:
         self.flops = 2.0 * fine.shape[0] * (cz * nz * ny * nx + cz * cy * ny * nx + cz * cy * cx * nx)
 
     def kernels(self) -> list[Specialisation]:
+        """Return what is to be compiled."""
         return specialise([self._restrict, self._prolong], self._work.dtype)
 
     def restrict(self, left: Field, below: Field) -> None:
-        self._restrict(left, self._lines, self._work, below)
+        """Set below = J^T left, unassembled."""
+        self._restrict(left, self.lines, self._work, below)
 
     def prolong(self, below: Field, z: Field) -> None:
-        self._prolong(below, self._lines, self._work, z)
+        """Add J below to z."""
+        self._prolong(below, self.lines, self._work, z)
 
 
 class SchwarzMultigrid:
@@ -94,7 +97,7 @@ class SchwarzMultigrid:
         overlap: bool = True,
     ) -> None:
         self.dtype, self.regions = np.dtype(dtype), regions
-        self._regular = grid.mesh.regular
+        self.regular = grid.mesh.regular
         if orders is None:
             inverse = (1.0 / grid.mesh.extents(grid.positions)).sum(axis=0)
             total = comm.allreduce(inverse) if comm.size > 1 else inverse
@@ -120,7 +123,7 @@ class SchwarzMultigrid:
         self.levels = [
             SchwarzLevel(comm, level, dtype, products=products, overlap=overlap) for level in levels[:-1]
         ]
-        self._transfers = [_Transfer(a, b, dtype, products) for a, b in pairwise(levels)]
+        self.transfers = [LevelTransfer(a, b, dtype, products) for a, b in pairwise(levels)]
         sizes = [int(np.prod(level.shape)) for level in levels]
         self._r = [np.zeros(size, dtype) for size in sizes]
         self._z = [np.zeros(size, dtype) for size in sizes]
@@ -128,13 +131,13 @@ class SchwarzMultigrid:
         self._work = [level.work() for level in self.levels]
 
     def _compile(self) -> None:
-        compile_kernels(each for transfer in self._transfers for each in transfer.kernels())
+        compile_kernels(each for transfer in self.transfers for each in transfer.kernels())
 
     def apply(self, r: NDArray[np.float64], z: Field) -> None:
         """Set z = M r. r: float64 [E, n, n, n], assembled; z: of any float dtype and that shape, continuous."""
         self._r[0][:] = r.reshape(-1)
         self._down(0)
-        if not self._regular:
+        if not self.regular:
             # Elements that are turned against each other round the corrections of lower orders differently.
             finest = self.levels[0]
             finest.points.sum(self._z[0].reshape(finest.level.shape))
@@ -147,7 +150,7 @@ class SchwarzMultigrid:
             with timed(self.regions, "coarse"):
                 self.coarse.solve(r, z)
             return
-        level, transfer = self.levels[place], self._transfers[place]
+        level, transfer = self.levels[place], self.transfers[place]
         work = self._work[place]
         below = self._r[place + 1]
         with timed(self.regions, "schwarz", *work):

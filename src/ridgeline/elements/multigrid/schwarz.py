@@ -69,8 +69,10 @@ class SchwarzLevel:
     """One level with its smoother. Built collectively.
 
     z and r are flat arrays of `dtype` of the points of this rank's elements. Memory: 5 words a point beside the
-    level's fields and factors. `boundary`: the faces shared with other ranks. products: GENERATED or PLAIN
-    (`tensor`). overlap: of the exchanges (`GatherScatter`).
+    level's fields and factors. products: GENERATED or PLAIN (`tensor`). overlap: of the exchanges (`GatherScatter`).
+
+    points: the gather-scatter of the level; neighbours, faces: as of `schwarz_kernels`; across: the gather-scatter of
+    the slots of faces, or None; share: inverse multiplicity; weight: W; factors, lines: as of `make_residual`.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class SchwarzLevel:
     def _compile(self) -> None:
         """Compile the kernels, or load them from the cache."""
         called = [self._sweep, self._collect, self._residual]
-        if self._across is not None:
+        if self.across is not None:
             called += [self._pack_layers, self._pack_ghosts]
         compile_kernels(specialise(called, self.dtype))
 
@@ -131,9 +133,9 @@ class SchwarzLevel:
         self.neighbours[remote[:, 0], remote[:, 1]] = -2 - np.arange(len(remote))
         ids = level.mesh.face_ids(level.positions[remote[:, 0]], remote[:, 1], level.n)
         needed = comm.size > 1 or not level.mesh.regular
-        self._across = GatherScatter(comm, ids, overlap=overlap) if needed else None
-        if self._across is not None:
-            self._across.compile(dtypes=(self.dtype,))
+        self.across = GatherScatter(comm, ids, overlap=overlap) if needed else None
+        if self.across is not None:
+            self.across.compile(dtypes=(self.dtype,))
 
     def _operator_arrays(self) -> None:
         level, dtype = self.level, self.dtype
@@ -145,12 +147,12 @@ class SchwarzLevel:
             self._cube = _contiguous(
                 np.stack([c * one for c in (wz * wy, wz * wx, wy * wx)]).reshape(3, -1), dtype
             )
-            self._factors = _contiguous(level.diagonal_factors, dtype)
+            self.factors = _contiguous(level.diagonal_factors, dtype)
         else:
             self._cube = np.zeros((3, 1), dtype)
-            self._factors = _contiguous(level.factors.reshape(*level.factors.shape[:2], -1), dtype)
+            self.factors = _contiguous(level.factors.reshape(*level.factors.shape[:2], -1), dtype)
             del level.__dict__["factors"]  # kept in `dtype` alone
-        self._lines = tuple(_contiguous(m, dtype) for m in (*matrices, *(m.T for m in matrices)))
+        self.lines = tuple(_contiguous(m, dtype) for m in (*matrices, *(m.T for m in matrices)))
 
     def _count_overlaps(self) -> None:
         """Set the weight to the inverse number of extended elements that hold a point."""
@@ -167,9 +169,9 @@ class SchwarzLevel:
         return int(np.prod(self.level.shape))
 
     def _exchange_ghosts(self) -> None:
-        if self._across is not None:
+        if self.across is not None:
             self._pack_ghosts(self._ghosts, self.faces, self._mine, self._total)
-            self._across.sum(self._total)
+            self.across.sum(self._total)
 
     def _find_damping(self, comm: MPI.Comm, steps: int = 12) -> float:
         """Return min(1, 1.6 / largest eigenvalue of S K), estimated by the power method: S must not overshoot.
@@ -198,9 +200,9 @@ class SchwarzLevel:
 
     def smooth(self, r: Field, z: Field) -> None:
         """Set z = sum_e R_e^T K_e^-1 R_e r, assembled, not yet weighted. Reads r, writes and re-reads z."""
-        if self._across is not None:
+        if self.across is not None:
             self._pack_layers(r, self.faces, self._mine, self._total)
-            self._across.sum(self._total)
+            self.across.sum(self._total)
         pairs = self.eigenpairs
         self._sweep(
             r,
@@ -222,14 +224,14 @@ class SchwarzLevel:
     def residual(self, r: Field, z: Field) -> Field:
         """Weigh z in place and return the unassembled r / multiplicity - K z, overwritten by the next call."""
         self._residual(
-            r, self.weight, self.share, self._factors, self._cube, self._lines, z, self._work, self.left
+            r, self.weight, self.share, self.factors, self._cube, self.lines, z, self._work, self.left
         )
         return self.left
 
     def defect(self, r: Field, z: Field) -> Field:
         """Return the unassembled r / multiplicity - K z of a z that is final, overwritten by the next call."""
         self._residual(
-            r, self._unweighted, self.share, self._factors, self._cube, self._lines, z, self._work, self.left
+            r, self._unweighted, self.share, self.factors, self._cube, self.lines, z, self._work, self.left
         )
         return self.left
 

@@ -99,9 +99,9 @@ class CudaInnerProduct:
         """Set out = b - applied. One pass: 3 words per point. The caches of a GPU need no `streaming`."""
         self._on(1, subtract)(flat(b), flat(applied), flat(out))
 
-    def add(self, u: Any, out: Any) -> None:
-        """Set out += u."""
-        self._on(1, add_product)(1.0, self._nothing, flat(u), flat(out))
+    def add(self, u: Any, out: Any, scale: float = 1.0) -> None:
+        """Set out += scale u."""
+        self._on(1, add_product)(float(scale), self._nothing, flat(u), flat(out))
 
     def set_scaled(self, scale: float, u: Any, out: Any) -> None:
         """Set out = scale u; out may be u."""

@@ -281,8 +281,8 @@ class Boundaries:
                 side.add(0.5 * inwards * u[component], right[component])
 
     def add_scalar_fluxes(self, time: float, right: Array) -> None:
-        """Add <q, k dT/dn> to the weak right-hand sides of the scalars, [S, E, n, n, n]."""
-        for i, scalar in enumerate(self._problem.scalars):
+        """Add <q, k dT/dn> to the weak right-hand sides [3 + S, E, n, n, n], of the scalars alone."""
+        for i, scalar in enumerate(self._problem.scalars, start=3):
             for name, condition in scalar.sides.items():
                 if condition.kind == "flux" and condition.value is not None:
                     side = self._geometry.sides[name]

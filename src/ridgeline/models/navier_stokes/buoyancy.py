@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.models.navier_stokes.extrapolation import TimeLevels
-from ridgeline.models.navier_stokes.kernels import make_buoyancy
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 
 
@@ -20,29 +18,7 @@ def buoyancy_counts(n_scalars: int, n_components: int) -> tuple[float, float]:
     return 4.0 * n_scalars * n_components, n_scalars + 2.0 * n_components if n_scalars else 0.0
 
 
-class Buoyancy:
-    """The force of the scalars of a problem on this rank's elements. No communication."""
-
-    def __init__(self, problem: FlowProblem, levels: TimeLevels) -> None:
-        """levels: whose mass and shape of fields are meant."""
-        self._factors = np.outer(problem.gravity, [scalar.expansion for scalar in problem.scalars])
-        self._references = np.array([scalar.reference for scalar in problem.scalars])
-        self._levels = levels
-        self._kernel = make_buoyancy()
-
-    def subtract(self, fields: Array, rates: Array) -> None:
-        """Subtract the weak force of the scalars from the rates [3 + S, E, n, n, n] of fields of the same shape.
-
-        The rates hold advection less sources.
-        """
-        levels = self._levels
-        flat = (*fields.shape[:2], -1)
-        scalars, out = fields.reshape(flat)[3:], rates.reshape(flat)[:3]
-        self._kernel(self._factors, self._references, scalars, levels.volume, levels.cube, levels.mass, out)
-
-    def work(self) -> tuple[float, float]:
-        """Return flops and least bytes of `subtract` on this rank."""
-        used = self._factors != 0.0
-        flops, words = buoyancy_counts(int(used.any(axis=0).sum()), int(used.any(axis=1).sum()))
-        points = float(self._levels.fields[0][0].size)
-        return flops * points, 8.0 * (words * points + self._levels.mass.size)
+def buoyancy_factors(problem: FlowProblem) -> tuple[Array, Array]:
+    """Return gravity times expansion, [3, S], and the references [S] of a problem's scalars, for the kernel."""
+    factors = np.outer(problem.gravity, [scalar.expansion for scalar in problem.scalars])
+    return factors, np.array([scalar.reference for scalar in problem.scalars])

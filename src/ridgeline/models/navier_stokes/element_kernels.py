@@ -1,9 +1,12 @@
-"""The compiled element operators of the Navier-Stokes step, with the geometry they take; work in closed form.
+"""The compiled element operators of the Navier-Stokes step, with the geometry they take.
 
 No communication. All results are those of each element alone ("unassembled").
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,27 +17,40 @@ from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation, gauss_lobatto
 from ridgeline.elements.tensor import PRODUCTS
-from ridgeline.models.navier_stokes.kernels import make_force_divergence, make_momentum
+from ridgeline.models.navier_stokes.buoyancy import buoyancy_factors
+from ridgeline.models.navier_stokes.extrapolation import levels_of_kernel
+from ridgeline.models.navier_stokes.kernels import (
+    make_buoyancy,
+    make_force_divergence,
+    make_momentum,
+    make_weak_right_hand_side,
+)
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem, bubble_filter
-
-WORD = 8.0  # bytes
 
 
 class ElementKernels:
-    """Operators on the fields of this rank's elements."""
+    """Operators on the fields of this rank's elements. every: all elements, as operators on some take them."""
 
-    def __init__(
-        self, grid: ElementGrid, geometry: ElementGeometry, problem: FlowProblem, n_fields: int
-    ) -> None:
+    def __init__(self, grid: ElementGrid, geometry: ElementGeometry, problem: FlowProblem) -> None:
         dealias_points = problem.dealias_points
-        self.grid, self.geometry, self.m, self.n_fields = grid, geometry, dealias_points, n_fields
+        self.grid, self.geometry = grid, geometry
         n, aligned = grid.n, geometry.axis_aligned
         products = PRODUCTS[problem.products]
         self.elements = np.arange(grid.n_elements, dtype=np.int64)
+        self.every = (self.elements,)
+        self._right_hand_side = make_weak_right_hand_side()
         self._force_divergence = make_force_divergence(n, aligned, products)
         self._momentum = make_momentum(n, aligned, products)
         g = geometry
         self._metric = (g.scale, g.volume, g.metrics, g.mass, g.derivative, g.weights)
+        w = g.weights
+        self._mass = (
+            g.volume,
+            np.einsum("k,j,i->kji", w, w, w).reshape(-1),
+            np.empty((0, n**3)) if aligned else g.mass.reshape(grid.n_elements, n**3),
+        )
+        self._buoyancy: Any = make_buoyancy() if problem.buoyant else None
+        self._factors = buoyancy_factors(problem)
         points = gauss_lobatto(n)[0]
         self._courant = make_courant(n, aligned)
         self._inverse_spacing = inverse_spacing(points)
@@ -57,6 +73,35 @@ class ElementKernels:
         """Set out [c, E, n, n, n] to (v, u.grad f) of fields [c, ...]; velocity [3, ...] may be their beginning."""
         self._advection(self.elements, velocity, fields, *self._fine, out)
 
+    def right_hand_side(
+        self,
+        elements: NDArray[np.int64],
+        coefficients: tuple[Array, Array],
+        force: Array,
+        fields: Sequence[Array],
+        rates: Sequence[Array],
+        out: Array,
+    ) -> None:
+        """Set elements of out [c, E, n, n, n] to the unassembled known side of the step. One pass: 7 words per point.
+
+        out = -a . rates - mass (b . fields - force). coefficients: a and b of `StepCoefficients`; force: [c]; fields,
+        rates: of the levels that there are, newest first, as of `TimeLevels`. The rates hold advection less sources.
+        """
+        a, b = coefficients
+        flat = [self._of_points(level) for levels in (fields, rates) for level in levels_of_kernel(levels)]
+        self._right_hand_side(elements, -a, b, force, *flat, *self._mass, self._of_points(out))
+
+    def _of_points(self, fields: Array) -> Array:
+        return fields.reshape(*fields.shape[:2], -1)
+
+    def subtract_buoyancy(self, fields: Array, rates: Array) -> None:
+        """Subtract the weak force of the scalars from the rates [3 + S, E, n, n, n] of fields of the same shape.
+
+        The rates hold advection less sources. Of a problem with buoyancy alone.
+        """
+        scalars, out = self._of_points(fields)[3:], self._of_points(rates)[:3]
+        self._buoyancy(*self._factors, scalars, *self._mass, out)
+
     def force_divergence(self, force: Array, inverse_mass: Array, out: Array) -> None:
         """Set out to (grad q, inverse_mass force); force: an assembled weak vector [3, E, n, n, n]."""
         self._force_divergence(self.elements, force, inverse_mass, *self._metric, out)
@@ -77,34 +122,3 @@ class ElementKernels:
             for element in field:
                 along = f @ (element @ f.T)
                 element[...] = (f @ along.reshape(len(f), -1)).reshape(element.shape)
-
-    def _points(self) -> float:
-        return float(self.grid.n_points)
-
-    def _curved(self, words: float) -> float:
-        """Return words per point that curved elements read beside the fields."""
-        return 0.0 if self.geometry.axis_aligned else words
-
-    def advection_work(self) -> tuple[float, float]:
-        """Return flops and least bytes: fields in (velocity among them), rates out, fine metrics of curved ones."""
-        n, m, c = self.grid.n, self.m or self.grid.n, self.n_fields
-        if self.m:
-            to_fine = 2.0 * (m * n**3 + m**2 * n**2 + m**3 * n)  # and back
-            derivatives = 2.0 * (2 * m**4 + m**3 * n)
-        else:
-            to_fine, derivatives = 0.0, 6.0 * n**4
-        per_element = c * (2 * to_fine + derivatives + 6 * m**3)
-        words = 2 * c + self._curved(9 * (m / n) ** 3)
-        return self.grid.n_elements * per_element, WORD * words * self._points()
-
-    def divergence_work(self) -> tuple[float, float]:
-        """Return flops and least bytes of `force_divergence`."""
-        n = self.grid.n
-        flops = (6.0 * n + 4 + self._curved(18)) * self._points()
-        return flops, WORD * (5 + self._curved(10)) * self._points()
-
-    def momentum_work(self) -> tuple[float, float]:
-        """Return flops and least bytes of `momentum`."""
-        n = self.grid.n
-        flops = (6.0 * n + 12 + self._curved(15)) * self._points()
-        return flops, WORD * (8 + self._curved(10)) * self._points()

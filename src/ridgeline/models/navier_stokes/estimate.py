@@ -22,6 +22,7 @@ from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts
 from ridgeline.models.navier_stokes.convection import convection_remarks
 from ridgeline.models.navier_stokes.courant import first_step_remark
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
+from ridgeline.models.navier_stokes.estimate_device import device_memory
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_units
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
 from ridgeline.models.navier_stokes.records.probe_places import places_inside
@@ -235,8 +236,13 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
 
 
 def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
-    """Return the bytes of a rank with so many stored points, by what they are for."""
-    return {name: DOUBLE * words * points for name, words in words_per_point(case).items()}
+    """Return the bytes of a rank with so many stored points, by what they are for: in host memory."""
+    words = words_per_point(case)
+    if case.run.device == "cuda":  # a copy of the levels, and what inner products and set-up take
+        counts = Counts.of(case)
+        copies = counts.order * counts.fields + 1.0 + 5.0
+        words = {"fields": copies, "geometry": words["geometry"], "statistics": words["statistics"]}
+    return {name: DOUBLE * size * points for name, size in words.items()}
 
 
 def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
@@ -277,4 +283,5 @@ def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
         checkpoint_bytes=DOUBLE * checkpoint_words(case) * stored,
         work=least_work(case, n_ranks),
         memory_between_steps=between,
+        device_memory=device_memory(case, mesh, most, shared_faces(mesh, n_ranks)[0], n_ranks),
     )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.models.navier_stokes.kernels import make_weak_right_hand_side
 from ridgeline.models.navier_stokes.multistep import backward, extrapolation
 from ridgeline.models.navier_stokes.problem import Array
 
@@ -48,24 +46,17 @@ class StepCoefficients:
 class TimeLevels:
     """Fields [c, E, n, n, n] (velocity, then scalars) and their weak rates N at the latest time levels, newest first.
 
-    known: how many levels of fields hold a solution; the order of the next step is at most that. times: of the
-    levels; steps: lengths of the steps that led to them, both NaN where it is not known.
+    make: returns new memory for the fields of a level, of the host or of a GPU, all zero. known: how many levels of
+    fields hold a solution; the order of the next step is at most that. times: of the levels; steps: lengths of the
+    steps that led to them, both NaN where it is not known.
     Memory: 2 order fields of c components.
     """
 
-    def __init__(self, order: int, n_fields: int, geometry: ElementGeometry) -> None:
-        grid = geometry.grid
+    def __init__(self, order: int, make: Callable[[], Any]) -> None:
         self.order, self.known = order, 0
         self.times, self.steps = [math.nan] * order, [math.nan] * order
-        shape = (n_fields, *grid.shape)
-        self.fields = [np.zeros(shape) for _ in range(order)]
-        self.rates = [np.zeros(shape) for _ in range(order)]
-        self._shape = (n_fields, grid.n_elements, grid.n**3)
-        w = geometry.weights
-        self.cube = np.einsum("k,j,i->kji", w, w, w).reshape(-1)
-        aligned = geometry.axis_aligned
-        self.volume = geometry.volume
-        self.mass = np.empty((0, grid.n**3)) if aligned else geometry.mass.reshape(self._shape[1:])
+        self.fields = [make() for _ in range(order)]
+        self.rates = [make() for _ in range(order)]
 
     def begin(self, known: int, time: float, dt: float) -> None:
         """Say that as many levels are known, the newest at `time`, as steps of dt make them."""
@@ -83,35 +74,18 @@ class TimeLevels:
         self.times = [time, *self.times[:-1]]
         self.steps = [dt, *self.steps[:-1]]
 
-    def oldest_rate(self) -> Array:
+    def oldest_rate(self) -> Any:
         """Return the buffer of the oldest rates as that of the newest level, to be filled."""
         self.rates.insert(0, self.rates.pop())
         return self.rates[0]
 
-    def oldest_fields(self) -> Array:
+    def oldest_fields(self) -> Any:
         """Return the buffer of the oldest fields as that of a new level, to be filled."""
         self.fields.insert(0, self.fields.pop())
         self.known = min(self.known + 1, self.order)
         return self.fields[0]
 
-    def right_hand_side(
-        self, elements: NDArray[np.int64], at: StepCoefficients, force: Array, out: Array
-    ) -> None:
-        """Set elements of out [c, E, n, n, n] to the unassembled known side of the step. One pass: 7 words per point.
 
-        The rates hold advection less sources: they enter with the opposite sign.
-        """
-        fields, rates = (
-            [*levels, *[levels[0]] * TIME_LEVELS][:TIME_LEVELS] for levels in (self.fields, self.rates)
-        )
-        flat = [level.reshape(self._shape) for level in (*fields, *rates)]
-        make_weak_right_hand_side()(
-            elements, -at.a, at.b, force, *flat,
-            self.volume, self.cube, self.mass, out.reshape(self._shape),
-        )  # fmt: skip
-
-    def work(self) -> tuple[float, float]:
-        """Return flops and least bytes of `right_hand_side` on this rank."""
-        points = float(np.prod(self._shape))
-        words = 2.0 * self.order + 1.0
-        return (4.0 * self.order + 2.0) * points, 8.0 * words * points + 8.0 * self.mass.size
+def levels_of_kernel(levels: Sequence[Any]) -> list[Any]:
+    """Return as many levels as the kernel of the known side takes: those that there are not stand for the newest."""
+    return [*levels, *[levels[0]] * TIME_LEVELS][:TIME_LEVELS]

@@ -8,69 +8,60 @@ response is added as the flow rate needs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-import numpy as np
-
-from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.krylov.operator import InnerProduct
-from ridgeline.models.navier_stokes.problem import Array, FlowRate
+from ridgeline.models.navier_stokes.problem import FlowRate
 from ridgeline.runtime.regions import Regions
 
-if TYPE_CHECKING:
-    from mpi4py import MPI
-
-# (weak force [3, E, n, n, n], velocity, pressure, known): set velocity and pressure to what the present step makes,
-# from rest, of the force, which is overwritten; the velocity alone if the pressure is known. Collective.
-StepFromRest = Callable[[Array, Array, Array, bool], None]
+# (axis, velocity, pressure, known): set velocity and pressure to what the present step makes, from rest, of a unit
+# force along the axis; the velocity alone if the pressure is known. Collective.
+StepFromRest = Callable[[int, Any, Any, bool], None]
 
 
 class HeldFlowRate:
-    """Holds the bulk velocity of a flow. force: of the last step, -dp/dx as it acts on the flow."""
+    """Holds the bulk velocity of a flow. force: of the last step, -dp/dx as it acts on the flow.
+
+    inner: of the engine's fields; response: memory for a velocity [3, E, n, n, n] and a pressure, all zero.
+    """
 
     def __init__(
         self,
         wanted: FlowRate,
-        comm: MPI.Comm,
-        geometry: ElementGeometry,
-        inner: InnerProduct,
+        inner: Any,
+        response: tuple[Any, Any],
         regions: Regions,
         step_from_rest: StepFromRest,
     ) -> None:
-        self.wanted, self._comm, self._regions = wanted, comm, regions
-        self._mass, self._volume = geometry.mass, inner.volume
+        self.wanted, self._inner, self._regions = wanted, inner, regions
+        self._velocity, self._pressure = response
         self._step_from_rest = step_from_rest
         self.force = 0.0
         self._shift = 0.0
-        self._velocity = np.zeros((3, *self._mass.shape))
-        self._pressure = np.zeros(self._mass.shape)
         self._unit = 1.0
         self._moved: list[int] = []
+        self._moves_pressure = False
 
-    def bulk(self, velocity: Array) -> float:
+    def bulk(self, velocity: Any) -> float:
         """Return the mean of the velocity's component along the axis over the volume. Collective."""
-        component = velocity[self.wanted.axis].reshape(-1)
-        mine = float(np.dot(self._mass.reshape(-1), component))
-        return float(self._comm.allreduce(mine)) / self._volume
+        axis = self.wanted.axis
+        return float(self._inner.mean(velocity[axis : axis + 1])[0])
 
-    def correct(self, shift: float, velocity: Array, pressure: Array) -> None:
+    def correct(self, shift: float, velocity: Any, pressure: Any) -> None:
         """Add to the newest velocity and pressure what the flow rate needs. shift: b_0/dt of the step. Collective."""
         if shift != self._shift:
             self._respond(known=self._shift > 0.0)
             self._shift = shift
-        points = self._mass.size
+        points = pressure.size
         with self._regions("other", (2.0 + 2.0 * len(self._moved)) * points, 16.0 * points):
             self.force = (self.wanted.bulk_velocity - self.bulk(velocity)) / self._unit
             for component in self._moved:
-                velocity[component] += self.force * self._velocity[component]
-            if self._pressure.any():
-                pressure += self.force * self._pressure
+                self._inner.add(self._velocity[component], velocity[component], self.force)
+            if self._moves_pressure:
+                self._inner.add(self._pressure, pressure, self.force)
 
     def _respond(self, known: bool) -> None:
         """Solve for what a unit force does in the present step from rest. known: whether the pressure is there."""
-        force = np.zeros_like(self._velocity)
-        force[self.wanted.axis] = self._mass
-        self._step_from_rest(force, self._velocity, self._pressure, known)
+        self._step_from_rest(self.wanted.axis, self._velocity, self._pressure, known)
         self._unit = self.bulk(self._velocity)
-        rank_has = np.array([bool(u.any()) for u in self._velocity])
-        self._moved = [i for i, has in enumerate(self._comm.allreduce(rank_has * 1)) if has]
+        self._moved = [i for i, size in enumerate(self._inner.norm(self._velocity)) if size != 0.0]
+        self._moves_pressure = bool(self._inner.norm(self._pressure)[0] != 0.0)

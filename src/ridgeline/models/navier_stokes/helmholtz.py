@@ -7,56 +7,77 @@ Jacobi-preconditioned conjugate gradients solve for the correction (Hadri et al.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.helmholtz import make_helmholtz
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.jit.kernel import Specialisation
 from ridgeline.krylov.cg import cg, kernels_of_cg
-from ridgeline.krylov.operator import InnerProduct, SolveResult, Workspace
+from ridgeline.krylov.operator import SolveResult, Workspace, timed
 from ridgeline.krylov.projection import Projection, kernels_of_projections
 from ridgeline.models.navier_stokes.boundary_terms import DirichletValues
 from ridgeline.models.navier_stokes.problem import Array, HelmholtzSolver
 from ridgeline.runtime.regions import Regions
 
 
+class DirichletLift:
+    """k K + b_0/dt B of the Dirichlet values of a group of components, on the elements that have some."""
+
+    def __init__(
+        self, operator: ElementOperator, dirichlet: DirichletValues, work: Workspace, regions: Regions
+    ) -> None:
+        self._operator, self._dirichlet, self._work, self._regions = operator, dirichlet, work, regions
+        self._values = np.zeros(0)
+        self._lifted = np.zeros(0)
+        self._shift = 0.0  # of what is there
+
+    def subtract(self, weak: Array) -> None:
+        """Subtract from unassembled right-hand sides [c, E, n, n, n] what the Dirichlet values do to them."""
+        dirichlet, shift = self._dirichlet, self._operator.h2
+        if not dirichlet.nonzero:
+            return
+        if shift != self._shift or not dirichlet.steady:
+            self._lifted, self._shift = self._apply(), shift
+        weak[:, dirichlet.elements] -= self._lifted
+
+    def _apply(self) -> Array:
+        """Return the operator applied to the values, [c, m, n, n, n]."""
+        grid, elements = self._operator.grid, self._dirichlet.elements
+        components = len(self._dirichlet.points)
+        if not self._values.size:
+            self._values = np.zeros((components, *grid.shape))
+        self._dirichlet.write(self._values)
+        out = self._work("helmholtz lifted", grid.shape)
+        result = np.empty((components, len(elements), grid.n, grid.n, grid.n))
+        with self._regions("helmholtz"):
+            for c in range(components):
+                self._operator.apply_elements(elements, self._values[c], out)
+                result[c] = out[elements]
+        return result
+
+
 class HelmholtzSolve:
-    """Solves for one group of components with one diffusivity. Its operator follows b_0/dt (`prepare`)."""
+    """Solves for one group of components with one diffusivity. Its operator follows b_0/dt (`prepare`).
+
+    operator: an `ElementOperator` with that diffusivity, or its twin on a GPU, where all fields lie then; dirichlet,
+    lift, work: of the same kind. name: of the solve. Built collectively.
+    """
 
     def __init__(
         self,
         name: str,
-        geometry: ElementGeometry,
-        gather: GatherScatter,
-        inner: InnerProduct,
-        work: Workspace,
-        regions: Regions,
-        dirichlet: DirichletValues,
-        diffusivity: float,
+        operator: Any,
+        dirichlet: Any,
+        lift: Any,
         settings: HelmholtzSolver,
-        products: int,
+        work: Any,
+        regions: Regions | None,
     ) -> None:
-        self.name, self.dirichlet, self.diffusivity, self.settings = name, dirichlet, diffusivity, settings
-        self._geometry, self._work, self._regions, self._products = geometry, work, regions, products
-        self.components = len(dirichlet.points)
+        self.name, self.dirichlet, self.settings = name, dirichlet, settings
+        self._operator, self._lift, self._work, self._regions = operator, lift, work, regions
         self.shift, self.order = 0.0, 0  # b_0/dt and order of the last step
-        self._operator = ElementOperator(
-            geometry.grid,
-            geometry,
-            gather,
-            diffusivity,
-            1.0,
-            dirichlet.points,
-            inner=inner,
-            nullspace=False,
-            regions=regions,
-            products=products,
-        )
-        self.projection = Projection(self._operator, settings.projection, self.components, regions)
-        self._lift = np.zeros(0)
-        self._lifted: Array | None = None
+        self.projection = Projection(operator, settings.projection, len(dirichlet.points), regions)
 
     def prepare(self, shift: float, order: int) -> None:
         """Take the b_0/dt of the next step, which is of an order: another diagonal. Collective.
@@ -74,36 +95,12 @@ class HelmholtzSolve:
             self.projection.shift(change)
         else:
             self.projection.reset()
-        self._lifted = None
 
-    def subtract_dirichlet(self, weak: Array) -> None:
+    def subtract_dirichlet(self, weak: Any) -> None:
         """Subtract from unassembled right-hand sides [c, E, n, n, n] what the Dirichlet values do to them."""
-        dirichlet = self.dirichlet
-        if not dirichlet.nonzero:
-            return
-        if self._lifted is None or not dirichlet.steady:
-            self._lifted = self._apply_to_dirichlet()
-        weak[:, dirichlet.elements] -= self._lifted
+        self._lift.subtract(weak)
 
-    def _apply_to_dirichlet(self) -> Array:
-        """Return (k K + b_0/dt B) of the Dirichlet values, on the elements that have some, [c, m, n, n, n]."""
-        grid, g, elements = self._geometry.grid, self._geometry, self.dirichlet.elements
-        if not self._lift.size:
-            self._lift = np.zeros((self.components, *grid.shape))
-        self.dirichlet.write(self._lift)
-        kernel = make_helmholtz(grid.n, "float64", g.axis_aligned, self._products)
-        out = self._work("helmholtz lifted", grid.shape)
-        result = np.empty((self.components, len(elements), grid.n, grid.n, grid.n))
-        with self._regions("helmholtz"):
-            for field, found in zip(self._lift, result):
-                kernel(
-                    elements, field, self.diffusivity, self.shift,
-                    g.scale, g.volume, g.factors, g.mass, g.derivative, g.weights, out,
-                )  # fmt: skip
-                found[...] = out[elements]
-        return result
-
-    def solve(self, b: Array, out: Array, remember: bool = True) -> SolveResult:
+    def solve(self, b: Any, out: Any, remember: bool = True) -> SolveResult:
         """Solve for out [c, E, n, n, n] with the assembled right-hand side b, which is masked in place. Collective.
 
         out holds the Dirichlet values at constrained points. remember: whether the guess comes from the past
@@ -112,24 +109,22 @@ class HelmholtzSolve:
         settings = self.settings
         self._operator.mask(b)
         arguments = (self._inverse_diagonal, settings.tolerance, settings.max_iterations)
-        options = {"work": self._work, "regions": self._regions}
+        options: dict[str, Any] = {"work": self._work, "regions": self._regions}
         if not remember:
-            return cg(self._operator, b, out, *arguments, zero_guess=True, **options)  # type: ignore[arg-type]
+            return cg(self._operator, b, out, *arguments, zero_guess=True, **options)
         if not settings.projection:
             self._operator.mask(out)
-            result = cg(self._operator, b, out, *arguments, **options)  # type: ignore[arg-type]
+            result = cg(self._operator, b, out, *arguments, **options)
         else:
             residual = self._work("helmholtz residual", b.shape)
             left = self._work("helmholtz left", b.shape)
             dx = self._work("helmholtz dx", b.shape)
             self.projection.guess(b, out, residual)
-            result = cg(
-                self._operator, residual, dx, *arguments, zero_guess=True, residual=left, **options,  # type: ignore[arg-type]
-            )  # fmt: skip
+            result = cg(self._operator, residual, dx, *arguments, zero_guess=True, residual=left, **options)
             if result.iterations:
                 self.projection.update(dx, residual, left)
-                with self._regions("other", float(dx.size), 24.0 * dx.size):
-                    np.add(out, dx, out=out)
+                with timed(self._regions, "other", float(dx.size), 24.0 * dx.size):
+                    self._operator.inner.add(dx, out)
         self.dirichlet.write(out)
         return result
 

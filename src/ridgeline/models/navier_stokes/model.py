@@ -1,6 +1,7 @@
 """The Navier-Stokes model: decomposes, owns the engine that holds the flow, and says what the time loop asks.
 
-The arithmetic is in `engine_cpu`; settings, initial flows, outputs, figures and checkpoints have their own files.
+The arithmetic is in `engine`, on CPUs and GPUs; settings, initial flows, outputs, figures and checkpoints have their
+own files.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ridgeline.models.navier_stokes.diagnostics import (
     locate_nonfinite,
     summarise,
 )
+from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
@@ -84,7 +86,8 @@ class NavierStokes(Model):
         """Decompose the mesh, compile what set-up runs, allocate fields and plan. Collective.
 
         Raises ConfigError for settings that contradict each other on this mesh and for probes outside it,
-        DecompositionError for more ranks than elements.
+        DecompositionError for more ranks than elements. Raises DeviceError if the case asks for a GPU and cannot have
+        one, or for what GPUs have no kernels for.
         """
         self._case, self._context = case, context
         comm = context.comm
@@ -93,11 +96,11 @@ class NavierStokes(Model):
         self._grid = ElementGrid(own_mesh(case, comm), case.grid.order, comm.size, comm.rank)
         self._geometry = ElementGeometry(self._grid)
         self._regions = context.regions
-        self._engine = CpuEngine(comm, self._grid, self._problem, self._regions, self._geometry)
+        self._engine = self._make_engine()
         self._state = EngineState(self._engine)
         self._figures = self._make_figures()
         self._outputs = OutputFields(
-            comm, self._grid, self._geometry, self._engine.gather, len(case.scalar), case.output.uniform
+            comm, self._grid, self._geometry, self._engine.host_gather, len(case.scalar), case.output.uniform
         )
         self._statistics: Statistics | None = None
         if case.output.statistics_every:
@@ -112,6 +115,15 @@ class NavierStokes(Model):
 
         self._probes = Probes(comm, self._grid, case) if case.has_probes else None
         self._forces = SideForces.of(comm, self._grid, self._geometry, case)
+
+    def _make_engine(self) -> SplittingEngine:
+        context = self._context
+        arguments = context.comm, self._grid, self._problem, self._regions, self._geometry
+        if context.device == "cuda":
+            from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine
+
+            return CudaEngine(*arguments)
+        return CpuEngine(*arguments)
 
     def _make_figures(self) -> Diagnostics:
         case, problem = self._case, self._problem
@@ -294,8 +306,7 @@ class NavierStokes(Model):
             "block": [max(grid.counts()), grid.n, grid.n, grid.n],
             "method": f"BDF{problem.time_order}/EXT{problem.time_order}{steps}, advection on {points}; pressure by "
             f"{pressure.solver} with {pressure.preconditioner} in {pressure.precision}; "
-            f"{'axis-aligned' if self._geometry.axis_aligned else 'curved'} elements, {problem.products} products; "
-            f"messages {'overlap' if problem.overlap else 'do not overlap'} computing",
+            f"{'axis-aligned' if self._geometry.axis_aligned else 'curved'} elements, {self._engine.describe()}",
             "field_bytes_per_rank": sum(memory.values()),
             "memory": memory,
         }

@@ -199,12 +199,10 @@ def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSid
 def scalar_of(case: NavierStokesSettings, number: int) -> TransportedScalar:
     """Return scalar `number` of a case."""
     section = case.scalar[number]
-    source = parse(section.source)
-    nothing = section.source.strip() in ("0", "0.0")
     return TransportedScalar(
         section.diffusivity,
         scalar_sides(case, number),
-        None if nothing else source,
+        parse(section.source) if section.has_source else None,
         section.mean_gradient,
         section.expansion,
         section.reference,

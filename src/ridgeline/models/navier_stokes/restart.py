@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ridgeline.krylov.projection import Projection
-from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
+from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.multistep import BACKWARD
 from ridgeline.models.navier_stokes.problem import Array
 from ridgeline.parallel.distributed import DistributedArray
@@ -34,7 +34,7 @@ def field_names(n_scalars: int) -> tuple[str, ...]:
 class EngineState:
     """Names the arrays of an engine for a checkpoint, and takes up what was read into them."""
 
-    def __init__(self, engine: CpuEngine) -> None:
+    def __init__(self, engine: SplittingEngine) -> None:
         self._engine = engine
         self._names = field_names(len(engine.problem.scalars))
         self._numbers: dict[str, Array] = {}
@@ -54,7 +54,7 @@ class EngineState:
         """Return the state by name. Views, but for the small numbers. No communication."""
         engine = self._engine
         found = [self._field("pressure", engine.p)]
-        for back, level in enumerate(engine.time_levels.fields):
+        for back, level in enumerate(engine.host_levels()):
             suffix = f"_{back}" if back else ""
             found += [self._field(name + suffix, field) for name, field in zip(self._names, level)]
         force = 0.0 if engine.flow_rate is None else engine.flow_rate.force
@@ -63,7 +63,7 @@ class EngineState:
         steps = [engine.dt, engine.velocity.order, *levels.times, *levels.steps]
         self._numbers = {"clock": np.array(clock), TIME_STEPS: np.array(steps)}
         for name, projection in self._projections().items():
-            for kind, rows in projection.fields().items():
+            for kind, rows in engine.host_space(projection).items():
                 found += [self._field(f"{name}_{kind}_{i}", row) for i, row in enumerate(rows)]
             self._numbers[f"{name}_numbers"] = projection.numbers()
         for name, numbers in self._numbers.items():

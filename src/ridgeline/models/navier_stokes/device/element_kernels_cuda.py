@@ -21,22 +21,23 @@ from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.elements.device.helmholtz_cuda import THREADS
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.jit.cuda_device import flat
+from ridgeline.models.navier_stokes.buoyancy import buoyancy_factors
 from ridgeline.models.navier_stokes.device.kernels_cuda import (
-    make_buoyancy,
     make_filter,
     make_force_divergence,
+    make_linear_sources,
     make_momentum,
     make_right_hand_side,
 )
-from ridgeline.models.navier_stokes.extrapolation import TIME_LEVELS
+from ridgeline.models.navier_stokes.extrapolation import levels_of_kernel
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem, bubble_filter
 
 
 class CudaElementKernels:
     """Operators on the fields of this rank's elements, which lie in the memory of its GPU.
 
-    advection(velocity, fields, out): as of `CudaAdvection`. Raises DeviceError for dealiasing that GPUs have no
-    kernel for.
+    advection(velocity, fields, out): as of `CudaAdvection`. every: all elements, as operators on some take them.
+    Raises DeviceError for dealiasing that GPUs have no kernel for.
     """
 
     def __init__(self, geometry: CudaGeometry, problem: FlowProblem) -> None:
@@ -44,6 +45,7 @@ class CudaElementKernels:
         self.geometry, self.stream = geometry, geometry.stream
         self._order, self._count = geometry.gather.order, geometry.gather.n_elements
         self._block = n, n, geometry.layout.elements
+        self.every = 0, self._count
         self.advection = CudaAdvection(geometry, problem.dealias_points)
         self._right_hand_side = make_right_hand_side(n, aligned)
         self._force_divergence = make_force_divergence(n, aligned)
@@ -58,12 +60,14 @@ class CudaElementKernels:
             self._filter = make_filter(n)
             matrix = bubble_filter(points, problem.filter_weight, problem.filter_modes)
             self._filter_matrix = cuda.to_device(np.ascontiguousarray(matrix).reshape(-1))
-        self._buoyancy: Any = None
+        self._linear_sources = make_linear_sources(n, aligned)
         if problem.buoyant:
-            self._buoyancy = make_buoyancy(n, aligned)
-            factors = np.outer(problem.gravity, [scalar.expansion for scalar in problem.scalars])
-            references = np.array([scalar.reference for scalar in problem.scalars])
-            self._factors, self._references = map(cuda.to_device, (factors.reshape(-1), references))
+            factors, references = buoyancy_factors(problem)
+            self._buoyancy = tuple(map(cuda.to_device, (factors.reshape(-1), references)))
+        gradients = np.array([scalar.mean_gradient for scalar in problem.scalars]).reshape(-1)
+        self.has_gradients = bool(gradients.any())
+        if self.has_gradients:
+            self._gradients = cuda.to_device(gradients), cuda.to_device(np.zeros(3))
 
     def _grid(self, elements: int) -> int:
         return self.geometry.layout.blocks(elements)
@@ -87,11 +91,7 @@ class CudaElementKernels:
         if end <= first:
             return
         a, b = coefficients
-        flat_levels = [
-            flat(level)
-            for levels in (fields, rates)
-            for level in [*levels, *[levels[0]] * TIME_LEVELS][:TIME_LEVELS]
-        ]
+        flat_levels = [flat(level) for levels in (fields, rates) for level in levels_of_kernel(levels)]
         count, (_, mass, weights) = field_count(out), self.geometry.metric
         self._right_hand_side[self._grid(end - first) * count, self._block, self.stream](
             self._order, first, end, count, tuple((-a).tolist()), tuple(b.tolist()), force, *flat_levels,
@@ -119,12 +119,22 @@ class CudaElementKernels:
 
         The rates hold advection less sources. Of a problem with buoyancy alone.
         """
-        _, mass, weights = self.geometry.metric
         points = 3 * self.geometry.points
-        self._buoyancy[self._grid(self._count), self._block, self.stream](
-            self._order, 0, self._count, self._factors, self._references,
-            flat(fields)[points:], mass, weights, flat(rates)[:points],
-        )  # fmt: skip
+        self._add_linear(self._buoyancy, flat(fields)[points:], flat(rates)[:points])
+
+    def subtract_mean_gradients(self, fields: Any, rates: Any) -> None:
+        """Subtract the source -u.G of each scalar's mean gradient G from the rates [3 + S, E, n, n, n] of fields.
+
+        Of a problem with mean gradients alone, as `has_gradients` says.
+        """
+        points = 3 * self.geometry.points
+        self._add_linear(self._gradients, flat(fields)[:points], flat(rates)[points:])
+
+    def _add_linear(self, factors: tuple[Any, Any], fields: Any, out: Any) -> None:
+        _, mass, weights = self.geometry.metric
+        self._linear_sources[self._grid(self._count), self._block, self.stream](
+            self._order, 0, self._count, *factors, fields, mass, weights, out
+        )
 
     def courant(self, velocity: Any) -> float:
         """Return max(|u_r| / dr + |u_s| / ds + |u_t| / dt) over this rank's points: the Courant number over dt.

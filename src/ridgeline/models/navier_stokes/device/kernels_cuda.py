@@ -87,39 +87,41 @@ def make_right_hand_side(n: int, axis_aligned: bool) -> Any:
 
 
 @cache
-def make_buoyancy(n: int, axis_aligned: bool) -> Any:
-    """Return kernel(order, first, end, factors, references, scalars, mass, weights, out).
+def make_linear_sources(n: int, axis_aligned: bool) -> Any:
+    """Return kernel(order, first, end, factors, references, fields, mass, weights, out).
 
-    out[i] += mass sum_s factors[i, s] (scalars[s] - references[s]). factors: [3, S]; references: [S]; scalars:
-    [S, E, n, n, n]; out: [3, E, n, n, n]. Cost: reads the scalars (and the mass of curved elements), reads and
-    writes the components that have a factor.
+    out[i] += mass sum_s factors[i, s] (fields[s] - references[s]): buoyancy, and what mean gradients bring. factors:
+    [c, S]; references: [S]; fields: [S, E, n, n, n]; out: [c, E, n, n, n]. Cost: reads the fields (and the mass of
+    curved elements), reads and writes the components that have a factor.
     """
     layout = layout_of(n)
     square, cube, elements, mass_at = n * n, n**3, layout.elements, make_mass(n, axis_aligned)
 
     @kernel(*launch_bounds(n, np.float64, _REGISTERS), cached=False)
-    def buoyancy(order, first, end, factors, references, scalars, mass, weights, out):
+    def linear_sources(order, first, end, factors, references, fields, mass, weights, out):
         i, j = cuda.threadIdx.x, cuda.threadIdx.y
         _, element, mine = element_of_block(order, first, end, 1, elements, cuda.blockIdx.x, cuda.threadIdx.z)
         if mine:
-            count, field = references.size, out.size // 3
+            count = references.size
+            components = factors.size // count
+            field = out.size // components
             at = element * cube + j * n + i
             for k in range(n):
                 weight = mass_at(mass, weights, element, k, j, i)
-                for component in range(3):
+                for component in range(components):
                     total, used = 0.0, False
                     for s in range(count):
                         factor = load(factors, component * count + s)
                         if factor != 0.0:
                             used = True
-                            change = load(scalars, s * field + at) - load(references, s)
+                            change = load(fields, s * field + at) - load(references, s)
                             total = fma(factor, change, total)
                     if used:
                         place = component * field + at
                         store(out, place, fma(weight, total, load(out, place)))
                 at += square
 
-    return buoyancy
+    return linear_sources
 
 
 @cache

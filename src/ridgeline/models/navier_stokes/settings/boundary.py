@@ -180,6 +180,11 @@ class ScalarSection(Checked):
     )
     boundary: ScalarBoundarySection = Field(default_factory=ScalarBoundarySection)
 
+    @property
+    def has_source(self) -> bool:
+        """Whether there is a source beside the mean gradient's."""
+        return self.source.strip() not in ("0", "0.0")
+
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
         if self.reference and not self.expansion:

@@ -1,0 +1,1 @@
+"""HPL in the memory of NVIDIA GPUs."""

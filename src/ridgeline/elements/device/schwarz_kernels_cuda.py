@@ -1,0 +1,274 @@
+"""The additive Schwarz sweep on NVIDIA GPUs: the twin of `multigrid.schwarz_kernels.make_sweep`.
+
+A thread block solves on one extended element, all of it in shared memory. A thread takes columns of z from global
+memory, so that neighbouring threads read neighbouring points. Six passes of products along lines follow, z, y, x and
+back, with the eigenvalues between them. Sums within a product have the CPU's order; the directions have the opposite
+one, so that results differ by rounding.
+
+Arrays are flat device arrays, of one dtype unless said: the finest level reads float64 and rounds what it loads.
+n, m, f, faces, neighbours, mine and total: as of `schwarz_kernels`. Each process compiles the
+sweep and `collect`, because the kernel cache has no key for device functions in a closure.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numpy.typing import DTypeLike
+
+from ridgeline.elements.device.lines_cuda import bounds_of, fetch_table, make_line_products, shared_box
+from ridgeline.elements.device.tensor_cuda import make_column, make_store
+from ridgeline.jit.cuda_device import SIMULATED, barrier, device_function, kernel, load, store
+from ridgeline.parallel.partition import Triple
+
+THREADS = 8 if SIMULATED else 256  # of kernels that take points one by one
+_BLOCKS = 8
+OWN, EDGE = -1, -2  # what a column beyond no face is: the element's own, or one that no element needs
+
+
+@cache
+def _make_side(ny: int, nx: int) -> Any:
+    """Return side(line) = (face, place, slot, step) of a column of the extended element, lines y-slowest of [my, mx].
+
+    face: that the column lies beyond, OWN or EDGE; place: of its first point in the element that it is read from,
+    which is the one across; slot, step: where its points lie among a face's.
+    """
+    mx = nx + 2
+
+    @device_function
+    def side(line):
+        j, i = line // mx - 1, line % mx - 1
+        of_x, of_y = i >= 0 and i < nx, j >= 0 and j < ny
+        if of_x and of_y:
+            return OWN, j * nx + i, j * nx + i, 0
+        if of_y:
+            if i < 0:
+                return 0, j * nx + nx - 2, j, ny
+            return 1, j * nx + 1, j, ny
+        if of_x:
+            if j < 0:
+                return 2, (ny - 2) * nx + i, i, nx
+            return 3, nx + i, i, nx
+        return EDGE, 0, 0, 0
+
+    return side
+
+
+@cache
+def _make_fetch(shape: Triple, dtype: DTypeLike) -> Any:
+    """Return fetch(line, e, r, neighbours, mine, total, a): a column of the extended element goes to shared memory.
+
+    line: y-slowest of [my, mx]; a: the box of m points in shared memory.
+    """
+    nz, ny, nx = shape
+    mx, plane, points = nx + 2, ny * nx, nz * ny * nx
+    face = max(nz * ny, nz * nx, plane)
+    box = shared_box((nz + 2, ny + 2, mx))
+    pitch, layer, top = box.pitch, box.layer, (nz + 1) * box.layer
+    real = np.dtype(dtype).type
+    zero = real(0)
+    side, column_of, put = _make_side(ny, nx), make_column(nz, plane), make_store(nz, layer)
+
+    @device_function
+    def other(mine, total, there, slot):
+        """Return what the other side put into a point of a face's slot; zero where there is no other side."""
+        value = zero
+        if there < OWN:
+            at = (-2 - there) * face + slot
+            value = load(total, at) - load(mine, at)
+        return value
+
+    @device_function
+    def end(r, mine, total, there, place, slot):
+        """Return the point beyond an end of an own column."""
+        if there >= 0:
+            return real(load(r, there * points + place))
+        return other(mine, total, there, slot)
+
+    @device_function
+    def fetch(line, e, r, neighbours, mine, total, a):
+        which, place, slot, step = side(line)
+        at = line // mx * pitch + line % mx
+        there = e
+        if which >= 0:
+            there = load(neighbours, 6 * e + which)
+        elif which == EDGE:
+            there = -1
+        if there >= 0:
+            put(column_of(r, there * points + place), a, at + layer)
+        else:
+            for k in range(nz):
+                store(a, at + (k + 1) * layer, other(mine, total, there, slot + k * step))
+        low, high = zero, zero
+        if which == OWN:
+            low = end(r, mine, total, load(neighbours, 6 * e + 4), place + (nz - 2) * plane, slot)
+            high = end(r, mine, total, load(neighbours, 6 * e + 5), place + plane, slot)
+        store(a, at, low)
+        store(a, at + top, high)
+
+    return fetch
+
+
+@cache
+def _make_leave(shape: Triple) -> Any:
+    """Return leave(line, e, a, z, ghosts): an own column goes to z, its ends and columns beyond faces to ghosts."""
+    nz, ny, nx = shape
+    mx, plane, points = nx + 2, ny * nx, nz * ny * nx
+    face = max(nz * ny, nz * nx, plane)
+    box = shared_box((nz + 2, ny + 2, mx))
+    pitch, layer, top = box.pitch, box.layer, (nz + 1) * box.layer
+    side, column_of, put = _make_side(ny, nx), make_column(nz, layer), make_store(nz, plane)
+
+    @device_function
+    def leave(line, e, a, z, ghosts):
+        which, place, slot, step = side(line)
+        at = line // mx * pitch + line % mx
+        if which == OWN:
+            put(column_of(a, at + layer), z, e * points + place)
+            store(ghosts, (6 * e + 4) * face + slot, load(a, at))
+            store(ghosts, (6 * e + 5) * face + slot, load(a, at + top))
+        elif which >= 0:
+            begin = (6 * e + which) * face + slot
+            for k in range(nz):
+                store(ghosts, begin + k * step, load(a, at + (k + 1) * layer))
+
+    return leave
+
+
+def sweep_bytes(shape: Triple, dtype: DTypeLike) -> int:
+    """Return the shared memory of a thread block of the sweep, in bytes."""
+    wide = tuple(n + 2 for n in shape)
+    return np.dtype(dtype).itemsize * (shared_box(wide).size + sum(m * m + m for m in wide))  # type: ignore[arg-type]
+
+
+@cache
+def make_sweep(shape: Triple, dtype: DTypeLike) -> Any:
+    """Return sweep(r, neighbours, mine, total, index, vectors, values, z, ghosts) for elements of (z, y, x) points.
+
+    What it does, and all arguments: as of the CPU's `make_sweep`, but r may be of float64 beside others of float32.
+    Launch E thread blocks of shared_box(m).threads. Reads r once and its layers beside faces twice, writes z and
+    ghosts. 12 m^4 flops an element.
+    """
+    nz, ny, nx = shape
+    wide = mz, my, mx = nz + 2, ny + 2, nx + 2
+    box = shared_box(wide)
+    pitch, layer, threads = box.pitch, box.layer, box.threads
+    real = np.dtype(dtype).type
+    fetch, leave = _make_fetch(shape, np.dtype(dtype)), _make_leave(shape)
+    forward_z, forward_y, forward_x = (make_line_products(box, wide, a, wide[a], True) for a in range(3))
+    back_z, back_y, back_x = (make_line_products(box, wide, a, wide[a], False) for a in range(3))
+    x_at, y_at, z_at = 0, mx * mx, mx * mx + my * my  # where tables begin: vectors, then values
+    of_x = z_at + mz * mz
+    of_y, of_z = of_x + mx, of_x + mx + my
+    size, tables_size, columns, rows = box.size, of_x + mx + my + mz, my * mx, mz * my
+
+    @device_function
+    def divide(tables, a, thread):
+        """Divide by the sums of eigenvalues on the lines along x that are this thread's."""
+        zero = a.dtype.type(0)
+        for line in range(thread, rows, threads):
+            k, j = line // my, line % my
+            at, base = k * layer + j * pitch, load(tables, of_z + k) + load(tables, of_y + j)
+            for i in range(mx):
+                total = base + load(tables, of_x + i)
+                store(a, at + i, load(a, at + i) / total if total > zero else zero)
+
+    @kernel(*bounds_of(threads, dtype), cached=False)
+    def sweep(r, neighbours, mine, total, index, vectors, values, z, ghosts):
+        tables = cuda.shared.array(tables_size, real)
+        a = cuda.shared.array(size, real)
+        e, thread = cuda.blockIdx.x, cuda.threadIdx.x
+        fetch_table(vectors, load(index, 6 * e), mx * mx, tables, x_at, thread, threads)
+        fetch_table(vectors, load(index, 6 * e + 1), my * my, tables, y_at, thread, threads)
+        fetch_table(vectors, load(index, 6 * e + 2), mz * mz, tables, z_at, thread, threads)
+        fetch_table(values, load(index, 6 * e + 3), mx, tables, of_x, thread, threads)
+        fetch_table(values, load(index, 6 * e + 4), my, tables, of_y, thread, threads)
+        fetch_table(values, load(index, 6 * e + 5), mz, tables, of_z, thread, threads)
+        for line in range(thread, columns, threads):
+            fetch(line, e, r, neighbours, mine, total, a)
+        barrier()
+        forward_z(tables, z_at, a, thread)
+        barrier()
+        forward_y(tables, y_at, a, thread)
+        barrier()
+        forward_x(tables, x_at, a, thread)
+        divide(tables, a, thread)
+        back_x(tables, x_at, a, thread)
+        barrier()
+        back_y(tables, y_at, a, thread)
+        barrier()
+        back_z(tables, z_at, a, thread)
+        for line in range(thread, columns, threads):
+            leave(line, e, a, z, ghosts)
+
+    return sweep
+
+
+@cache
+def make_collect(shape: Triple) -> Any:
+    """Return collect(neighbours, ghosts, mine, total, z), of the CPU's `make_sweep`, in its order of sums.
+
+    Launch ceil(points / THREADS) x THREADS. Reads and writes z, and reads ghosts once.
+    """
+    nz, ny, nx = shape
+    plane, points, face = ny * nx, nz * ny * nx, max(nz * ny, nz * nx, ny * nx)
+
+    @device_function
+    def ghost(neighbours, ghosts, mine, total, e, f, slot):
+        """Return what the element across face f found there."""
+        there = load(neighbours, 6 * e + f)
+        value = ghosts.dtype.type(0)
+        if there >= 0:
+            value = load(ghosts, (there * 6 + (f ^ 1)) * face + slot)
+        elif there < OWN:
+            at = (-2 - there) * face + slot
+            value = load(total, at) - load(mine, at)
+        return value
+
+    @device_function
+    def both(neighbours, ghosts, mine, total, e, f, at, last, slot, value):
+        """Return the value with what lies across the lower face f, and across the upper one, at layer `at`."""
+        if at == 1:
+            value += ghost(neighbours, ghosts, mine, total, e, f, slot)
+        if at == last - 1:
+            value += ghost(neighbours, ghosts, mine, total, e, f + 1, slot)
+        return value
+
+    @kernel(THREADS, _BLOCKS, cached=False)
+    def collect(neighbours, ghosts, mine, total, z):
+        p = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if p >= z.size:
+            return
+        e, q = p // points, p % points
+        k, j, i = q // plane, q % plane // nx, q % nx
+        value = load(z, p)
+        value = both(neighbours, ghosts, mine, total, e, 0, i, nx - 1, k * ny + j, value)
+        value = both(neighbours, ghosts, mine, total, e, 2, j, ny - 1, k * nx + i, value)
+        value = both(neighbours, ghosts, mine, total, e, 4, k, nz - 1, j * nx + i, value)
+        store(z, p, value)
+
+    return collect
+
+
+@kernel(THREADS, _BLOCKS)
+def pack_faces(places, values, mine, total):
+    """mine = total = values[places], 0 where a place is -1. Launch ceil(places / THREADS) x THREADS."""
+    s = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if s < places.size:
+        place = load(places, s)
+        value = mine.dtype.type(0)
+        if place >= 0:
+            value = mine.dtype.type(load(values, place))
+        store(mine, s, value)
+        store(total, s, value)
+
+
+@kernel(THREADS, _BLOCKS)
+def scale_points(factors, values):
+    """values *= factors. Launch ceil(points / THREADS) x THREADS."""
+    p = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if p < values.size:
+        store(values, p, load(values, p) * load(factors, p))

@@ -1,0 +1,255 @@
+"""Navier-Stokes on one NVIDIA GPU per rank: fields, solves and steps stay in device memory.
+
+The twin of `engine_cpu.CpuEngine`, with the same steps (`engine.SplittingEngine`). The host has one copy of fields
+and pressure, for input, output, figures and checkpoints, brought up to date when it is asked for. Kernels go to the
+default stream. At the end of a region the host waits for what was begun in it, so that its time is the device's.
+Within a solve it waits for sums only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import cuda
+
+from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
+from ridgeline.elements.device.gather_scatter_cuda import device_bytes as gather_bytes
+from ridgeline.elements.device.geometry_cuda import CudaGeometry
+from ridgeline.elements.device.operator_cuda import CudaElementOperator
+from ridgeline.elements.device.schwarz_cuda import CudaSchwarzMultigrid
+from ridgeline.elements.device.schwarz_cuda import device_bytes as multigrid_bytes
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.geometry import ElementGeometry
+from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.operator import operator_work
+from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
+from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, SolveResult
+from ridgeline.krylov.projection import Projection
+from ridgeline.models.navier_stokes.boundary_terms import Boundaries
+from ridgeline.models.navier_stokes.device.boundary_cuda import (
+    CudaBoundaries,
+    CudaDirichletLift,
+    CudaDirichletValues,
+    elements_at_sides,
+)
+from ridgeline.models.navier_stokes.device.element_kernels_cuda import CudaElementKernels
+from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
+from ridgeline.models.navier_stokes.engine import SplittingEngine
+from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
+from ridgeline.models.navier_stokes.pressure import PressureSolve, schwarz_multigrid
+from ridgeline.models.navier_stokes.problem import Array, FlowProblem
+from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
+from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.regions import Regions
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+def require_kernels(problem: FlowProblem) -> None:
+    """Raise DeviceError, with what to do, for what GPUs have no kernels for."""
+    for i, scalar in enumerate(problem.scalars):
+        if scalar.source is not None:
+            raise DeviceError(
+                f"scalar.{i} has a source, for which GPUs have no kernels; run with --device cpu"
+            )
+
+
+class CudaEngine(SplittingEngine):
+    """Velocity, pressure and scalars of this rank's elements on its GPU. Built collectively.
+
+    Parameters and attributes are those of `engine_cpu.CpuEngine`. Raises ConfigError as that does. Raises DeviceError
+    for what `require_kernels` names, if this rank has no GPU, and, with the sum, if its memory is too small.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        grid: ElementGrid,
+        problem: FlowProblem,
+        regions: Regions | None = None,
+        geometry: ElementGeometry | None = None,
+    ) -> None:
+        require_kernels(problem)
+        super().__init__(comm, grid, problem, regions, geometry)
+        self.device = select_device(comm)
+        self.host_gather = GatherScatter(comm, grid.ids, max(4, self.n_fields), problem.overlap)
+        assembled = self.geometry.mass.copy()
+        self.host_gather.sum(assembled)
+        host_inner = InnerProduct(comm, self.host_gather.inverse_multiplicity(), assembled)
+        host_boundaries = Boundaries(comm, grid, self.geometry, problem)
+        self._multigrid = None
+        if problem.pressure.preconditioner == "schwarz":
+            self._multigrid = schwarz_multigrid(comm, self.geometry, problem, self.regions)
+        self._memory = device_bytes(self._parts(host_boundaries), problem)
+        advice = (
+            "use more GPUs (-n), fewer grid.elements, or a smaller model.projection or model.pressure.restart"
+        )
+        require_device_memory(comm, self.device, self._memory, advice)
+        self.gather = CudaGatherScatter(
+            comm, self.host_gather.plan, mpi_takes_device_buffers(), fields=self.n_fields
+        )
+        self._device_geometry = CudaGeometry(self.geometry, self.gather)
+        self.inner = CudaInnerProduct(host_inner)
+        self.inverse_mass = cuda.to_device((1.0 / assembled).reshape(-1))
+        self.kernels = CudaElementKernels(self._device_geometry, problem)
+        self.boundaries = CudaBoundaries(host_boundaries, self.geometry, problem)
+        self._make_fields()
+        self._host = [np.zeros((self.n_fields, *grid.shape)) for _ in range(problem.time_order)]
+        self._host_p = np.zeros(grid.shape)
+        self._copied = 0  # levels that the host has as they are, with the pressure
+        self._spaces: dict[int, tuple[Projection, dict[str, Array]]] = {}  # of a checkpoint
+        self._workspace = CudaWorkspace()
+        operator = self._operator(1.0, 0.0, self.boundaries.pressure_points, problem.level_is_free)
+        self.pressure = PressureSolve(
+            operator, self._preconditioner(operator), problem.pressure, self._workspace, self.regions
+        )
+        self.velocity = self._helmholtz("velocity", self.boundaries.velocity, problem.viscosity)
+        self.scalars = [
+            self._helmholtz(f"scalar {i}", dirichlet, scalar.diffusivity)
+            for i, (scalar, dirichlet) in enumerate(zip(problem.scalars, self.boundaries.scalars))
+        ]
+
+    def _parts(self, boundaries: Boundaries) -> DeviceParts:
+        """Return what of this rank's mesh takes memory on the device."""
+        values = [boundaries.velocity, *boundaries.scalars]
+        return DeviceParts(
+            n=self.grid.n,
+            elements=self.grid.n_elements,
+            axis_aligned=self.geometry.axis_aligned,
+            at_sides=elements_at_sides(self.geometry, self.problem).size,
+            lifted=sum(len(each.points) * each.elements.size for each in values if each.nonzero),
+            given=sum(points.size for each in values for points in each.points),
+            free_pressure=boundaries.pressure_points.size,
+            gather=gather_bytes(self.host_gather.plan, self.n_fields),
+            multigrid=0 if self._multigrid is None else multigrid_bytes(self._multigrid),
+        )
+
+    def _operator(
+        self, h1: float, h2: float, constrained: Any, nullspace: bool = False
+    ) -> CudaElementOperator:
+        return CudaElementOperator(
+            self.comm, self.grid, self._device_geometry, self.gather, h1, h2, constrained, inner=self.inner,
+            nullspace=nullspace,
+        )  # fmt: skip
+
+    def _helmholtz(self, name: str, dirichlet: CudaDirichletValues, diffusivity: float) -> HelmholtzSolve:
+        work = self._workspace
+        operator = self._operator(diffusivity, 1.0, dirichlet.points)
+        lift = CudaDirichletLift(operator, dirichlet, work)
+        return HelmholtzSolve(name, operator, dirichlet, lift, self.problem.velocity, work, self.regions)
+
+    def _preconditioner(self, operator: CudaElementOperator) -> Preconditioner | None:
+        if self._multigrid is not None:
+            return CudaSchwarzMultigrid(self._multigrid, mpi_takes_device_buffers())
+        jacobi = self.problem.pressure.preconditioner == "jacobi"
+        return Jacobi(operator.inverse_diagonal(), self.inner) if jacobi else None
+
+    @property
+    def fields(self) -> Array:
+        """The host's copy of velocity and scalars, [3 + S, E, n, n, n], brought up to date."""
+        self._bring(1)
+        return self._host[0]
+
+    @property
+    def p(self) -> Array:
+        """The host's copy of the pressure, [E, n, n, n], brought up to date."""
+        self._bring(1)
+        return self._host_p
+
+    def host_levels(self) -> Sequence[Array]:
+        """Return the host's copies of the fields of all levels, newest first, brought up to date."""
+        self._bring(len(self._host))
+        return self._host
+
+    def host_space(self, projection: Projection) -> dict[str, Array]:
+        """Return copies of the fields of a projection, by name; what is written there counts after `resume`."""
+        fields: dict[str, Any] = projection.fields()
+        copies = {name: rows.copy_to_host() for name, rows in fields.items()}
+        self._spaces[id(projection)] = projection, copies
+        return copies
+
+    def _bring(self, count: int) -> None:
+        """Copy what the host lacks of the newest levels."""
+        if not self._copied:
+            self._p.copy_to_host(self._host_p)
+        for back in range(self._copied, count):
+            self.time_levels.fields[back].copy_to_host(self._host[back])
+        self._copied = max(self._copied, count)
+
+    def _take_over(self) -> None:
+        self._p.copy_to_device(self._host_p)
+        for level, found in zip(self.time_levels.fields, self._host):
+            level.copy_to_device(found)
+        self._copied = len(self._host)
+        for projection, copies in self._spaces.values():
+            fields: dict[str, Any] = projection.fields()
+            for name, rows in fields.items():
+                rows.copy_to_device(copies[name])
+        self._spaces.clear()
+
+    def start(
+        self, fields: Array, time: float = 0.0, history: Sequence[Array] = (), dt: float | None = None
+    ) -> None:
+        """Begin at `time`, as `SplittingEngine.start` does. Collective."""
+        self._copied = 0
+        super().start(fields, time, history, dt)
+
+    def advance(self, dt: float | None = None) -> None:
+        """Advance by one time step, as `SplittingEngine.advance` does. Collective."""
+        self._copied = 0
+        self._spaces.clear()
+        super().advance(dt)
+
+    def _zeros(self, *leading: int) -> Any:
+        return cuda.to_device(np.zeros((*leading, *self.grid.shape)))
+
+    def _numbers(self, values: Sequence[float]) -> Any:
+        return cuda.to_device(np.array(values))
+
+    def _put(self, values: Any, out: Any) -> None:
+        out.copy_to_device(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values)
+
+    def _average(self, fields: Any) -> None:
+        self.gather.sum(fields)
+        c = len(fields)
+        self.inner.cg_direction(fields, self.inner.weights, np.zeros(c), fields, range(c))
+
+    @contextmanager
+    def _region(self, name: str, flops: float = 0.0, bytes: float = 0.0) -> Iterator[None]:
+        with self.regions(name, flops, bytes):
+            yield
+            cuda.synchronize()
+
+    def _sum_computed(self, weak: Any, compute: Callable[..., None], work: tuple[float, float]) -> None:
+        with self._region("other", *work):
+            self.gather.sum_computed(weak, compute)
+
+    def _subtract_sources(self, fields: Any, time: float, rates: Any) -> None:
+        if self.kernels.has_gradients:
+            with self._region("other"):
+                self.kernels.subtract_mean_gradients(fields, rates)
+
+    def note(self, name: str, result: SolveResult) -> None:
+        """Count a solve of a step, as `SplittingEngine.note`, and the work of its iterations where its time is."""
+        super().note(name, result)
+        of_pressure = name == "pressure"
+        components = 3 if name == "velocity" else 1
+        parts = [operator_work(self.geometry, not of_pressure, components, 2 if of_pressure else 5)]
+        if of_pressure and self._multigrid is not None:
+            parts += [level.work() for level in self._multigrid.levels]
+        flops, moved = (result.iterations * sum(part) for part in zip(*parts))
+        self.regions.count(
+            "gmres" if of_pressure and self.problem.pressure.solver == "gmres" else "cg", flops, moved
+        )
+
+    def describe(self) -> str:
+        """Return how fields are computed, in words."""
+        return f"fields and steps on {self.device}; surface integrals, figures and outputs by the host"
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes on this rank's device, by what they are for."""
+        return {name: int(size) for name, size in self._memory.items()}

@@ -1,0 +1,57 @@
+"""Flops and least bytes of the passes of a Navier-Stokes step on this rank's elements, in closed form."""
+
+from __future__ import annotations
+
+from ridgeline.elements.geometry import ElementGeometry
+from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts, buoyancy_factors
+from ridgeline.models.navier_stokes.problem import FlowProblem
+
+WORD = 8.0  # bytes
+
+
+class StepWork:
+    """Of each pass (flops, bytes): fields are read and written once, curved elements read their geometry."""
+
+    def __init__(self, geometry: ElementGeometry, problem: FlowProblem) -> None:
+        self._problem, self._n_elements, self._n = problem, geometry.grid.n_elements, geometry.grid.n
+        self._fields = 3 + len(problem.scalars)
+        self._points, self._aligned = float(geometry.grid.n_points), geometry.axis_aligned
+
+    def _curved(self, words: float) -> float:
+        """Return words per point that curved elements read beside the fields."""
+        return 0.0 if self._aligned else words
+
+    def advection(self) -> tuple[float, float]:
+        """Return the work of the weak rates: fields in, rates out, fine metrics of curved elements."""
+        n, c = self._n, self._fields
+        m = self._problem.dealias_points or n
+        if self._problem.dealias_points:
+            to_fine = 2.0 * (m * n**3 + m**2 * n**2 + m**3 * n)  # and back
+            derivatives = 2.0 * (2 * m**4 + m**3 * n)
+        else:
+            to_fine, derivatives = 0.0, 6.0 * n**4
+        per_element = c * (2 * to_fine + derivatives + 6 * m**3)
+        words = 2 * c + self._curved(9 * (m / n) ** 3)
+        return self._n_elements * per_element, WORD * words * self._points
+
+    def right_hand_side(self) -> tuple[float, float]:
+        """Return the work of the known side of a step."""
+        order, values = self._problem.time_order, self._fields * self._points
+        words = (2.0 * order + 1.0) * values + self._curved(self._points)
+        return (4.0 * order + 2.0) * values, WORD * words
+
+    def divergence(self) -> tuple[float, float]:
+        """Return the work of the divergence of the force."""
+        flops = (6.0 * self._n + 4 + self._curved(18)) * self._points
+        return flops, WORD * (5 + self._curved(10)) * self._points
+
+    def momentum(self) -> tuple[float, float]:
+        """Return the work of the right-hand side of the velocity."""
+        flops = (6.0 * self._n + 12 + self._curved(15)) * self._points
+        return flops, WORD * (8 + self._curved(10)) * self._points
+
+    def buoyancy(self) -> tuple[float, float]:
+        """Return the work of the force of the scalars on the flow."""
+        used = buoyancy_factors(self._problem)[0] != 0.0
+        flops, words = buoyancy_counts(int(used.any(axis=0).sum()), int(used.any(axis=1).sum()))
+        return flops * self._points, WORD * (words + self._curved(1)) * self._points
