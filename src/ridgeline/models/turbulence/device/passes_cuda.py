@@ -194,8 +194,7 @@ class CudaPasses:
     def row_powers(self, points: DeviceArray) -> Sums:
         """Return sums of powers over each row."""
         n = self._n_rows
-        if n:
-            sum_powers[n, THREADS, self._slabs.stream](points, self._pairs, self._pitch, self._sums)
+        sum_powers[n, THREADS, self._slabs.stream](points, self._pairs, self._pitch, self._sums)
         return self._read(self._sums, POWERS * n).reshape(POWERS, n)
 
     def count_octaves(

@@ -13,7 +13,7 @@ from numba import cuda
 from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, load_pair, store, store_pair
 from ridgeline.jit.cuda_sums import sum_threads
 
-THREADS = 4 if SIMULATED else 128
+THREADS = 4 if SIMULATED else 128  # four at least, which leave four sums
 BLOCKS = 8  # that fit on a multiprocessor: 64 registers for a thread
 MOST_BLOCKS = 2 if SIMULATED else 4096
 MOST_BINS = 2048
