@@ -76,6 +76,11 @@ def energy(fields, modes):
     return 0.5 * float((modes.weight() * np.abs(fields[:3]) ** 2).sum())
 
 
+def injection(forcing, fields):
+    """The power of a forcing at fields of the host."""
+    return forcing.injection(fields[:3, forcing.indices], energy(fields, forcing.modes))
+
+
 def enstrophy(fields, modes):
     """<w.w> / 2."""
     return 0.5 * float((modes.weight() * np.abs(np.cross(wavenumbers(modes), fields[:3], axis=0)) ** 2).sum())

@@ -9,6 +9,7 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
 from ridgeline.models.turbulence.outputs import output_field, output_names
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.problem import FlowParameters
 from spectral_toys import mode_keys
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
@@ -60,7 +61,7 @@ def whole(request):
     """Return all modes of the grid, fields of them and their figures on one rank."""
     modes = make_modes(SHAPE, LENGTHS, request.param)
     fields = random_velocity(modes, n_scalars=1)
-    return modes, fields, Diagnostics(COMM, modes, WholeTransform(modes), NU, SCALARS)
+    return modes, fields, Diagnostics(COMM, HostPasses(modes, WholeTransform(modes)), NU, SCALARS)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def shares(comm, whole):
             mine = Modes.of(grid, LENGTHS)
             transform = GatheredTransform(comm, grid, mine)
             part = np.ascontiguousarray(fields[:, places(mine)])
-            found.append((grid, part, Diagnostics(comm, mine, transform, NU, SCALARS)))
+            found.append((grid, part, Diagnostics(comm, HostPasses(mine, transform), NU, SCALARS)))
     return found
 
 
@@ -97,20 +98,18 @@ def test_profiles_agree_to_rounding(whole, shares):
 
 
 def test_output_fields_are_the_blocks_of_the_whole(whole, shares):
-    modes, fields, alone = whole
+    _, fields, alone = whole
     for name in output_names(1):
-        expected = output_field(name, COMM, fields, modes, alone.transform, FlowParameters(NU))
+        expected = output_field(name, COMM, fields, alone.passes, FlowParameters(NU))
         for grid, part, together in shares:
-            found = output_field(
-                name, together.comm, part, together.modes, together.transform, FlowParameters(NU)
-            )
+            found = output_field(name, together.comm, part, together.passes, FlowParameters(NU))
             scale = np.abs(expected).max()
             np.testing.assert_allclose(found, expected[box(grid)], rtol=0, atol=1e-15 * scale)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_figures_and_fields_by_the_transform_of_runs(whole, shares, dtype):
-    modes, fields, alone = whole
+    _, fields, alone = whole
     rounding = 2e-5 if dtype == np.float32 else 1e-12
     single = fields.astype(np.result_type(dtype, np.complex64))
     expected = alone.series(single, 0.01)
@@ -119,7 +118,7 @@ def test_figures_and_fields_by_the_transform_of_runs(whole, shares, dtype):
         transform = FourierTransform(
             grid, LENGTHS, together.comm, dtype, TransformTuning("alltoallv", effort="estimate")
         )
-        mine = Diagnostics(together.comm, together.modes, transform, NU, SCALARS)
+        mine = Diagnostics(together.comm, HostPasses(together.passes.modes, transform), NU, SCALARS)
         part = part.astype(single.dtype)
         found = mine.series(part, 0.01)
         assert list(found) == list(expected)
@@ -132,8 +131,10 @@ def test_figures_and_fields_by_the_transform_of_runs(whole, shares, dtype):
                     profile.values, wanted, rtol=0, atol=rounding * np.abs(wanted).max()
                 )
         for name in output_names(1):
-            wanted = output_field(name, COMM, single, modes, alone.transform, FlowParameters(NU))
-            field = output_field(name, together.comm, part, together.modes, transform, FlowParameters(NU))
+            wanted = output_field(name, COMM, single, alone.passes, FlowParameters(NU))
+            field = output_field(
+                name, together.comm, part, HostPasses(together.passes.modes, transform), FlowParameters(NU)
+            )
             assert field.dtype == dtype
             np.testing.assert_allclose(field, wanted[box(grid)], rtol=0, atol=rounding * np.abs(wanted).max())
 
@@ -147,7 +148,7 @@ def test_every_rank_names_the_same_bad_mode(comm, whole, shares):
         bad[3, 0] = np.inf
         jz, jy, jx = keys[two.min()]
         for _, _, together in shares:
-            said = together.locate_nonfinite(np.ascontiguousarray(bad[:, places(together.modes)]))
+            said = together.locate_nonfinite(np.ascontiguousarray(bad[:, places(together.passes.modes)]))
             assert said == f"velocity_z at mode j = (z {jz}, y {jy}, x {jx})"
             assert len(set(comm.allgather(said))) == 1
     for _, part, together in shares:

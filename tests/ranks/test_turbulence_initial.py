@@ -91,7 +91,7 @@ def follow(comm, case, process_grid):
         fields[:3] *= math.exp((forcing.factor_rate - 0.3) * dt)
         fields[:3, forcing.indices] += dt * forcing.values
         forcing.end_step(fields)
-        powers.append(forcing.injection(fields))
+        powers.append(forcing.injection(fields[:3, forcing.indices], 1.5))
     return whole(comm, modes, fields), powers, forcing.state()
 
 

@@ -9,6 +9,7 @@ from mpi4py import MPI
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.forcing import Forcing, LinearForcing
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import (
     LONG,
@@ -213,7 +214,7 @@ def test_the_energy_of_each_shell_changes_by_transfer_dissipation_and_force():
         flat_spectrum(1.5),
         forcing=lambda modes: LinearForcing(modes, MPI.COMM_SELF, 0.4),
     )
-    diagnostics = Diagnostics(MPI.COMM_SELF, solver.modes, solver.transform, 0.03)
+    diagnostics = Diagnostics(MPI.COMM_SELF, HostPasses(solver.modes, solver.transform), 0.03)
     found = []
     for _ in range(3):
         found.append({name: p.values for name, p in diagnostics.profiles(solver.fields).items()})

@@ -37,11 +37,11 @@ def follow(forcing, until, spin_up=4.0):
     while engine.time < spin_up + until:
         engine.advance(courant=0.6)
         if engine.step_index % 5 == 0 and engine.time > spin_up:
-            sums = sum_over_modes(COMM, engine.fields, engine.modes)
+            sums = sum_over_modes(COMM, engine.stored, engine.passes)
             square = 2 / 3 * sums.energy  # u'^2
             turnover = math.pi / (2 * square) * sums.flow["energy_length"] / math.sqrt(square)
             dissipation = 2 * VISCOSITY * sums.flow["enstrophy"]
-            power = engine.forcing.injection(engine.fields)
+            power = engine.forcing.injection(engine.forced_velocity(), sums.energy)
             rows.append((engine.time, sums.energy, dissipation, power, turnover))
     return np.array(rows).T
 

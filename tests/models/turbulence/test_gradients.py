@@ -10,6 +10,7 @@ from ridgeline.models.turbulence import point_sums
 from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.gradients import BIN_EDGES, gradient_statistics
 from ridgeline.models.turbulence.outputs import output_field, output_names
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.pressure import products
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.errors import ConfigError
@@ -50,7 +51,7 @@ def test_gradient_statistics(modes):
     fields = random_velocity(modes)
     u = WholeTransform(modes).to_physical(fields)
     g = gradient(u, modes)
-    found = gradient_statistics(COMM, fields, modes, WholeTransform(modes))
+    found = gradient_statistics(COMM, fields, HostPasses(modes, WholeTransform(modes)))
     longitudinal = [g[i, i] for i in range(3)]
     pooled = np.stack(longitudinal)
     assert found.skewness == pytest.approx((pooled**3).mean() / (pooled**2).mean() ** 1.5, rel=1e-10)
@@ -101,8 +102,10 @@ def test_courant_number(modes):
     spacing = [length / n for length, n in zip(LENGTHS[::-1], SHAPE[::-1])]
     expected = sum(np.abs(u[i]) / h for i, h in enumerate(spacing)).max()
     transform = WholeTransform(modes)
-    assert products(COMM, fields, modes, transform).courant_rate == pytest.approx(expected, rel=1e-13)
-    d = Diagnostics(COMM, modes, transform, NU)
+    assert products(COMM, fields, HostPasses(modes, transform)).courant_rate == pytest.approx(
+        expected, rel=1e-13
+    )
+    d = Diagnostics(COMM, HostPasses(modes, transform), NU)
     assert d.series(fields, dt=0.02)["courant"] == pytest.approx(0.02 * expected, rel=1e-13)
     assert list(d.series(fields, 0.02)) == list(d.series(0 * fields, 0.0)), "columns never change"
 
@@ -112,7 +115,7 @@ def test_pressure_of_the_taylor_green_vortex(dealias):
     modes, transform, velocity, _ = given(taylor_green, dealias)
     z, y, x = points(modes)
     exact = (np.cos(2 * x) + np.cos(2 * y)) * (np.cos(2 * z) + 2) / 16
-    found = output_field("pressure", COMM, velocity, modes, transform, FlowParameters(NU))
+    found = output_field("pressure", COMM, velocity, HostPasses(modes, transform), FlowParameters(NU))
     np.testing.assert_allclose(found, exact, atol=1e-15)
 
 
@@ -120,7 +123,7 @@ def test_pressure_of_the_taylor_green_vortex(dealias):
 def test_pressure_of_beltrami_flow_and_of_vortices_in_a_plane(dealias):
     modes, transform, velocity, values = given(beltrami, dealias)
     square = (values**2).sum(0)
-    found = output_field("pressure", COMM, velocity, modes, transform, FlowParameters(NU))
+    found = output_field("pressure", COMM, velocity, HostPasses(modes, transform), FlowParameters(NU))
     np.testing.assert_allclose(found, -(square - square.mean()) / 2, atol=1e-14)
 
     def plane_vortices(z, y, x):
@@ -128,7 +131,7 @@ def test_pressure_of_beltrami_flow_and_of_vortices_in_a_plane(dealias):
 
     modes, transform, velocity, _ = given(plane_vortices, dealias)
     _, y, x = points(modes)
-    found = output_field("pressure", COMM, velocity, modes, transform, FlowParameters(NU))
+    found = output_field("pressure", COMM, velocity, HostPasses(modes, transform), FlowParameters(NU))
     np.testing.assert_allclose(found, -(np.cos(2 * x) + np.cos(2 * y)) / 4, atol=1e-15)
 
 
@@ -158,7 +161,7 @@ def test_pressure_and_transfer_are_free_of_aliasing(dealias):
     modes = make_modes(SHAPE, LENGTHS, dealias)
     fields = random_velocity(modes)
     pressure, transfer = exact_products(fields, modes)
-    found = products(COMM, fields, modes, WholeTransform(modes))
+    found = products(COMM, fields, HostPasses(modes, WholeTransform(modes)))
     np.testing.assert_allclose(found.pressure, pressure, atol=1e-15 * np.abs(pressure).max() * 20)
     shells = Shells(modes)
     expected = np.bincount(shell_of_modes(shells), transfer, shells.n_shells) / shells.width
@@ -171,7 +174,7 @@ def test_without_dealiasing_products_alias():
     modes = make_modes(SHAPE, LENGTHS, "none")
     fields = random_velocity(modes)
     pressure, _ = exact_products(fields, modes)
-    error = products(COMM, fields, modes, WholeTransform(modes)).pressure - pressure
+    error = products(COMM, fields, HostPasses(modes, WholeTransform(modes))).pressure - pressure
     assert np.abs(error).max() > 1e-6 * np.abs(pressure).max()
 
 
@@ -187,15 +190,17 @@ def test_output_fields(modes, dtype):
         **{f"velocity_{axis}": u[i] for i, axis in enumerate("xyz")},
         "vorticity_magnitude": np.sqrt((w**2).sum(0)),
         "dissipation": 2 * NU * (strain**2).sum((0, 1)),
-        "pressure": exact.to_physical(products(COMM, fields[:3], modes, exact).pressure[None])[0],
+        "pressure": exact.to_physical(products(COMM, fields[:3], HostPasses(modes, exact)).pressure[None])[0],
         "scalar_0": values[3],
         "scalar_1": values[4],
     }
     assert tuple(expected) == output_names(2)
     small = 1e-5 if dtype == np.complex64 else 1e-13
     for name, field in expected.items():
-        found = output_field(name, COMM, fields, modes, WholeTransform(modes, dtype), FlowParameters(NU))
+        found = output_field(
+            name, COMM, fields, HostPasses(modes, WholeTransform(modes, dtype)), FlowParameters(NU)
+        )
         assert found.dtype == np.zeros(0, dtype).real.dtype
         np.testing.assert_allclose(found, field, atol=small * np.abs(field).max(), err_msg=name)
     with pytest.raises(ConfigError, match=r"'scalar_2'.*try scalar_"):
-        output_field("scalar_2", COMM, fields, modes, exact, FlowParameters(NU))
+        output_field("scalar_2", COMM, fields, HostPasses(modes, exact), FlowParameters(NU))

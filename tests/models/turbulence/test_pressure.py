@@ -9,6 +9,7 @@ from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence import point_sums
 from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.outputs import output_field
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.pressure import (
     BINS_PER_RMS,
     DEVIATIONS,
@@ -45,7 +46,7 @@ def given(flow, dealias):
     modes = make_modes((16, 20, 24), CUBE, dealias)
     transform = WholeTransform(modes)
     velocity = transform.to_spectral(flow(*points(modes)))
-    figures = Diagnostics(COMM, modes, transform, NU)
+    figures = Diagnostics(COMM, HostPasses(modes, transform), NU)
     return modes, figures.series(velocity, 0.01), figures.profiles(velocity)
 
 
@@ -79,8 +80,8 @@ def test_statistics_are_those_of_the_field_that_is_written(modes, dtype):
     fields = random_velocity(modes).astype(dtype)
     small = 1e-5 if dtype == np.complex64 else 1e-12
     transform = WholeTransform(modes, dtype)
-    d = Diagnostics(COMM, modes, transform, NU)
-    p = output_field("pressure", COMM, fields, modes, transform, FlowParameters(NU)).astype(float)
+    d = Diagnostics(COMM, HostPasses(modes, transform), NU)
+    p = output_field("pressure", COMM, fields, HostPasses(modes, transform), FlowParameters(NU)).astype(float)
     figures, profiles = d.series(fields, 0.01), d.profiles(fields)
     rms = math.sqrt((p**2).mean())
     assert abs(p.mean()) < small * rms
@@ -100,8 +101,8 @@ def test_statistics_are_those_of_the_field_that_is_written(modes, dtype):
 def test_spectrum_is_the_sum_over_shells_and_sums_to_the_variance(modes):
     fields = random_velocity(modes)
     transform = WholeTransform(modes)
-    pressure = products(COMM, fields, modes, transform).pressure
-    found = pressure_spectrum(COMM, pressure, modes)
+    pressure = products(COMM, fields, HostPasses(modes, transform)).pressure
+    found = pressure_spectrum(COMM, pressure, HostPasses(modes, transform))
     shells = Shells(modes)
     p = transform.to_physical(pressure[np.newaxis])[0]
     square = np.abs(np.fft.fftn(p) / p.size) ** 2
@@ -109,7 +110,7 @@ def test_spectrum_is_the_sum_over_shells_and_sums_to_the_variance(modes):
     shell = np.floor(np.round(k / shells.width, 6) + 0.5).astype(int).ravel()
     expected = np.bincount(shell, square.ravel())[: shells.n_shells] / shells.width
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14 * expected.max())
-    statistics = pressure_statistics(COMM, pressure, modes, transform)
+    statistics = pressure_statistics(COMM, pressure, HostPasses(modes, transform))
     assert found.sum() * shells.width == pytest.approx(statistics.variance, rel=1e-13)
     assert statistics.variance == pytest.approx((p**2).mean(), rel=1e-13)
 
@@ -118,8 +119,8 @@ def test_rotation_and_buoyancy_have_their_part_of_the_pressure(modes):
     """lap p = ... - div(2 Omega x u) + N d theta / dz."""
     fields, waves = random_velocity(modes, n_scalars=1), Waves((0.4, -0.7, 1.9), 3.0)
     transform = WholeTransform(modes)
-    plain = products(COMM, fields, modes, transform).pressure
-    found = products(COMM, fields, modes, transform, waves).pressure - plain
+    plain = products(COMM, fields, HostPasses(modes, transform)).pressure
+    found = products(COMM, fields, HostPasses(modes, transform), waves).pressure - plain
     k = np.stack(modes.expand()[::-1])
     force = -2 * np.cross(waves.rotation, fields[:3], axis=0)
     force[2] += waves.brunt_vaisala * fields[3]
@@ -129,7 +130,7 @@ def test_rotation_and_buoyancy_have_their_part_of_the_pressure(modes):
 def test_a_row_and_its_spectra_transform_no_more_than_they_say(modes):
     fields = random_velocity(modes)
     transform = WholeTransform(modes)
-    d = Diagnostics(COMM, modes, transform, NU)
+    d = Diagnostics(COMM, HostPasses(modes, transform), NU)
     evaluations = 2 if modes.dealias == "phase-shift" else 1
     expected = {"to_physical": 9 + 3 * evaluations + 1, "to_spectral": 6 * evaluations}
     d.series(fields, 0.01)
@@ -142,11 +143,11 @@ def test_a_row_and_its_spectra_transform_no_more_than_they_say(modes):
 
 def test_a_fluid_at_rest_has_no_pressure_and_a_broken_one_none_that_is_finite(modes):
     pressure = np.zeros(modes.n_modes, complex)
-    found = pressure_statistics(COMM, pressure, modes, WholeTransform(modes))
+    found = pressure_statistics(COMM, pressure, HostPasses(modes, WholeTransform(modes)))
     assert (found.variance, found.skewness, found.flatness) == (0.0, 0.0, 0.0)
     assert (found.density == 0).all()
     pressure[modes.n_modes // 2] = np.nan
-    found = pressure_statistics(COMM, pressure, modes, WholeTransform(modes))
+    found = pressure_statistics(COMM, pressure, HostPasses(modes, WholeTransform(modes)))
     assert np.isnan([found.variance, found.skewness, found.flatness, *found.density]).all()
 
 

@@ -9,11 +9,13 @@ from mpi4py import MPI
 from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence import initial, spectra_models
 from ridgeline.models.turbulence.config import TurbulenceCase
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.reference import Wavenumbers, from_ragged
 from ridgeline.models.turbulence.spectra import largest_sphere, sum_over_modes
 from ridgeline.runtime.errors import ConfigError
 from spectral_toys import mode_keys, shell_of_modes
 from turbulence_tools import CUBE, all_modes, divergence
+from whole_box import WholeTransform
 
 COMM = MPI.COMM_SELF
 LENGTHS = (2.0, 3.0, 5.0)
@@ -101,7 +103,7 @@ def test_spectrum_drawn_is_the_one_asked_for_in_every_shell(spectrum, dealias, l
         scalars=(0.5, 3.0),
     )
     shells = Shells(modes)
-    sums = sum_over_modes(COMM, fields, modes)
+    sums = sum_over_modes(COMM, fields, HostPasses(modes, WholeTransform(modes)))
     energies = initial.shell_energies(case, modes, 2.5)
     k = shells.wavenumbers
     filled = energies > 0

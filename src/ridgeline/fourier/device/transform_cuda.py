@@ -79,37 +79,52 @@ class DeviceTransform:
     def _launch(self, rows: int) -> tuple[Any, ...]:
         return (*line_launch(self._slabs.layout.n_lines, rows), self._slabs.stream)
 
-    def _points_on_device(self) -> Any:
-        return self._slabs.planes(0)[: self._points.size]
+    def _points_on_device(self, planes: Any) -> Any:
+        return planes[: self._points.size]
+
+    def lines_to_points(self) -> Any:
+        """Bring the first variable from lines to points, in its planes, and return these. Collective."""
+        self._slabs.to_points([_ONE])
+        return self._slabs.planes(0)
+
+    def points_to_lines(self) -> Any:
+        """Bring the first variable from points in its planes to lines, not scaled, and return these. Collective."""
+        slabs = self._slabs
+
+        def fill(variable: int, pieces: Any, table: Table) -> None:
+            collect_lines[slabs.launch](slabs.planes(variable), *table, pieces)
+
+        slabs.leave_points(_ONE.variables)
+        slabs.to_planes(0)
+        slabs.to_lines([_ONE], fill)
+        return slabs.lines(0)
+
+    def take_points(self, planes: Any, out_block: NDArray[Any]) -> None:
+        """Copy points in a variable's planes to out_block, real [*grid.block]. No communication."""
+        stream = self._slabs.stream
+        self._points_on_device(planes).copy_to_host(self._points.reshape(-1), stream=stream)
+        stream.synchronize()
+        out_block[...] = self._points[:, :, : self.modes.shape[2]]
 
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
         """Return the values at this rank's points, real [n, *grid.block], of modes [n, n_modes]. Collective."""
-        slabs, (_, ny, nx) = self._slabs, self.modes.shape
+        slabs = self._slabs
         values = np.empty((len(spectral), *slabs.grid.block), self.real)
         for field, block in zip(spectral, values):
-            self.put(field, slabs.lines(0), ny)
-            slabs.to_points([_ONE])
-            self._points_on_device().copy_to_host(self._points.reshape(-1), stream=slabs.stream)
-            slabs.stream.synchronize()
-            block[...] = self._points[:, :, :nx]
+            self.put(field, slabs.lines(0), self.modes.shape[1])
+            self.take_points(self.lines_to_points(), block)
         return values
 
     def to_spectral(self, physical: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the modes [n, n_modes] of values [n, *grid.block], scaled by 1/(N_x N_y N_z). Collective."""
         slabs, (_, ny, nx) = self._slabs, self.modes.shape
         found = np.empty((len(physical), self.modes.n_modes), self.complex) if out is None else out
-
-        def fill(variable: int, pieces: Any, table: Table) -> None:
-            collect_lines[slabs.launch](slabs.planes(variable), *table, pieces)
-
         for block, field in zip(physical, found):
             self._points[...] = 0
             self._points[:, :, :nx] = block
-            self._points_on_device().copy_to_device(self._points.reshape(-1), stream=slabs.stream)
-            slabs.leave_points(_ONE.variables)
-            slabs.to_planes(0)
-            slabs.to_lines([_ONE], fill)
-            self.take(slabs.lines(0), ny, field)
+            points = self._points_on_device(slabs.planes(0))
+            points.copy_to_device(self._points.reshape(-1), stream=slabs.stream)
+            self.take(self.points_to_lines(), ny, field)
             field *= self.real.type(slabs.scale)
         return found
 

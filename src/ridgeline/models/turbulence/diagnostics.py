@@ -30,11 +30,11 @@ from ridgeline.models.turbulence.gradients import (
     AXES,
     BIN_EDGES,
     GradientStatistics,
-    TransformPair,
     gradient_statistics,
 )
 from ridgeline.models.turbulence.mode_sums import first_nonfinite
 from ridgeline.models.turbulence.outputs import state_names
+from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.pressure import (
     DEVIATIONS,
     PressureStatistics,
@@ -45,7 +45,6 @@ from ridgeline.models.turbulence.pressure import (
 from ridgeline.models.turbulence.problem import NO_WAVES, FlowParameters, Waves
 from ridgeline.models.turbulence.spectra import Sums, largest_sphere, sum_over_modes
 from ridgeline.models.turbulence.statistics.increments import offsets_along, structure_functions
-from ridgeline.models.turbulence.waves import add_wave_pressure
 from ridgeline.parallel.reduce import kernels_of_sums
 
 if TYPE_CHECKING:
@@ -86,30 +85,29 @@ def scalar_parameters(flow: FlowParameters) -> list[ScalarParameters]:
 class Diagnostics:
     """Computes the figures of spectral fields. All methods are collective over comm unless they say otherwise.
 
-    modes: this rank's; transform: to and from physical space; scalars: in the order of the fields; waves: of rotation
-    and stratification, which the pressure has a part of.
+    passes: over the fields, where the engine holds them; scalars: in the order of the fields; waves: of rotation and
+    stratification, which the pressure has a part of.
     """
 
     comm: MPI.Comm
-    modes: Modes
-    transform: TransformPair
+    passes: FlowPasses
     viscosity: float
     scalars: Sequence[ScalarParameters] = ()
     waves: Waves = NO_WAVES
 
-    def series(self, fields: NDArray[Any], dt: float) -> dict[str, float]:
+    def series(self, fields: Fields, dt: float) -> dict[str, float]:
         """Return one row of the time series, equal on all ranks; its columns are the same in every row.
 
-        fields: complex [3 + S, n_modes]; dt: size of the last time step (0 before the first). Columns:
+        fields: 3 + S; dt: size of the last time step (0 before the first). Columns:
         `flow_figures`, dt, courant, `gradient_figures`, `pressure_figures`, `scalar_figures`.
         Cost: 9 transforms for the gradients; 9, or 18 with phase shifts, and 1 for the pressure.
         """
-        sums = sum_over_modes(self.comm, fields, self.modes)
-        gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
-        found = products(self.comm, fields, self.modes, self.transform, self.waves)
-        pressure = pressure_statistics(self.comm, found.pressure, self.modes, self.transform)
+        sums = sum_over_modes(self.comm, fields, self.passes)
+        gradients = gradient_statistics(self.comm, fields[:3], self.passes)
+        found = products(self.comm, fields, self.passes, self.waves)
+        pressure = pressure_statistics(self.comm, found.pressure, self.passes)
         return {
-            **flow_figures(sums, self.viscosity, self.modes),
+            **flow_figures(sums, self.viscosity, self.passes.modes),
             "dt": dt,
             "courant": dt * found.courant_rate,
             **gradient_figures(gradients),
@@ -117,10 +115,10 @@ class Diagnostics:
             **self._scalar_figures(sums),
         }
 
-    def mode_figures(self, fields: NDArray[Any]) -> dict[str, float]:
+    def mode_figures(self, fields: Fields) -> dict[str, float]:
         """Return the columns of `series` that need no transform: one pass over the modes."""
-        sums = sum_over_modes(self.comm, fields, self.modes)
-        return flow_figures(sums, self.viscosity, self.modes) | self._scalar_figures(sums)
+        sums = sum_over_modes(self.comm, fields, self.passes)
+        return flow_figures(sums, self.viscosity, self.passes.modes) | self._scalar_figures(sums)
 
     def _scalar_figures(self, sums: Sums) -> dict[str, float]:
         figures: dict[str, float] = {}
@@ -128,7 +126,7 @@ class Diagnostics:
             figures |= scalar_figures(sums.scalars[s], scalar, f"scalar_{s}_")
         return figures
 
-    def profiles(self, fields: NDArray[Any]) -> dict[str, Profile]:
+    def profiles(self, fields: Fields) -> dict[str, Profile]:
         """Return spectra over shells of wavenumber and densities over bins, float64, equal on all ranks.
 
         Over "k": energy_spectrum E, dissipation_spectrum D = nu k^2 |u|^2 and transfer_spectrum T, with
@@ -141,13 +139,13 @@ class Diagnostics:
         Cost: 9 transforms for the densities of gradients; 9, or 18 with phase shifts, for transfer and pressure;
         1 for the density of the pressure. Structure functions take 3.
         """
-        sums = sum_over_modes(self.comm, fields, self.modes)
-        gradients = gradient_statistics(self.comm, fields[:3], self.modes, self.transform)
-        found = products(self.comm, fields, self.modes, self.transform, self.waves)
-        pressure = pressure_statistics(self.comm, found.pressure, self.modes, self.transform)
-        of_pressure = pressure_spectrum(self.comm, found.pressure, self.modes)
+        sums = sum_over_modes(self.comm, fields, self.passes)
+        gradients = gradient_statistics(self.comm, fields[:3], self.passes)
+        found = products(self.comm, fields, self.passes, self.waves)
+        pressure = pressure_statistics(self.comm, found.pressure, self.passes)
+        of_pressure = pressure_spectrum(self.comm, found.pressure, self.passes)
         over_k = {
-            "k": (Shells(self.modes).wavenumbers, "middle of the shell of wavenumbers"),
+            "k": (Shells(self.passes.modes).wavenumbers, "middle of the shell of wavenumbers"),
             "energy_spectrum": (sums.energy_spectrum, "E(k), its integral is the kinetic energy"),
             "dissipation_spectrum": (self.viscosity * sums.gradient_spectrum, "2 nu k^2 E(k)"),
             "transfer_spectrum": (
@@ -155,7 +153,7 @@ class Diagnostics:
                 "energy that nonlinear terms bring to k, per time",
             ),
             "energy_flux": (
-                -np.cumsum(found.transfer_spectrum) * Shells(self.modes).width,
+                -np.cumsum(found.transfer_spectrum) * Shells(self.passes.modes).width,
                 "energy that nonlinear terms take from the modes up to k, per time",
             ),
             "pressure_spectrum": (of_pressure, "its integral is the variance of p/rho"),
@@ -183,9 +181,9 @@ class Diagnostics:
             for name, (values, text) in curves.items()
         }
 
-    def _over_separation(self, fields: NDArray[Any]) -> dict[str, tuple[NDArray[np.float64], str]]:
+    def _over_separation(self, fields: Fields) -> dict[str, tuple[NDArray[np.float64], str]]:
         """Return structure functions with their descriptions, as `profiles` has them. Collective."""
-        found = structure_functions(self.comm, fields[:3], self.modes, self.transform)
+        found = structure_functions(self.comm, fields[:3], self.passes)
         curves = {"separation": (found.separation, "distance along x")}
         for p, values in zip((2, 3, 4), found.longitudinal):
             curves[f"longitudinal_structure_{p}"] = values, f"mean power {p} of the increment of u_x"
@@ -195,15 +193,15 @@ class Diagnostics:
 
     def averaged_numbers(self) -> int:
         """Return how many numbers the curves over "k" and "separation" of `profiles` have. No communication."""
-        n_separations = len(offsets_along(self.modes.shape[2]))
-        return (5 + len(self.scalars)) * Shells(self.modes).n_shells + 5 * n_separations
+        n_separations = len(offsets_along(self.passes.modes.shape[2]))
+        return (5 + len(self.scalars)) * Shells(self.passes.modes).n_shells + 5 * n_separations
 
     def locate_nonfinite(self, fields: NDArray[Any]) -> str | None:
         """Say which field and mode is not finite first, in canonical order; None if all are finite.
 
         "velocity_y at mode j = (z 3, y -2, x 0)": j are the mode's numbers, its wavenumber 2 pi j / length.
         """
-        lines = self.modes.lines
+        lines = self.passes.modes.lines
         mine: tuple[int, int, tuple[int, int, int]] | None = None
         for number, field in enumerate(fields):
             place = int(first_nonfinite(field))
@@ -296,7 +294,7 @@ def _ratio(a: float, b: float) -> float:
 
 
 def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels of all diagnostics and derived outputs. dtype: complex, of the spectral fields."""
+    """Return the kernels of all diagnostics and derived outputs, but for those of waves. dtype: complex, of the spectral fields."""
     of_modes = [
         mode_sums.sum_modes,
         mode_sums.combine_derivatives,
@@ -304,7 +302,6 @@ def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
         mode_sums.add_stress,
         mode_sums.add_spectrum,
         mode_sums.first_nonfinite,
-        add_wave_pressure,
     ]
     of_points = [
         point_sums.sum_powers,

@@ -12,6 +12,7 @@ from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.turbulence.forcing import Forcing
+from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.parallel.communicator import in_turn_per_node
 
@@ -41,6 +42,14 @@ class FlowEngine(Protocol):
         """The modes on the host, complex [3 + S, n_modes]: those themselves, or the latest copy from a GPU."""
 
     @property
+    def passes(self) -> FlowPasses:
+        """The passes of diagnostics over `stored`."""
+
+    @property
+    def stored(self) -> Fields:
+        """The fields where the engine holds them, 3 + S, for `passes`; nothing is copied."""
+
+    @property
     def workspace(self) -> NDArray[Any] | None:
         """Host memory that is free between two steps, if there is some."""
 
@@ -62,6 +71,9 @@ class FlowEngine(Protocol):
         self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None
     ) -> float:
         """Make one step and return its length. Collective."""
+
+    def forced_velocity(self) -> NDArray[Any]:
+        """Return the velocity of the modes that are forced, complex [3, n_forced]. No communication."""
 
     def keep_stages(self) -> None:
         """Keep the velocities of substeps from now on."""

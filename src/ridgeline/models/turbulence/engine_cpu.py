@@ -35,6 +35,7 @@ from ridgeline.models.turbulence.kernels import (
     pack_combined,
 )
 from ridgeline.models.turbulence.kernels_lines import advance_lines, load_lines
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import shift_of_step
 from ridgeline.models.turbulence.stages import (
@@ -42,7 +43,7 @@ from ridgeline.models.turbulence.stages import (
     StepTables,
     displaced_grids,
 )
-from ridgeline.models.turbulence.waves import turn_lines, wave_terms
+from ridgeline.models.turbulence.waves import kernels_of_waves, turn_lines, wave_terms
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
@@ -95,6 +96,7 @@ class CpuEngine:
         self.fields = aligned_empty(shape, self.transform.complex)
         self._sum = aligned_empty(shape if self._scheme.copies == 2 else (n_in, 0), self.transform.complex)
         self.fields[...] = 0
+        self.passes = HostPasses(self.modes, self.transform)
         self._sum[...] = 0
         self._stages = aligned_empty((0, N_VELOCITY, 0), self.transform.complex)
         self._grids = [np.zeros(3)] * 2
@@ -129,14 +131,24 @@ class CpuEngine:
         return self.transform.column.workspace
 
     def compile(self) -> None:
-        """Compile or load the kernels of steps."""
-        compile_kernels(self.kernels(self._real))
+        """Compile or load the kernels of steps, and of the pressure of waves."""
+        of_waves = kernels_of_waves(self._real) if self.flow.waves else []
+        compile_kernels([*self.kernels(self._real), *of_waves])
 
     @staticmethod
     def kernels(dtype: DTypeLike) -> list[Specialisation]:
-        """Return the kernels of engines of this precision: compile them before an engine is made."""
-        called = [load_lines, multiply, pack_combined, advance_lines, turn_lines]
+        """Return the kernels of engines without waves: compile them before an engine is made."""
+        called = [load_lines, multiply, pack_combined, advance_lines]
         return [*kernels_of_transforms(dtype), *specialise(called, dtype)]
+
+    @property
+    def stored(self) -> NDArray[Any]:
+        """The fields themselves."""
+        return self.fields
+
+    def forced_velocity(self) -> NDArray[Any]:
+        """Return the velocity of the modes that are forced, complex [3, n_forced]."""
+        return np.asarray(self.fields[:N_VELOCITY, self.forcing.indices])
 
     def commit(self) -> None:
         """Take over what was written into `fields`: at once, as they are on the host."""

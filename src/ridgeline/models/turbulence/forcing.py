@@ -23,7 +23,6 @@ from ridgeline.fourier.modes import Modes, mirrored
 from ridgeline.fourier.random_numbers import normal
 from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence.random_numbers import Purpose
-from ridgeline.models.turbulence.spectra import sum_over_modes
 from ridgeline.parallel.reduce import global_sums
 from ridgeline.runtime.errors import CheckpointError, ConfigError
 
@@ -87,8 +86,11 @@ class Forcing:
     def hold(self, velocity: NDArray[Any]) -> None:
         """Change the velocity of the modes `touched`, [3, n], after the step. Collective."""
 
-    def injection(self, fields: Fields) -> float:
-        """Return the power of the force at velocity `fields`, energy/time, equal on all ranks. Collective."""
+    def injection(self, velocity: NDArray[Any], energy: float) -> float:
+        """Return the power of the force, energy/time, equal on all ranks. Collective.
+
+        velocity: complex [3, n_forced], of the modes `indices`; energy: <u.u> / 2 of all modes.
+        """
         return 0.0
 
     def state(self) -> dict[str, NDArray[np.float64]]:
@@ -118,9 +120,9 @@ class LinearForcing(Forcing):
         super().__init__(modes, comm)
         self.factor_rate = coefficient
 
-    def injection(self, fields: Fields) -> float:
+    def injection(self, velocity: NDArray[Any], energy: float) -> float:
         """Return 2 A E, E = <u.u> / 2."""
-        return 2.0 * self.factor_rate * sum_over_modes(self.comm, fields[:3], self.modes).energy
+        return 2.0 * self.factor_rate * energy
 
 
 class EswaranPope(Forcing):
@@ -184,10 +186,10 @@ class EswaranPope(Forcing):
         self.process = decay * self.process + kick * self._draw(step)
         self._project()
 
-    def injection(self, fields: Fields) -> float:
+    def injection(self, velocity: NDArray[Any], energy: float) -> float:
         """Return sum_k Re(f_hat* . u_hat) with the force of the latest step."""
         weight = np.where(self.key[self._forced_here, 2] > 0, 2.0, 1.0)
-        power = weight * (self.values.conj() * fields[:3, self.indices]).sum(0).real
+        power = weight * (self.values.conj() * velocity).sum(0).real
         return float(global_sums(self.comm, [power], len(self.key))[0])
 
     def state(self) -> dict[str, NDArray[np.float64]]:
@@ -263,7 +265,7 @@ class FrozenShells(Forcing):
                 velocity[:, shell] *= velocity.real.dtype.type(math.sqrt(ratio))
         self._gained = float((self.kept - found)[scaled].sum())
 
-    def injection(self, fields: Fields) -> float:
+    def injection(self, velocity: NDArray[Any], energy: float) -> float:
         """Return the energy that the latest `end_step` gave, per time; 0 before the first."""
         return self._gained / self._dt if self._dt > 0 else 0.0
 

@@ -91,7 +91,7 @@ class Turbulence(Model):
         engine = self._engine = make_engine(case, context, self._grid, flow)
         engine.forcing = make_forcing(case, engine.modes, comm)
         self._diagnostics = Diagnostics(
-            comm, engine.modes, engine.transform, flow.viscosity, scalar_parameters(flow), flow.waves
+            comm, engine.passes, flow.viscosity, scalar_parameters(flow), flow.waves
         )
         self._state = SpectralState(
             self._grid, case.grid.lengths, comm, engine.transform.complex, len(case.scalar),
@@ -220,7 +220,7 @@ class Turbulence(Model):
 
     def diagnostics(self) -> dict[str, float]:
         """Return the figures that need no transform. Collective."""
-        return self._diagnostics.mode_figures(self._engine.fields)
+        return self._diagnostics.mode_figures(self._engine.stored)
 
     def summary(self, step: int) -> Mapping[str, Figure]:
         """Return energy, scales, resolution and scalars. Collective."""
@@ -230,8 +230,8 @@ class Turbulence(Model):
         """Return a row of the time series. Collective."""
         engine = self._engine
         dt = engine.last_dt if np.isfinite(engine.last_dt) else 0.0
-        figures = self._diagnostics.series(engine.fields, dt)
-        figures["injection"] = engine.forcing.injection(engine.fields)
+        figures = self._diagnostics.series(engine.stored, dt)
+        figures["injection"] = engine.forcing.injection(engine.forced_velocity(), figures["energy"])
         return figures | self._particle_figures()
 
     def _particle_figures(self) -> dict[str, float]:
@@ -251,7 +251,7 @@ class Turbulence(Model):
     def profiles(self) -> Mapping[str, Profile]:
         """Return spectra, structure functions and densities, and the averages of the first two. Collective."""
         engine = self._engine
-        found = self._diagnostics.profiles(engine.fields)
+        found = self._diagnostics.profiles(engine.stored)
         if self._averages is not None:
             self._averages.take(engine.step_index, engine.time, found)
             found |= self._averages.profiles(found)
@@ -279,7 +279,7 @@ class Turbulence(Model):
         return {
             name: DistributedArray(
                 name, grid.shape, grid.offset,
-                output_field(name, self._context.comm, engine.fields, engine.modes, engine.transform, engine.flow),
+                output_field(name, self._context.comm, engine.stored, engine.passes, engine.flow),
             )
             for name in names
         }  # fmt: skip

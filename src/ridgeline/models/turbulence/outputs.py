@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes
-from ridgeline.models.turbulence.gradients import TransformPair, enstrophy_field, strain_square_field
+from ridgeline.models.turbulence.gradients import enstrophy_field, strain_square_field
+from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.pressure import products
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.errors import ConfigError
@@ -32,43 +32,32 @@ def state_names(n_scalars: int) -> tuple[str, ...]:
 
 
 def output_field(
-    name: str,
-    comm: MPI.Comm,
-    fields: NDArray[Any],
-    modes: Modes,
-    transform: TransformPair,
-    flow: FlowParameters,
+    name: str, comm: MPI.Comm, fields: Fields, passes: FlowPasses, flow: FlowParameters
 ) -> NDArray[Any]:
     """Return a field at this rank's points, real [z, y, x] in the precision of the run. Collective.
 
     name: velocity_x, velocity_y, velocity_z; vorticity_magnitude |curl u|; dissipation 2 nu s_ij s_ij (paper,
     Eq. 10); pressure p/rho (Eq. 11), of zero mean; scalar_0, scalar_1, ...
-    fields: complex [3 + S, n_modes].
+    fields: 3 + S.
     Raises ConfigError for another name.
     """
     advanced = state_names(len(fields) - 3)
     if name in advanced:
-        place = advanced.index(name)
-        return _one_to_physical(transform, fields[place])
+        return passes.to_host(passes.to_points(fields[advanced.index(name)]))
     velocity = fields[:3]
     if name == "vorticity_magnitude":
-        squares = enstrophy_field(velocity, modes, transform)
+        squares = passes.to_host(enstrophy_field(velocity, passes))
         np.sqrt(squares, out=squares)
         return squares
     if name == "dissipation":
-        squares = strain_square_field(velocity, modes, transform)
+        squares = passes.to_host(strain_square_field(velocity, passes))
         squares *= 2 * flow.viscosity
         return squares
     if name == "pressure":
-        return _one_to_physical(transform, products(comm, fields, modes, transform, flow.waves).pressure)
+        pressure = products(comm, fields, passes, flow.waves).pressure
+        return passes.to_host(passes.to_points(pressure))
     known = output_names(len(fields) - 3)
     nearest = get_close_matches(name, known, n=1, cutoff=0.1)[:1] or known[:1]
     raise ConfigError(
         f"output.variables names '{name}'; a run can write {', '.join(known)}; try {nearest[0]}"
     )
-
-
-def _one_to_physical(transform: TransformPair, field: NDArray[Any]) -> NDArray[Any]:
-    """Return one field at this rank's points, real [z, y, x]. Collective."""
-    (values,) = transform.to_physical(field[np.newaxis])
-    return np.asarray(values)

@@ -14,18 +14,15 @@ that alias in two lie outside the truncation. So the result is free of aliasing 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.shells import Shells
-from ridgeline.models.turbulence.gradients import STRAIN, TransformPair, mean_powers, shape_factors
-from ridgeline.models.turbulence.mode_sums import add_spectrum, add_stress, shift_modes
-from ridgeline.models.turbulence.point_sums import add_magnitudes, count_evenly, multiply
+from ridgeline.models.turbulence.gradients import STRAIN, mean_powers, shape_factors
+from ridgeline.models.turbulence.passes import Field, Fields, FlowPasses
 from ridgeline.models.turbulence.problem import NO_WAVES, Waves
 from ridgeline.models.turbulence.spectra import sum_over_ranks
 from ridgeline.models.turbulence.waves import add_wave_pressure, pressure_terms
@@ -43,13 +40,14 @@ DEVIATIONS = (np.arange(2 * FARTHEST * BINS_PER_RMS) + 0.5) / BINS_PER_RMS - FAR
 class Products:
     """What the products of velocities give.
 
-    pressure: modes of p/rho, complex [n_modes], zero at k = 0; transfer_spectrum: T(k_n) per unit of wavenumber,
-    float64 [n_shells], equal on all ranks; its sum is zero to rounding where products are free of aliasing.
+    pressure: modes of p/rho, zero at k = 0, good until the next `products`.
+    transfer_spectrum: T(k_n) per unit of wavenumber, float64 [n_shells], equal on all ranks; its sum is zero to
+    rounding where products are free of aliasing.
     courant_rate: maximum over all points of |u|/dx + |v|/dy + |w|/dz, in 1/s; the Courant number is the time step
     times this (paper, Eq. 8).
     """
 
-    pressure: NDArray[Any]
+    pressure: Field
     transfer_spectrum: NDArray[np.float64]
     courant_rate: float
 
@@ -69,124 +67,48 @@ class PressureStatistics:
     density: NDArray[np.float64]
 
 
-def pressure_statistics(
-    comm: MPI.Comm, pressure: NDArray[Any], modes: Modes, transform: TransformPair
-) -> PressureStatistics:
-    """Return the statistics of modes of p/rho, complex [n_modes]; equal on all ranks. Collective.
+def pressure_statistics(comm: MPI.Comm, pressure: Field, passes: FlowPasses) -> PressureStatistics:
+    """Return the statistics of modes of p/rho, equal on all ranks. Collective.
 
     Cost: one inverse transform.
     """
-    values = transform.to_physical(pressure[np.newaxis])[0]
-    powers = mean_powers(comm, values, modes)
+    values = passes.to_points(pressure)
+    powers = mean_powers(comm, values, passes)
     variance = float(powers[1])
     if variance == 0.0 or not math.isfinite(variance):
         bad = 0.0 * variance
         return PressureStatistics(variance, bad, bad, np.full(len(DEVIATIONS), bad))
-    counts = np.zeros(len(DEVIATIONS) + 2, np.int64)
-    rows = values.reshape(-1, values.shape[-1])
-    count_evenly(rows, BINS_PER_RMS / math.sqrt(variance), FARTHEST * BINS_PER_RMS, counts)
-    density = sum_over_ranks(comm, counts)[1:-1] * (BINS_PER_RMS / math.prod(modes.shape))
+    counts = passes.count_evenly(values, BINS_PER_RMS / math.sqrt(variance), FARTHEST * BINS_PER_RMS)
+    density = sum_over_ranks(comm, counts)[1:-1] * (BINS_PER_RMS / math.prod(passes.modes.shape))
     return PressureStatistics(variance, *shape_factors(powers), density)
 
 
-def pressure_spectrum(comm: MPI.Comm, pressure: NDArray[Any], modes: Modes) -> NDArray[np.float64]:
+def pressure_spectrum(comm: MPI.Comm, pressure: Field, passes: FlowPasses) -> NDArray[np.float64]:
     """Return the spectrum of modes of p/rho, float64 [n_shells], equal on all ranks. Collective, no transform.
 
     |p_k|^2 summed over a shell and divided by its width: the sum of the spectrum times the width is the variance.
     """
-    shells = Shells(modes)
-    spectrum = np.zeros(shells.n_shells)
-    add_spectrum(
-        pressure,
-        modes.lines.start,
-        modes.kz,
-        modes.kx,
-        modes.line_weight,
-        modes.unit[1],
-        shells.width,
-        spectrum,
-    )
-    return sum_over_ranks(comm, spectrum) / shells.width
+    return sum_over_ranks(comm, passes.spectrum(pressure)) / Shells(passes.modes).width
 
 
-def products(
-    comm: MPI.Comm, fields: NDArray[Any], modes: Modes, transform: TransformPair, waves: Waves = NO_WAVES
-) -> Products:
+def products(comm: MPI.Comm, fields: Fields, passes: FlowPasses, waves: Waves = NO_WAVES) -> Products:
     """Return pressure, transfer spectrum and Courant rate of a velocity field. Collective.
 
-    fields: complex [3 + S, n_modes], the velocity solenoidal. Cost: 3 inverse and 6 forward transforms, twice with
-    phase shifts; memory: four real and three complex fields more than a transform has.
+    fields: 3 + S, the velocity solenoidal; waves: for fields of the host alone. Cost: 3 inverse and 6 forward
+    transforms, twice with phase shifts; memory: four real and three complex fields more than a transform has.
     """
-    shells, velocity = Shells(modes), fields[:3]
-    pressure = np.zeros_like(velocity[0])
-    transfer = np.zeros(shells.n_shells)
+    modes, velocity = passes.modes, fields[:3]
     rate = 0.0
     grids = (0.0, 0.5) if modes.dealias == "phase-shift" else (0.0,)
+    sums = passes.begin_stresses(velocity)
     for cells in grids:
-        points = _displaced(velocity, modes, transform, cells)
+        points = passes.velocity_points(velocity, cells)
         if cells == 0.0:
-            rate = _largest_rate(points, modes)
-        for (i, j), stress in _stresses(points, modes, transform, cells):
-            add_stress(
-                stress,
-                min(i, j),
-                max(i, j),
-                1.0 / len(grids),
-                velocity,
-                modes.lines.start,
-                modes.kz,
-                modes.kx,
-                modes.line_weight,
-                modes.unit[1],
-                shells.width,
-                pressure,
-                transfer,
-            )
+            rate = passes.largest_rate(points)
+        for pair in STRAIN:
+            passes.add_stress(points, pair, cells, 1.0 / len(grids), velocity, sums)
+    transfer = sum_over_ranks(comm, passes.transfer(sums)) / Shells(modes).width
     if waves:
-        terms = pressure_terms(waves)
-        unit_y = modes.unit[1]
-        add_wave_pressure(fields, modes.lines.start, modes.kz, modes.kx, unit_y, terms, pressure)
-    return Products(pressure, sum_over_ranks(comm, transfer) / shells.width, float(global_max(comm, rate)))
-
-
-def _displaced(
-    velocity: NDArray[Any], modes: Modes, transform: TransformPair, cells: float
-) -> list[NDArray[Any]]:
-    """Return u, v, w at the points of a grid displaced by some cells, real [z, y, x] each. Collective."""
-    phase_y, phase_flat = _phases(modes, cells)
-    shifted = np.empty_like(velocity[:1])
-    points = []
-    for component in velocity:
-        shift_modes(component, phase_y, phase_flat, modes.lines.start, shifted[0])
-        points.append(transform.to_physical(shifted)[0])
-    return points
-
-
-def _largest_rate(points: list[NDArray[Any]], modes: Modes) -> float:
-    """Return this rank's maximum of |u|/dx + |v|/dy + |w|/dz, 0 where it has no points."""
-    total = np.zeros_like(points[0])
-    for component, n, length in zip(points, modes.shape[::-1], modes.lengths[::-1]):
-        add_magnitudes(component.ravel(), component.dtype.type(n / length), total.ravel())
-    return float(total.max(initial=0.0))
-
-
-def _stresses(
-    points: list[NDArray[Any]], modes: Modes, transform: TransformPair, cells: float
-) -> Iterator[tuple[tuple[int, int], NDArray[Any]]]:
-    """Yield (i, j) and the modes of u_i u_j, complex [n_modes], of velocities on a grid displaced by some cells."""
-    phase_y, phase_flat = _phases(modes, cells)
-    product = np.empty_like(points[0])[np.newaxis]
-    undo = phase_y.conj(), phase_flat.conj()
-    for i, j in STRAIN:
-        multiply(points[i].ravel(), points[j].ravel(), product.ravel())
-        stress = transform.to_spectral(product)[0]
-        shift_modes(stress, *undo, modes.lines.start, stress)
-        yield (i, j), stress
-
-
-def _phases(modes: Modes, cells: float) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return what `shift_modes` takes for a displacement by `cells` grid cells in every direction."""
-    dz, dy, dx = (cells * length / n for length, n in zip(modes.lengths, modes.shape))
-    ny = modes.shape[1]
-    ky = modes.unit[1] * np.fft.fftfreq(ny, 1 / ny)
-    return np.exp(1j * dy * ky), np.exp(1j * (dx * modes.kx + dz * modes.kz))
+        terms, unit_y = pressure_terms(waves), modes.unit[1]
+        add_wave_pressure(fields, modes.lines.start, modes.kz, modes.kx, unit_y, terms, sums.pressure)
+    return Products(sums.pressure, transfer, float(global_max(comm, rate)))

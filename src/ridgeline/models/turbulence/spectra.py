@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.shells import Shells
-from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS, sum_modes
+from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
+from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.parallel.reduce import global_sums
 
 if TYPE_CHECKING:
@@ -51,33 +52,19 @@ class Sums:
         return self.flow["energy_x"] + self.flow["energy_y"] + self.flow["energy_z"]
 
 
-def sum_over_modes(comm: MPI.Comm, fields: NDArray[Any], modes: Modes) -> Sums:
+def sum_over_modes(comm: MPI.Comm, fields: Fields, passes: FlowPasses) -> Sums:
     """Return the sums over the modes of all ranks, equal on all ranks. Collective.
 
-    fields: complex [3 + S, n_modes], velocity x, y, z and scalars.
+    fields: 3 + S, velocity x, y, z and scalars.
     Box averages have the same bits on any number of ranks that hold the same fields. A line is never cut, and its
     sums are added independently of their order. Spectra agree to rounding (float64). NaN where a field is not finite.
     Communication: two Allreduces of some hundred bytes, one of n_shells (2 + S) numbers.
     """
-    shells = Shells(modes)
-    n_scalars = len(fields) - 3
     n_flow, n_each = len(FLOW_SUMS), len(SCALAR_SUMS)
-    of_lines = np.empty((n_flow + n_each * n_scalars, modes.lines.n_lines))
-    of_shells = np.zeros((2 + n_scalars, shells.n_shells))
-    sum_modes(
-        fields,
-        modes.lines.start,
-        modes.kz,
-        modes.kx,
-        modes.line_weight,
-        modes.unit[1],
-        shells.width,
-        of_lines,
-        of_shells,
-    )
-    totals = [float(total) for total in global_sums(comm, list(of_lines), modes.truncation.n_lines)]
-    spectra = sum_over_ranks(comm, of_shells) / shells.width
-    scalars = (totals[n_flow + n_each * s : n_flow + n_each * (s + 1)] for s in range(n_scalars))
+    of_lines, of_shells = passes.sum_modes(fields)
+    totals = [float(total) for total in global_sums(comm, list(of_lines), passes.modes.truncation.n_lines)]
+    spectra = sum_over_ranks(comm, of_shells) / Shells(passes.modes).width
+    scalars = (totals[n_flow + n_each * s : n_flow + n_each * (s + 1)] for s in range(len(fields) - 3))
     return Sums(
         dict(zip(FLOW_SUMS, totals)),
         tuple(dict(zip(SCALAR_SUMS, values)) for values in scalars),

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.statistics.increments import offsets_along, structure_functions
 from whole_box import COMM, WholeTransform, make_modes, random_velocity, taylor_green
 from whole_box import points as points_of
@@ -24,7 +25,7 @@ def test_taylor_green_vortex_in_closed_form(dtype):
     modes = make_modes((16, 20, 24), CUBE, "two-thirds")
     transform = WholeTransform(modes, dtype)
     velocity = transform.to_spectral(taylor_green(*points_of(modes)))
-    found = structure_functions(COMM, velocity.astype(dtype), modes, transform)
+    found = structure_functions(COMM, velocity.astype(dtype), HostPasses(modes, transform))
     half = np.sin(found.separation / 2)
     tolerance = 1e-6 if dtype == np.complex64 else 1e-14
     second, third, fourth = found.longitudinal
@@ -40,7 +41,7 @@ def test_taylor_green_vortex_in_closed_form(dtype):
 def test_second_order_is_the_sum_over_the_spectrum_and_others_are_those_of_numpy(dealias):
     modes = make_modes((24, 32, 20), (2 * math.pi, 3.0, 7.5), dealias)
     velocity, transform = random_velocity(modes), WholeTransform(modes)
-    found = structure_functions(COMM, velocity, modes, transform)
+    found = structure_functions(COMM, velocity, HostPasses(modes, transform))
     _, _, kx = modes.expand()
     u = transform.to_physical(velocity)
     for n, r in zip(offsets_along(20), found.separation):

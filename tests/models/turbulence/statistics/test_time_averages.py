@@ -7,6 +7,7 @@ import pytest
 
 from ridgeline.models.contract import Profile
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.statistics.averages import TimeAverages
 from ridgeline.runtime.errors import CheckpointError
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
@@ -79,7 +80,7 @@ def test_averages_of_other_spectra_are_refused():
 def test_as_many_numbers_are_averaged_as_are_said(n_scalars):
     modes = make_modes((8, 12, 10), (2 * math.pi, 3.0, 7.5), "phase-shift")
     scalars = [ScalarParameters(0.1)] * n_scalars
-    diagnostics = Diagnostics(COMM, modes, WholeTransform(modes), 0.1, scalars)
+    diagnostics = Diagnostics(COMM, HostPasses(modes, WholeTransform(modes)), 0.1, scalars)
     profiles = diagnostics.profiles(random_velocity(modes, n_scalars=n_scalars))
     averages = TimeAverages(0, 1, diagnostics.averaged_numbers())
     averages.take(0, 0.0, profiles)

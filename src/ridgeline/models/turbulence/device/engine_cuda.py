@@ -2,7 +2,7 @@
 
 The twin of `engine_cpu.CpuEngine`, with the same schemes, tables and numbers. A substep brings velocity and scalars
 from lines to points, forms products, brings their combinations back to lines, and advances what is stored. The host
-has one copy of the fields, for input, output, diagnostics and checkpoints: `fields` and `commit` keep it up to date.
+has one copy of the fields, for input and checkpoints: `fields` and `commit` keep it up to date.
 Source: Yeung et al. (GESTS), Secs. 2 and 3; Rogallo, NASA TM-81315 (1981).
 """
 
@@ -41,6 +41,7 @@ from ridgeline.models.turbulence.device.kernels_cuda import (
     make_multiply,
 )
 from ridgeline.models.turbulence.device.memory import buffer_counts, device_bytes, exchange_groups
+from ridgeline.models.turbulence.device.passes_cuda import CudaPasses
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.models.turbulence.problem import FlowParameters
@@ -130,6 +131,9 @@ class CudaEngine:
         self._kx, self._kz = cuda.to_device(kx), cuda.to_device(self._tables.k[2].astype(real))
         self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
         self._forced = ForcedModes(self.modes, layout, real, slabs.stream)
+        self.passes = CudaPasses(
+            slabs, self.transform, self.modes, self._tables, self._of_line, self.n_scalars
+        )
         # Products of which k_x first + k_z second goes to lines, or the first alone: see `kernels`.
         self._sums: list[tuple[int, int | None]] = [(XX, XZ), (XY, None), (XZ, ZZ), (YZ, None)]
         for flux in range(N_PRODUCTS, N_PRODUCTS + 3 * self.n_scalars, 3):
@@ -170,6 +174,7 @@ class CudaEngine:
         collect_sums[one](pieces, pieces, self._kx, self._kz, *table, pieces)
         add_turned_sum[one](*[pieces] * 3, place, place, (step, step), (real(0),) * 3, 0, 0, pieces)
         self.transform.compile()
+        self.passes.compile(self._state)
         slabs.stream.synchronize()
 
     @property
@@ -190,6 +195,15 @@ class CudaEngine:
             self.transform.put(field, self._field(v), self.slabs.layout.rows)
         self._host_is_present = True
 
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        """The fields on the device, 3 + S, [rows, line] each."""
+        return tuple(self._field(v) for v in range(self._n_in))
+
+    def forced_velocity(self) -> NDArray[Any]:
+        """Return the velocity of the modes that are forced, complex [3, n_forced]."""
+        return self._forced.velocity(self.forcing.indices, self._state)
+
     def _field(self, v: int) -> Any:
         return self._state[v * self._field_size : (v + 1) * self._field_size]
 
@@ -207,7 +221,7 @@ class CudaEngine:
         """Make one step, as `CpuEngine.advance` does; `velocity` must be None. Collective."""
         if velocity is not None:
             raise DeviceError("GPUs do not follow fluid particles; run with --device cpu")
-        begin = perf_counter()
+        begin, before = perf_counter(), self._in_exchanges()
         n_substeps = len(self._scheme.substeps)
         if self._shifted:
             self._tables.displace(displaced_grids(self.next_shift, self.modes))
@@ -229,7 +243,8 @@ class CudaEngine:
         self.time += self.last_dt
         self.step_index += 1
         self._elapsed += perf_counter() - begin
-        self.under_way = self._in_exchanges()
+        for name, seconds in self._in_exchanges().items():
+            self.under_way[name] += seconds - before[name]
         return self.last_dt
 
     def _courant_dt(self, courant: float) -> float:
@@ -388,5 +403,5 @@ class CudaEngine:
             "fields and steps": f"on {self.device}",
             "column exchange": column,
             **row,
-            "diagnostics and outputs": "sums by the host, transforms on the device",
+            "diagnostics and outputs": "on the device",
         }

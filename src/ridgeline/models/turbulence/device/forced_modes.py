@@ -59,22 +59,38 @@ class ForcedModes:
         elif self.n:
             self.values.copy_to_device(values, stream=self._stream)
 
+    def velocity(self, indices: NDArray[np.int64], fields: Any) -> NDArray[Any]:
+        """Return the velocity of modes by their places in a field of the host, complex [3, n]. No communication."""
+        found = np.empty((N_VELOCITY, len(indices)), self._complex)
+        if len(indices):
+            held = cuda.device_array(2 * found.size, self._real)
+            self._gather(fields, self._places(indices), len(indices), held, found)
+        return found
+
+    def _places(self, indices: NDArray[np.int64]) -> Any:
+        """Return the places in a field of the device, int64 [n], on the device."""
+        line, jy = self._lines_and_y(indices)
+        return cuda.to_device(jy % self._layout.rows * self._layout.n_lines + line)
+
+    def _gather(self, fields: Any, places: Any, n: int, held: Any, out: NDArray[Any]) -> None:
+        """Copy the velocity of n modes through `held` to the host."""
+        launch = (*line_launch(n, 1), self._stream)
+        gather_modes[launch](fields, self._layout.field_numbers, N_VELOCITY, places, n, held)
+        self._stream.synchronize()
+        held.copy_to_host(out.view(self._real).ravel())
+
     def end_step(self, forcing: Forcing, fields: Any) -> None:
         """Let the forcing change the velocity of the modes that it touches. Collective."""
         n = len(forcing.touched)
         if n != len(self._touched):
             self._touched = forcing.touched
-            line, jy = self._lines_and_y(self._touched)
-            self._at = cuda.to_device(jy % self._layout.rows * self._layout.n_lines + line)
+            self._at = self._places(self._touched)
             self._held = cuda.device_array(2 * N_VELOCITY * n, self._real)
         velocity = np.empty((N_VELOCITY, n), self._complex)
-        arguments = self._layout.field_numbers, N_VELOCITY, self._at, n
         if n:
-            launch = (*line_launch(n, 1), self._stream)
-            gather_modes[launch](fields, *arguments, self._held)
-            self._stream.synchronize()
-            self._held.copy_to_host(velocity.view(self._real).ravel())
+            self._gather(fields, self._at, n, self._held, velocity)
         forcing.hold(velocity)
         if n:
             self._held.copy_to_device(velocity.view(self._real).ravel(), stream=self._stream)
-            scatter_modes[launch](self._held, *arguments, fields)
+            launch = (*line_launch(n, 1), self._stream)
+            scatter_modes[launch](self._held, self._layout.field_numbers, N_VELOCITY, self._at, n, fields)

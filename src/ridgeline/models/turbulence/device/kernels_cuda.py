@@ -94,7 +94,7 @@ def make_multiply(dtype: DTypeLike, n_scalars: int, rated: bool) -> Any:
 
 
 @device_function
-def _phase(x, z, row, column, n_columns, place, nz):
+def phase_of(x, z, row, column, n_columns, place, nz):
     """Return the factor of a line of the phase whose real parts are in `row`."""
     x_re, x_im = load(x, row * n_columns + column), load(x, (row + 1) * n_columns + column)
     z_re, z_im = load(z, row * nz + place), load(z, (row + 1) * nz + place)
@@ -102,13 +102,13 @@ def _phase(x, z, row, column, n_columns, place, nz):
 
 
 @device_function
-def _times(a_re, a_im, b_re, b_im):
+def times(a_re, a_im, b_re, b_im):
     """Return the product of two complex numbers."""
     return a_re * b_re - a_im * b_im, a_re * b_im + a_im * b_re
 
 
 @device_function
-def _line(of_line, n_lines, line):
+def line_of(of_line, n_lines, line):
     """Return column, place of j_z and largest |j_y| of a line."""
     return (
         np.int64(load(of_line, line)), np.int64(load(of_line, n_lines + line)),
@@ -137,9 +137,9 @@ def make_load(dtype: DTypeLike, shifted: bool) -> Any:
         line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         if line >= n_lines:
             return
-        column, place, most = _line(of_line, n_lines, line)
+        column, place, most = line_of(of_line, n_lines, line)
         if shifted:
-            l_re, l_im = _phase(x, z, following, column, n_columns, place, nz)
+            l_re, l_im = phase_of(x, z, following, column, n_columns, place, nz)
         for iy in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
             jy = iy if 2 * iy < ny else iy - ny
             at = iy * n_lines + line
@@ -148,13 +148,13 @@ def make_load(dtype: DTypeLike, shifted: bool) -> Any:
                 continue
             mode = (jy if jy >= 0 else rows + jy) * n_lines + line
             if shifted:
-                p_re, p_im = _times(
+                p_re, p_im = times(
                     l_re, l_im, load(y, following * ny + iy), load(y, (following + 1) * ny + iy)
                 )
             for v in range(n_fields):
                 re, im = load_pair(fields, mode + v * rows * n_lines)
                 if shifted:
-                    re, im = _times(re, im, p_re, p_im)
+                    re, im = times(re, im, p_re, p_im)
                 store_pair(out_lines, at + v * ny * n_lines, re, im)
 
     return load_lines
@@ -185,7 +185,7 @@ def _finish(re, im, e, c, undo, following, now, base, kept, place, lines, at, ki
         f, g = _factor(c, 0, e), _factor(c, 3, e)
         re, im = f * now_re + g * re, f * now_im + g * im
         if shifted:
-            re, im = _times(re, im, following[0], following[1])
+            re, im = times(re, im, following[0], following[1])
         store_pair(lines, at, re, im)
 
 
@@ -216,15 +216,15 @@ def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, su
         line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         if line >= n_lines:
             return
-        column, place, most = _line(of_line, n_lines, line)
+        column, place, most = line_of(of_line, n_lines, line)
         kx, kz = load(x, column), load(z, place)
         flat = max(kx * kx + kz * kz, tiny)  # so that the mean divides nothing by something
         u_re, u_im, n_re, n_im = scale, zero, one, zero
         if shifted:
-            u_re, u_im = _phase(x, z, phases[0], column, n_columns, place, nz)
+            u_re, u_im = phase_of(x, z, phases[0], column, n_columns, place, nz)
             u_re, u_im = u_re * scale, u_im * scale
             if not last:
-                n_re, n_im = _phase(x, z, phases[1], column, n_columns, place, nz)
+                n_re, n_im = phase_of(x, z, phases[1], column, n_columns, place, nz)
         decay = load(x, DECAY * n_columns + column) * load(z, DECAY * nz + place)
         variable, field = ny * n_lines, rows * n_lines
         for iy in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
@@ -242,9 +242,9 @@ def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, su
             ky = load(y, iy)
             undo, following = (u_re, u_im), (n_re, n_im)
             if shifted:
-                undo = _times(u_re, u_im, load(y, phases[0] * ny + iy), load(y, (phases[0] + 1) * ny + iy))
+                undo = times(u_re, u_im, load(y, phases[0] * ny + iy), load(y, (phases[0] + 1) * ny + iy))
                 if not last:
-                    following = _times(
+                    following = times(
                         n_re, n_im, load(y, phases[1] * ny + iy), load(y, (phases[1] + 1) * ny + iy)
                     )
             inverse = one / (ky * ky + flat)
@@ -309,12 +309,12 @@ def make_force(dtype: DTypeLike, shifted: bool, last: bool) -> Any:
         if i >= n:
             return
         line, iy = np.int64(load(modes, i)), np.int64(load(modes, n + i))
-        column, place, _ = _line(of_line, n_lines, line)
+        column, place, _ = line_of(of_line, n_lines, line)
         e = load(x, DECAY * n_columns + column) * load(z, DECAY * nz + place) * load(y, DECAY * ny + iy)
         p_re, p_im = one, zero
         if shifted and not last:
-            p_re, p_im = _phase(x, z, phases[1], column, n_columns, place, nz)
-            p_re, p_im = _times(p_re, p_im, load(y, phases[1] * ny + iy), load(y, (phases[1] + 1) * ny + iy))
+            p_re, p_im = phase_of(x, z, phases[1], column, n_columns, place, nz)
+            p_re, p_im = times(p_re, p_im, load(y, phases[1] * ny + iy), load(y, (phases[1] + 1) * ny + iy))
         row = iy if 2 * iy < ny else rows + iy - ny
         for v in range(N_VELOCITY):
             re, im = load_pair(values, v * n + i)
@@ -324,7 +324,7 @@ def make_force(dtype: DTypeLike, shifted: bool, last: bool) -> Any:
             store_pair(kept, at, old_re + g * re, old_im + g * im)
             if not last:
                 g = _factor(c, 3, e)
-                re, im = _times(g * re, g * im, p_re, p_im)
+                re, im = times(g * re, g * im, p_re, p_im)
                 at = (v * ny + iy) * n_lines + line
                 old_re, old_im = load_pair(lines, at)
                 store_pair(lines, at, old_re + re, old_im + im)

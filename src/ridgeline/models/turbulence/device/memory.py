@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
 from ridgeline.models.turbulence.kernels import N_COMBINED
+from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
+from ridgeline.models.turbulence.point_sums import POWERS
 from ridgeline.models.turbulence.spectral_work import Variables
+from ridgeline.models.turbulence.statistics.increments import offsets_along
+from ridgeline.runtime.devices import simulated
+
+INCREMENT_PARTS = 2 if simulated() else 64  # of the rows, over which increments are summed apart
 
 
 def buffer_counts(layout: DeviceLayout, n_scalars: int, batch: int) -> BufferCounts:
@@ -28,6 +34,13 @@ def exchange_groups(n_scalars: int, batch: int) -> tuple[list[VariableBatch], li
     return batches(0, counts.inward, batch), back
 
 
+def sum_numbers(layout: DeviceLayout, n_scalars: int) -> int:
+    """Return how many float64 the sums of diagnostics take: of lines, of rows or of increments, whatever is most."""
+    of_line = len(FLOW_SUMS) + len(SCALAR_SUMS) * n_scalars
+    of_increments = 3 * len(offsets_along(layout.grid.shape[2])) * INCREMENT_PARTS
+    return max(of_line * layout.n_lines, POWERS * layout.nz_local * layout.ny_local, of_increments)
+
+
 def device_bytes(
     layout: DeviceLayout, real_bytes: int, n_scalars: int, copies: int, batch: int
 ) -> dict[str, float]:
@@ -40,7 +53,9 @@ def device_bytes(
     n_tables = len({1, *(group.width for group in there + back)})
     n_fields = copies * Variables(n_scalars).fields
     found = layout.n_bytes(2 * real_bytes, n_fields, counts, n_tables)
-    return {name: float(size) for name, size in found.items()}
+    return {name: float(size) for name, size in found.items()} | {
+        "sums": 8.0 * sum_numbers(layout, n_scalars)
+    }
 
 
 def host_bytes(layout: DeviceLayout, real_bytes: int, n_scalars: int, n_modes: int) -> dict[str, float]:

@@ -22,6 +22,7 @@ from ridgeline.models.turbulence.fluid_particles.line_factors import derivative,
 from ridgeline.models.turbulence.fluid_particles.tracers import Tracers
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.gradients import STRAIN
+from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.pressure import products
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def acceleration_modes(
 
     A force that is drawn for each step is that of the last step.
     """
-    pressure = products(comm, velocity, modes, transform).pressure
+    pressure = products(comm, velocity, HostPasses(modes, transform)).pressure
     wave = np.stack(modes.expand()[::-1])
     rate = forcing.factor_rate - viscosity * (wave * wave).sum(axis=0)
     found = np.asarray(rate * velocity - 1j * wave * pressure)

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes
-from ridgeline.models.turbulence.gradients import TransformPair
-from ridgeline.models.turbulence.point_sums import add_increments
+from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.spectra import sum_over_ranks
 
 if TYPE_CHECKING:
@@ -47,20 +45,16 @@ def offsets_along(n: int) -> NDArray[np.int64]:
     return every[every <= n // 2].astype(np.int64)
 
 
-def structure_functions(
-    comm: MPI.Comm, velocity: NDArray[Any], modes: Modes, transform: TransformPair
-) -> StructureFunctions:
-    """Return structure functions of a velocity field, complex [3, n_modes]. Collective.
+def structure_functions(comm: MPI.Comm, velocity: Fields, passes: FlowPasses) -> StructureFunctions:
+    """Return structure functions of a velocity field, three fields. Collective.
 
     Cost: 3 inverse transforms, one after the other, and some 2 log2(N_x) passes over their points.
     """
+    modes = passes.modes
     nx = modes.shape[2]
     offsets = offsets_along(nx)
     separation = np.multiply(offsets, modes.lengths[2] / nx, dtype=np.float64)
-    sums = np.zeros((3, 3, len(offsets)))
-    for component, out in zip(velocity, sums):
-        values = transform.to_physical(component[np.newaxis])[0]
-        add_increments(values.reshape(-1, nx), offsets, out)
+    sums = np.stack([passes.increments(passes.to_points(component), offsets) for component in velocity])
     along, *across = sum_over_ranks(comm, sums) / math.prod(modes.shape)
     second, _, fourth = (across[0] + across[1]) / 2
     return StructureFunctions(separation, (along[0], along[1], along[2]), (second, fourth))

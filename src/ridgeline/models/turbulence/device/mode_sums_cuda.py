@@ -1,0 +1,251 @@
+"""Sums over modes on NVIDIA GPUs, derivatives, and what products give: the twins of `mode_sums`.
+
+Fields are flat device arrays [rows, line] of pairs of reals, lines [y, line], both as in `kernels_cuda`, which says
+what sizes, of_line, x, y and z are. Sums are float64 whatever the precision of fields; nothing is added atomically.
+units : smallest wavenumbers along z, y, x, float64, of which sums make wavenumbers as the host does.
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numpy.typing import DTypeLike
+
+from ridgeline.fourier.device.kernels_cuda import LINE_THREADS
+from ridgeline.fourier.shells import HALF
+from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, load_pair, store, store_pair
+from ridgeline.jit.cuda_sums import sum_threads
+from ridgeline.models.turbulence.device.kernels_cuda import line_of, phase_of, times
+
+SHELL_THREADS = 4 if SIMULATED else 512
+_TWO = 2 * SHELL_THREADS
+REAL_PART, SQUARE, THREE_SQUARES = 0, 1, 3  # what `sum_shells` sums
+
+
+@device_function
+def _flat_waves(of_line, n_lines, nz, units, line):
+    """Return k_x, k_z, largest |j_y| and weight of a line."""
+    column, place, most = line_of(of_line, n_lines, line)
+    jz = place if 2 * place < nz else place - nz
+    return units[2] * column, units[0] * jz, most, (1.0 if column == 0 else 2.0)
+
+
+@device_function
+def _mode(field, at):
+    """Return a mode as two float64."""
+    re, im = load_pair(field, at)
+    return np.float64(re), np.float64(im)
+
+
+@kernel(LINE_THREADS, 4)
+def sum_flow_lines(sizes, units, of_line, u, v, w, out_sums):
+    """Set out_sums [9, n_lines] to what `FLOW_SUMS` names, of each line: a thread each, in the host's order."""
+    n_lines, _, rows, _, nz = sizes
+    line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if line >= n_lines:
+        return
+    x, z, most, weight = _flat_waves(of_line, n_lines, nz, units, line)
+    flat, count = x * x + z * z, 2 * most + 1
+    xx = yy = zz = mean = curl = gradient = divergence = helicity = length = 0.0
+    for place in range(count):
+        j = place if place <= most else place - count
+        y, at = units[1] * j, (j if j >= 0 else rows + j) * n_lines + line
+        k2 = flat + y * y
+        xr, xi = _mode(u, at)
+        yr, yi = _mode(v, at)
+        zr, zi = _mode(w, at)
+        ex, ey, ez = xr * xr + xi * xi, yr * yr + yi * yi, zr * zr + zi * zi
+        square = ex + ey + ez
+        if k2 > 0.0:
+            xx += ex
+            yy += ey
+            zz += ez
+            length += square / math.sqrt(k2)
+        else:
+            mean += square
+        ar, ai = y * zr - z * yr, y * zi - z * yi
+        br, bi = z * xr - x * zr, z * xi - x * zi
+        cr, ci = x * yr - y * xr, x * yi - y * xi
+        dr, di = x * xr + y * yr + z * zr, x * xi + y * yi + z * zi
+        curl += ar * ar + ai * ai + br * br + bi * bi + cr * cr + ci * ci
+        divergence += dr * dr + di * di
+        gradient += k2 * square
+        helicity += xi * ar - xr * ai + yi * br - yr * bi + zi * cr - zr * ci
+    half = 0.5 * weight
+    store(out_sums, line, half * xx)
+    store(out_sums, n_lines + line, half * yy)
+    store(out_sums, 2 * n_lines + line, half * zz)
+    store(out_sums, 3 * n_lines + line, half * mean)
+    store(out_sums, 4 * n_lines + line, half * curl)
+    store(out_sums, 5 * n_lines + line, weight * gradient)
+    store(out_sums, 6 * n_lines + line, weight * divergence)
+    store(out_sums, 7 * n_lines + line, weight * helicity)
+    store(out_sums, 8 * n_lines + line, half * length)
+
+
+@kernel(LINE_THREADS, 4)
+def sum_scalar_lines(sizes, units, of_line, u, v, w, scalar, out_sums):
+    """Set out_sums [5, n_lines] to what `SCALAR_SUMS` names, of each line."""
+    n_lines, _, rows, _, nz = sizes
+    line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if line >= n_lines:
+        return
+    x, z, most, weight = _flat_waves(of_line, n_lines, nz, units, line)
+    flat, count = x * x + z * z, 2 * most + 1
+    variance = slope = fx = fy = fz = 0.0
+    for place in range(count):
+        j = place if place <= most else place - count
+        y, at = units[1] * j, (j if j >= 0 else rows + j) * n_lines + line
+        k2 = flat + y * y
+        if k2 > 0.0:
+            re, im = _mode(scalar, at)
+            xr, xi = _mode(u, at)
+            yr, yi = _mode(v, at)
+            zr, zi = _mode(w, at)
+            square = re * re + im * im
+            variance += square
+            slope += k2 * square
+            fx += xr * re + xi * im
+            fy += yr * re + yi * im
+            fz += zr * re + zi * im
+    store(out_sums, line, weight * variance)
+    store(out_sums, n_lines + line, weight * slope)
+    store(out_sums, 2 * n_lines + line, weight * fx)
+    store(out_sums, 3 * n_lines + line, weight * fy)
+    store(out_sums, 4 * n_lines + line, weight * fz)
+
+
+@device_function
+def _value(kind, a, b, c, at):
+    """Return what `sum_shells` sums of a mode."""
+    re, im = _mode(a, at)
+    if kind == REAL_PART:
+        return re
+    square = re * re + im * im
+    if kind == THREE_SQUARES:
+        re, im = _mode(b, at)
+        square += re * re + im * im
+        re, im = _mode(c, at)
+        square += re * re + im * im
+    return square
+
+
+@kernel(SHELL_THREADS, 2)
+def sum_shells(sizes, units, of_line, shell_width, kind, a, b, c, out_shells):
+    """Set out_shells [2, n_shells] to sums over shells of a value and of k^2 times it; a thread block for each shell.
+
+    kind : REAL_PART of a, SQUARE of a, or THREE_SQUARES, of a, b and c together; shells : see `fourier.shells`
+
+    In a line the modes of a shell are a run of |j_y|. A thread finds it in its lines, so that each mode is read once.
+    """
+    scratch = cuda.shared.array(_TWO, np.float64)
+    n_lines, _, rows, _, nz = sizes
+    unit_y, shell, thread = units[1], cuda.blockIdx.x, cuda.threadIdx.x
+    inner = max((shell - HALF) * shell_width, 0.0)
+    total = slope = 0.0
+    for line in range(thread, n_lines, SHELL_THREADS):
+        x, z, most, weight = _flat_waves(of_line, n_lines, nz, units, line)
+        flat = x * x + z * z
+        # From a j_y below the run on: the last word has the formula by which hosts tell the shell.
+        j = max(int(math.sqrt(max(inner * inner - flat, 0.0)) / unit_y) - 1, 0)
+        found = shell
+        while j <= most and found <= shell:
+            k2 = flat + (unit_y * j) * (unit_y * j)
+            found = int(math.sqrt(k2) / shell_width + HALF)
+            if found == shell:
+                value = _value(kind, a, b, c, j * n_lines + line)
+                if j > 0:
+                    value += _value(kind, a, b, c, (rows - j) * n_lines + line)
+                total += weight * value
+                slope += weight * k2 * value
+            j += 1
+    store(scratch, thread, total)
+    store(scratch, SHELL_THREADS + thread, slope)
+    sum_threads(scratch, 2, thread, SHELL_THREADS)
+    if thread < 2:
+        store(out_shells, thread * cuda.gridDim.x + shell, load(scratch, thread * SHELL_THREADS))
+
+
+@kernel(LINE_THREADS, 8)
+def combine_derivatives(a, b, of_a, of_b, sizes, of_line, x, y, z, out_lines):
+    """Set lines to i ((of_a . k) a + (of_b . k) b), zero where no mode is retained. Launch: `line_launch`.
+
+    a, b : fields; of_a, of_b : three reals along x, y, z. Cost: reads each field once, writes lines once.
+    """
+    n_lines, ny, rows, _, _ = sizes
+    line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if line >= n_lines:
+        return
+    zero = out_lines.dtype.type(0)
+    column, place, most = line_of(of_line, n_lines, line)
+    kx, kz = load(x, column), load(z, place)
+    for iy in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
+        jy = iy if 2 * iy < ny else iy - ny
+        re, im = zero, zero
+        if abs(jy) <= most:
+            at, ky = (jy if jy >= 0 else rows + jy) * n_lines + line, load(y, iy)
+            p = of_a[0] * kx + of_a[1] * ky + of_a[2] * kz
+            q = of_b[0] * kx + of_b[1] * ky + of_b[2] * kz
+            a_re, a_im = load_pair(a, at)
+            b_re, b_im = load_pair(b, at)
+            re, im = -(p * a_im + q * b_im), p * a_re + q * b_re
+        store_pair(out_lines, iy * n_lines + line, re, im)
+
+
+@cache
+def make_add_stress(dtype: DTypeLike, shifted: bool) -> Any:
+    """Return the kernel that adds what u_i u_j (and u_j u_i) gives to the pressure and to the transfer:
+
+        add_stress(
+            lines, sizes, of_line, x, y, z, row, of_i, of_j, second, scale, fresh, u_i, u_j, pressure, transfer
+        )
+
+    lines : of u_i u_j, on the grid displaced by the phases in `row` of the tables if `shifted`; scale : real, of them
+    of_i, of_j : three reals, 1 at the axis and 0 elsewhere; second : real, 0 if i = j and else 1, for u_j u_i
+    fresh : 1 if pressure and transfer begin with this product
+    pressure, transfer : fields, added to: -k_i k_j / k^2 times the stress, and the real Re(u_j* (-i k_i stress))
+
+    Launch: `line_launch`. Cost: reads the lines and four fields, writes two.
+    """
+    real = np.dtype(dtype).type
+    zero, one, tiny = real(0), real(1), real(np.finfo(real).tiny * 2.0**20)
+
+    @kernel(LINE_THREADS, 4)
+    def add_stress(
+        lines, sizes, of_line, x, y, z, row, of_i, of_j, second, scale, fresh, u_i, u_j, pressure, transfer
+    ):
+        n_lines, ny, rows, n_columns, nz = sizes
+        line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if line >= n_lines:
+            return
+        column, place, most = line_of(of_line, n_lines, line)
+        kx, kz = load(x, column), load(z, place)
+        if shifted:
+            l_re, l_im = phase_of(x, z, row, column, n_columns, place, nz)
+        for iy in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
+            jy = iy if 2 * iy < ny else iy - ny
+            if abs(jy) > most:
+                continue
+            at, ky = (jy if jy >= 0 else rows + jy) * n_lines + line, load(y, iy)
+            re, im = load_pair(lines, iy * n_lines + line)
+            if shifted:
+                p_re, p_im = times(l_re, l_im, load(y, row * ny + iy), load(y, (row + 1) * ny + iy))
+                re, im = times(re, im, p_re, -p_im)
+            re, im = re * scale, im * scale
+            k_i = of_i[0] * kx + of_i[1] * ky + of_i[2] * kz
+            k_j = of_j[0] * kx + of_j[1] * ky + of_j[2] * kz
+            i_re, i_im = load_pair(u_i, at)
+            j_re, j_im = load_pair(u_j, at)
+            # Re(conj(u) (-i s)) = u_real s_imag - u_imag s_real
+            work = k_i * (j_re * im - j_im * re) + second * k_j * (i_re * im - i_im * re)
+            factor = -(one + second) * k_i * k_j / max(kx * kx + ky * ky + kz * kz, tiny)
+            p_re = p_im = old = zero
+            if fresh == 0:
+                p_re, p_im = load_pair(pressure, at)
+                old, _ = load_pair(transfer, at)
+            store_pair(pressure, at, p_re + factor * re, p_im + factor * im)
+            store_pair(transfer, at, old + work, zero)
+
+    return add_stress

@@ -1,0 +1,276 @@
+"""Diagnostics of fields that stay in GPU memory: the twin of `passes.HostPasses`.
+
+One field after the other passes through the first variable of the engine's buffers, which are free between steps. The
+other planes keep points: a sum of squares in the second, or the velocity in the second to the fourth. The second and
+third lines keep the pressure and the transfer of each mode, as fields. What goes to the host are sums of lines and
+rows, spectra and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numpy.typing import NDArray
+
+from ridgeline.fourier.device.kernels_cuda import LINE_THREADS, line_launch
+from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
+from ridgeline.fourier.device.transform_cuda import DeviceTransform
+from ridgeline.fourier.modes import Modes
+from ridgeline.fourier.shells import Shells
+from ridgeline.models.turbulence.device.axis_tables import AxisTables
+from ridgeline.models.turbulence.device.kernels_cuda import PHASES, make_load
+from ridgeline.models.turbulence.device.memory import INCREMENT_PARTS, sum_numbers
+from ridgeline.models.turbulence.device.mode_sums_cuda import (
+    REAL_PART,
+    SHELL_THREADS,
+    SQUARE,
+    THREE_SQUARES,
+    combine_derivatives,
+    make_add_stress,
+    sum_flow_lines,
+    sum_scalar_lines,
+    sum_shells,
+)
+from ridgeline.models.turbulence.device.point_sums_cuda import (
+    MOST_BINS,
+    MOST_BLOCKS,
+    THREADS,
+    add_squares,
+    count_evenly,
+    count_octaves,
+    largest_rate,
+    multiply_points,
+    sum_increments,
+    sum_powers,
+)
+from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
+from ridgeline.models.turbulence.passes import Counts, Derivative, StressSums, Sums
+from ridgeline.models.turbulence.point_sums import POWERS
+from ridgeline.models.turbulence.statistics.increments import offsets_along
+
+DeviceArray = Any
+_ORDER = 1, 2, 3  # variables whose planes keep u, v, w
+_PRESSURE, _TRANSFER = 1, 2  # variables whose lines keep these
+
+
+class CudaPasses:
+    """`FlowPasses` of fields [rows, line] and points in planes, both flat device arrays.
+
+    slabs, transform, tables : of the engine, whose buffers lose their content; modes : of this rank
+    of_line : of `make_advance`; n_scalars : S. The host waits for all numbers that are returned to it.
+    Phases of displaced grids in `tables` are set; a step sets its own.
+    """
+
+    def __init__(
+        self, slabs: DeviceSlabs, transform: DeviceTransform, modes: Modes, tables: AxisTables,
+        of_line: DeviceArray, n_scalars: int,
+    ) -> None:  # fmt: skip
+        self.modes = modes
+        self._slabs, self._transform, self._tables, self._of_line = slabs, transform, tables, of_line
+        self._real, self._shells, self._fresh = transform.real.type, Shells(modes), True
+        layout, (nz, ny, nx) = slabs.layout, modes.shape
+        self._sizes = layout.n_lines, ny, layout.rows, tables.n_columns, nz
+        self._n_rows, self._pairs, self._pitch = layout.nz_local * layout.ny_local, nx // 2, layout.pitch
+        self._sums = cuda.device_array(sum_numbers(layout, n_scalars), np.float64)
+        self._of_shells = cuda.device_array(2 * self._shells.n_shells, np.float64)
+        self._counts = cuda.device_array(MOST_BINS, np.int64)
+        self._rates = cuda.device_array(MOST_BLOCKS, np.float64)
+        self._offsets = cuda.to_device(offsets_along(nx))
+        kind: Any = self._real
+        self._load = {shifted: make_load(kind, shifted) for shifted in (False, True)}
+        self._add_stress = {shifted: make_add_stress(kind, shifted) for shifted in (False, True)}
+
+    def compile(self, field: DeviceArray) -> None:
+        """Compile or load the kernels by running them on nothing; field: of which nothing is read."""
+        real, nothing = self._real, (0, 1, 1, 1, 1)
+        lines = nothing, self._of_line, *self._tables.device
+        three, axis, stream = [field] * 3, (real(0),) * 3, self._slabs.stream
+        of_lines, of_points = (1, 1, stream), (1, THREADS, stream)
+        waves = nothing, self.modes.unit, self._of_line
+        for load in self._load.values():
+            load[of_lines](field, 0, *lines, PHASES[0], field)
+        for add in self._add_stress.values():
+            add[of_lines](field, *lines, PHASES[0], axis, axis, real(0), real(0), 0, *three, field)
+        combine_derivatives[of_lines](field, field, axis, axis, *lines, field)
+        sum_flow_lines[of_lines](*waves, *three, self._sums)
+        sum_scalar_lines[of_lines](*waves, *three, field, self._sums)
+        sum_shells[1, SHELL_THREADS, stream](*waves, 1.0, SQUARE, *three, self._of_shells)
+        sum_powers[of_points](field, 0, 0, self._sums)
+        sum_increments[(1, 1), THREADS, stream](field, 0, 0, 0, self._offsets, self._sums)
+        add_squares[of_points](field, real(0), 0, 0, field)
+        multiply_points[of_points](field, field, 0, field)
+        largest_rate[of_points](*three, axis, 0, 0, 0, self._rates)
+        count_octaves[of_points](field, 0, 0, 0, 1.0, 0, 1, 1, self._counts)
+        count_evenly[of_points](field, 0, 0, 0, 1.0, 1, self._counts)
+
+    def _read(self, array: DeviceArray, n: int) -> NDArray[Any]:
+        """Return the first n numbers of a device array, when they are there."""
+        stream = self._slabs.stream
+        found = array[:n].copy_to_host(stream=stream)
+        stream.synchronize()
+        self._slabs.collect()
+        return np.asarray(found)
+
+    @property
+    def _along_lines(self) -> tuple[Any, ...]:
+        """The launch of kernels whose threads march over all y of a line's part."""
+        return *line_launch(self._slabs.layout.n_lines, self.modes.shape[1]), self._slabs.stream
+
+    @property
+    def _over_rows(self) -> tuple[Any, ...]:
+        """The launch of kernels whose thread blocks take some rows of points each."""
+        return max(1, min(self._n_rows, MOST_BLOCKS)), THREADS, self._slabs.stream
+
+    @property
+    def _of_lines(self) -> tuple[Any, ...]:
+        """What kernels on lines take of the modes."""
+        return self._sizes, self._of_line, *self._tables.device
+
+    def sum_modes(self, fields: Sequence[DeviceArray]) -> tuple[Sums, Sums]:
+        """Return sums over lines and over shells. One thread sums a line, a thread block a shell."""
+        n_lines, n_flow, n_each = self._slabs.layout.n_lines, len(FLOW_SUMS), len(SCALAR_SUMS)
+        velocity, scalars = fields[:3], fields[3:]
+        waves = self._sizes, self.modes.unit, self._of_line
+        launch = -(-n_lines // LINE_THREADS), LINE_THREADS, self._slabs.stream
+        sum_flow_lines[launch](*waves, *velocity, self._sums)
+        for s, scalar in enumerate(scalars):
+            sum_scalar_lines[launch](*waves, *velocity, scalar, self._sums[(n_flow + n_each * s) * n_lines :])
+        n_sums = n_flow + n_each * len(scalars)
+        of_lines = self._read(self._sums, n_sums * n_lines).reshape(n_sums, n_lines)
+        energy, gradient = self._sum_shells(THREE_SQUARES, velocity)
+        of_shells = [0.5 * energy, gradient, *map(self.spectrum, scalars)]
+        return of_lines[:, : self.modes.lines.n_lines], np.stack(of_shells)
+
+    def _sum_shells(self, kind: int, fields: Sequence[DeviceArray]) -> Sums:
+        """Return sums of a value, and of k^2 times it, over shells: [2, n_shells]. fields: three, see the kernel."""
+        n, width = self._shells.n_shells, self._shells.width
+        launch = n, SHELL_THREADS, self._slabs.stream
+        sum_shells[launch](self._sizes, self.modes.unit, self._of_line, width, kind, *fields, self._of_shells)
+        return self._read(self._of_shells, 2 * n).reshape(2, n)
+
+    def spectrum(self, field: DeviceArray) -> Sums:
+        """Return the sums of |field|^2 over shells."""
+        found: Sums = self._sum_shells(SQUARE, [field] * 3)[0]
+        return found
+
+    def to_points(self, field: DeviceArray) -> DeviceArray:
+        """Return the values of a field, in the first planes."""
+        return self._points_of(field, shifted=False)
+
+    def _points_of(self, field: DeviceArray, shifted: bool) -> DeviceArray:
+        lines = self._slabs.lines(0)
+        self._load[shifted][self._along_lines](field, 1, *self._of_lines, PHASES[0], lines)
+        return self._transform.lines_to_points()
+
+    def derivative_points(
+        self, velocity: Sequence[DeviceArray], first: Derivative, second: Derivative
+    ) -> DeviceArray:
+        """Return the values of a sum of two derivatives, in the first planes."""
+        (i, axis_i, scale_i), (j, axis_j, scale_j) = first, second
+        factors = self._along(axis_i, scale_i), self._along(axis_j, scale_j)
+        combine_derivatives[self._along_lines](
+            velocity[i], velocity[j], *factors, *self._of_lines, self._slabs.lines(0)
+        )
+        return self._transform.lines_to_points()
+
+    def _along(self, axis: int, scale: float = 1.0) -> tuple[Any, ...]:
+        """Return a vector along an axis x, y, z in the precision of the run."""
+        return tuple(self._real(scale if each == axis else 0.0) for each in range(3))
+
+    @property
+    def _all_pairs(self) -> int:
+        return self._n_rows * self._pitch
+
+    def add_squares(self, points: DeviceArray, scale: float, total: DeviceArray | None) -> DeviceArray:
+        """Return total + scale points^2, in the second planes."""
+        out = self._slabs.planes(_ORDER[0])
+        fresh = 1 if total is None else 0
+        add_squares[self._over_rows](points, self._real(scale), fresh, self._all_pairs, out)
+        return out
+
+    def row_powers(self, points: DeviceArray) -> Sums:
+        """Return sums of powers over each row."""
+        n = self._n_rows
+        sum_powers[n, THREADS, self._slabs.stream](points, self._pairs, self._pitch, self._sums)
+        return self._read(self._sums, POWERS * n).reshape(POWERS, n)
+
+    def count_octaves(
+        self, points: DeviceArray, inverse_unit: float, lowest: int, bits: int, n: int
+    ) -> Counts:
+        """Return counts in bins that are nearly equal in the logarithm."""
+        return self._count(count_octaves, points, (inverse_unit, lowest, bits, n), n)
+
+    def count_evenly(self, points: DeviceArray, inverse_width: float, middle: int) -> Counts:
+        """Return counts in bins of one width."""
+        return self._count(count_evenly, points, (inverse_width, middle), 2 * middle + 2)
+
+    def _count(self, kernel: Any, points: DeviceArray, how: tuple[Any, ...], n: int) -> Counts:
+        if n > MOST_BINS:
+            raise ValueError(f"{n} bins; a GPU counts in {MOST_BINS} at most")
+        self._counts.copy_to_device(np.zeros(MOST_BINS, np.int64), stream=self._slabs.stream)
+        kernel[self._over_rows](points, self._pairs, self._pitch, self._n_rows, *how, self._counts)
+        return self._read(self._counts, n)
+
+    def increments(self, points: DeviceArray, offsets: NDArray[np.int64]) -> Sums:
+        """Return sums of powers of increments; offsets: those of `offsets_along`."""
+        n, nx = len(offsets), self.modes.shape[2]
+        launch = (n, INCREMENT_PARTS), THREADS, self._slabs.stream
+        sum_increments[launch](points, nx, 2 * self._pitch, self._n_rows, self._offsets, self._sums)
+        parts = self._read(self._sums, 3 * n * INCREMENT_PARTS)
+        return np.asarray(parts.reshape(3, n, INCREMENT_PARTS).sum(axis=-1))
+
+    def velocity_points(self, velocity: Sequence[DeviceArray], cells: float) -> list[DeviceArray]:
+        """Return u, v, w at the points of a displaced grid, in the second to the fourth planes."""
+        if cells:
+            shift = np.array([cells / n for n in reversed(self.modes.shape)])
+            self._tables.displace([shift, shift])
+        found = [self._slabs.planes(variable) for variable in _ORDER]
+        for component, points in zip(velocity, found):
+            points.copy_to_device(self._points_of(component, bool(cells)), stream=self._slabs.stream)
+        return found
+
+    def largest_rate(self, points: Sequence[DeviceArray]) -> float:
+        """Return the maximum of |u|/dx + |v|/dy + |w|/dz."""
+        shape, lengths = self.modes.shape[::-1], self.modes.lengths[::-1]
+        per_cell = tuple(self._real(n / length) for n, length in zip(shape, lengths))
+        launch = self._over_rows
+        largest_rate[launch](*points, per_cell, self._pairs, self._pitch, self._n_rows, self._rates)
+        return float(self._read(self._rates, launch[0]).max())
+
+    def begin_stresses(self, velocity: Sequence[DeviceArray]) -> StressSums:
+        """Return empty sums: fields in the second and third lines."""
+        self._fresh = True
+        size = 2 * self._slabs.layout.field_numbers
+        return StressSums(*(self._slabs.lines(each)[:size] for each in (_PRESSURE, _TRANSFER)))
+
+    def add_stress(
+        self, points: Sequence[DeviceArray], pair: tuple[int, int], cells: float, share: float,
+        velocity: Sequence[DeviceArray], sums: StressSums,
+    ) -> None:  # fmt: skip
+        """Add share of what u_i u_j gives to pressure and transfer."""
+        i, j = pair
+        real = self._real
+        multiply_points[self._over_rows](points[i], points[j], self._all_pairs, self._slabs.planes(0))
+        lines = self._transform.points_to_lines()
+        vectors = self._along(i), self._along(j)
+        numbers = real(i != j), real(share * self._slabs.scale), 1 if self._fresh else 0
+        fields = velocity[i], velocity[j], sums.pressure, sums.transfer
+        self._add_stress[bool(cells)][self._along_lines](
+            lines, *self._of_lines, PHASES[0], *vectors, *numbers, *fields
+        )
+        self._fresh = False
+
+    def transfer(self, sums: StressSums) -> Sums:
+        """Return the sums of the transfer over shells."""
+        found: Sums = self._sum_shells(REAL_PART, [sums.transfer] * 3)[0]
+        return found
+
+    def to_host(self, points: DeviceArray) -> NDArray[Any]:
+        """Return the values, copied through pinned memory."""
+        values = np.empty(self._slabs.grid.block, self._transform.real)
+        self._transform.take_points(points, values)
+        self._slabs.collect()
+        return values
