@@ -45,7 +45,6 @@ from ridgeline.models.turbulence.pressure import (
 from ridgeline.models.turbulence.problem import NO_WAVES, FlowParameters, Waves
 from ridgeline.models.turbulence.spectra import Sums, largest_sphere, sum_over_modes
 from ridgeline.models.turbulence.statistics.increments import offsets_along, structure_functions
-from ridgeline.models.turbulence.waves import add_wave_pressure
 from ridgeline.parallel.reduce import kernels_of_sums
 
 if TYPE_CHECKING:
@@ -295,7 +294,7 @@ def _ratio(a: float, b: float) -> float:
 
 
 def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels of all diagnostics and derived outputs. dtype: complex, of the spectral fields."""
+    """Return the kernels of diagnostics and derived outputs without waves. dtype: complex, of the spectral fields."""
     of_modes = [
         mode_sums.sum_modes,
         mode_sums.combine_derivatives,
@@ -303,7 +302,6 @@ def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
         mode_sums.add_stress,
         mode_sums.add_spectrum,
         mode_sums.first_nonfinite,
-        add_wave_pressure,
     ]
     of_points = [
         point_sums.sum_powers,

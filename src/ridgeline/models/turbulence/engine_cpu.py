@@ -43,7 +43,7 @@ from ridgeline.models.turbulence.stages import (
     StepTables,
     displaced_grids,
 )
-from ridgeline.models.turbulence.waves import turn_lines, wave_terms
+from ridgeline.models.turbulence.waves import kernels_of_waves, turn_lines, wave_terms
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
@@ -131,13 +131,14 @@ class CpuEngine:
         return self.transform.column.workspace
 
     def compile(self) -> None:
-        """Compile or load the kernels of steps."""
-        compile_kernels(self.kernels(self._real))
+        """Compile or load the kernels of steps, and of the pressure of waves."""
+        of_waves = kernels_of_waves(self._real) if self.flow.waves else []
+        compile_kernels([*self.kernels(self._real), *of_waves])
 
     @staticmethod
     def kernels(dtype: DTypeLike) -> list[Specialisation]:
-        """Return the kernels of engines of this precision: compile them before an engine is made."""
-        called = [load_lines, multiply, pack_combined, advance_lines, turn_lines]
+        """Return the kernels of engines without waves: compile them before an engine is made."""
+        called = [load_lines, multiply, pack_combined, advance_lines]
         return [*kernels_of_transforms(dtype), *specialise(called, dtype)]
 
     @property

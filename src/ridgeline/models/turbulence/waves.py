@@ -19,9 +19,9 @@ import math
 
 import numpy as np
 from numba import float64, int64
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
 
 # Of `terms`: 2 Omega_x, 2 Omega_y, 2 Omega_z, N, A, nu, kappa of the first scalar, and the time of the factor.
@@ -171,3 +171,9 @@ def add_wave_pressure(fields, start, kz, kx, unit_y, terms, out_pressure):
                 if terms[3] > 0.0:
                     push -= terms[3] * z * fields[3, m]
                 out_pressure[m] += complex(-push.imag / square, push.real / square)
+
+
+def kernels_of_waves(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels that flows with waves call beside the others. dtype: of physical fields."""
+    of_modes = specialise([add_wave_pressure], np.result_type(dtype, np.complex64))
+    return [*specialise([turn_lines], dtype), *of_modes]
