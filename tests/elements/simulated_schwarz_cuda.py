@@ -14,17 +14,26 @@ from ridgeline.jit.cuda_device import SIMULATED
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 
+
+def turned(seed):
+    """Return two elements whose axes differ."""
+    return build_mesh(BoxFile((2, 1, 1), (2.0, 1.0, 1.0), 2, seed=seed).raw())
+
+
 SMALL = (2, 2, 1)
 HALF = [(2, 2, 2), (1, 1, 1)]
+TWO = [(3, 3, 3), (1, 1, 1)]
 WAVY = box(SMALL, mapping=mappings.wavy(*UNIT, 0.03))
 CASES = {
-    "box": (box(SMALL), ("x_max",), [(3, 3, 3), (1, 1, 1)]),
+    "one element": (box((1, 1, 1)), (), HALF),  # constants have the eigenvalue 0 there
+    "box": (box(SMALL), ("x_max",), TWO),
     "constants": (box(SMALL, (1.0, 1.2, 0.7)), (), HALF),
     "periodic": (box((1, 2, 2), (1.0, 0.5, 1.5), periodic=(True, True, False)), (), HALF),
     "anisotropic": (box(SMALL, (4.0, 2.0, 1.0)), ("z_min",), [(3, 3, 3), (3, 2, 1), (2, 1, 1)]),
     "curved": (WAVY, ("y_min",), HALF),
     "curved, anisotropic": (WAVY, (), [(3, 3, 3), (1, 2, 3), (1, 1, 1)]),
-    "turned": (build_mesh(BoxFile((2, 1, 1), (2.0, 1.0, 1.0), 2, seed=3).raw()), (), [(3, 3, 3), (1, 1, 1)]),
+    "turned": (turned(1), (), TWO),  # faces of both kinds: x_max, y_min
+    "turned, again": (turned(3), (), TWO),  # copies of points are rounded differently
 }
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 

@@ -8,6 +8,9 @@ one, so that results differ by rounding.
 Arrays are flat device arrays, of one dtype unless said: the finest level reads float64 and rounds what it loads.
 n, m, f, faces, neighbours, mine and total: as of `schwarz_kernels`. Each process compiles the
 sweep and `collect`, because the kernel cache has no key for device functions in a closure.
+
+Counted for compute capability 9.0 and float32, the sweep has 46, 55 and 64 registers at n = 4, 8 and 12. It spills
+none, and takes 1.5, 5.6 and 13.9 KiB of shared memory, so that 32, 36 and 32 warps fit on a multiprocessor.
 """
 
 from __future__ import annotations

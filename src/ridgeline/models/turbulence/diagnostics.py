@@ -294,7 +294,7 @@ def _ratio(a: float, b: float) -> float:
 
 
 def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels of all diagnostics and derived outputs, but for those of waves. dtype: complex, of the spectral fields."""
+    """Return the kernels of diagnostics and derived outputs without waves. dtype: complex, of the spectral fields."""
     of_modes = [
         mode_sums.sum_modes,
         mode_sums.combine_derivatives,
