@@ -64,17 +64,19 @@ def settings_of_case(name: str, points: int) -> dict[str, Any]:
     }
 
 
-def make_model(comm: "MPI.Comm", name: str, points: int) -> tuple["Model", Any]:
+def make_model(
+    comm: "MPI.Comm", settings: dict[str, Any], device: str = "cpu", warm_up: int = WARM_UP
+) -> tuple["Model", Any]:
     """Return a model whose solvers have settled, and its case."""
     from ridgeline.models import case_class, create
     from ridgeline.runtime.context import Context
 
-    case = case_class("navier_stokes").model_validate(settings_of_case(name, points))
+    case = case_class("navier_stokes").model_validate(settings)
     model = create("navier_stokes")
-    model.setup(case, Context(comm, "cpu", 1))
+    model.setup(case, Context(comm, device, 1))
     model.compile()
     model.initialize()
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         model.step(1)
     return model, case
 
@@ -82,9 +84,11 @@ def make_model(comm: "MPI.Comm", name: str, points: int) -> tuple["Model", Any]:
 class Run:
     """A model that takes steps, and what they counted and took."""
 
-    def __init__(self, comm: "MPI.Comm", name: str, points: int) -> None:
+    def __init__(
+        self, comm: "MPI.Comm", settings: dict[str, Any], device: str = "cpu", warm_up: int = WARM_UP
+    ) -> None:
         self.comm = comm
-        self.model, self.case = make_model(comm, name, points)
+        self.model, self.case = make_model(comm, settings, device, warm_up)
         self._before = self._counters()
 
     def _counters(self) -> dict[str, Any]:
@@ -127,10 +131,11 @@ def main() -> None:
     comm = MPI.COMM_WORLD
     settings = json.loads(sys.argv[1])
     triad = stream_triad(comm, "float64")
-    runs = {name: Run(comm, name, settings["points"]) for name in settings["runs"]}
+    points = settings["points"]
+    runs = {name: Run(comm, settings_of_case(name, points)) for name in settings["runs"]}
     candidates: dict[str, Callable[[], float]] = {name: run.step for name, run in runs.items()}
     if settings["alone"]:
-        single = Run(MPI.COMM_SELF, settings["runs"][0], settings["points"]) if comm.rank == 0 else None
+        single = Run(MPI.COMM_SELF, settings_of_case(settings["runs"][0], points)) if comm.rank == 0 else None
         wait_asleep(comm)
 
         def alone() -> float:
