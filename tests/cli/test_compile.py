@@ -29,7 +29,7 @@ FLOW = [
     "output.statistics_every=1", "output.statistics_start=0", "output.series_every=1",
 ]  # fmt: skip
 # What a short run need not reach: Gram-Schmidt repeated after cancellation, steps that change their length, rows
-# between nodes, and what a run that resumes reads its state with.
+# between nodes, coarse problems of several levels, and what a run that resumes reads its state with.
 RARE = (
     "jit.runs.gather_runs",
     "krylov.basis_kernels.basis_subtract ",
@@ -37,6 +37,7 @@ RARE = (
     "krylov.basis_kernels.basis_transform",
     "fourier.packing.planes_to_rows",
     "fourier.packing.rows_to_planes",
+    "sparse.rows.",
 )
 
 
