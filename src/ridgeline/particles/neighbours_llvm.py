@@ -120,7 +120,10 @@ def _rows_of(context, builder, signature, args, n):
 
 def _compress(builder, lanes, value, mask):
     """Return the lanes that the mask has, one after the other; the rest is zero."""
-    kind = ir.FunctionType(lanes.type, [lanes.type, ir.VectorType(I1, lanes.count), lanes.type])
-    name = f"llvm.experimental.vector.compress.{lanes.suffix}"
+    # As integers: LLVM 22 aborts on floats where the processor has no such instruction (before AVX-512).
+    whole = Lanes(builder, I64 if lanes.element == F64 else I32, lanes.count)
+    kind = ir.FunctionType(whole.type, [whole.type, ir.VectorType(I1, lanes.count), whole.type])
+    name = f"llvm.experimental.vector.compress.{whole.suffix}"
     function = cgutils.get_or_insert_function(builder.module, kind, name)
-    return builder.call(function, [value, mask, constant(lanes.type, 0.0 if lanes.is_float else 0)])
+    bits = builder.call(function, [builder.bitcast(value, whole.type), mask, constant(whole.type, 0)])
+    return builder.bitcast(bits, lanes.type)
