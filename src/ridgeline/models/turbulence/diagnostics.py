@@ -35,6 +35,7 @@ from ridgeline.models.turbulence.gradients import (
 from ridgeline.models.turbulence.mode_sums import first_nonfinite
 from ridgeline.models.turbulence.outputs import state_names
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
+from ridgeline.models.turbulence.point_sums import offsets_along
 from ridgeline.models.turbulence.pressure import (
     DEVIATIONS,
     PressureStatistics,
@@ -44,7 +45,7 @@ from ridgeline.models.turbulence.pressure import (
 )
 from ridgeline.models.turbulence.problem import NO_WAVES, FlowParameters, Waves
 from ridgeline.models.turbulence.spectra import Sums, largest_sphere, sum_over_modes
-from ridgeline.models.turbulence.statistics.increments import offsets_along, structure_functions
+from ridgeline.models.turbulence.statistics.increments import structure_functions
 from ridgeline.parallel.reduce import kernels_of_sums
 
 if TYPE_CHECKING:

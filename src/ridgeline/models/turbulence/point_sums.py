@@ -118,3 +118,10 @@ def multiply(a, b, out):
     """Set out = a * b. (n,) each, one dtype."""
     for i in range(len(out)):
         out[i] = a[i] * b[i]
+
+
+def offsets_along(n: int) -> NDArray[np.int64]:
+    """Return separations in grid cells, int64, rising: 2^m and 3 2^m up to n / 2, and that."""
+    powers = 2 ** np.arange(n.bit_length())
+    every = np.unique(np.concatenate([powers, 3 * powers, [n // 2]]))
+    return every[every <= n // 2].astype(np.int64)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ridgeline.models.turbulence.passes import HostPasses
-from ridgeline.models.turbulence.statistics.increments import offsets_along, structure_functions
+from ridgeline.models.turbulence.point_sums import offsets_along
+from ridgeline.models.turbulence.statistics.increments import structure_functions
 from whole_box import COMM, WholeTransform, make_modes, random_velocity, taylor_green
 from whole_box import points as points_of
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
 from ridgeline.models.turbulence.kernels import N_COMBINED
 from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
-from ridgeline.models.turbulence.point_sums import POWERS
+from ridgeline.models.turbulence.point_sums import POWERS, offsets_along
 from ridgeline.models.turbulence.spectral_work import Variables
-from ridgeline.models.turbulence.statistics.increments import offsets_along
 from ridgeline.runtime.devices import simulated
 
 INCREMENT_PARTS = 2 if simulated() else 64  # of the rows, over which increments are summed apart

@@ -48,8 +48,7 @@ from ridgeline.models.turbulence.device.point_sums_cuda import (
 )
 from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
 from ridgeline.models.turbulence.passes import Counts, Derivative, StressSums, Sums
-from ridgeline.models.turbulence.point_sums import POWERS
-from ridgeline.models.turbulence.statistics.increments import offsets_along
+from ridgeline.models.turbulence.point_sums import POWERS, offsets_along
 
 DeviceArray = Any
 _ORDER = 1, 2, 3  # variables whose planes keep u, v, w

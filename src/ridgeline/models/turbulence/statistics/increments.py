@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
+from ridgeline.models.turbulence.point_sums import offsets_along
 from ridgeline.models.turbulence.spectra import sum_over_ranks
 
 if TYPE_CHECKING:
@@ -36,13 +37,6 @@ class StructureFunctions:
     separation: NDArray[np.float64]
     longitudinal: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
     transverse: tuple[NDArray[np.float64], NDArray[np.float64]]
-
-
-def offsets_along(n: int) -> NDArray[np.int64]:
-    """Return separations in grid cells, int64, rising: 2^m and 3 2^m up to n / 2, and that."""
-    powers = 2 ** np.arange(n.bit_length())
-    every = np.unique(np.concatenate([powers, 3 * powers, [n // 2]]))
-    return every[every <= n // 2].astype(np.int64)
 
 
 def structure_functions(comm: MPI.Comm, velocity: Fields, passes: FlowPasses) -> StructureFunctions:
