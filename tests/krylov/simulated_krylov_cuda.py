@@ -12,6 +12,7 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.krylov import basis_kernels
 from ridgeline.krylov.device.basis_passes_cuda import CudaBasisPasses
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
+from ridgeline.krylov.device.sums_cuda import BlockSums
 from ridgeline.krylov.flexible_cg import flexible_cg
 from ridgeline.krylov.gmres import gmres
 from ridgeline.krylov.projection import Projection
@@ -151,7 +152,7 @@ def test_guesses_are_the_host_s(depth, rng) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 4, 6])
 def test_passes_over_bases_are_the_host_s(count, rng) -> None:
-    passes = CudaBasisPasses(POINTS)
+    passes = CudaBasisPasses(POINTS, BlockSums(POINTS))
     basis, weights = rng.standard_normal((ROWS, POINTS)), rng.random(POINTS)
     a, b = rng.standard_normal((2, POINTS))
     given = cuda.to_device(basis)
@@ -172,6 +173,6 @@ def test_sums_of_bases_are_the_host_s(count, precision, rng) -> None:
     basis, factors = rng.standard_normal((ROWS, POINTS)).astype(precision), rng.random(ROWS)
     x = rng.standard_normal(POINTS)
     of_x = cuda.to_device(x)
-    CudaBasisPasses(POINTS).basis_add(cuda.to_device(basis), count, factors, of_x)
+    CudaBasisPasses(POINTS, BlockSums(POINTS)).basis_add(cuda.to_device(basis), count, factors, of_x)
     basis_kernels.basis_add(basis, count, factors, x)
     np.testing.assert_allclose(of_x.copy_to_host(), x, atol=1e-13)

@@ -6,6 +6,7 @@ spreads its part of x in its column of processes, each of which subtracts the pr
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import partial
 
 import numpy as np
@@ -19,20 +20,20 @@ from ridgeline.bench.hpl.team import TileTeam, tiles
 _MOST, _FEWEST = 4096, 512  # rows of a tile
 
 
-class Triangle:
+class Triangle(ABC):
     """What a process has of U and of y, wherever they lie. Rows and columns are local."""
 
+    @abstractmethod
     def right_side(self, row: int, width: int) -> Reals:
         """Return `width` numbers of y from `row` on, float64 on the host."""
-        raise NotImplementedError
 
+    @abstractmethod
     def diagonal(self, row: int, column: int, width: int) -> Reals:
         """Return the diagonal block that begins at (row, column), float64 [width, width] on the host."""
-        raise NotImplementedError
 
+    @abstractmethod
     def subtract(self, row: int, column: int, x: Reals) -> None:
         """Subtract U x from the rows of y before `row`; x: of the columns from `column` on, float64 [width]."""
-        raise NotImplementedError
 
 
 class HostTriangle(Triangle):

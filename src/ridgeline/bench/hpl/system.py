@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -27,7 +28,7 @@ _COLUMNS = 64  # that a thread generates at a time
 Fill = Callable[[Reals, BlockCyclic, int, int, int], None]
 
 
-class HplSystem:
+class HplSystem(ABC):
     """A process's part of one system, generated and not yet factored. All methods are collective over the grid.
 
     regions: the time of each part of a solve.
@@ -35,17 +36,17 @@ class HplSystem:
 
     regions: Regions
 
+    @abstractmethod
     def factor(self, told: Callable[[int], None]) -> None:
         """Factor [A, b]. told: called with the columns that are done, on all processes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def substitute(self) -> Reals:
         """Return the part of x that belongs to this process's columns of A, float64 on the host."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sums(self, x: Reals) -> ResidualSums:
         """Generate [A, b] anew, and return what this process adds to the norms of the test. No communication."""
-        raise NotImplementedError
 
 
 class HostSystem(HplSystem):

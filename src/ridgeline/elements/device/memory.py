@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-CARRIER_BYTES = (
-    2**25
-)  # of elements dealiased at a time: of the 50 MB of second-level cache of an H100 or H200
+# Of elements dealiased at a time: of the 50 MB of second-level cache of an H100 or H200.
+CARRIER_BYTES = 2**25
 
 
 def dealiased_elements(m: int, elements: int) -> int:

@@ -15,19 +15,16 @@ from numpy.typing import NDArray
 from ridgeline.jit.cuda_device import flat
 from ridgeline.krylov.device import basis_kernels_cuda as kernels
 from ridgeline.krylov.device.basis_kernels_cuda import ROWS
-from ridgeline.krylov.device.kernels_cuda import MOST_BLOCKS, THREADS
 from ridgeline.krylov.device.sums_cuda import BlockSums
 
 Numbers = NDArray[np.float64]
 
 
 class CudaBasisPasses:
-    """The passes of vectors of `points` points on a stream. Memory: partial sums, and factors."""
+    """The passes of vectors of `points` points, launched and summed by `sums`. Memory: factors."""
 
-    def __init__(self, points: int, stream: Any = 0) -> None:
-        self.points, self.stream = points, stream
-        self._blocks = max(1, min(MOST_BLOCKS, -(-points // THREADS)))
-        self._sums = BlockSums(self._blocks, stream)
+    def __init__(self, points: int, sums: BlockSums) -> None:
+        self.points, self._sums = points, sums
         self._factors = cuda.device_array(1, np.float64)
         self._nothing = cuda.to_device(np.empty(0))
 
@@ -41,7 +38,7 @@ class CudaBasisPasses:
             return
         second = flat(b) if with_b else self._nothing
         parts = self._sums.parts(2 * ROWS * groups)
-        self._on(groups, kernels.pair_dots)(
+        self._sums.on(groups, kernels.pair_dots)(
             groups, int(count), self.points, flat(basis), flat(a), second, flat(weights), parts
         )
         found = self._sums.folded(2 * ROWS * groups).reshape(groups, 2, ROWS)
@@ -55,7 +52,7 @@ class CudaBasisPasses:
         if not k:
             return
         parts = self._sums.parts(k * groups * ROWS)
-        self._on(k * groups, kernels.basis_products)(
+        self._sums.on(k * groups, kernels.basis_products)(
             groups, k, self.points, flat(basis), flat(weights), parts
         )
         lower = np.tril(self._sums.folded(k * groups * ROWS).reshape(k, -1)[:, :k])
@@ -63,14 +60,14 @@ class CudaBasisPasses:
 
     def basis_add(self, basis: Any, count: int, factors: Numbers, x: Any) -> None:
         """Set x += sum_{k < count} factors[k] basis[k]. The basis may be float32."""
-        self._on(1, kernels.basis_add)(
+        self._sums.on(1, kernels.basis_add)(
             int(count), self.points, flat(basis), self._to_device(factors[:count]), flat(x)
         )
 
     def basis_subtract(self, basis: Any, count: int, factors: Numbers, scale: float, w: Any) -> None:
         """Set w = scale (w - sum_{k < count} factors[k] basis[k])."""
         turned = self._to_device(-factors[:count])
-        self._on(1, kernels.basis_subtract)(
+        self._sums.on(1, kernels.basis_subtract)(
             int(count), self.points, flat(basis), turned, float(scale), flat(w)
         )
 
@@ -89,7 +86,7 @@ class CudaBasisPasses:
         """Set v = scale_v (v - sum of_v[k] basis[k]), then w = scale_w (w - sum of_w[k] basis[k] - last v)."""
         turned = self._to_device(-of_v[:count], -of_w[:count])
         scales = float(scale_v), float(last), float(scale_w)
-        self._on(1, kernels.basis_subtract_pair)(
+        self._sums.on(1, kernels.basis_subtract_pair)(
             int(count), self.points, flat(basis), turned, *scales, flat(v), flat(w)
         )
 
@@ -108,7 +105,7 @@ class CudaBasisPasses:
         one_more, mirrored = int(count) + 1, len(mirror) > 0
         of_mirror = mirror if mirrored else np.zeros(one_more)
         all_factors = self._to_device(-along[:one_more], factors[:one_more], of_mirror[:one_more])
-        self._on(1, kernels.projection_combine)(
+        self._sums.on(1, kernels.projection_combine)(
             int(count),
             bool(fresh),
             mirrored,
@@ -122,10 +119,7 @@ class CudaBasisPasses:
     def basis_transform(self, basis: Any, count: int, factors: Numbers) -> None:
         """Set basis[i] = sum_{j <= i} factors[i, j] basis[j], i < count."""
         lower = self._to_device(factors[:count, :count].reshape(-1))
-        self._on(1, kernels.basis_transform)(int(count), self.points, flat(basis), lower)
-
-    def _on(self, fields: int, kernel: Any) -> Any:
-        return kernel[fields * self._blocks, THREADS, self.stream]
+        self._sums.on(1, kernels.basis_transform)(int(count), self.points, flat(basis), lower)
 
     def _to_device(self, *runs: Numbers) -> Any:
         """Return factors in GPU memory, until the next call: a copy from memory that is not pinned is complete."""
@@ -133,5 +127,5 @@ class CudaBasisPasses:
         if self._factors.size < numbers.size:
             self._factors = cuda.device_array(2 * numbers.size, np.float64)
         if numbers.size:
-            self._factors[: numbers.size].copy_to_device(numbers, stream=self.stream)
+            self._factors[: numbers.size].copy_to_device(numbers, stream=self._sums.stream)
         return self._factors

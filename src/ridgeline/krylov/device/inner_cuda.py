@@ -22,8 +22,6 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.jit.cuda_device import flat
 from ridgeline.krylov.device.basis_passes_cuda import CudaBasisPasses
 from ridgeline.krylov.device.kernels_cuda import (
-    MOST_BLOCKS,
-    THREADS,
     add_product,
     add_scaled,
     cg_direction,
@@ -64,9 +62,8 @@ class CudaInnerProduct:
             self.norm_weights = cuda.to_device(host.norm_weights.reshape(-1))
             self.mean_weights = cuda.to_device(host.mean_weights.reshape(-1))
         self.points = host.weights.size
-        self._blocks = max(1, min(MOST_BLOCKS, -(-self.points // THREADS)))
-        self._sums = BlockSums(self._blocks, stream)
-        self.passes = CudaBasisPasses(self.points, stream)
+        self._sums = BlockSums(self.points, stream)
+        self.passes = CudaBasisPasses(self.points, self._sums)
 
     def total(self, shares: Sums) -> Sums:
         """Return the sum over ranks of arrays of the host. One Allreduce."""
@@ -89,27 +86,27 @@ class CudaInnerProduct:
 
     def set_zero(self, u: Any) -> None:
         """Set u = 0."""
-        self._on(1, set_zero)(flat(u))
+        self._sums.on(1, set_zero)(flat(u))
 
     def copy(self, u: Any, out: Any, streaming: bool = False) -> None:
         """Set out = u, from one precision to another. The caches of a GPU need no `streaming`."""
-        self._on(1, copy)(flat(u), flat(out))
+        self._sums.on(1, copy)(flat(u), flat(out))
 
     def subtract(self, b: Any, applied: Any, out: Any, streaming: bool = False) -> None:
         """Set out = b - applied. One pass: 3 words per point. The caches of a GPU need no `streaming`."""
-        self._on(1, subtract)(flat(b), flat(applied), flat(out))
+        self._sums.on(1, subtract)(flat(b), flat(applied), flat(out))
 
     def add(self, u: Any, out: Any, scale: float = 1.0) -> None:
         """Set out += scale u."""
-        self._on(1, add_product)(float(scale), self._nothing, flat(u), flat(out))
+        self._sums.on(1, add_product)(float(scale), self._nothing, flat(u), flat(out))
 
     def set_scaled(self, scale: float, u: Any, out: Any) -> None:
         """Set out = scale u; out may be u."""
-        self._on(1, set_scaled)(float(scale), flat(u), flat(out))
+        self._sums.on(1, set_scaled)(float(scale), flat(u), flat(out))
 
     def add_mass_times(self, scale: float, u: Any, out: Any) -> None:
         """Set out += scale B u of one component; B is ones without a mass matrix."""
-        self._on(1, add_product)(float(scale), self._shape, flat(u), flat(out))
+        self._sums.on(1, add_product)(float(scale), self._shape, flat(u), flat(out))
 
     def shares(self, u: Any, v: Any) -> Sums:
         """Return this rank's share of sum_points u v of each component, float64 [c]. One pass; the host waits."""
@@ -142,7 +139,7 @@ class CudaInnerProduct:
     ) -> None:
         """Set p = inverse_diagonal r + beta p, components alone."""
         active = tuple(c in components for c in range(len(beta)))
-        self._on(len(beta), cg_direction)(
+        self._sums.on(len(beta), cg_direction)(
             tuple(map(float, beta)), active, self.points, flat(r), flat(inverse_diagonal), flat(p)
         )
 
@@ -150,7 +147,7 @@ class CudaInnerProduct:
         """Return sum_points r^2 inverse_diagonal, and r^2 for its norm, [c, 2]. One pass, one Allreduce."""
         c = self.count(r)
         weights = self.weights, self.norm_weights
-        self._on(c, cg_sums)(
+        self._sums.on(c, cg_sums)(
             c, self.points, flat(r), flat(inverse_diagonal), *weights, self._sums.parts(2 * c)
         )
         return self.total(self._sums.folded(2 * c).reshape(c, 2))
@@ -160,7 +157,7 @@ class CudaInnerProduct:
     ) -> Sums:
         """Set x += alpha p and r -= alpha w, active components alone; return their `cg_sums`, 0 of the others."""
         vectors = (flat(u) for u in (p, w, inverse_diagonal))
-        self._on(len(alpha), cg_update)(
+        self._sums.on(len(alpha), cg_update)(
             tuple(map(float, alpha)),
             tuple(map(bool, active)),
             self.points,
@@ -176,29 +173,26 @@ class CudaInnerProduct:
     def flexible_sums(self, z: Any, r: Any, old_r: Any) -> Sums:
         """Return sum_points z r and z (r - old_r) of one component, [2]; z of any precision. One Allreduce."""
         vectors = (flat(u) for u in (z, r, old_r))
-        self._on(1, flexible_sums)(self.points, *vectors, self.weights, self._sums.parts(2))
+        self._sums.on(1, flexible_sums)(self.points, *vectors, self.weights, self._sums.parts(2))
         return self.total(self._sums.folded(2))
 
     def flexible_direction(self, z: Any, beta: float, p: Any) -> None:
         """Set p = z + beta p; p is not read where beta is 0."""
-        self._on(1, flexible_direction)(flat(z), float(beta), flat(p))
+        self._sums.on(1, flexible_direction)(flat(z), float(beta), flat(p))
 
     def flexible_update(self, alpha: float, p: Any, w: Any, x: Any, r: Any, old_r: Any) -> float:
         """Set old_r = r, x += alpha p, r -= alpha w; return the norm of the new r. One pass, one Allreduce."""
         vectors = (flat(u) for u in (p, w, self.norm_weights, x, r, old_r))
-        self._on(1, flexible_update)(float(alpha), self.points, *vectors, self._sums.parts(1))
+        self._sums.on(1, flexible_update)(float(alpha), self.points, *vectors, self._sums.parts(1))
         return float(np.sqrt(self.total(self._sums.folded(1))[0] * self.norm_scale))
-
-    def _on(self, fields: int, kernel: Any) -> Any:
-        return kernel[fields * self._blocks, THREADS, self.stream]
 
     def _dots(self, u: Any, v: Any, weights: Any) -> Sums:
         c = self.count(u)
-        self._on(c, weighted_dots)(c, self.points, flat(u), v, weights, self._sums.parts(c))
+        self._sums.on(c, weighted_dots)(c, self.points, flat(u), v, weights, self._sums.parts(c))
         return self._sums.folded(c)
 
     def _add(self, scales: Sums, shape: Any, out: Any) -> None:
-        self._on(len(scales), add_scaled)(tuple(map(float, scales)), self.points, shape, flat(out))
+        self._sums.on(len(scales), add_scaled)(tuple(map(float, scales)), self.points, shape, flat(out))
 
 
 class CudaWorkspace:

@@ -1,4 +1,4 @@
-"""Sums of thread blocks' parts, brought to the host."""
+"""How passes over vectors are launched, and sums of thread blocks' parts, brought to the host."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from ridgeline.krylov.device.kernels_cuda import THREADS, fold_sums
+from ridgeline.krylov.device.kernels_cuda import MOST_BLOCKS, THREADS, fold_sums
 
 
 class BlockSums:
-    """Memory for sums, and for the parts of each that `blocks` thread blocks leave; it grows with their number."""
+    """Launches over `points` points, and memory for the parts of sums and for sums; it grows with their number."""
 
-    def __init__(self, blocks: int, stream: Any = 0) -> None:
-        self.blocks, self.stream, self._most = blocks, stream, 0
+    def __init__(self, points: int, stream: Any = 0) -> None:
+        self.blocks = max(1, min(MOST_BLOCKS, -(-points // THREADS)))
+        self.stream, self._most = stream, 0
+
+    def on(self, fields: int, kernel: Any) -> Any:
+        """Return a kernel to be called for `fields` fields, on the stream."""
+        return kernel[fields * self.blocks, THREADS, self.stream]
 
     def parts(self, count: int) -> Any:
         """Return the memory for the parts of `count` sums."""

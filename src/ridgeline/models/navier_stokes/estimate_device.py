@@ -17,9 +17,8 @@ from ridgeline.parallel.partition import split
 if TYPE_CHECKING:
     from ridgeline.models.navier_stokes.config import NavierStokesCase
 
-MOST_ELEMENTS = (
-    200_000  # whose neighbours are looked at one by one; else a part is taken for a cube at a corner
-)
+# Whose neighbours are looked at one by one; else a part is taken for a cube at a corner.
+MOST_ELEMENTS = 200_000
 LIST, WORD = 4, 8  # bytes
 
 

@@ -41,12 +41,12 @@ from ridgeline.models.turbulence.random_numbers import shift_of_step
 from ridgeline.models.turbulence.stages import (
     SCHEMES,
     StepTables,
+    courant_dt,
     displaced_grids,
 )
 from ridgeline.models.turbulence.waves import kernels_of_waves, turn_lines, wave_terms
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.aligned import aligned_empty
-from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -178,7 +178,7 @@ class CpuEngine:
         self._rates[...] = 0
         self._form_products(rated=True, velocity=velocity)
         self.last_courant_rate = float(global_max(self.comm, self._rates.max()))
-        self.last_dt = self._courant_dt(courant) if dt is None else dt
+        self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._find_forced()
         self._set_factors(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
@@ -200,14 +200,6 @@ class CpuEngine:
         self._tables.decay(0.0 if waves else linear_rate, time)
         if waves:
             self._terms = wave_terms(self.flow, linear_rate, time)
-
-    def _courant_dt(self, courant: float) -> float:
-        if self.last_courant_rate == 0.0:
-            raise ConfigError(
-                f"model.courant = {courant:g} gives no step from step {self.step_index}, where the fluid is at rest; "
-                "set model.dt instead"
-            )
-        return courant / self.last_courant_rate
 
     def _load(self) -> None:
         """Send the fields, on the first displaced grid, towards physical space."""

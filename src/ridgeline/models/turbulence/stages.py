@@ -26,6 +26,7 @@ from ridgeline.models.turbulence.kernels_lines import (
     UNDO,
     UNDO_ALONG,
 )
+from ridgeline.runtime.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -155,3 +156,16 @@ def displaced_grids(shift: NDArray[np.float64], modes: Modes) -> list[NDArray[np
     """Return the displacements of odd and even substeps: `shift`, and half a cell farther in every direction."""
     half_cell = np.array([0.5 / points for points in reversed(modes.shape)])
     return [shift, shift + half_cell]
+
+
+def courant_dt(courant: float, rate: float, step_index: int) -> float:
+    """Return the length of a step of a Courant number. rate: the largest of all points, Courant number over time.
+
+    Raises ConfigError where the fluid is at rest.
+    """
+    if rate == 0.0:
+        raise ConfigError(
+            f"model.courant = {courant:g} gives no step from step {step_index}, where the fluid is at rest; "
+            "set model.dt instead"
+        )
+    return courant / rate

@@ -7,6 +7,7 @@ in the same places. Matrices are float64 and column-major. No communication.
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class DeviceBlock:
         return self.rows == 0 or self.columns == 0
 
 
-class DeviceBlas:
+class DeviceBlas(ABC):
     """What both kinds have. Calls put the work on a stream; blocks without numbers are left out."""
 
     def subtract_product(self, left: DeviceBlock, right: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
@@ -64,17 +65,19 @@ class DeviceBlas:
         if not left.empty:
             self._multiply_vector(left, x, out, stream)
 
+    @abstractmethod
     def free(self) -> None:
         """Give back what the library holds; not usable afterwards."""
 
+    @abstractmethod
     def _multiply(
         self, factor: float, left: DeviceBlock, right: DeviceBlock, kept: float, out: DeviceBlock, stream: Any
     ) -> None:
         """Compute out <- kept out + factor left right. With kept = 0, out is not read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _multiply_vector(self, left: DeviceBlock, x: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
-        raise NotImplementedError
+        """Compute out <- out - left x."""
 
 
 def make_blas() -> DeviceBlas:
@@ -84,6 +87,9 @@ def make_blas() -> DeviceBlas:
 
 class _NumpyBlas(DeviceBlas):
     """Stands in for cuBLAS where devices are simulated."""
+
+    def free(self) -> None:
+        """Do nothing: nothing is held."""
 
     def _multiply(
         self, factor: float, left: DeviceBlock, right: DeviceBlock, kept: float, out: DeviceBlock, stream: Any

@@ -46,10 +46,10 @@ from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import shift_of_step
-from ridgeline.models.turbulence.stages import SCHEMES, displaced_grids
+from ridgeline.models.turbulence.stages import SCHEMES, courant_dt, displaced_grids
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.parallel.reduce import global_max
-from ridgeline.runtime.errors import ConfigError, DeviceError
+from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -227,7 +227,7 @@ class CudaEngine:
             self._tables.displace(displaced_grids(self.next_shift, self.modes))
         self._load()
         self.last_courant_rate = self._form_products(rated=True)
-        self.last_dt = self._courant_dt(courant) if dt is None else dt
+        self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._forced.begin_step(self.forcing)
         self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
@@ -246,14 +246,6 @@ class CudaEngine:
         for name, seconds in self._in_exchanges().items():
             self.under_way[name] += seconds - before[name]
         return self.last_dt
-
-    def _courant_dt(self, courant: float) -> float:
-        if self.last_courant_rate == 0.0:
-            raise ConfigError(
-                f"model.courant = {courant:g} gives no step from step {self.step_index}, where the fluid is at rest; "
-                "set model.dt instead"
-            )
-        return courant / self.last_courant_rate
 
     def _load(self) -> None:
         """Set lines to the fields on the first displaced grid."""
