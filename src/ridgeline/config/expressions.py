@@ -36,6 +36,12 @@ MOST_CHARACTERS = 2000
 MOST_NODES = 1000
 MOST_DEPTH = 200  # of terms in terms: Python evaluates them by calls in calls
 
+
+def _number(truth: Any) -> Any:
+    """Return 1.0 where it is true and 0.0 elsewhere: NumPy adds truths by `or`, and refuses to subtract them."""
+    return np.multiply(truth, 1.0)
+
+
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
@@ -47,7 +53,7 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.UAdd: np.positive,
     ast.USub: np.negative,
-    ast.Not: np.logical_not,
+    ast.Not: lambda a: _number(np.logical_not(a)),
 }
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: np.less,
@@ -147,13 +153,13 @@ def _evaluate(node: ast.expr, values: dict[str, Any]) -> Any:
             first, *rest = (_evaluate(item, values) for item in items)
             for item in rest:
                 first = _BOOLEAN[type(op)](first, item)
-            return first
+            return _number(first)
         case ast.Compare(left=left, ops=ops, comparators=comparators):
             sides = [_evaluate(item, values) for item in (left, *comparators)]
             result: Any = True
             for relation, a, b in zip(ops, sides, sides[1:]):
                 result = np.logical_and(result, _COMPARE[type(relation)](a, b))
-            return result
+            return _number(result)
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return np.where(*(_evaluate(item, values) for item in (test, body, orelse)))
         case ast.Call(func=ast.Name(id=name), args=arguments):

@@ -20,6 +20,9 @@ X, Y, Z = np.random.default_rng(1).uniform(0.1, 0.9, (3, 2, 5))
         ("where(0.2 < x <= 0.6 and not y > z, 1, 0)", ((X > 0.2) & (X <= 0.6) & (Y <= Z)) * 1.0),
         ("x > 0.5 or y > 0.5", ((X > 0.5) | (Y > 0.5)) * 1.0),
         ("arctan2(y, x) + maximum(x, y)", np.arctan2(Y, X) + np.maximum(X, Y)),
+        ("(x > 0.2) + (x > 0.4) - (y < 0.5)", 1.0 * (X > 0.2) + (X > 0.4) - (Y < 0.5)),
+        ("-(x > 0.5) + (not y > 0.5)", 1.0 * (Y <= 0.5) - (X > 0.5)),
+        ("+(x > 0.5 or y > 0.5) * 2", 2.0 * ((X > 0.5) | (Y > 0.5))),
         ("1/(x - x)", np.full_like(X, np.inf)),
     ],
 )
