@@ -22,9 +22,11 @@ import numpy as np
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.krylov.operator import SolveResult
+from ridgeline.krylov.operator import InnerProduct, Preconditioner, SolveResult
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.contract import SolveCount
+from ridgeline.models.navier_stokes.boundary_terms import Boundaries
+from ridgeline.models.navier_stokes.convergence import require_converged
 from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.extrapolation import TIME_LEVELS, StepCoefficients, TimeLevels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
@@ -33,7 +35,7 @@ from ridgeline.models.navier_stokes.pressure import PressureSolve
 from ridgeline.models.navier_stokes.problem import LEAK, Array, FlowProblem
 from ridgeline.models.navier_stokes.step_work import StepWork
 from ridgeline.parallel.reduce import global_max
-from ridgeline.runtime.errors import ConfigError, DivergedError
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class SplittingEngine(ABC):
     host_gather: GatherScatter
     inner: Any
     inverse_mass: Any
+    _workspace: Any
     boundaries: Any
     time_levels: TimeLevels
     pressure: PressureSolve
@@ -77,6 +80,34 @@ class SplittingEngine(ABC):
         self.counted = StepWork(self.geometry, problem)
         self.flow_rate: HeldFlowRate | None = None
         self._watch = CourantWatch(problem.control)
+
+    def _host_parts(self) -> tuple[Array, InnerProduct, Boundaries]:
+        """Make `host_gather`; return the assembled mass matrix, the inner product and the boundaries. Collective."""
+        most = max(4, self.n_fields)
+        self.host_gather = GatherScatter(self.comm, self.grid.ids, most, self.problem.overlap)
+        assembled = self.geometry.mass.copy()
+        self.host_gather.sum(assembled)
+        inner = InnerProduct(self.comm, self.host_gather.inverse_multiplicity(), assembled)
+        return assembled, inner, Boundaries(self.comm, self.grid, self.geometry, self.problem)
+
+    def _make_solves(self) -> None:
+        """Make the solves, once the fields are there. Collective."""
+        problem, boundaries = self.problem, self.boundaries
+        operator = self._operator(1.0, 0.0, boundaries.pressure_points, problem.level_is_free)
+        self.pressure = PressureSolve(
+            operator, self._preconditioner(operator), problem.pressure, self._workspace, self.regions
+        )
+        self.velocity = self._helmholtz("velocity", boundaries.velocity, problem.viscosity)
+        self.scalars = [
+            self._helmholtz(f"scalar {i}", dirichlet, scalar.diffusivity)
+            for i, (scalar, dirichlet) in enumerate(zip(problem.scalars, boundaries.scalars))
+        ]
+
+    def _helmholtz(self, name: str, dirichlet: Any, diffusivity: float) -> HelmholtzSolve:
+        work = self._workspace
+        operator = self._operator(diffusivity, 1.0, dirichlet.points)
+        lift = self._lift(operator, dirichlet)
+        return HelmholtzSolve(name, operator, dirichlet, lift, self.problem.velocity, work, self.regions)
 
     def _make_fields(self) -> None:
         """Make the fields, once `inner` is there."""
@@ -124,6 +155,18 @@ class SplittingEngine(ABC):
     @abstractmethod
     def memory(self) -> dict[str, int]:
         """Return the bytes of fields and buffers of this rank, by what they are for."""
+
+    @abstractmethod
+    def _operator(self, h1: float, h2: float, constrained: Any, nullspace: bool = False) -> Any:
+        """Return h1 K + h2 B with points where the solution is given. Collective."""
+
+    @abstractmethod
+    def _preconditioner(self, operator: Any) -> Preconditioner | None:
+        """Return that of the pressure, by the settings. Collective."""
+
+    @abstractmethod
+    def _lift(self, operator: Any, dirichlet: Any) -> Any:
+        """Return what subtracts from right-hand sides what Dirichlet values do to them."""
 
     @abstractmethod
     def _zeros(self, *leading: int) -> Any:
@@ -329,10 +372,12 @@ class SplittingEngine(ABC):
         if not known:
             self.kernels.force_divergence(force, self.inverse_mass, self._weak)
             self.assemble(self._weak)
-            self.require("pressure", self.pressure.solve(self._weak, pressure, remember=False))
+            require_converged(
+                self.step_index, "pressure", self.pressure.solve(self._weak, pressure, remember=False)
+            )
         self.kernels.momentum(*self.kernels.every, pressure, force, self.inner.weights, weak)
         self.assemble(weak)
-        self.require("velocity", self.velocity.solve(weak, velocity, remember=False))
+        require_converged(self.step_index, "velocity", self.velocity.solve(weak, velocity, remember=False))
 
     def _apply_filter(self, fields: Any) -> None:
         """Take away part of the highest modes; Dirichlet values stay."""
@@ -348,19 +393,7 @@ class SplittingEngine(ABC):
         """Count a solve of a step; raise DivergedError if it did not converge."""
         self.solves[name] = self.solves.get(name, SolveCount()).after(result.iterations)
         self.last_iterations[name] = result.iterations
-        self.require(name, result)
-
-    def require(self, name: str, result: SolveResult) -> None:
-        """Raise DivergedError if a solve did not converge."""
-        if result.converged:
-            return
-        count = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
-        section = "pressure" if name == "pressure" else "velocity"
-        raise DivergedError(
-            f"the {name} solve of step {self.step_index} did not converge: residual {result.residual:.3g} after "
-            f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt or model.courant, or a larger "
-            f"tolerance or max_iterations in [model.{section}]"
-        )
+        require_converged(self.step_index, name, result)
 
     def courant_rate(self) -> float:
         """Return the Courant number over dt, max(|u_r|/dr + |u_s|/ds + |u_t|/dt) of the velocity. Collective."""

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, Workspace
+from ridgeline.krylov.operator import Jacobi, Preconditioner, Workspace
 from ridgeline.krylov.projection import Projection
-from ridgeline.models.navier_stokes.boundary_terms import Boundaries, DirichletValues
+from ridgeline.models.navier_stokes.boundary_terms import DirichletValues
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.engine import SplittingEngine
-from ridgeline.models.navier_stokes.helmholtz import DirichletLift, HelmholtzSolve, kernels_of_helmholtz
+from ridgeline.models.navier_stokes.helmholtz import DirichletLift, kernels_of_helmholtz
 from ridgeline.models.navier_stokes.kernels import make_face_derivatives
-from ridgeline.models.navier_stokes.pressure import PressureSolve, kernels_of_pressure, schwarz_multigrid
+from ridgeline.models.navier_stokes.pressure import kernels_of_pressure, schwarz_multigrid
 from ridgeline.models.navier_stokes.problem import DIRICHLET, Array, FlowProblem, TransportedScalar
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.regions import Regions
@@ -47,24 +46,12 @@ class CpuEngine(SplittingEngine):
     ) -> None:
         super().__init__(comm, grid, problem, regions, geometry)
         self.kernels: ElementKernels = in_turn_per_node(comm, self._compile)
-        self.gather = self.host_gather = GatherScatter(comm, grid.ids, max(4, self.n_fields), problem.overlap)
-        assembled = self.geometry.mass.copy()
-        self.gather.sum(assembled)
+        assembled, self.inner, self.boundaries = self._host_parts()
+        self.gather = self.host_gather
         self.inverse_mass = 1.0 / assembled
-        self.inner = InnerProduct(comm, self.gather.inverse_multiplicity(), assembled)
-        self.boundaries = Boundaries(comm, grid, self.geometry, problem)
         self._make_fields()
         self._workspace = Workspace()
-        points = self.boundaries.pressure_points
-        operator = self._operator(1.0, 0.0, points, problem.level_is_free)
-        self.pressure = PressureSolve(
-            operator, self._preconditioner(operator), problem.pressure, self._workspace, self.regions
-        )
-        self.velocity = self._helmholtz("velocity", self.boundaries.velocity, problem.viscosity)
-        self.scalars = [
-            self._helmholtz(f"scalar {i}", dirichlet, scalar.diffusivity)
-            for i, (scalar, dirichlet) in enumerate(zip(problem.scalars, self.boundaries.scalars))
-        ]
+        self._make_solves()
 
     def _compile(self) -> ElementKernels:
         """Compile, or load from the cache, what a step calls; operators and preconditioners compile theirs."""
@@ -74,23 +61,14 @@ class CpuEngine(SplittingEngine):
         compile_kernels([*kernels_of_pressure(problem.pressure), *kernels_of_helmholtz(problem.velocity)])
         return ElementKernels(self.grid, self.geometry, problem)
 
-    def _operator(
-        self,
-        h1: float,
-        h2: float,
-        constrained: NDArray[np.int64] | Sequence[NDArray[np.int64]],
-        nullspace: bool = False,
-    ) -> ElementOperator:
+    def _operator(self, h1: float, h2: float, constrained: Any, nullspace: bool = False) -> ElementOperator:
         return ElementOperator(
             self.grid, self.geometry, self.gather, h1, h2, constrained, inner=self.inner, nullspace=nullspace,
             regions=self.regions, products=PRODUCTS[self.problem.products],
         )  # fmt: skip
 
-    def _helmholtz(self, name: str, dirichlet: DirichletValues, diffusivity: float) -> HelmholtzSolve:
-        work, regions = self._workspace, self.regions
-        operator = self._operator(diffusivity, 1.0, dirichlet.points)
-        lift = DirichletLift(operator, dirichlet, work, regions)
-        return HelmholtzSolve(name, operator, dirichlet, lift, self.problem.velocity, work, regions)
+    def _lift(self, operator: ElementOperator, dirichlet: DirichletValues) -> DirichletLift:
+        return DirichletLift(operator, dirichlet, self._workspace, self.regions)
 
     def _preconditioner(self, operator: ElementOperator) -> Preconditioner | None:
         kind = self.problem.pressure.preconditioner

@@ -21,12 +21,11 @@ from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.elements.device.operator_cuda import CudaElementOperator
 from ridgeline.elements.device.schwarz_cuda import CudaSchwarzMultigrid
 from ridgeline.elements.device.schwarz_cuda import device_bytes as multigrid_bytes
-from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.operator import operator_work
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
-from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, SolveResult
+from ridgeline.krylov.operator import Jacobi, Preconditioner, SolveResult
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.device.boundary_cuda import (
@@ -38,8 +37,7 @@ from ridgeline.models.navier_stokes.device.boundary_cuda import (
 from ridgeline.models.navier_stokes.device.element_kernels_cuda import CudaElementKernels
 from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
 from ridgeline.models.navier_stokes.engine import SplittingEngine
-from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
-from ridgeline.models.navier_stokes.pressure import PressureSolve, schwarz_multigrid
+from ridgeline.models.navier_stokes.pressure import schwarz_multigrid
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
@@ -76,11 +74,7 @@ class CudaEngine(SplittingEngine):
         require_kernels(problem)
         super().__init__(comm, grid, problem, regions, geometry)
         self.device = select_device(comm)
-        self.host_gather = GatherScatter(comm, grid.ids, max(4, self.n_fields), problem.overlap)
-        assembled = self.geometry.mass.copy()
-        self.host_gather.sum(assembled)
-        host_inner = InnerProduct(comm, self.host_gather.inverse_multiplicity(), assembled)
-        host_boundaries = Boundaries(comm, grid, self.geometry, problem)
+        assembled, host_inner, host_boundaries = self._host_parts()
         self._multigrid = None
         if problem.pressure.preconditioner == "schwarz":
             self._multigrid = schwarz_multigrid(comm, self.geometry, problem, self.regions)
@@ -103,15 +97,7 @@ class CudaEngine(SplittingEngine):
         self._copied = 0  # levels that the host has as they are, with the pressure
         self._spaces: dict[int, tuple[Projection, dict[str, Array]]] = {}  # of a checkpoint
         self._workspace = CudaWorkspace()
-        operator = self._operator(1.0, 0.0, self.boundaries.pressure_points, problem.level_is_free)
-        self.pressure = PressureSolve(
-            operator, self._preconditioner(operator), problem.pressure, self._workspace, self.regions
-        )
-        self.velocity = self._helmholtz("velocity", self.boundaries.velocity, problem.viscosity)
-        self.scalars = [
-            self._helmholtz(f"scalar {i}", dirichlet, scalar.diffusivity)
-            for i, (scalar, dirichlet) in enumerate(zip(problem.scalars, self.boundaries.scalars))
-        ]
+        self._make_solves()
 
     def _parts(self, boundaries: Boundaries) -> DeviceParts:
         """Return what of this rank's mesh takes memory on the device."""
@@ -136,11 +122,8 @@ class CudaEngine(SplittingEngine):
             nullspace=nullspace,
         )  # fmt: skip
 
-    def _helmholtz(self, name: str, dirichlet: CudaDirichletValues, diffusivity: float) -> HelmholtzSolve:
-        work = self._workspace
-        operator = self._operator(diffusivity, 1.0, dirichlet.points)
-        lift = CudaDirichletLift(operator, dirichlet, work)
-        return HelmholtzSolve(name, operator, dirichlet, lift, self.problem.velocity, work, self.regions)
+    def _lift(self, operator: CudaElementOperator, dirichlet: CudaDirichletValues) -> CudaDirichletLift:
+        return CudaDirichletLift(operator, dirichlet, self._workspace)
 
     def _preconditioner(self, operator: CudaElementOperator) -> Preconditioner | None:
         if self._multigrid is not None:
