@@ -9,7 +9,8 @@ w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). Two f
   for the element. This takes 6 n + 1 operations per point and 2 words to and from memory. No array of the geometry
   is read.
 
-An element's data passes from and to memory once; while one element is worked on, the next is prefetched.
+An element's data passes from and to memory once; while one element is worked on, the next is prefetched, or one
+farther ahead if elements are small.
 
 Arguments common to the kernels made here, arrays C-contiguous, of the dtype unless said:
 elements: int64, the local elements to work on, in this order. u, w, p, r, ...: [E, n, n, n]. h1, h2: float64 scalars.
@@ -44,6 +45,7 @@ from ridgeline.elements.points import (
 from ridgeline.elements.tensor import GENERATED, along_x, asking_product
 from ridgeline.jit.kernel import subroutine
 
+AHEAD_BYTES = 16384  # of elements between the one that is worked on and the one that is prefetched
 SMALL = 8  # points in each direction below which one plane does not fill the registers of a product
 GEOMETRY = "r2 r1 r5 r4 r2 r1"  # scale, volume, factors, mass, derivative, weights
 
@@ -115,6 +117,12 @@ def _scaled_derivatives(derivative, h1, matrices, parts):
     even_odd_parts(transposed, parts[1])
 
 
+def _elements_ahead(n: int, dtype_name: str) -> int:
+    """Return how many elements ahead are prefetched: a small one is done before the next comes from memory."""
+    words = 8  # of a point: six factors, the field and the result
+    return max(1, AHEAD_BYTES // (words * np.dtype(dtype_name).itemsize * n**3))
+
+
 @cache
 def _make_stiffness(n: int, products: int) -> Any:
     """Return stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w) for kernels.
@@ -172,7 +180,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
     kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
     """
     rows, points, size = n * n, n**3, parts_size(n, n)
-    stiffness = _make_stiffness(n, products)
+    ahead, stiffness = _elements_ahead(n, dtype_name), _make_stiffness(n, products)
     arguments = f"elements r4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -189,7 +197,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
             for place in range(elements.size):
                 e = elements[place]
                 here = e * points
-                following = elements[min(place + 1, elements.size - 1)] * points
+                following = elements[min(place + ahead, elements.size - 1)] * points
                 _scaled_operators(line, line_parts, scale[e], h1, h2, volume[e], matrix, parts)
                 _separable(products, n, rows, matrix, parts, u, here, following, (u, u), w)
                 scale_points(points, cube, 0, w, here, cube, 0)
@@ -209,7 +217,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
         others = (u, u, mass if h2 != 0.0 else u, w)
         for place in range(elements.size):
             here = elements[place] * points
-            following = elements[min(place + 1, elements.size - 1)] * points
+            following = elements[min(place + ahead, elements.size - 1)] * points
             stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w)
             if h2 != 0.0:
                 add_mass(points, constants, mass, here, w, here, u, here)
@@ -227,7 +235,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
     inverse_diagonal, p (and 6 factors, mass), writes p and w.
     """
     rows, points, size = n * n, n**3, parts_size(n, n)
-    stiffness = _make_stiffness(n, products)
+    ahead, stiffness = _elements_ahead(n, dtype_name), _make_stiffness(n, products)
     arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -263,7 +271,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
             for place in range(elements.size):
                 e = elements[place]
                 here = e * points
-                following = elements[min(place + 1, elements.size - 1)] * points
+                following = elements[min(place + ahead, elements.size - 1)] * points
                 _scaled_operators(line, line_parts, scale[e], h1, h2, volume[e], matrix, parts)
                 search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
                 _separable(products, n, rows, matrix, parts, p, here, following, (r, inverse_diagonal), w)
@@ -289,7 +297,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
         total = 0.0
         for place in range(elements.size):
             here = elements[place] * points
-            following = elements[min(place + 1, elements.size - 1)] * points
+            following = elements[min(place + ahead, elements.size - 1)] * points
             search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
             stiffness(matrices, parts, factors, p, here, following, others, u_r, u_s, u_t, w)
             if h2 != 0.0:

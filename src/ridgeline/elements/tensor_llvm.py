@@ -223,12 +223,15 @@ class ProductCode:
         return host_vector_bytes() // (8 if self.element == F64 else 4)
 
     def ask(self, step: int, steps: int) -> None:
-        """Emit what a block asks for in one of its steps: a burst would fill the queue to memory, and wait."""
+        """Emit what a block asks for in one of its steps: a burst would fill the queue to memory, and wait.
+
+        Into the second level: the first holds the factors of one element of 8 points, not of two.
+        """
         first, end = (self.lines * number // steps for number in (step, step + 1))
         for slot in self.coming:
             pointer = self.builder.load(slot)
             for line in range(first, end):
-                prefetch(self.builder, pointer, ir.Constant(I64, line * self.per_line))
+                prefetch(self.builder, pointer, ir.Constant(I64, line * self.per_line), locality=2)
             if step == steps - 1:
                 self.builder.store(self.at(pointer, self.lines * self.per_line), slot)
 
