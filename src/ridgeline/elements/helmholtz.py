@@ -9,7 +9,7 @@ w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). Two f
   for the element. This takes 6 n + 1 operations per point and 2 words to and from memory. No array of the geometry
   is read.
 
-An element's data passes from and to memory once; while one element is worked on, the next is prefetched, or one
+An element's data passes from and to memory once. While one element is worked on, the next is prefetched, or one
 farther ahead if elements are small.
 
 Arguments common to the kernels made here, arrays C-contiguous, of the dtype unless said:
