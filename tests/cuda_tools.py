@@ -17,7 +17,7 @@ from ridgeline.runtime.devices import describe_devices
 from ridgeline.runtime.errors import DeviceError
 
 CAPABILITY = (9, 0)  # Hopper
-SIMULATOR_SECONDS = 240
+SIMULATOR_SECONDS = 480
 
 
 @dataclass(frozen=True)

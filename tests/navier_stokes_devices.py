@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from navier_stokes_tools import all_sides, make_start, periodic_mesh
+from ridgeline.config.expressions import parse
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
 from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.problem import (
@@ -39,12 +40,13 @@ def box(n_elements=(1, 1, 2)):
 
 
 def cavity(n_elements=(1, 1, 2)):
-    """Curved, with a lid that moves, and a scalar, fixed here and heated there, that acts on the flow; multigrid."""
+    """Curved, with a lid that moves; a scalar, fixed here and heated there and within, acts on it; multigrid."""
     mesh = ElementMesh.box(n_elements, (1.0,) * 3, mapping=lambda x, y, z: (x + 0.05 * np.sin(2 * y), y, z))
     hot = {name: ScalarSide("adiabatic") for name in SIDES}
     hot["x_min"] = ScalarSide("fixed", lambda x, y, z, t: 2.0 + y)
     hot["y_min"] = ScalarSide("flux", lambda x, y, z, t: 1.0 + x)
-    scalar = TransportedScalar(0.05, hot, expansion=0.7, reference=1.5)
+    source = parse("20*t*sin(3*z) + (0.3 < x < 0.8)")
+    scalar = TransportedScalar(0.05, hot, source, expansion=0.7, reference=1.5)
     lid = sides(y_max=VelocitySide("moving-wall", lambda x, y, z, t: (0.5, 0.0, 0.0)))
     more = {"scalars": (scalar,), "gravity": (0.0, -1.0, 0.0)}
     schwarz = PressureSolver(tolerance=1e-2, precision="float64", projection=2, restart=10)
@@ -65,11 +67,11 @@ def channel(n_elements=(1, 1, 2)):
 
 
 def duct(n_elements=(1, 1, 2)):
-    """A flow rate that is held, and a scalar with a mean gradient."""
+    """A flow rate that is held, and a scalar with a mean gradient and a source."""
     mesh = ElementMesh.box(n_elements, (1.0,) * 3, periodic=(False, False, True))
     ends = {name: VelocitySide("periodic") for name in ("x_min", "x_max")}
     closed = {name: ScalarSide("periodic" if name in ends else "adiabatic") for name in SIDES}
-    scalar = TransportedScalar(0.1, closed, mean_gradient=(0.5, 0.0, -0.2))
+    scalar = TransportedScalar(0.1, closed, parse("2 - y"), mean_gradient=(0.5, 0.0, -0.2))
     more = {"flow_rate": FlowRate(0, 0.7), "scalars": (scalar,)}
     return ElementGrid(mesh, 2), FlowProblem(0.1, 0.02, sides(**ends), **more, **SOLVERS)
 

@@ -73,7 +73,7 @@ def test_steps_of(name) -> None:
 def test_refusals() -> None:
     whole, problem = FLOWS["box"]()
     scalar = TransportedScalar(0.1, {}, lambda x, y, z, t: x)
-    with pytest.raises(DeviceError, match=r"scalar\.0 has a source"):
+    with pytest.raises(DeviceError, match=r"scalar\.0 has a source that is no formula"):
         CudaEngine(MPI.COMM_SELF, whole, replace(problem, scalars=(scalar,)))
 
 

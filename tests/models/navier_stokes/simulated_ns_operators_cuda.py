@@ -8,11 +8,15 @@ from mpi4py import MPI
 from numba import cuda
 
 from element_problems import Problem
+from formulas import FORMULAS
 from navier_stokes_tools import all_sides
+from ridgeline.config.expressions import parse
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.navier_stokes.device.element_kernels_cuda import CudaElementKernels
+from ridgeline.models.navier_stokes.device.source_kernels_cuda import make_formula
+from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
 from ridgeline.models.navier_stokes.extrapolation import StepCoefficients, TimeLevels
 from ridgeline.models.navier_stokes.problem import FlowProblem, TransportedScalar
@@ -125,3 +129,30 @@ def test_filter(both) -> None:
     both.device.filter(out)
     both.host.filter(fields)
     both.agree(out, fields)
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas_at_a_point(text) -> None:
+    """They are what NumPy makes of them, also where they have no value."""
+    x, y, z = np.random.default_rng(1).uniform(-2, 2, (3, 60))
+    x[:6], y[:6] = (0.0, -0.0, 1.0, -1.0, np.nan, np.inf), (0.0, 1.0, -2.0, 0.5, 1.0, np.nan)
+    formula = parse(text)
+    expected, at_point = formula(x, y, z, 0.7), make_formula(formula)
+    with np.errstate(all="ignore"):
+        found = [at_point(*point, 0.7) for point in zip(x, y, z)]
+    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=0)
+
+
+def test_sources_of_scalars(both) -> None:
+    """Of the first and the third of three scalars; the other's rates and those of the velocity stay."""
+    texts = {3: "sin(x) + t*z", 5: "2"}
+    scalars = [replace(SCALAR, source=parse(texts[i]) if i in texts else None) for i in (3, 4, 5)]
+    sources = CudaSources(both.device.geometry, scalars)
+    rates = both.fields(6)
+    on_device = cuda.to_device(rates)
+    sources.subtract(0.7, on_device)
+    for i, text in texts.items():
+        rates[i] -= both.geometry.mass * parse(text)(*both.geometry.coordinates, 0.7)
+    both.agree(on_device, rates)
+    np.testing.assert_array_equal(on_device.copy_to_host()[[0, 1, 2, 4]], rates[[0, 1, 2, 4]])
+    assert not CudaSources(both.device.geometry, [SCALAR])

@@ -12,7 +12,6 @@ from ridgeline.models import case_class, estimate
 from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
 from ridgeline.models.navier_stokes.estimate_device import elements_at_sides
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
-from ridgeline.runtime.errors import ConfigError
 
 TEXT = """\
 [run]
@@ -47,18 +46,10 @@ def load(folder: Path, *overrides: str) -> Any:
     return load_case(folder / "case.toml", case_class, overrides).case
 
 
-@pytest.mark.parametrize(
-    ("override", "key"),
-    [
-        ("scalar.0.source=x", "scalar.0.source"),
-        ("scalar.0.source=1", "scalar.0.source"),
-    ],
-)
-def test_what_gpus_have_no_kernels_for_is_refused(tmp_path: Path, override: str, key: str) -> None:
-    with pytest.raises(ConfigError, match=key) as caught:
-        load(tmp_path, override)
-    assert "GPUs have no kernels" in str(caught.value)
-    load(tmp_path, override, "run.device=cpu")
+@pytest.mark.parametrize(("source", "axes"), [("0", 0), ("t", 0), ("x*z + t", 2), ("y if z > x else 1", 3)])
+def test_sources_take_the_coordinates_that_they_have(tmp_path: Path, source: str, axes: int) -> None:
+    case = load(tmp_path, f"scalar.0.source={source}")
+    assert estimate(case, 1).device_memory["sources"] == 8 * axes * 60 * 5**3
 
 
 def test_fields_are_on_the_gpu_and_copies_of_them_on_the_host(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
@@ -10,6 +11,8 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import assemble, run_simulated
+from formulas import FORMULAS
+from ridgeline.config.expressions import parse
 from ridgeline.elements.device.courant_cuda import largest, make_courant
 from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS
 from ridgeline.models.navier_stokes.device.kernels_cuda import (
@@ -19,10 +22,12 @@ from ridgeline.models.navier_stokes.device.kernels_cuda import (
     make_momentum,
     make_right_hand_side,
 )
+from ridgeline.models.navier_stokes.device.source_kernels_cuda import make_source
 
 FIELD, ORDER, WHOLE, REAL = types.float64[::1], types.int32[::1], types.int64, types.float64
 ELEMENTS = ORDER, WHOLE, WHOLE
 THREE = types.UniTuple(REAL, 3)
+SOURCE = (*ELEMENTS, *[FIELD] * 3, REAL, *[FIELD] * 3)
 PASSES = {
     "momentum": (make_momentum, (*ELEMENTS, *[FIELD] * 8)),
     "force_divergence": (make_force_divergence, (*ELEMENTS, *[FIELD] * 7)),
@@ -58,6 +63,23 @@ def test_passes_spill_nothing(n, aligned, name) -> None:
 @pytest.mark.parametrize("n", SIZES)
 def test_the_filter_spills_nothing(n) -> None:
     has_its_registers(make_filter(n), (*ELEMENTS, WHOLE, FIELD, FIELD))
+
+
+@pytest.mark.parametrize(
+    "text", [FORMULAS[0], *(pytest.param(text, marks=pytest.mark.full) for text in FORMULAS[1:])]
+)
+def test_every_function_of_formulas_has_its_registers(text) -> None:
+    result = assemble(make_source(8, False, parse(text)), SOURCE)
+    assert result.registers <= 128
+    assert result.spilled == 0
+
+
+def test_a_source_reads_the_coordinates_that_it_has() -> None:
+    ptx = [assemble(make_source(8, True, parse(text)), SOURCE).ptx for text in ("2*t", "y", "y + x", "x*y*z")]
+    loads = [len(re.findall(r"\bld\.global(\.\w+)*\.f64", text)) for text in ptx]
+    more = np.diff(loads)
+    assert more[0] > 0
+    assert (more == more[0]).all()
 
 
 def test_the_largest_number_is_found_without_atomics() -> None:

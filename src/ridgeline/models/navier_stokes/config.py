@@ -174,15 +174,6 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
         )
 
 
-def _devices(case: NavierStokesSettings) -> Iterator[Problem]:
-    """Yield what this case asks of GPUs that have no kernels for it."""
-    if case.run.device == "cpu":
-        return
-    for i, scalar in enumerate(case.scalar):
-        if scalar.has_source:
-            yield Problem("run.device", f'"cpu" with scalar.{i}.source: GPUs have no kernels for that yet')
-
-
 def growing_directions(settings: Settings) -> tuple[int, ...]:
     """Return the directions in which a box grows with the ranks of a study: along a duct, not across it.
 
@@ -221,7 +212,7 @@ class NavierStokesCase(NavierStokesSettings):
             found += mesh_problems(self)
             assert self.mesh_contents  # taken up now, with the mesh
         if not self.grid.mesh or not found:  # no more is said of sides that the mesh lacks
-            found += [*_scalars(self), *_initial(self), *_buoyancy(self), *_others(self), *_devices(self)]
+            found += [*_scalars(self), *_initial(self), *_buoyancy(self), *_others(self)]
         yield from found
         if not found:
             # These ask for the mesh, and for functions that the settings before make valid.

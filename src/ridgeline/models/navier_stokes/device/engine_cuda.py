@@ -36,31 +36,22 @@ from ridgeline.models.navier_stokes.device.boundary_cuda import (
 )
 from ridgeline.models.navier_stokes.device.element_kernels_cuda import CudaElementKernels
 from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
+from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources, require_formulas
 from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.pressure import schwarz_multigrid
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
-from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-def require_kernels(problem: FlowProblem) -> None:
-    """Raise DeviceError, with what to do, for what GPUs have no kernels for."""
-    for i, scalar in enumerate(problem.scalars):
-        if scalar.source is not None:
-            raise DeviceError(
-                f"scalar.{i} has a source, for which GPUs have no kernels; run with --device cpu"
-            )
-
-
 class CudaEngine(SplittingEngine):
     """Velocity, pressure and scalars of this rank's elements on its GPU. Built collectively.
 
     Parameters and attributes are those of `engine_cpu.CpuEngine`. Raises ConfigError as that does. Raises DeviceError
-    for what `require_kernels` names, if this rank has no GPU, and, with the sum, if its memory is too small.
+    for what `require_formulas` names, if this rank has no GPU, and, with the sum, if its memory is too small.
     """
 
     def __init__(
@@ -71,7 +62,7 @@ class CudaEngine(SplittingEngine):
         regions: Regions | None = None,
         geometry: ElementGeometry | None = None,
     ) -> None:
-        require_kernels(problem)
+        require_formulas(problem.scalars)
         super().__init__(comm, grid, problem, regions, geometry)
         self.device = select_device(comm)
         assembled, host_inner, host_boundaries = self._host_parts()
@@ -90,6 +81,7 @@ class CudaEngine(SplittingEngine):
         self.inner = CudaInnerProduct(host_inner)
         self.inverse_mass = cuda.to_device((1.0 / assembled).reshape(-1))
         self.kernels = CudaElementKernels(self._device_geometry, problem)
+        self._sources = CudaSources(self._device_geometry, problem.scalars)
         self.boundaries = CudaBoundaries(host_boundaries, self.geometry, problem)
         self._make_fields()
         self._host = [np.zeros((self.n_fields, *grid.shape)) for _ in range(problem.time_order)]
@@ -215,6 +207,9 @@ class CudaEngine(SplittingEngine):
         if self.kernels.has_gradients:
             with self._region("other"):
                 self.kernels.subtract_mean_gradients(fields, rates)
+        if self._sources:
+            with self._region("other"):
+                self._sources.subtract(time, rates)
 
     def note(self, name: str, result: SolveResult) -> None:
         """Count a solve of a step, as `SplittingEngine.note`, and the work of its iterations where its time is."""

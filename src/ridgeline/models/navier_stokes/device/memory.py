@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ridgeline.config.expressions import Expression
 from ridgeline.elements.device.memory import advection_bytes, geometry_bytes
-from ridgeline.models.navier_stokes.problem import FlowProblem
+from ridgeline.models.navier_stokes.problem import FlowProblem, TransportedScalar
 
 WORD = 8  # bytes
 
@@ -36,6 +38,17 @@ class DeviceParts:
         return self.elements * self.n**3
 
 
+def axes_of_sources(scalars: Sequence[TransportedScalar]) -> list[int]:
+    """Return the axes whose coordinates the sources of scalars have, ascending; 0 = x."""
+    names = {
+        name
+        for scalar in scalars
+        if isinstance(scalar.source, Expression)
+        for name in scalar.source.variables
+    }
+    return [axis for axis, name in enumerate("xyz") if name in names]
+
+
 def _krylov_vectors(problem: FlowProblem) -> float:
     """Return the vectors of the solves' workspace, which velocity and scalars share."""
     pressure, velocity = problem.pressure, problem.velocity
@@ -64,6 +77,7 @@ def device_bytes(parts: DeviceParts, problem: FlowProblem) -> dict[str, float]:
         "inner products": 4 * field,
         "geometry": geometry_bytes(parts.points, parts.axis_aligned) + boxes,
         "advection": advection_bytes(parts.n, problem.dealias_points, parts.elements, parts.axis_aligned),
+        "sources": len(axes_of_sources(problem.scalars)) * field,
         "diagonals": diagonals * field,
         "projection": field * (depths[0] + c * depths[1]),
         "Krylov vectors": field * _krylov_vectors(problem),
