@@ -18,14 +18,13 @@ from ridgeline.bench.hpl.record import BROADCASTS, HplRun, HplSample, HplSetting
 from ridgeline.bench.hpl.result_lines import HplOutcome, output_lines
 from ridgeline.bench.hpl.sizes import require_time
 from ridgeline.bench.hpl.solve import solve_system
+from ridgeline.bench.hpl.who_multiplies import who_multiplies
 from ridgeline.bench.numba_threads import check_threads
 from ridgeline.bench.payload import Memory
 from ridgeline.bench.result import Result
 from ridgeline.io.previous import check_file
-from ridgeline.parallel.devices import select_device
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.reduce import together
-from ridgeline.runtime.blas import blas_libraries
 from ridgeline.runtime.progress import Phases
 
 
@@ -58,7 +57,7 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
         progress.begin("DGEMM")
         dgemm = max(dgemm, _product_rate(comm, options))
     result = make_result(plan, outcomes, runs, dgemm, comm.size)
-    result.notes.append(_who_multiplies(comm, memory))
+    result.notes.append(who_multiplies(comm, memory, "panels"))
     result.notes += notes + crowding(comm, options.threads)
     result.extra["lines"] = output_lines(outcomes, notes)
     result.extra["output"] = plan.output
@@ -73,19 +72,6 @@ def _product_rate(comm: MPI.Comm, options: HplOptions, width: int | None = None)
     from ridgeline.bench.hpl.device.products_cuda import device_product_rate  # numba-cuda is only needed here
 
     return device_product_rate(comm, width)
-
-
-def _who_multiplies(comm: MPI.Comm, memory: Memory) -> str:
-    """Say which library computes. Collective over comm."""
-    host = str(blas_libraries()[0])
-    if memory == "host":
-        return f"BLAS: {host}, called by one thread each"
-    device = comm.bcast(str(select_device(comm)))
-    aware = ", although MPI takes device memory" if memory == "cuda" else ""
-    return (
-        f"a GPU for each rank, {device}, multiplies by cuBLAS; panels are factored by hosts, with {host}; "
-        f"messages go through host memory{aware}"
-    )
 
 
 def run_test(

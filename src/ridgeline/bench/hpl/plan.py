@@ -13,7 +13,7 @@ from ridgeline.bench.hpl.declaration import HplOptions
 from ridgeline.bench.hpl.device.memory import device_bytes_of
 from ridgeline.bench.hpl.hpl_dat import HplDat, HplTest, read_hpl_dat
 from ridgeline.bench.hpl.record import BROADCASTS, HplSettings
-from ridgeline.bench.hpl.sizes import FreeMemory, choose_sizes, require_fit
+from ridgeline.bench.hpl.sizes import BytesOf, FreeMemory, choose_sizes, require_fit
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.parallel.devices import device_memory_per_rank, select_device
@@ -67,16 +67,21 @@ def bytes_of(n: int, nb: int, p: int, q: int) -> int:
     return 8 * ((rows + 16) * columns + 2 * nb * (rows + nb + 1) + 3 * nb * columns)
 
 
-def memory_of(comm: MPI.Comm, device: ComputeDevice) -> FreeMemory:
+def memory_of(
+    comm: MPI.Comm,
+    device: ComputeDevice,
+    on_host: BytesOf = bytes_of,
+    on_device: BytesOf = device_bytes_of,
+) -> FreeMemory:
     """Return the memory of ranks, on their hosts or their GPUs. Collective over comm, the same on all ranks.
 
-    Raises DeviceError if a rank has no GPU.
+    on_host, on_device: what a system takes there. Raises DeviceError if a rank has no GPU.
     """
     if device == "cpu":
-        return FreeMemory(memory_per_rank(comm), bytes_of)
+        return FreeMemory(memory_per_rank(comm), on_host)
     free = device_memory_per_rank(comm, select_device(comm))
     # A simulated device has no limit, and lies in host memory.
-    return FreeMemory(free if isfinite(free) else memory_per_rank(comm), device_bytes_of)
+    return FreeMemory(free if isfinite(free) else memory_per_rank(comm), on_device)
 
 
 def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:

@@ -9,6 +9,7 @@ from ridgeline.bench.benchmark import Benchmark
 from ridgeline.bench.hpl.scaling import SystemOrder
 from ridgeline.bench.hpl.system_options import SystemOptions
 from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.runtime.options import OptionSpec
 
 
@@ -18,11 +19,12 @@ class HplMxpOptions(SystemOptions):
 
     storage: Annotated[
         Literal["float32", "float16", "bfloat16"],
-        OptionSpec("To what the factors are rounded; the shorter ones are emulated, not faster."),
+        OptionSpec("To what the factors are rounded; on CPUs the shorter ones are emulated, not faster."),
     ] = "float32"
     testing: Annotated[
         bool, OptionSpec("Take a strictly diagonally dominant matrix, which the rules allow for tests alone.")
     ] = False
+    device: ComputeDevice = "cpu"
 
 
 BENCHMARKS = (
@@ -33,7 +35,8 @@ BENCHMARKS = (
         "without pivoting; GMRES in float64, preconditioned by the factors, refines the solution.",
         formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation + first solve + refinement).",
         details="The rules are those since June 2025. The exit code is 0 only if the scaled backward error is at "
-        "most 16 after at most 50 iterations. More in docs/hpl.md.",
+        "most 16 after at most 50 iterations. With --device cuda the matrix lies on GPUs, which multiply by cuBLAS; "
+        "hosts factor the diagonal blocks. More in docs/hpl.md.",
         options=HplMxpOptions,
         function="measure.measure_hpl_mxp",
         scaling=Scaling(SystemOrder(), "scaling.figures"),

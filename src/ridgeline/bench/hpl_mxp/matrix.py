@@ -18,6 +18,7 @@ Source: hpl-mxp.org, rules since June 2025: HPL's generator with "mild scaling o
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,7 @@ def shift(n: int) -> float:
     return 0.5 * (1.0 + math.sqrt(n))
 
 
-class MxpMatrix:
+class SystemMatrix(ABC):
     """One process's part of the matrix, made anew wherever it is used. Vectors are float64 [n], on all ranks.
 
     dominant: the diagonal is 1 + the sum of magnitudes beside it, strictly dominant, for tests (`--testing`);
@@ -95,28 +96,35 @@ class MxpMatrix:
         comm: MPI.Comm,
         rows: Axis,
         columns: Axis,
-        team: TileTeam,
+        tables: Tables,
         dominant: bool = False,
         diagonal: Vector | None = None,
     ) -> None:
-        """Make tables and norms. Collective over comm: the ranks of the grid."""
+        """Make the diagonal and the norm. Collective over comm: the ranks of the grid. tables: of this process."""
         self.comm, self.rows, self.columns, self.n = comm, rows, columns, rows.n
-        self._team = team
+        self._tables = tables
         self._my_rows, self._my_columns = rows.globals(), columns.globals()
-        self._tables = make_tables(self.n, self._my_rows, self._my_columns)
         on_diagonal, self._row_of, self._column_of = np.intersect1d(
             self._my_rows, self._my_columns, assume_unique=True, return_indices=True
         )
         mine = np.zeros(self.n)
         mine[on_diagonal] = self._random(self._row_of, self._column_of)
         random = self._sum(mine)
-        beside = self._magnitudes() - np.abs(random)
+        beside = self._over_ranks(self._magnitudes()) - np.abs(random)
         self.diagonal: Vector = np.full(self.n, shift(self.n))
         if dominant:
             self.diagonal = beside + 1.0
         if diagonal is not None:
             self.diagonal = diagonal
         self.norm = float((beside + np.abs(random + self.diagonal)).max(initial=0.0))
+
+    @abstractmethod
+    def _magnitudes(self) -> Vector:
+        """Return the sums of magnitudes of this process's part of R by local rows."""
+
+    @abstractmethod
+    def _products(self, x: Vector) -> Vector:
+        """Return the product of this process's part of R with x, of local columns, by local rows."""
 
     def _random(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Vector:
         """Return the random parts of elements at local rows and columns."""
@@ -125,35 +133,28 @@ class MxpMatrix:
         found: Vector = 0.5 - states.astype(np.float64) * 2.0**-64
         return found
 
+    def _on_diagonal(self) -> Vector:
+        """Return the elements of A at local rows `_row_of` and columns `_column_of`."""
+        found: Vector = (
+            self._random(self._row_of, self._column_of) + self.diagonal[self._my_rows[self._row_of]]
+        )
+        return found
+
     def _sum(self, mine: Vector) -> Vector:
         """Return the sum over ranks."""
         total = np.empty_like(mine)
         self.comm.Allreduce(mine, total)
         return total
 
-    def _share(self, work: Callable[[int, int], None], size: int) -> None:
-        """Let the threads do work(first, last) for parts of 0 ... size - 1."""
-        self._team.start(work, tiles(0, size, self._team.n_threads, max(size, 1), TILE))
-        self._team.finish()
-
-    def _by_rows(self, kernel: Callable[..., None], *arguments: Any) -> Vector:
-        """Return the sum over ranks of what a kernel adds to rows, shared by threads."""
-        sums = np.zeros(self._my_rows.size)
-
-        def work(first: int, last: int) -> None:
-            kernel(*self._tables.rows(first, last).arrays, *arguments, sums[first:last])
-
-        self._share(work, sums.size)
+    def _over_ranks(self, sums: Vector) -> Vector:
+        """Return the sum over ranks of sums by local rows."""
         mine = np.zeros(self.n)
         mine[self._my_rows] = sums
         return self._sum(mine)
 
-    def _magnitudes(self) -> Vector:
-        return self._by_rows(add_magnitudes)
-
     def product(self, x: Vector) -> Vector:
         """Return A x in float64, by elements made anew. Collective: one Allreduce of n numbers."""
-        return self._by_rows(add_product, x[self._my_columns]) + self.diagonal * x
+        return self._over_ranks(self._products(x[self._my_columns])) + self.diagonal * x
 
     def right_hand_side(self) -> Vector:
         """Return b, float64 [n]. No communication."""
@@ -162,6 +163,45 @@ class MxpMatrix:
         found: Vector = 0.5 - states.astype(np.float64) * 2.0**-64
         return found
 
+
+class MxpMatrix(SystemMatrix):
+    """A part that the threads of a team make. dominant, diagonal: as of `SystemMatrix`."""
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        rows: Axis,
+        columns: Axis,
+        team: TileTeam,
+        dominant: bool = False,
+        diagonal: Vector | None = None,
+    ) -> None:
+        """Make tables and norms. Collective over comm: the ranks of the grid."""
+        self._team = team
+        tables = make_tables(rows.n, rows.globals(), columns.globals())
+        super().__init__(comm, rows, columns, tables, dominant, diagonal)
+
+    def _share(self, work: Callable[[int, int], None], size: int) -> None:
+        """Let the threads do work(first, last) for parts of 0 ... size - 1."""
+        self._team.start(work, tiles(0, size, self._team.n_threads, max(size, 1), TILE))
+        self._team.finish()
+
+    def _by_rows(self, kernel: Callable[..., None], *arguments: Any) -> Vector:
+        """Return what a kernel adds to rows, shared by threads."""
+        sums = np.zeros(self._my_rows.size)
+
+        def work(first: int, last: int) -> None:
+            kernel(*self._tables.rows(first, last).arrays, *arguments, sums[first:last])
+
+        self._share(work, sums.size)
+        return sums
+
+    def _magnitudes(self) -> Vector:
+        return self._by_rows(add_magnitudes)
+
+    def _products(self, x: Vector) -> Vector:
+        return self._by_rows(add_product, x)
+
     def write(self, out: NDArray[np.float32]) -> None:
         """Write this process's part, rounded to float32, into out [columns, at least rows], a row for a column."""
 
@@ -169,8 +209,7 @@ class MxpMatrix:
             fill(*self._tables.columns(first, last).arrays, out[first:last])
 
         self._share(work, self._my_columns.size)
-        shifted = self._random(self._row_of, self._column_of) + self.diagonal[self._my_rows[self._row_of]]
-        out[self._column_of, self._row_of] = shifted
+        out[self._column_of, self._row_of] = self._on_diagonal()
 
 
 def kernels() -> list[Specialisation]:

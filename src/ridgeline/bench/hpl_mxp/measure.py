@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.bench.hpl.plan import memory_of
 from ridgeline.bench.hpl.products import product_rate
 from ridgeline.bench.hpl.progress_figures import COLUMNS, crowding, progress_plot
 from ridgeline.bench.hpl.record import HplSample, HplSettings, operations
-from ridgeline.bench.hpl.sizes import FreeMemory, choose_sizes, require_time
+from ridgeline.bench.hpl.sizes import choose_sizes, require_time
+from ridgeline.bench.hpl.who_multiplies import who_multiplies
 from ridgeline.bench.hpl_mxp.declaration import HplMxpOptions
+from ridgeline.bench.hpl_mxp.device.memory import device_bytes_of
 from ridgeline.bench.hpl_mxp.refine import LIMIT, MOST_ITERATIONS
 from ridgeline.bench.hpl_mxp.solve import MxpRun, bytes_of, solve_mixed
-from ridgeline.bench.node_memory import memory_per_rank
+from ridgeline.bench.hpl_mxp.storage import Storage
 from ridgeline.bench.numba_threads import check_threads
+from ridgeline.bench.payload import Memory
 from ridgeline.bench.result import Result
 from ridgeline.parallel.layout import find_layout
-from ridgeline.runtime.blas import blas_libraries
 from ridgeline.runtime.progress import Phases
 
 
@@ -25,17 +30,31 @@ def block_for(n: int) -> int:
     return 256 if n >= 4096 else 128 if n >= 1024 else 64
 
 
-def measure_hpl_mxp(comm: MPI.Comm, options: HplMxpOptions, progress: Phases) -> Result:
+def block_on_device(n: int, storage: Storage) -> int:
+    """Return NB for an order on GPUs: products have 2 NB operations on 8 bytes, so that wide blocks are faster."""
+    return block_for(n) if n < 16384 else 512 if storage == "float32" else 1024
+
+
+def measure_hpl_mxp(
+    comm: MPI.Comm, options: HplMxpOptions, progress: Phases, memory: Memory = "host"
+) -> Result:
     """Run HPL-MxP once and return its figures. Collective over comm, the same on all ranks.
 
+    memory: what messages of GPUs could lie in; they go through host memory whatever it is, and the result says so.
     Raises ConfigError for sizes beyond the memory or the time limit, DecompositionError for a grid of other ranks.
+    Raises DeviceError if a rank has no GPU, no cuBLAS, or too little memory on its GPU.
     """
     check_threads(options.threads, f"HPL-MxP on {options.threads} threads")
-    sizes = choose_sizes(comm, options, FreeMemory(memory_per_rank(comm), bytes_of), block_for)
+    storage = options.storage
+    free = memory_of(comm, options.device, bytes_of, partial(device_bytes_of, storage=storage))
+    on_cpu = options.device == "cpu"
+    sizes = choose_sizes(
+        comm, options, free, block_for if on_cpu else partial(block_on_device, storage=storage)
+    )
     notes = list(sizes.notes)
-    settings = HplSettings(sizes.n, sizes.nb, sizes.p, sizes.q, options.threads)
+    settings = HplSettings(sizes.n, sizes.nb, sizes.p, sizes.q, options.threads, device=options.device)
     progress.begin("matrix products")
-    limit = product_rate(comm, np.float32, options.threads, sizes.nb)
+    limit = _product_rate(comm, options, sizes.nb)
     require_time(operations(sizes.n), limit, options.time_limit, notes)
     progress.begin(f"{notes[-1]}; N = {sizes.n}")
 
@@ -43,13 +62,24 @@ def measure_hpl_mxp(comm: MPI.Comm, options: HplMxpOptions, progress: Phases) ->
         progress.update(sample.columns, settings.n)
 
     run = solve_mixed(comm, settings, options.storage, options.testing, on_progress)
-    result = make_result(run, limit, comm.size, notes + crowding(comm, settings.threads))
+    result = make_result(run, limit, comm.size, [])
+    result.notes.append(who_multiplies(comm, memory, "diagonal blocks"))
+    result.notes += notes + crowding(comm, settings.threads)
     result.nodes = find_layout(comm).n_nodes
     return result
 
 
+def _product_rate(comm: MPI.Comm, options: HplMxpOptions, width: int) -> float:
+    """Return the FLOP/s of products as the factorisation has them, of all ranks. Collective over comm."""
+    if options.device == "cpu":
+        return product_rate(comm, np.float32, options.threads, width)
+    from ridgeline.bench.hpl.device.products_cuda import device_product_rate  # numba-cuda is only needed here
+
+    return device_product_rate(comm, width, options.storage)
+
+
 def make_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -> Result:
-    """Return the figures of a run. limit: FLOP/s of float32 products of all ranks and threads."""
+    """Return the figures of a run. limit: FLOP/s of products of all ranks and threads."""
     settings = run.settings
     verdict = "PASSED" if run.passed else "FAILED"
     phases = {
@@ -59,15 +89,15 @@ def make_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -> Re
     }
     share = run.flops_per_second / limit
     matrix = "a strictly dominant diagonal, for tests alone" if run.testing else "a mildly scaled diagonal"
+    factors = "float32" if settings.device == "cpu" else run.storage  # CPUs emulate the others
     told = [
-        f"{run.flops_per_second / 1e9:.4g} GFLOP/s in {run.seconds:.3f} s, {share:.3f} of float32 products "
+        f"{run.flops_per_second / 1e9:.4g} GFLOP/s in {run.seconds:.3f} s, {share:.3f} of {factors} products "
         f"({limit / 1e9:.4g} GFLOP/s)",
         f"factorisation {run.factor_flops_per_second / 1e9:.4g} GFLOP/s in {run.factor_seconds:.3f} s, first solve "
         f"{run.solve_seconds:.3f} s, refinement {run.refine_seconds:.3f} s; no scaling is needed",
         f"||Ax-b||_oo/(||A||_oo*||x||_oo+||b||_oo)/(N*eps) = {run.scaled_residual:.8e} after {run.iterations} "
         f"iterations ...... {verdict}",
         f"matrix: random with {matrix}; factors stored in {run.storage}",
-        f"BLAS: {blas_libraries()[0]}, called by one thread each",
     ]
     failures = []
     if not run.passed:

@@ -14,9 +14,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpl.record import EPSILON
-from ridgeline.bench.hpl_mxp.factor import MxpFactors
-from ridgeline.bench.hpl_mxp.matrix import MxpMatrix, Vector
-from ridgeline.bench.hpl_mxp.triangular import solve
+from ridgeline.bench.hpl_mxp.matrix import SystemMatrix, Vector
+from ridgeline.bench.hpl_mxp.triangular import Triangles, solve
 from ridgeline.krylov.gmres import gmres
 from ridgeline.krylov.operator import InnerProduct
 
@@ -30,7 +29,7 @@ class _Operator:
 
     nullspace = False
 
-    def __init__(self, matrix: MxpMatrix) -> None:
+    def __init__(self, matrix: SystemMatrix) -> None:
         self.matrix = matrix
         self.inner = InnerProduct(None, np.ones(matrix.n))
 
@@ -46,28 +45,30 @@ class _Preconditioner:
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, factors: MxpFactors, comm: MPI.Comm) -> None:
-        self.factors, self.comm = factors, comm
+    def __init__(self, triangles: Triangles, comm: MPI.Comm) -> None:
+        self.triangles, self.comm = triangles, comm
 
     def apply(self, r: Vector, z: NDArray[Any]) -> None:
         """Set z to about A^-1 r."""
-        z[:] = solve(self.factors, self.comm, r)
+        z[:] = solve(self.triangles, self.comm, r)
 
 
-def first_guess(factors: MxpFactors, comm: MPI.Comm, b: Vector) -> Vector:
+def first_guess(triangles: Triangles, comm: MPI.Comm, b: Vector) -> Vector:
     """Return the solution with the factors alone. Collective."""
-    return solve(factors, comm, b)
+    return solve(triangles, comm, b)
 
 
-def refine(matrix: MxpMatrix, factors: MxpFactors, comm: MPI.Comm, b: Vector, x: Vector) -> tuple[int, bool]:
+def refine(
+    matrix: SystemMatrix, triangles: Triangles, comm: MPI.Comm, b: Vector, x: Vector
+) -> tuple[int, bool]:
     """Improve x in place; return (iterations, whether the tolerance was met). Collective."""
     tolerance = EPSILON * (matrix.norm * float(np.abs(x).max()) + float(np.abs(b).max()))
-    preconditioner = _Preconditioner(factors, comm)
+    preconditioner = _Preconditioner(triangles, comm)
     done = gmres(_Operator(matrix), b, x, preconditioner, BASIS, tolerance, MOST_ITERATIONS)
     return done.iterations, done.converged
 
 
-def judge(matrix: MxpMatrix, b: Vector, x: Vector) -> float:
+def judge(matrix: SystemMatrix, b: Vector, x: Vector) -> float:
     """Return ||b - A x|| / (||A|| ||x|| + ||b||) / (n 2^-53), maximum norms, the residual computed anew. Collective.
 
     NaN if anything is.

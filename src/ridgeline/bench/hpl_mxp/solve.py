@@ -9,15 +9,17 @@ from time import perf_counter
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.block_cyclic import Axis, check_grid
+from ridgeline.bench.hpl.block_cyclic import check_grid
 from ridgeline.bench.hpl.process_grid import make_grid
 from ridgeline.bench.hpl.record import HplSample, HplSettings, operations
 from ridgeline.bench.hpl.solve import ProgressLog
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.hpl_mxp import factor, matrix
-from ridgeline.bench.hpl_mxp.factor import Grid, MxpFactors
-from ridgeline.bench.hpl_mxp.matrix import MxpMatrix, Vector
+from ridgeline.bench.hpl_mxp.factor import Grid
+from ridgeline.bench.hpl_mxp.matrix import Vector
 from ridgeline.bench.hpl_mxp.refine import BASIS, LIMIT, MOST_ITERATIONS, first_guess, judge, refine
+from ridgeline.bench.hpl_mxp.storage import Storage
+from ridgeline.bench.hpl_mxp.system import HostMxpSystem, MxpSystem, grid_of
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.krylov.gmres import kernels_of_gmres
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -34,7 +36,7 @@ class MxpRun:
     """
 
     settings: HplSettings
-    storage: str
+    storage: Storage
     testing: bool
     factor_seconds: float
     solve_seconds: float
@@ -81,7 +83,7 @@ def compile_mxp(comm: MPI.Comm) -> None:
 def solve_mixed(
     comm: MPI.Comm,
     settings: HplSettings,
-    storage: str = "float32",
+    storage: Storage = "float32",
     testing: bool = False,
     on_progress: Callable[[HplSample], None] | None = None,
     diagonal: Vector | None = None,
@@ -90,36 +92,48 @@ def solve_mixed(
 
     on_progress: told on rank 0 while it factorises. diagonal: what is added to the random matrix's, float64 [n], in
     place of the one that makes it stable. A matrix that elimination fails for is no error: the test fails.
-    Raises DecompositionError if the grid is not one of comm's ranks.
+    Raises DecompositionError if the grid is not one of comm's ranks. Raises DeviceError if there is no device, too
+    little memory on it, or no cuBLAS.
     """
     check_grid(comm.size, settings.p, settings.q)
     compile_mxp(comm)
-    with (
-        make_grid(comm, settings) as (place, along_row, along_column),
-        TileTeam(settings.threads) as team,
-    ):
-        rows = place.rows
-        columns = Axis(settings.n, settings.nb, settings.q, place.columns.part)
-        a = MxpMatrix(comm, rows, columns, team, testing, diagonal)
-        memory = factor.allocate(rows.count(), columns.count())
-        a.write(memory)
+    with make_grid(comm, settings) as place, TileTeam(settings.threads) as team:
+        grid = grid_of(place, settings)
+        system = (
+            HostMxpSystem(comm, grid, team, storage, testing, diagonal)
+            if settings.device == "cpu"
+            else _on_device(comm, settings, grid, storage, testing, diagonal)
+        )
+        a = system.matrix
         b = a.right_hand_side()
-        grid = Grid(along_row, along_column, rows, columns)
-        factors = MxpFactors(grid, memory, team, storage)
         log = ProgressLog(settings.n, settings.nb, on_progress if comm.rank == 0 else None)
         clock = _Clock(comm)
         log.start = perf_counter()
         with np.errstate(all="ignore"):  # numbers that overflow fail the test
-            factors.run(lambda done: log.told(min(done * settings.nb, settings.n)))
+            triangles = system.factor(lambda done: log.told(min(done * settings.nb, settings.n)))
             factor_seconds = clock.lap()
-            x = first_guess(factors, comm, b)
+            x = first_guess(triangles, comm, b)
             solve_seconds = clock.lap()
-            iterations, converged = refine(a, factors, comm, b, x)
+            iterations, converged = refine(a, triangles, comm, b, x)
             refine_seconds = clock.lap()
             found = judge(a, b, x)
+        system.free()
         samples = comm.bcast(log.samples)
     seconds = factor_seconds, solve_seconds, refine_seconds
     return MxpRun(settings, storage, testing, *seconds, iterations, converged, found, x, samples)
+
+
+def _on_device(
+    comm: MPI.Comm,
+    settings: HplSettings,
+    grid: Grid,
+    storage: Storage,
+    dominant: bool,
+    diagonal: Vector | None,
+) -> MxpSystem:
+    from ridgeline.bench.hpl_mxp.device.system_cuda import DeviceMxpSystem  # numba-cuda is only needed here
+
+    return DeviceMxpSystem(comm, settings, grid, storage, dominant, diagonal)
 
 
 class _Clock:

@@ -5,7 +5,7 @@ rounded to nearest, ties to even, as IEEE 754 has it. Magnitudes above the large
 subnormal.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpl_mxp.rounding_kernels import round_to_bfloat16, round_to_float16
 from ridgeline.jit.kernel import Specialisation, specialise
 
+Storage = Literal["float32", "float16", "bfloat16"]
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 _ROUNDINGS: dict[str, Any] = {"float16": round_to_float16, "bfloat16": round_to_bfloat16}

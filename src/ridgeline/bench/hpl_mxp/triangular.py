@@ -7,6 +7,7 @@ first what the next block waits for, and the rest while the owner of the next bl
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,28 +16,81 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpl.block_cyclic import Axis
 from ridgeline.bench.hpl.python_blas import solve_lower, solve_upper, subtract_product_of_vector
-from ridgeline.bench.hpl_mxp.factor import MxpFactors
+from ridgeline.bench.hpl_mxp.factor import Grid, Matrix, MxpFactors
 
 Vector = NDArray[np.float32]
+_NOTHING = np.empty(0, np.float32)
 
 
-def solve(factors: MxpFactors, comm: MPI.Comm, right: NDArray[np.float64]) -> NDArray[np.float64]:
+class Triangles(ABC):
+    """L and U of one process, wherever they lie, and sums of its rows. Rows and columns are local.
+
+    grid: the process's place; blocks: block columns of the whole matrix.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.blocks = -(-grid.rows.n // grid.rows.nb)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Set all sums to zero."""
+
+    @abstractmethod
+    def sums(self, rows: slice) -> Vector:
+        """Return the sums of some rows, float32 on the host, not to be written."""
+
+    @abstractmethod
+    def diagonal(self, k: int) -> Matrix:
+        """Return diagonal block k of this process, L below its diagonal and U, float32 on the host, column-major."""
+
+    @abstractmethod
+    def subtract(self, rows: slice, columns: slice, x: Vector) -> None:
+        """Subtract the product of a block of L or U with x, float32, from the sums of its rows."""
+
+
+class HostTriangles(Triangles):
+    """The factors that `MxpFactors` left in host memory."""
+
+    def __init__(self, factors: MxpFactors) -> None:
+        super().__init__(factors.grid)
+        self._matrix = factors.matrix
+        self._sums = np.zeros(self.grid.rows.count(), np.float32)
+
+    def begin(self) -> None:
+        """Write zeros."""
+        self._sums[:] = 0.0
+
+    def sums(self, rows: slice) -> Vector:
+        """Return a view."""
+        return self._sums[rows]
+
+    def diagonal(self, k: int) -> Matrix:
+        """Return a view of the matrix."""
+        return self._matrix[block_of(self.grid.rows, k), block_of(self.grid.columns, k)]
+
+    def subtract(self, rows: slice, columns: slice, x: Vector) -> None:
+        """Multiply in the calling thread."""
+        subtract_product_of_vector(self._matrix[rows, columns], x, self._sums[rows])
+
+
+def solve(triangles: Triangles, comm: MPI.Comm, right: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return about A^-1 right. Collective over comm, all ranks of the grid: one Allreduce of n numbers at the end.
 
     right: float64 [n], the same on all ranks, of moderate magnitudes, as those of a unit vector.
     """
-    columns = factors.columns
+    columns, blocks = triangles.grid.columns, triangles.blocks
     mine = right[columns.globals()].astype(np.float32)
-    mine = _Sweep(factors, mine).run(range(factors.blocks), forwards=True)
-    mine = _Sweep(factors, mine).run(range(factors.blocks - 1, -1, -1), forwards=False)
+    mine = _Sweep(triangles, mine).run(range(blocks), forwards=True)
+    mine = _Sweep(triangles, mine).run(range(blocks - 1, -1, -1), forwards=False)
     whole = np.zeros(columns.n)
-    if factors.rows.part == 0:  # the others of a process column hold the same
+    if triangles.grid.rows.part == 0:  # the others of a process column hold the same
         whole[columns.globals()] = mine
     comm.Allreduce(MPI.IN_PLACE, whole)
     return whole
 
 
-def _block(axis: Axis, k: int) -> slice:
+def block_of(axis: Axis, k: int) -> slice:
     """Return the local indices of block k: none where it belongs to another process."""
     return slice(axis.count(k * axis.nb), axis.count((k + 1) * axis.nb))
 
@@ -44,10 +98,10 @@ def _block(axis: Axis, k: int) -> slice:
 class _Sweep:
     """One triangular solve. given: the right-hand side of this process's columns, replaced by the solution."""
 
-    def __init__(self, factors: MxpFactors, given: Vector) -> None:
-        self.factors, self.mine = factors, given
-        self.matrix, self.rows, self.columns = factors.matrix, factors.rows, factors.columns
-        self.sums = np.zeros(self.rows.count(), np.float32)
+    def __init__(self, triangles: Triangles, given: Vector) -> None:
+        self.triangles, self.mine = triangles, given
+        self.rows, self.columns = triangles.grid.rows, triangles.grid.columns
+        triangles.begin()
 
     def run(self, order: Iterable[int], forwards: bool) -> Vector:
         """Go through the blocks; return the solution of this process's columns."""
@@ -64,18 +118,20 @@ class _Sweep:
         return self.mine
 
     def _rows_of(self, k: int) -> slice:
-        return _block(self.rows, k)
+        return block_of(self.rows, k)
 
     def _columns_of(self, k: int) -> slice:
-        return _block(self.columns, k)
+        return block_of(self.columns, k)
 
     def _gather(self, k: int) -> Vector:
         """Return on the owner what all columns so far contribute to block k."""
-        part = self.sums[self._rows_of(k)]
-        if self.rows.owner(k * self.rows.nb) != self.rows.part or self.columns.parts == 1:
+        if self.rows.owner(k * self.rows.nb) != self.rows.part:
+            return _NOTHING
+        part = self.triangles.sums(self._rows_of(k))
+        if self.columns.parts == 1:
             return part
         total = np.empty_like(part)
-        self.factors.grid.along_row.Reduce(part, total, root=self.columns.owner(k * self.columns.nb))
+        self.triangles.grid.along_row.Reduce(part, total, root=self.columns.owner(k * self.columns.nb))
         return total
 
     def _solve_block(self, k: int, total: Vector, forwards: bool) -> None:
@@ -83,19 +139,19 @@ class _Sweep:
         at = self._columns_of(k)
         owner = self.rows.owner(k * self.rows.nb)
         if owner == self.rows.part:
-            block = self.matrix[self._rows_of(k), at]
+            block = self.triangles.diagonal(k)
             self.mine[at] += total
             (solve_lower if forwards else solve_upper)(block, self.mine[at, None])
         if self.rows.parts > 1:
-            self.factors.grid.along_column.Bcast(self.mine[at], owner)
+            self.triangles.grid.along_column.Bcast(self.mine[at], owner)
 
     def _subtract(self, k: int, rows: slice) -> None:
         at = self._columns_of(k)
-        subtract_product_of_vector(self.matrix[rows, at], self.mine[at], self.sums[rows])
+        self.triangles.subtract(rows, at, self.mine[at])
 
     def _subtract_next(self, k: int, forwards: bool) -> None:
         following = k + 1 if forwards else k - 1
-        if 0 <= following < self.factors.blocks:
+        if 0 <= following < self.triangles.blocks:
             self._subtract(k, self._rows_of(following))
 
     def _subtract_rest(self, k: int, forwards: bool) -> None:

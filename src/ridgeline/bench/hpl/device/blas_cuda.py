@@ -1,7 +1,8 @@
 """Products of matrices in device memory: the one file that knows a library for them.
 
 On a GPU the products are cuBLAS's, through the bindings of nvmath-python. In numba-cuda's simulator NumPy multiplies
-in the same places. Matrices are float64 and column-major. No communication.
+in the same places. Matrices are column-major, float64 or float32. Factors of a float32 product may have 16 bits,
+float16 or bfloat16: products then add up in float32. float32 is never shortened to TF32. No communication.
 """
 
 from __future__ import annotations
@@ -10,34 +11,41 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from ridgeline.bench.hpl import python_blas
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
 
 INSTALL_CUBLAS = 'pip install "ridgeline[cuda,cublas]"'
-_ITEM = 8  # bytes of a number
+Narrow = Literal["float16", "bfloat16"]
+_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # of numbers, as cudaDataType_t has them
 
 
 @dataclass(frozen=True)
 class DeviceBlock:
-    """A column-major matrix: number (i, j) is number `offset` + i + `pitch` j of a flat device array of float64."""
+    """A column-major matrix: number (i, j) is number `offset` + i + `pitch` j of a flat device array.
+
+    array: of float64 or float32, or of uint16, which are the bits of a format `narrow`.
+    """
 
     array: Any
     offset: int
     pitch: int
     rows: int
     columns: int
+    narrow: Narrow | None = None
 
     def part(self, row: int, column: int, rows: int, columns: int) -> DeviceBlock:
         """Return the block of these sizes that begins at (row, column)."""
-        return DeviceBlock(self.array, self.offset + row + self.pitch * column, self.pitch, rows, columns)
+        offset = self.offset + row + self.pitch * column
+        return replace(self, offset=offset, rows=rows, columns=columns)
 
     @property
     def empty(self) -> bool:
@@ -65,6 +73,16 @@ class DeviceBlas(ABC):
         if not left.empty:
             self._multiply_vector(left, x, out, stream)
 
+    def solve_lower(self, triangle: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
+        """Compute out <- L^-1 out, float32; L: the unit lower triangle of triangle [k, k]. out [k, n]."""
+        if not out.empty:
+            self._solve(triangle, out, stream, lower=True)
+
+    def solve_upper_from_right(self, triangle: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
+        """Compute out <- out U^-1, float32; U: the upper triangle of triangle [k, k]. out [m, k]."""
+        if not out.empty:
+            self._solve(triangle, out, stream, lower=False)
+
     @abstractmethod
     def free(self) -> None:
         """Give back what the library holds; not usable afterwards."""
@@ -78,6 +96,10 @@ class DeviceBlas(ABC):
     @abstractmethod
     def _multiply_vector(self, left: DeviceBlock, x: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
         """Compute out <- out - left x."""
+
+    @abstractmethod
+    def _solve(self, triangle: DeviceBlock, out: DeviceBlock, stream: Any, *, lower: bool) -> None:
+        """Solve with the unit lower triangle from the left, or with the upper one from the right."""
 
 
 def make_blas() -> DeviceBlas:
@@ -94,7 +116,7 @@ class _NumpyBlas(DeviceBlas):
     def _multiply(
         self, factor: float, left: DeviceBlock, right: DeviceBlock, kept: float, out: DeviceBlock, stream: Any
     ) -> None:
-        product = factor * (_view(left) @ _view(right))
+        product = factor * (_numbers(left) @ _numbers(right))
         if kept:
             product += kept * _view(out)
         _view(out)[...] = product
@@ -102,14 +124,29 @@ class _NumpyBlas(DeviceBlas):
     def _multiply_vector(self, left: DeviceBlock, x: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
         self._multiply(-1.0, left, x, 1.0, out, stream)
 
+    def _solve(self, triangle: DeviceBlock, out: DeviceBlock, stream: Any, *, lower: bool) -> None:
+        solve = python_blas.solve_lower if lower else python_blas.solve_upper_from_right
+        solve(_view(triangle), _view(out))
 
-def _view(block: DeviceBlock) -> NDArray[np.float64]:
+
+def _numbers(block: DeviceBlock) -> NDArray[Any]:
+    """Return the numbers of a block of a simulated device, those of 16 bits as float32."""
+    bits = _view(block)
+    if block.narrow == "float16":
+        return bits.copy().view(np.float16).astype(np.float32)
+    if block.narrow == "bfloat16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return bits
+
+
+def _view(block: DeviceBlock) -> NDArray[Any]:
     """Return a block of a simulated device."""
     flat = block.array._ary
     last = block.offset + block.rows - 1 + block.pitch * (block.columns - 1)
     if block.pitch < block.rows or last >= flat.size:
         raise IndexError(f"a block of pitch {block.pitch} reaches number {last} of an array of {flat.size}")
-    return as_strided(flat[block.offset :], (block.rows, block.columns), (_ITEM, _ITEM * block.pitch))
+    item = flat.itemsize
+    return as_strided(flat[block.offset :], (block.rows, block.columns), (item, item * block.pitch))
 
 
 class _Cublas(DeviceBlas):
@@ -118,7 +155,10 @@ class _Cublas(DeviceBlas):
     def __init__(self) -> None:
         self._cublas = _bindings()
         self._no = int(self._cublas.Operation.N)
-        self._numbers = {value: ctypes.c_double(value) for value in (-1.0, 0.0, 1.0)}
+        self._numbers = {
+            kind: {value: number(value) for value in (-1.0, 0.0, 1.0)}
+            for kind, number in (("float64", ctypes.c_double), ("float32", ctypes.c_float))
+        }
         with self._explained("begins not"):
             self._handle = self._cublas.create()
 
@@ -133,31 +173,60 @@ class _Cublas(DeviceBlas):
         """Destroy the handle."""
         self._cublas.destroy(self._handle)
 
-    def _factor(self, value: float) -> int:
-        return ctypes.addressof(self._numbers[value])
+    def _factor(self, value: float, kind: str) -> int:
+        return ctypes.addressof(self._numbers[kind][value])
 
     def _multiply(
         self, factor: float, left: DeviceBlock, right: DeviceBlock, kept: float, out: DeviceBlock, stream: Any
     ) -> None:
+        kind = _kind(out)
+        sizes = out.rows, out.columns, left.columns
+        by, keeping = self._factor(factor, kind), self._factor(kept, kind)
         with self._explained(f"multiplies not {left.rows} x {left.columns} x {out.columns}"):
             self._cublas.set_stream(self._handle, int(stream))
-            self._cublas.dgemm(
-                self._handle, self._no, self._no, out.rows, out.columns, left.columns,
-                self._factor(factor), _address(left), left.pitch, _address(right), right.pitch,
-                self._factor(kept), _address(out), out.pitch,
-            )  # fmt: skip
+            if kind == "float64":
+                self._cublas.dgemm(
+                    self._handle, self._no, self._no, *sizes, by, _address(left), left.pitch,
+                    _address(right), right.pitch, keeping, _address(out), out.pitch,
+                )  # fmt: skip
+            else:
+                self._cublas.gemm_ex(
+                    self._handle, self._no, self._no, *sizes, by, _address(left), _TYPES[_kind(left)], left.pitch,
+                    _address(right), _TYPES[_kind(right)], right.pitch,
+                    keeping, _address(out), _TYPES[kind], out.pitch,
+                    int(self._cublas.ComputeType.COMPUTE_32F), int(self._cublas.GemmAlgo.DEFAULT),
+                )  # fmt: skip
 
     def _multiply_vector(self, left: DeviceBlock, x: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
+        kind = _kind(out)
+        multiply = self._cublas.dgemv if kind == "float64" else self._cublas.sgemv
         with self._explained(f"multiplies not {left.rows} x {left.columns} by a vector"):
             self._cublas.set_stream(self._handle, int(stream))
-            self._cublas.dgemv(
-                self._handle, self._no, left.rows, left.columns, self._factor(-1.0), _address(left), left.pitch,
-                _address(x), 1, self._factor(1.0), _address(out), 1,
+            multiply(
+                self._handle, self._no, left.rows, left.columns, self._factor(-1.0, kind), _address(left), left.pitch,
+                _address(x), 1, self._factor(1.0, kind), _address(out), 1,
             )  # fmt: skip
+
+    def _solve(self, triangle: DeviceBlock, out: DeviceBlock, stream: Any, *, lower: bool) -> None:
+        cublas = self._cublas
+        side = cublas.SideMode.LEFT if lower else cublas.SideMode.RIGHT
+        half = cublas.FillMode.LOWER if lower else cublas.FillMode.UPPER
+        diagonal = cublas.DiagType.UNIT if lower else cublas.DiagType.NON_UNIT
+        with self._explained(f"solves not for {out.rows} x {out.columns}"):
+            cublas.set_stream(self._handle, int(stream))
+            cublas.strsm(
+                self._handle, int(side), int(half), self._no, int(diagonal), out.rows, out.columns,
+                self._factor(1.0, "float32"), _address(triangle), triangle.pitch, _address(out), out.pitch,
+            )  # fmt: skip
+
+
+def _kind(block: DeviceBlock) -> str:
+    return block.narrow or str(block.array.dtype)
 
 
 def _address(block: DeviceBlock) -> int:
-    return int(block.array.__cuda_array_interface__["data"][0]) + _ITEM * block.offset
+    array = block.array
+    return int(array.__cuda_array_interface__["data"][0]) + int(array.dtype.itemsize) * block.offset
 
 
 def _bindings() -> Any:

@@ -1,0 +1,1 @@
+"""HPL-MxP in the memory of NVIDIA GPUs."""

@@ -1,0 +1,69 @@
+"""HPL-MxP on one GPU per rank, in numba-cuda's simulator, on every process grid: the solution of the hosts."""
+
+import os
+
+os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+
+from numba.core import config
+
+if not config.ENABLE_CUDASIM:
+    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
+
+from mxp_order import noted
+from ridgeline.bench.hpl.record import HplSettings
+from ridgeline.bench.hpl_mxp.device import panels_cuda
+from ridgeline.bench.hpl_mxp.solve import solve_mixed
+
+RANKS = (2, 3, 4)
+QUICK_RANKS = ()  # takes more than 5 s
+ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:overflow encountered"),
+    pytest.mark.filterwarnings("ignore:invalid value encountered"),
+]
+
+
+def grids(comm):
+    return [(p, comm.size // p) for p in range(1, comm.size + 1) if comm.size % p == 0]
+
+
+# Blocks that processes share evenly and not, fewer blocks than processes, one block alone.
+@pytest.mark.parametrize(
+    ("n", "nb", "storage"),
+    [(26, 4, "float32"), (20, 3, "float16"), (26, 4, "bfloat16"), (5, 3, "float16"), (4, 6, "float32")],
+)
+def test_solution_of_the_hosts(comm, n, nb, storage) -> None:
+    for p, q in grids(comm):
+        host = solve_mixed(comm, HplSettings(n, nb, p, q), storage)
+        run = solve_mixed(comm, HplSettings(n, nb, p, q, device="cuda"), storage)
+        assert run.passed, (p, q, run.scaled_residual)
+        assert run.iterations == host.iterations
+        np.testing.assert_allclose(run.x, host.x, rtol=0, atol=1e-13 * abs(host.x).max())
+        every = comm.allgather((run.x.tobytes(), run.iterations, run.scaled_residual))
+        assert len(set(every)) == 1, "ranks have different solutions"
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16"])
+def test_waits_put_all_work_in_order(comm, storage) -> None:
+    """Of both streams and the host, however fast each of them is."""
+    for p, q in grids(comm):
+        with noted():
+            assert solve_mixed(comm, HplSettings(26, 4, p, q, device="cuda"), storage).passed
+
+
+def test_a_panel_that_does_not_arrive_is_found(comm, monkeypatch) -> None:
+    """What came to pinned memory is not copied to the device: so few unknowns GMRES finds, but not at once."""
+
+    def without_upload(self, copy, root, stream):
+        self._sent.Wait()
+
+    monkeypatch.setattr(panels_cuda.PanelCopy, "finish", without_upload)
+    for p, q in grids(comm):
+        run = solve_mixed(comm, HplSettings(24, 4, p, q, device="cuda"), "float16")
+        assert not run.passed or run.iterations > 8, (p, q, run.iterations)
