@@ -14,6 +14,7 @@ from ridgeline.bench.hpl.device.matrix_cuda import copy_block
 from ridgeline.bench.hpl_mxp.device import kernels_cuda
 from ridgeline.bench.hpl_mxp.device.kernels_cuda import THREADS
 from ridgeline.bench.hpl_mxp.matrix import SystemMatrix, Vector, make_tables
+from ridgeline.runtime.device_errors import explained
 
 _ROUNDINGS: dict[Narrow, Any] = {
     "float16": kernels_cuda.round_to_float16,
@@ -48,6 +49,7 @@ class DeviceMxpMatrix(SystemMatrix):
             self._x.copy_to_device(np.ascontiguousarray(x), stream=self._stream)
         return self._by_rows(kernels_cuda.multiply, self._x)
 
+    @explained()
     def _by_rows(self, kernel: Any, *arguments: Any) -> Vector:
         """Return what a kernel makes of each row."""
         rows, columns = self._shape

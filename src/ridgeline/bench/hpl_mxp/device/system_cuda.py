@@ -89,10 +89,12 @@ class DeviceTriangles(Triangles):
         self._x = _room(min(grid.rows.nb, grid.rows.n))
         self._zeros = np.zeros(max(a.rows, 1), np.float32)
 
+    @explained()
     def begin(self) -> None:
         """Copy zeros to the device."""
         self._sums.copy_to_device(self._zeros, stream=self._stream)
 
+    @explained()
     def sums(self, rows: slice) -> Singles:
         """Return a copy from the device."""
         part = np.empty(rows.stop - rows.start, np.float32)
@@ -105,6 +107,7 @@ class DeviceTriangles(Triangles):
         """Return a block that the host has kept."""
         return self._diagonals[k]
 
+    @explained()
     def subtract(self, rows: slice, columns: slice, x: Singles) -> None:
         """Put the product with x on the stream."""
         count, width = max(rows.stop - rows.start, 0), x.size
