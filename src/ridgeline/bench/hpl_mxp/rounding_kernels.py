@@ -8,10 +8,8 @@ from ridgeline.jit.kernel import kernel
 _SIGN, _INFINITY = np.uint32(0x80000000), np.uint32(0x7F800000)
 _HALF_OVERFLOW = np.uint32(0x477FF000)  # 65520: halfway between the largest float16 and what would be next
 _HALF_NORMAL = np.uint32(0x38800000)  # 2^-14
-_HALF_QUANTUM = np.float32(
-    0.5
-)  # float32 numbers from here on are multiples of 2^-24, as subnormals of float16
-
+# float32 numbers from here on are multiples of 2^-24, as subnormals of float16.
+_HALF_QUANTUM = np.float32(0.5)
 
 _ARGUMENTS = (float32[::1], uint32[::1], int64, int64, int64)
 

@@ -15,9 +15,8 @@ _SCALE = 2.0**-64
 _SIGN, _INFINITY = np.uint32(0x80000000), np.uint32(0x7F800000)
 _HALF_OVERFLOW = np.uint32(0x477FF000)  # 65520: halfway between the largest float16 and what would be next
 _HALF_NORMAL = np.uint32(0x38800000)  # 2^-14
-_HALF_QUANTUM = np.float32(
-    0.5
-)  # float32 numbers from here on are multiples of 2^-24, as subnormals of float16
+# float32 numbers from here on are multiples of 2^-24, as subnormals of float16.
+_HALF_QUANTUM = np.float32(0.5)
 _QUANTA = np.float32(2.0**24)
 _REBIASED = np.uint32(0x38000000)  # by how much exponents of float32 exceed those of float16
 _ONE, _THIRTEEN, _SIXTEEN = np.uint32(1), np.uint32(13), np.uint32(16)
@@ -109,9 +108,7 @@ def round_to_bfloat16(values, first, pitch, rows, chunks, out, out_pitch):
             rounded = np.uint32(rounded & np.uint32(0xFFFF0000))
             bits = rounded
         else:
-            rounded, bits = (
-                word,
-                np.uint32(word | np.uint32(0x00400000)),
-            )  # remains no number without its last bits
+            # No number remains one without its last bits.
+            rounded, bits = word, np.uint32(word | np.uint32(0x00400000))
         store(values, at, rounded.view(np.float32))
         store(out, row + column * out_pitch, np.uint16(bits >> _SIXTEEN))
