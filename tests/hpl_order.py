@@ -10,7 +10,7 @@ from ridgeline.bench.hpl.broadcast import PanelBroadcast
 from ridgeline.bench.hpl.device import blas_cuda, factor_cuda, panel_cuda, swap_cuda, system_cuda
 from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser
 from ridgeline.bench.hpl.swap import RowMessages
-from stream_order import HOST, StreamOrder
+from stream_order import HOST, StreamOrder, noting
 
 view = blas_cuda._view  # the numbers of a block
 
@@ -96,18 +96,8 @@ def noted() -> Iterator[StreamOrder]:
             (PanelBroadcast, "start", notes.broadcast),
             (ColumnPanel, "invert", notes.invert),
         ):
-            stack.enter_context(mock.patch.object(owner, name, _first(note, getattr(owner, name))))
+            stack.enter_context(mock.patch.object(owner, name, noting(note, getattr(owner, name))))
         for owner in (factor_cuda, swap_cuda, system_cuda):
             stack.enter_context(mock.patch.object(owner, "make_stream", order.stream))
         stack.enter_context(mock.patch.object(factor_cuda.cuda, "event", order.event))
         yield order
-
-
-def _first(note, function):
-    """The function, with a note before each call."""
-
-    def call(*arguments):
-        note(*arguments)
-        return function(*arguments)
-
-    return call

@@ -6,7 +6,7 @@ from unittest import mock
 
 from ridgeline.bench.hpl.device import blas_cuda
 from ridgeline.bench.hpl_mxp.device import factor_cuda, panels_cuda, system_cuda
-from stream_order import HOST, StreamOrder
+from stream_order import HOST, StreamOrder, noting
 
 view = blas_cuda._view  # the numbers of a block
 
@@ -75,18 +75,8 @@ def noted() -> Iterator[StreamOrder]:
             (panels_cuda.PanelCopy, "start", notes.start),
             (panels_cuda.PanelCopy, "finish", notes.finish),
         ):
-            stack.enter_context(mock.patch.object(owner, name, _first(note, getattr(owner, name))))
+            stack.enter_context(mock.patch.object(owner, name, noting(note, getattr(owner, name))))
         for owner in (factor_cuda, system_cuda):
             stack.enter_context(mock.patch.object(owner, "make_stream", order.stream))
         stack.enter_context(mock.patch.object(factor_cuda.cuda, "event", order.event))
         yield order
-
-
-def _first(note, function):
-    """The function, with a note before each call."""
-
-    def call(*arguments, **named):
-        note(*arguments, **named)
-        return function(*arguments, **named)
-
-    return call

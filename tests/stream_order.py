@@ -92,3 +92,13 @@ def addresses(numbers):
         offsets = sum(np.ix_(*steps)) if steps else np.zeros(1, np.int64)
         return (numbers.ctypes.data + offsets).ravel().astype(np.uintp)
     return numbers
+
+
+def noting(note, function):
+    """The function, with a note before each call."""
+
+    def call(*arguments, **named):
+        note(*arguments, **named)
+        return function(*arguments, **named)
+
+    return call

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numba import cuda
+from numba.cuda import libdevice
 
 from ridgeline.config.expressions import CONSTANTS, FUNCTIONS, VARIABLES, Expression
 from ridgeline.elements.device.helmholtz_cuda import element_of_block
@@ -21,43 +22,14 @@ from ridgeline.models.navier_stokes.device.kernels_cuda import make_mass
 
 _REGISTERS = 128  # of a thread: a sine of float64 takes some 40, and formulas keep several values
 
-if SIMULATED:  # those of Python raise where numbers leave their range
-    _exp, _sqrt, _cbrt, _floor, _ceil = np.exp, np.sqrt, np.cbrt, np.floor, np.ceil
-    _power, _remainder = np.power, np.fmod
-else:
-
-    @device_function
-    def _exp(a):
-        return math.exp(a)
-
-    @device_function
-    def _sqrt(a):
-        return math.sqrt(a)
-
-    @device_function
-    def _cbrt(a):
-        return cuda.cbrt(a)
-
-    @device_function
-    def _floor(a):
-        return math.floor(a)
-
-    @device_function
-    def _ceil(a):
-        return math.ceil(a)
-
-    @device_function
-    def _power(a, b):
-        return math.pow(a, b)
-
-    @device_function
-    def _remainder(a, b):
-        return math.fmod(a, b)
-
-
-@device_function
-def _absolute(a):
-    return abs(a)
+# Those of Python raise where numbers leave their range, so that the simulator has NumPy's.
+_BARE: dict[str, Any] = {
+    "exp": np.exp, "sqrt": np.sqrt, "cbrt": np.cbrt, "floor": np.floor, "ceil": np.ceil, "power": np.power,
+} if SIMULATED else {
+    "exp": math.exp, "sqrt": math.sqrt, "cbrt": libdevice.cbrt, "floor": math.floor, "ceil": math.ceil,
+    "power": math.pow,
+}  # fmt: skip
+_remainder: Any = np.fmod if SIMULATED else math.fmod
 
 
 @device_function
@@ -101,13 +73,9 @@ def _where(a, b, c):
     return b if a != 0.0 else c
 
 
-_OWN = {
-    "exp": _exp, "sqrt": _sqrt, "floor": _floor, "ceil": _ceil, "cbrt": _cbrt, "abs": _absolute, "sign": _sign,
-    "heaviside": _heaviside, "where": _where,
-}  # fmt: skip
 _NAMES = {
-    **FUNCTIONS, **_OWN, "power": _power, "mod": _mod, "divide": np.divide, "truth": _truth, "both": _both,
-    "either": _either,
+    **FUNCTIONS, **_BARE, "abs": abs, "sign": _sign, "heaviside": _heaviside, "where": _where, "mod": _mod,
+    "divide": np.divide, "truth": _truth, "both": _both, "either": _either,
 }  # fmt: skip
 _OPERATORS = {ast.Div: "divide", ast.Pow: "power", ast.Mod: "mod"}
 
