@@ -1,7 +1,9 @@
 """`ridgeline.open`: dims, coordinates and attributes; any indexing, and only what is indexed is read."""
 
+import gc
 import pickle
 import tomllib
+import uuid
 from importlib import import_module
 from pathlib import Path
 
@@ -221,6 +223,16 @@ def test_xarray_opens_data_sets_itself(path):
     assert getattr(import_module(module), name) is RidgelineBackend
     assert RidgelineBackend().guess_can_open(path)
     assert not RidgelineBackend().guess_can_open(path.parent)
+
+
+def test_a_reader_leaves_no_files_elsewhere(tmp_path):
+    name = f"{tmp_path.name}-{uuid.uuid4()}.bp"
+    write(tmp_path / name).close()
+    with ridgeline.open(tmp_path / name) as data:
+        data.U[0].load()
+    del data
+    gc.collect()  # ADIOS2 writes when its engine goes
+    assert not list(Path("/tmp").glob(f"{name}*"))
 
 
 def test_an_open_data_set_can_be_sent_to_another_process(data):
