@@ -10,11 +10,11 @@ import pytest
 from mpi4py import MPI
 
 from bench_tools import measure
+from ridgeline.bench.exposed_memory import ExposedMemory
 from ridgeline.bench.one_sided import access_loops, irregular
 from ridgeline.bench.one_sided import measure as one_sided
 from ridgeline.bench.one_sided.access_plan import AccessPlan, Pieces, plan_accesses
 from ridgeline.bench.one_sided.declaration import OPERATIONS
-from ridgeline.bench.one_sided.exposed_memory import ExposedMemory
 from ridgeline.runtime.errors import ConfigError, DeviceError, VerificationError
 
 TIMEOUT = 90

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ridgeline.bench.exposed_memory import check_sums
 from ridgeline.bench.one_sided.access_plan import Pieces
-from ridgeline.bench.one_sided.exposed_memory import check_sums
 from ridgeline.bench.one_sided.irregular import message_rate, parts_of
 from ridgeline.bench.one_sided.measure import bandwidth, latency
 from ridgeline.bench.payload import content, words_at

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.bench.exposed_memory import ExposedMemory
 from ridgeline.bench.payload import Buffer, Memory, check, content
 from ridgeline.runtime.errors import VerificationError
 
@@ -41,10 +42,6 @@ class BackgroundPattern(Protocol):
 
     def free(self) -> None:
         """Free what MPI holds. Collective over the set."""
-
-
-def _message(array: Any) -> list[Any]:
-    return [array, SIZE, MPI.BYTE]
 
 
 class _TwoSidedTraffic:
@@ -149,84 +146,102 @@ class BroadcastTraffic(_TwoSidedTraffic):
 class _OneSidedTraffic:
     """What the one-sided patterns share: a window, open for all in passive mode while steps are taken.
 
-    The window and what is put or fetched lie in the host's memory, whatever `memory` is.
+    It is rank 0's, and the others put there or fetch from it what lies in `local`; both are in `memory`. On a GPU
+    whose memory MPI does not take, the window is host memory. Then what is put is copied from the GPU before each
+    step, and what is fetched to the GPU after it. Rank 0 copies its window once: before the steps what others will
+    fetch, at their end what others put. It does not know any earlier that this has arrived.
     """
 
-    def __init__(self, comm: MPI.Comm, names: Sequence[int], window_bytes: int) -> None:
+    def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory, window_bytes: int) -> None:
         self.comm, self.names, self.me = comm, names, names[comm.rank]
-        self.window = MPI.Win.Allocate(window_bytes, 1, comm=cast(MPI.Intracomm, comm))
-        self.memory = np.frombuffer(cast(Any, self.window.tomemory()), np.uint8)
+        self.exposed = ExposedMemory(comm, 0 if comm.rank else window_bytes, memory)
+        self.window, self.local = self.exposed.win, Buffer(SIZE, memory)
+        self.message = self.local.message(SIZE)
         self.bytes = SIZE if comm.rank else 0
+        access = self._access_copies if self.local.staged else self._access
+        self.step = access if comm.rank else self._rest
 
     def _clear(self) -> None:
         """Set what lies here before anything arrives."""
-        self.memory[:] = 0
+        raise NotImplementedError
+
+    def _access(self) -> None:
+        """Put or get, and wait until it is done."""
+        raise NotImplementedError
+
+    def _access_copies(self) -> None:
+        """Do so between the copies of a GPU's memory on the hosts."""
+        raise NotImplementedError
+
+    def _rest(self) -> None:
+        """Take no part in a step: the owner of the window."""
 
     def open(self) -> None:
         """Clear what may arrive."""
-        self.window.Lock(self.comm.rank)
         self._clear()
-        self.window.Unlock(self.comm.rank)
         self.comm.Barrier()
         self.window.Lock(0, MPI.LOCK_SHARED)
 
     def close(self) -> None:
+        """End the steps; what was put lies in the memory of rank 0 then."""
         self.window.Unlock(0)
         self.comm.Barrier()
+        self.exposed.stage_in()
 
     def free(self) -> None:
-        del self.memory
-        self.window.Free()
+        """Free the window."""
+        self.exposed.free()
 
 
 class PutIncastTraffic(_OneSidedTraffic):
     """Everyone puts into the window of rank 0, each at a place of its own."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
-        super().__init__(comm, names, SIZE * comm.size if comm.rank == 0 else 0)
-        self.sent = _message(content(SIZE, self.me, names[0]))
+        super().__init__(comm, names, memory, SIZE * comm.size)
+        self.local.write(content(SIZE, self.me, names[0]))
         self.place = [SIZE * comm.rank, SIZE, MPI.BYTE]
 
-    def step(self) -> None:
-        """Do it once."""
-        if self.comm.rank:
-            self.window.Put(self.sent, 0, self.place)
-            self.window.Flush(0)
+    def _clear(self) -> None:
+        self.exposed.write(np.zeros(self.exposed.n_bytes, np.uint8))
+
+    def _access(self) -> None:
+        self.window.Put(self.message, 0, self.place)
+        self.window.Flush(0)
+
+    def _access_copies(self) -> None:
+        self.local.stage_out(SIZE)
+        self._access()
 
     def verify(self) -> None:
         """Raise VerificationError unless the last step brought what was sent."""
-        if self.comm.rank == 0:
-            self.window.Lock(0)
-            blocks = self.memory.reshape(-1, SIZE).copy()
-            self.window.Unlock(0)
-            for source in range(1, self.comm.size):
-                check(blocks[source], self.names[source], self.me)
+        blocks = self.exposed.read(self.exposed.n_bytes).reshape(-1, SIZE)
+        for block, source in zip(blocks[1:], self.names[1:]):
+            check(block, source, self.me)
 
 
 class GetIncastTraffic(_OneSidedTraffic):
     """Everyone gets the same block from the window of rank 0 (GPCNeT's get broadcast)."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
-        super().__init__(comm, names, SIZE if comm.rank == 0 else 0)
-        self.fetched = np.zeros(SIZE, np.uint8)
-        self.message = _message(self.fetched)
+        super().__init__(comm, names, memory, SIZE)
         self.place = [0, SIZE, MPI.BYTE]
 
     def _clear(self) -> None:
-        self.fetched[:] = 0
-        if self.comm.rank == 0:
-            self.memory[:] = content(SIZE, self.me, self.me)
+        self.local.write(np.zeros(SIZE, np.uint8))
+        self.exposed.write(content(self.exposed.n_bytes, self.me, self.me))
 
-    def step(self) -> None:
-        """Do it once."""
-        if self.comm.rank:
-            self.window.Get(self.message, 0, self.place)
-            self.window.Flush(0)
+    def _access(self) -> None:
+        self.window.Get(self.message, 0, self.place)
+        self.window.Flush(0)
+
+    def _access_copies(self) -> None:
+        self._access()
+        self.local.stage_in(SIZE)
 
     def verify(self) -> None:
         """Raise VerificationError unless the last step brought what was sent."""
         root = self.names[0]
-        wrong = int(np.count_nonzero(self.fetched != content(SIZE, root, root))) if self.comm.rank else 0
+        wrong = np.count_nonzero(self.local.read(SIZE) != content(SIZE, root, root)) if self.comm.rank else 0
         if wrong:
             raise VerificationError(
                 f"rank {self.me} got {SIZE} B from the window of rank {root}, {wrong} of them wrong: the network or "

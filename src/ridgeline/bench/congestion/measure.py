@@ -47,9 +47,9 @@ def measure_congestion(
 ) -> Result:
     """Return latency, bandwidth and Allreduce of tester nodes, alone and beside background traffic.
 
-    Collective over comm; all ranks return the same. memory: where messages lie, but for one-sided background traffic,
-    which uses the host's. Raises ConfigError if there are too few nodes or an option is out of range,
-    VerificationError if anything arrived that was not sent.
+    Collective over comm; all ranks return the same. memory: where messages lie, and windows if MPI takes that memory.
+    Raises ConfigError if there are too few nodes or an option is out of range, VerificationError if anything arrived
+    that was not sent.
     """
     layout, notes = find_units(comm, options.ranks_per_node)
     roles = assign_roles(layout.node_of_rank, options.fraction, options.seed, options.kinds)
@@ -183,6 +183,9 @@ def _notes(roles: CongestionRoles, layout: Layout, options: CongestionOptions, m
     if layout.n_nodes < 10 and asked == DEFAULT_KINDS:
         notes.append("GPCNeT asks for at least 10 nodes: 2 that test, 2 for each of 4 kinds of traffic")
     one_sided = [kind for kind in roles.background_nodes if kind in ONE_SIDED]
-    if memory != "host" and one_sided:
-        notes.append(f"messages lie on the GPU, but those of {' and '.join(one_sided)} in host memory")
+    if memory == "cuda-staged" and one_sided:
+        notes.append(
+            f"the windows of {' and '.join(one_sided)} are host memory, which their owners copy from or to the GPU "
+            "once a test"
+        )
     return notes

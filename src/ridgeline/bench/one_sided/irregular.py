@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.bench.exposed_memory import ExposedMemory, check_sums
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.one_sided.access_plan import WORD, AccessPlan, Pieces, plan_accesses
 from ridgeline.bench.one_sided.declaration import Completion, OneSidedOptions, Operation
-from ridgeline.bench.one_sided.exposed_memory import ExposedMemory, check_sums
 from ridgeline.bench.payload import Buffer, Memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.layout import find_layout

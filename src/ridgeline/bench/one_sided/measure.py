@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.bench.exposed_memory import ExposedMemory, check_sums
 from ridgeline.bench.one_sided import access_loops
 from ridgeline.bench.one_sided.access_loops import LOOPS, ORIGIN, TARGET, Access
 from ridgeline.bench.one_sided.declaration import AccessTest, Completion, OneSidedOptions, Operation
-from ridgeline.bench.one_sided.exposed_memory import ExposedMemory, check_sums
 from ridgeline.bench.one_sided.irregular import measure_irregular
 from ridgeline.bench.payload import Buffer, Memory, check, content
 from ridgeline.bench.repetitions import MAX_SIZE, Repetitions, message_sizes

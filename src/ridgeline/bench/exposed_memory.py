@@ -18,7 +18,9 @@ class ExposedMemory:
     """A window of n_bytes on this rank. Making and freeing it is collective over comm.
 
     memory: "host": allocated by MPI (MPI_Win_allocate), which may share it among the ranks of a node or register
-    it with the network; "cuda": made of a GPU's memory (MPI_Win_create). disp_unit: bytes that displacements count.
+    it with the network; "cuda": made of a GPU's memory (MPI_Win_create); "cuda-staged": made of page-locked host
+    memory for bytes of a GPU, which `write` copies there too and `stage_in` brings back after others put.
+    disp_unit: bytes that displacements count.
     """
 
     def __init__(self, comm: MPI.Comm, n_bytes: int, memory: Memory = "host", disp_unit: int = 1) -> None:
@@ -43,8 +45,18 @@ class ExposedMemory:
             self._buffer.write(data)
         self.win.Unlock(self._rank)
 
+    def stage_in(self) -> None:
+        """Copy what others put to the GPU, if their puts went to host memory. No epoch may be open."""
+        if self._buffer is not None and self._buffer.staged:
+            self.win.Lock(self._rank, MPI.LOCK_EXCLUSIVE)
+            self._buffer.stage_in(self.n_bytes)
+            self.win.Unlock(self._rank)
+
     def read(self, n_bytes: int) -> NDArray[np.uint8]:
-        """Return a copy of the first bytes from this rank's side. No epoch may be open."""
+        """Return a copy of the first bytes from this rank's side, of a GPU's memory if there is one.
+
+        No epoch may be open.
+        """
         self.win.Lock(self._rank, MPI.LOCK_EXCLUSIVE)
         data = (self._bytes if self._buffer is None else self._buffer.read(self._buffer.n_bytes))[
             :n_bytes
