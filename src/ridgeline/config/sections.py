@@ -90,7 +90,10 @@ class RunSection(Checked):
 
 
 class AnyGridSection(Checked):
-    """The grid of any model: what all of them can say of it."""
+    """The grid of any model: what all of them can say of it.
+
+    Not abstract: where a case names a model that there is not, its other sections are checked with this one.
+    """
 
     # The key of the grid's three sizes, and the number whose multiples they are.
     EXTENT: ClassVar[str] = "shape"

@@ -13,6 +13,7 @@ Rounding: every element is a sum over k in ascending order by fma, beginning wit
 not depend on the blocking or on the vector width.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
@@ -145,7 +146,7 @@ def column_groups(n: int, lanes: int, vectors: int) -> list[Group]:
     return groups
 
 
-class ProductCode:
+class ProductCode(ABC):
     """What emits the code of one function: loops, and vectors of a block's rows."""
 
     def __init__(self, builder: ir.IRBuilder, element: ir.Type, shape: ProductShape, pointers: Any) -> None:
@@ -156,9 +157,9 @@ class ProductCode:
         self.coming = [cgutils.alloca_once_value(builder, pointer) for pointer in coming]
         self.lines = 0  # of each of them that a block asks for
 
+    @abstractmethod
     def run(self) -> None:
         """Emit the whole product."""
-        raise NotImplementedError
 
     def at(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
         """Return `pointer` moved by `offset` elements, a number or an LLVM value."""

@@ -7,9 +7,9 @@ Patterns are made with that communicator and the names of its ranks in the job, 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -23,28 +23,33 @@ CYCLE = 64  # messages of a rank between two looks whether the tests are over
 _TAG = 7
 
 
-class BackgroundPattern(Protocol):
-    """One pattern. bytes: what this rank sends, or takes by a get, in a step."""
+class BackgroundPattern(ABC):
+    """One pattern. step: does it once and allocates nothing; bytes: what this rank sends, or gets, in a step."""
 
     bytes: int
+    step: Callable[[], None]
 
+    def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
+        self.comm, self.names, self.me, self.memory = comm, names, names[comm.rank], memory
+
+    @abstractmethod
     def open(self) -> None:
-        """Get ready for steps. Collective over the set."""
+        """Get ready for steps: clear what may arrive. Collective over the set."""
 
-    def step(self) -> None:
-        """Do it once, allocating nothing."""
-
+    @abstractmethod
     def close(self) -> None:
         """End the steps. Collective over the set."""
 
+    @abstractmethod
     def verify(self) -> None:
         """Raise VerificationError unless what arrived in the last step is what was sent."""
 
+    @abstractmethod
     def free(self) -> None:
         """Free what MPI holds. Collective over the set."""
 
 
-class _TwoSidedTraffic:
+class _TwoSidedTraffic(BackgroundPattern):
     """What the patterns of sends and receives share: blocks of SIZE bytes in `memory`, and when they are copied.
 
     sources, targets: ranks of the set from which blocks come, and to which they go, one after the other. On a GPU
@@ -59,7 +64,7 @@ class _TwoSidedTraffic:
         sources: Sequence[int],
         targets: Sequence[int],
     ) -> None:
-        self.comm, self.names, self.me = comm, names, names[comm.rank]
+        super().__init__(comm, names, memory)
         self.bytes = SIZE * len(targets)
         self._sources, self._received = sources, Buffer(SIZE * len(sources), memory)
         self._sent = Buffer(self.bytes, memory)
@@ -74,9 +79,9 @@ class _TwoSidedTraffic:
         """Clear what may arrive."""
         self._received.write(np.zeros(self._received.n_bytes, np.uint8))
 
+    @abstractmethod
     def _exchange(self) -> None:
         """Send and receive all blocks."""
-        raise NotImplementedError
 
     def _exchange_copies(self) -> None:
         self._sent.stage_out(self._sent.n_bytes)
@@ -143,7 +148,7 @@ class BroadcastTraffic(_TwoSidedTraffic):
             MPI.Request.Waitall([send(block, target, _TAG) for block, target in self.departures])
 
 
-class _OneSidedTraffic:
+class _OneSidedTraffic(BackgroundPattern):
     """What the one-sided patterns share: a window, open for all in passive mode while steps are taken.
 
     It is rank 0's, and the others put there or fetch from it what lies in `local`; both are in `memory`. On a GPU
@@ -153,7 +158,7 @@ class _OneSidedTraffic:
     """
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory, window_bytes: int) -> None:
-        self.comm, self.names, self.me = comm, names, names[comm.rank]
+        super().__init__(comm, names, memory)
         self.exposed = ExposedMemory(comm, 0 if comm.rank else window_bytes, memory)
         self.window, self.local = self.exposed.win, Buffer(SIZE, memory)
         self.message = self.local.message(SIZE)
@@ -161,17 +166,17 @@ class _OneSidedTraffic:
         access = self._access_copies if self.local.staged else self._access
         self.step = access if comm.rank else self._rest
 
+    @abstractmethod
     def _clear(self) -> None:
         """Set what lies here before anything arrives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _access(self) -> None:
         """Put or get, and wait until it is done."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _access_copies(self) -> None:
-        """Do so between the copies of a GPU's memory on the hosts."""
-        raise NotImplementedError
+        """Do so, and copy what is put or fetched between the GPU and the host."""
 
     def _rest(self) -> None:
         """Take no part in a step: the owner of the window."""
@@ -249,9 +254,7 @@ class GetIncastTraffic(_OneSidedTraffic):
             )
 
 
-PATTERNS: dict[
-    str, type[AllToAllTraffic | IncastTraffic | PutIncastTraffic | GetIncastTraffic | BroadcastTraffic]
-] = {
+PATTERNS: dict[str, type[BackgroundPattern]] = {
     "all-to-all": AllToAllTraffic,
     "incast": IncastTraffic,
     "put-incast": PutIncastTraffic,

@@ -14,7 +14,6 @@ from ridgeline.bench.congestion.background import (
     ONE_SIDED,
     PATTERNS,
     SIZE,
-    BackgroundPattern,
     Traffic,
     send_until_over,
 )
@@ -96,7 +95,7 @@ def _send_background(
 ) -> TakenPart:
     """Send one kind of traffic during the second half of the tests. Collective over lane and signals."""
     mine = TakenPart()
-    pattern: BackgroundPattern = PATTERNS[kind](lane, names, memory)
+    pattern = PATTERNS[kind](lane, names, memory)
     sleeping_barrier(signals)
     for test in TESTS:
         mine.traffic[test.key] = send_until_over(signals, lane, pattern)

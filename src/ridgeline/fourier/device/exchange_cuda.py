@@ -7,6 +7,7 @@ device memory, pinned host memory with one copy each way, or NCCL. No communicat
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -53,8 +54,8 @@ class ExchangeStreams(NamedTuple):
     messages: Any
 
 
-class DeviceExchange:
-    """Moves batches of variables between the two sides of an exchange, by one way: base of three classes.
+class DeviceExchange(ABC):
+    """Moves batches of variables between the two sides of an exchange, by one way: base of those ways.
 
     Parameters
     ----------
@@ -77,24 +78,25 @@ class DeviceExchange:
         self._dtype = np.dtype(dtype)
         self._number: np.dtype[Any] = np.result_type(dtype, np.complex64)
         self._made, self._ready = ([cuda.event() for _ in range(n_variables)] for _ in range(2))
-        self._requests: dict[int, Any] = {}
         self.seconds = 0.0
 
     def give(self, batch: VariableBatch, side: str, array: Any) -> None:
         """Say that what sets a batch, `array` on its side, is on the stream. No communication."""
         self._made[batch.first].record(self._stream)
 
+    @abstractmethod
     def start(self, batch: VariableBatch, side: str, array: Any, target: Any) -> None:
         """Send a batch that was given, once it is there, to `target` on the other side. Collective, in order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, batch: VariableBatch, side: str, target: Any) -> None:
         """Wait for a batch that was sent from `side`; what is put on the stream now finds it. Collective."""
-        raise NotImplementedError
 
+    @abstractmethod
     def collect(self) -> None:
         """Bring `seconds` up to date; streams must have been synchronised. No communication."""
 
+    @abstractmethod
     def free(self) -> None:
         """Give back what is not memory; not usable afterwards. Collective."""
 
@@ -113,6 +115,23 @@ class DeviceExchange:
         """Yield what is sent from a side, and what is received on the other one."""
         return (self._pieces[each].times(batch.width) for each in (side, self._other(side)))
 
+
+class MpiExchange(DeviceExchange):
+    """Messages by MPI, for which the host waits: base of two classes."""
+
+    def __init__(
+        self, comm: MPI.Comm, sides: Mapping[str, Sequence[int]], n_variables: int, dtype: DTypeLike,
+        streams: ExchangeStreams,
+    ) -> None:  # fmt: skip
+        super().__init__(comm, sides, n_variables, dtype, streams)
+        self._requests: dict[int, Any] = {}
+
+    def collect(self) -> None:
+        """The host's clock is read where it waits."""
+
+    def free(self) -> None:
+        """Nothing but memory."""
+
     def _send(self, batch: VariableBatch, side: str, array: Any, target: Any) -> None:
         kind = _mpi_type(self._number)
         send, receive = self._both(batch, side)
@@ -127,7 +146,7 @@ class DeviceExchange:
         self.seconds += perf_counter() - begin
 
 
-class DirectExchange(DeviceExchange):
+class DirectExchange(MpiExchange):
     """MPI takes device memory. In the simulator it gets the arrays that stand for it."""
 
     words = WAY_WORDS["mpi"]
@@ -144,7 +163,7 @@ class DirectExchange(DeviceExchange):
             self._requests.pop(batch.first).Wait()
 
 
-class StagedExchange(DeviceExchange):
+class StagedExchange(MpiExchange):
     """Messages go through pinned host memory, allocated here for every variable and both sides."""
 
     words = WAY_WORDS["host"]

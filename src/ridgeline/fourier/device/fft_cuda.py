@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -50,10 +50,10 @@ def make_plan(
     return _CufftPlan(kind, n, count, source, target, real)
 
 
-class DevicePlan:
-    """What both kinds of plans have. work_bytes: that a run needs beside its arrays."""
+class DevicePlan(Protocol):
+    """Transforms of one kind and size. work_bytes: that a run needs beside its arrays."""
 
-    work_bytes = 0
+    work_bytes: int
 
     def use_work(self, work: Any) -> None:
         """Take a device array of at least `work_bytes` to work in. Runs that share one must follow each other."""
@@ -63,11 +63,12 @@ class DevicePlan:
 
         inverse: whether a complex transform has the exponent +i; a real one has its direction.
         """
-        raise NotImplementedError
 
 
-class _NumpyPlan(DevicePlan):
+class _NumpyPlan:
     """Stands in for cuFFT where kernels are simulated."""
+
+    work_bytes = 0
 
     def __init__(
         self, kind: Kind, n: int, count: int, source: Spacing, target: Spacing, dtype: np.dtype[Any]
@@ -91,6 +92,9 @@ class _NumpyPlan(DevicePlan):
         steps = spacing.distance * dtype.itemsize, spacing.stride * dtype.itemsize
         return as_strided(flat, (self._count, n), steps)
 
+    def use_work(self, work: Any) -> None:
+        """Take nothing: NumPy works elsewhere."""
+
     def run(self, source: Any, target: Any, stream: Any, inverse: bool = False) -> None:
         """Transform at once."""
         numbers = self._view(source, self._source)
@@ -106,7 +110,7 @@ class _NumpyPlan(DevicePlan):
         self._view(target, self._target)[...] = found
 
 
-class _CufftPlan(DevicePlan):
+class _CufftPlan:
     """A plan of cuFFT."""
 
     def __init__(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -34,12 +34,11 @@ class RealPieces(NamedTuple):
     begins: Sequence[int]
 
 
-class NcclExchanges:
-    """What both kinds have: all-to-all exchanges between the ranks of a communicator."""
+class NcclExchanges(Protocol):
+    """All-to-all exchanges between the ranks of a communicator."""
 
     def alltoall(self, sent: RealPieces, received: RealPieces, stream: Any) -> None:
         """Put the exchange on a stream. Collective: all ranks, in the same order."""
-        raise NotImplementedError
 
     def free(self) -> None:
         """Give NCCL's communicator back; not usable afterwards. Collective."""
@@ -58,7 +57,7 @@ def make_nccl(comm: MPI.Comm, dtype: DTypeLike) -> NcclExchanges:
     return _Nccl(nccl, comm, np.dtype(dtype))
 
 
-class _MpiStandsIn(NcclExchanges):
+class _MpiStandsIn:
     """Stands in for NCCL where devices are simulated."""
 
     def __init__(self, comm: MPI.Comm, dtype: np.dtype[Any]) -> None:
@@ -72,8 +71,11 @@ class _MpiStandsIn(NcclExchanges):
             *([side.array._ary, side.counts, side.begins, self._kind] for side in (sent, received))
         )
 
+    def free(self) -> None:
+        """Nothing but memory."""
 
-class _Nccl(NcclExchanges):
+
+class _Nccl:
     """A communicator of NCCL."""
 
     def __init__(self, nccl: Any, comm: MPI.Comm, dtype: np.dtype[Any]) -> None:
