@@ -7,19 +7,28 @@ in one flat array. `chunks` thread blocks share a column, as in `hpl.device.kern
 import numpy as np
 from numba import cuda
 
+from ridgeline.bench.hpl_mxp.float_bits import (
+    BRAIN_CUT,
+    BRAIN_KEPT,
+    BRAIN_TIE,
+    HALF_CUT,
+    HALF_KEPT,
+    HALF_NORMAL,
+    HALF_OVERFLOW,
+    HALF_QUANTUM,
+    HALF_TIE,
+    INFINITY,
+    ONE,
+    SIGN,
+)
 from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, store
 
 THREADS = 8 if SIMULATED else 256
 BLOCKS = 8  # that fit on a multiprocessor: as many threads as there can be, with 32 registers each
 _SCALE = 2.0**-64
-_SIGN, _INFINITY = np.uint32(0x80000000), np.uint32(0x7F800000)
-_HALF_OVERFLOW = np.uint32(0x477FF000)  # 65520: halfway between the largest float16 and what would be next
-_HALF_NORMAL = np.uint32(0x38800000)  # 2^-14
-# float32 numbers from here on are multiples of 2^-24, as subnormals of float16.
-_HALF_QUANTUM = np.float32(0.5)
 _QUANTA = np.float32(2.0**24)
 _REBIASED = np.uint32(0x38000000)  # by how much exponents of float32 exceed those of float16
-_ONE, _THIRTEEN, _SIXTEEN = np.uint32(1), np.uint32(13), np.uint32(16)
+_UPPER = np.uint32(16)  # bits of a word that lie below its upper half
 
 
 @device_function
@@ -78,21 +87,21 @@ def round_to_float16(values, first, pitch, rows, chunks, out, out_pitch):
         at = first + row + column * pitch
         value = load(values, at)
         word = np.uint32(value.view(np.uint32))
-        sign, magnitude = np.uint32(word & _SIGN), np.uint32(word & ~_SIGN)
-        if magnitude < _HALF_NORMAL:
-            size = (abs(value) + _HALF_QUANTUM) - _HALF_QUANTUM
+        sign, magnitude = np.uint32(word & SIGN), np.uint32(word & ~SIGN)
+        if magnitude < HALF_NORMAL:
+            size = (abs(value) + HALF_QUANTUM) - HALF_QUANTUM
             bits = np.uint32(size * _QUANTA)
             rounded = np.uint32(np.float32(size).view(np.uint32))
-        elif magnitude < _HALF_OVERFLOW:
-            rounded = np.uint32(magnitude + np.uint32(0xFFF) + ((magnitude >> _THIRTEEN) & _ONE))
-            rounded = np.uint32(rounded & np.uint32(0xFFFFE000))
-            bits = np.uint32((rounded - _REBIASED) >> _THIRTEEN)
-        elif magnitude <= _INFINITY:
-            rounded, bits = _INFINITY, np.uint32(0x7C00)
+        elif magnitude < HALF_OVERFLOW:
+            rounded = np.uint32(magnitude + HALF_TIE + ((magnitude >> HALF_CUT) & ONE))
+            rounded = np.uint32(rounded & HALF_KEPT)
+            bits = np.uint32((rounded - _REBIASED) >> HALF_CUT)
+        elif magnitude <= INFINITY:
+            rounded, bits = INFINITY, np.uint32(0x7C00)
         else:
             rounded, bits = magnitude, np.uint32(0x7E00)
         store(values, at, np.uint32(sign | rounded).view(np.float32))
-        store(out, row + column * out_pitch, np.uint16((sign >> _SIXTEEN) | bits))
+        store(out, row + column * out_pitch, np.uint16((sign >> _UPPER) | bits))
 
 
 @kernel(THREADS, BLOCKS)
@@ -103,12 +112,12 @@ def round_to_bfloat16(values, first, pitch, rows, chunks, out, out_pitch):
     if row < rows:
         at = first + row + column * pitch
         word = np.uint32(load(values, at).view(np.uint32))
-        if (word & ~_SIGN) <= _INFINITY:
-            rounded = np.uint32(word + np.uint32(0x7FFF) + ((word >> _SIXTEEN) & _ONE))
-            rounded = np.uint32(rounded & np.uint32(0xFFFF0000))
+        if (word & ~SIGN) <= INFINITY:
+            rounded = np.uint32(word + BRAIN_TIE + ((word >> BRAIN_CUT) & ONE))
+            rounded = np.uint32(rounded & BRAIN_KEPT)
             bits = rounded
         else:
             # No number remains one without its last bits.
             rounded, bits = word, np.uint32(word | np.uint32(0x00400000))
         store(values, at, rounded.view(np.float32))
-        store(out, row + column * out_pitch, np.uint16(bits >> _SIXTEEN))
+        store(out, row + column * out_pitch, np.uint16(bits >> BRAIN_CUT))
