@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from numba import cuda
+from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
 from bench_tools import measure
 from mxp_order import noted
@@ -21,6 +22,7 @@ from ridgeline.bench.hpl_mxp.device.memory import device_bytes_of
 from ridgeline.bench.hpl_mxp.factor import allocate
 from ridgeline.bench.hpl_mxp.matrix import MxpMatrix
 from ridgeline.bench.hpl_mxp.solve import solve_mixed
+from ridgeline.bench.hpl_mxp.triangular import solve
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
@@ -146,6 +148,28 @@ def test_narrow_storage_needs_more_iterations() -> None:
 def test_repeats_have_the_same_bits() -> None:
     runs = [solve_mixed(ALONE, HplSettings(20, 6, device="cuda"), "float16") for _ in range(2)]
     np.testing.assert_array_equal(runs[0].x, runs[1].x)
+
+
+def test_a_block_of_a_triangular_solve_takes_one_copy_each_way(monkeypatch) -> None:
+    made, counts = [], {"copy_to_host": 0, "copy_to_device": 0}
+    build = system_cuda.DeviceTriangles.__init__
+    monkeypatch.setattr(
+        system_cuda.DeviceTriangles,
+        "__init__",
+        lambda self, *arguments: (made.append(self), build(self, *arguments))[1],
+    )
+    solve_mixed(ALONE, HplSettings(13, 3, device="cuda"), "float32")
+    for name in counts:
+        original = getattr(FakeCUDAArray, name)
+
+        def counted(self, *arguments, name=name, original=original, **named):
+            counts[name] += 1
+            return original(self, *arguments, **named)
+
+        monkeypatch.setattr(FakeCUDAArray, name, counted)
+    assert np.isfinite(solve(made[0], ALONE, np.ones(13))).all()
+    blocks, sweeps = 5, 2
+    assert counts == {"copy_to_host": sweeps * blocks, "copy_to_device": sweeps * (blocks + 1)}  # and zeros
 
 
 @pytest.mark.parametrize("storage", ["float32", "bfloat16"])

@@ -45,8 +45,12 @@ class Triangles(ABC):
         """Return diagonal block k of this process, L below its diagonal and U, float32 on the host, column-major."""
 
     @abstractmethod
-    def subtract(self, rows: slice, columns: slice, x: Vector) -> None:
-        """Subtract the product of a block of L or U with x, float32, from the sums of its rows."""
+    def take(self, columns: slice, x: Vector) -> None:
+        """Take the solution of some columns, float32, for the products that follow; x stays as it is until then."""
+
+    @abstractmethod
+    def subtract(self, rows: slice) -> None:
+        """Subtract the product of what was taken with L or U from the sums of some rows."""
 
 
 class HostTriangles(Triangles):
@@ -56,6 +60,7 @@ class HostTriangles(Triangles):
         super().__init__(factors.grid)
         self._matrix = factors.matrix
         self._sums = np.zeros(self.grid.rows.count(), np.float32)
+        self._taken, self._x = slice(0), _NOTHING
 
     def begin(self) -> None:
         """Write zeros."""
@@ -69,9 +74,13 @@ class HostTriangles(Triangles):
         """Return a view of the matrix."""
         return self._matrix[block_of(self.grid.rows, k), block_of(self.grid.columns, k)]
 
-    def subtract(self, rows: slice, columns: slice, x: Vector) -> None:
+    def take(self, columns: slice, x: Vector) -> None:
+        """Keep it."""
+        self._taken, self._x = columns, x
+
+    def subtract(self, rows: slice) -> None:
         """Multiply in the calling thread."""
-        subtract_product_of_vector(self._matrix[rows, columns], x, self._sums[rows])
+        subtract_product_of_vector(self._matrix[rows, self._taken], self._x, self._sums[rows])
 
 
 def solve(triangles: Triangles, comm: MPI.Comm, right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -135,7 +144,7 @@ class _Sweep:
         return total
 
     def _solve_block(self, k: int, total: Vector, forwards: bool) -> None:
-        """Solve with the diagonal block on its owner, and send the result down its process column."""
+        """Solve with the diagonal block on its owner; its process column gets the result, for products with it."""
         at = self._columns_of(k)
         owner = self.rows.owner(k * self.rows.nb)
         if owner == self.rows.part:
@@ -144,19 +153,16 @@ class _Sweep:
             (solve_lower if forwards else solve_upper)(block, self.mine[at, None])
         if self.rows.parts > 1:
             self.triangles.grid.along_column.Bcast(self.mine[at], owner)
-
-    def _subtract(self, k: int, rows: slice) -> None:
-        at = self._columns_of(k)
-        self.triangles.subtract(rows, at, self.mine[at])
+        self.triangles.take(at, self.mine[at])
 
     def _subtract_next(self, k: int, forwards: bool) -> None:
         following = k + 1 if forwards else k - 1
         if 0 <= following < self.triangles.blocks:
-            self._subtract(k, self._rows_of(following))
+            self.triangles.subtract(self._rows_of(following))
 
     def _subtract_rest(self, k: int, forwards: bool) -> None:
         """Subtract from what lies beyond block k + 1, or before block k - 1."""
         if forwards:
-            self._subtract(k, slice(self.rows.count((k + 2) * self.rows.nb), self.rows.count()))
+            self.triangles.subtract(slice(self.rows.count((k + 2) * self.rows.nb), self.rows.count()))
         else:
-            self._subtract(k, slice(0, self.rows.count(max(k - 1, 0) * self.rows.nb)))
+            self.triangles.subtract(slice(0, self.rows.count(max(k - 1, 0) * self.rows.nb)))

@@ -87,6 +87,7 @@ class DeviceTriangles(Triangles):
         self._a, self._diagonals, self._blas, self._stream = a, diagonals, blas, stream
         self._sums = _room(a.rows)
         self._x = _room(min(grid.rows.nb, grid.rows.n))
+        self._taken = slice(0)
         self._zeros = np.zeros(max(a.rows, 1), np.float32)
 
     @explained()
@@ -96,7 +97,7 @@ class DeviceTriangles(Triangles):
 
     @explained()
     def sums(self, rows: slice) -> Singles:
-        """Return a copy from the device."""
+        """Return a copy from the device, for which the host waits: it solves with them next."""
         part = np.empty(rows.stop - rows.start, np.float32)
         if part.size:
             self._sums[rows].copy_to_host(part, stream=self._stream)
@@ -108,13 +109,18 @@ class DeviceTriangles(Triangles):
         return self._diagonals[k]
 
     @explained()
-    def subtract(self, rows: slice, columns: slice, x: Singles) -> None:
-        """Put the product with x on the stream."""
-        count, width = max(rows.stop - rows.start, 0), x.size
-        if not (count and width):
+    def take(self, columns: slice, x: Singles) -> None:
+        """Put the copy to the device on the stream, behind all products with what was there."""
+        self._taken = columns
+        self._x[: x.size].copy_to_device(x, stream=self._stream)
+
+    @explained()
+    def subtract(self, rows: slice) -> None:
+        """Put the product on the stream."""
+        count, width = max(rows.stop - rows.start, 0), self._taken.stop - self._taken.start
+        if not count:
             return
-        self._x[:width].copy_to_device(x, stream=self._stream)
-        left = self._a.part(rows.start, columns.start, count, width)
+        left = self._a.part(rows.start, self._taken.start, count, width)
         out = DeviceBlock(self._sums, rows.start, count, count, 1)
         self._blas.subtract_product_of_vector(
             left, DeviceBlock(self._x, 0, width, width, 1), out, self._stream
