@@ -66,6 +66,38 @@ def test_sent_cells_are_owned_and_received_ones_are_each_ghost_once(corners) -> 
     np.testing.assert_array_equal(filled, (outside > 0) & (outside <= (3 if corners else 1)))
 
 
+@pytest.mark.parametrize("grid", [(2, 1, 1), (1, 3, 2), (2, 2, 2)])
+@pytest.mark.parametrize("periodic", [True, False])
+def test_two_steps_of_a_star_have_all_they_need_and_no_more(grid, periodic) -> None:
+    """Followed cell by cell from the owned ones, where other ranks have a part."""
+    for rank in range(int(np.prod(grid))):
+        block = Block.of_rank(SHAPE, grid, rank, (periodic,) * 3, ghost=2)
+        plan = HaloPlan(block, 1, 8, wrap=(False, False, False), star=True)
+        inside = np.zeros([n + 6 for n in block.shape_local], bool)
+        inside[3:-3, 3:-3, 3:-3] = True
+        needed = inside.copy()
+        for _ in range(2):
+            star = [np.roll(needed, shift, axis) for axis in range(3) for shift in (-1, 1)]
+            needed = np.logical_or.reduce([needed, *star])
+        came = np.zeros(inside.shape, int)
+        for message in plan.messages:
+            box = zip(message.receive.start, message.receive.shape)
+            came[tuple(slice(s + 3, s + 3 + n) for s, n in box)] += 1
+        for cell in np.argwhere(needed & ~inside):
+            local = [c - 3 for c in cell]
+            direction = tuple(int(c >= n) - int(c < 0) for c, n in zip(local, block.shape_local))
+            foreign = any(d and p > 1 for d, p in zip(direction, grid))
+            comes = foreign and block.neighbour(direction) is not None
+            assert came[tuple(cell)] == comes, (rank, local)
+        assert came.sum() == came[needed & ~inside].sum(), "nothing else"
+
+
+def test_layers_may_be_fewer_than_ghosts() -> None:
+    block = Block.of_rank(SHAPE, (2, 1, 1), 0, ghost=2)
+    message = HaloPlan(block, 1, 8, layers=1).messages[1]
+    assert (message.send, message.receive) == (Box((5, 0, 0), (1, 13, 17)), Box((6, 0, 0), (1, 13, 17)))
+
+
 def test_messages_lie_apart_in_the_buffer_on_cache_lines() -> None:
     plan = HaloPlan(Block.of_rank(SHAPE, (2, 2, 2), 0, ghost=1), 3, 8, corners=True)
     ends = 0

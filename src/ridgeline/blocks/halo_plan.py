@@ -26,21 +26,26 @@ class Box:
         return self.shape[0] * self.shape[1] * self.shape[2]
 
 
-def owned_box(block: Block, direction: Triple) -> Box:
-    """Return the owned cells of the last `ghost` layers towards `direction`: what that neighbour needs."""
+def owned_box(block: Block, direction: Triple, layers: int) -> Box:
+    """Return the owned cells of the last layers towards `direction`: what that neighbour needs."""
     ends = zip(direction, block.shape_local)
-    return _box(block, direction, tuple(n - block.ghost if d > 0 else 0 for d, n in ends))
+    return _box(block, direction, layers, tuple(n - layers if d > 0 else 0 for d, n in ends))
 
 
-def ghost_box(block: Block, direction: Triple) -> Box:
-    """Return the ghost cells in `direction`: what comes from that neighbour."""
+def ghost_box(block: Block, direction: Triple, layers: int) -> Box:
+    """Return the first layers of ghost cells in `direction`: what comes from that neighbour."""
     ends = zip(direction, block.shape_local)
-    return _box(block, direction, tuple(n if d > 0 else -block.ghost if d < 0 else 0 for d, n in ends))
+    return _box(block, direction, layers, tuple(n if d > 0 else -layers if d < 0 else 0 for d, n in ends))
 
 
-def _box(block: Block, direction: Triple, start: tuple[int, ...]) -> Box:
-    z, y, x = (block.ghost if d else n for d, n in zip(direction, block.shape_local))
+def _box(block: Block, direction: Triple, layers: int, start: tuple[int, ...]) -> Box:
+    z, y, x = (layers if d else n for d, n in zip(direction, block.shape_local))
     return Box((start[0], start[1], start[2]), (z, y, x))
+
+
+def _axes(direction: Triple) -> int:
+    """Return 1 for a face, 2 for an edge, 3 for a corner."""
+    return sum(map(abs, direction))
 
 
 def _opposite(direction: Triple) -> Triple:
@@ -95,6 +100,9 @@ class HaloPlan:
     waits for the one before, so only the last could hide behind computing. wrap: per axis, whether the exchange fills
     the ghosts of a periodic direction that one rank holds. False where the sweep wraps by itself; directions with a
     part in such an axis are then left out altogether.
+
+    layers: of faces, as many as there are ghosts if None. star: they are those of two steps of a star, which need
+    edges in one layer and no corners. An edge is exchanged if one of its axes is cut, whatever `wrap` says.
     """
 
     block: Block
@@ -102,14 +110,22 @@ class HaloPlan:
     itemsize: int
     corners: bool = False
     wrap: tuple[bool, bool, bool] = ALL_AXES
+    layers: int | None = None
+    star: bool = False
 
     def _directions(self) -> list[Triple]:
         def kept(direction: Triple) -> bool:
+            if self.star and _axes(direction) > 1:
+                return not self._is_own(direction)
             return all(
                 wrap or d == 0 or p > 1 for d, p, wrap in zip(direction, self.block.process_grid, self.wrap)
             )
 
-        return [d for d in all_directions()[: None if self.corners else 6] if kept(d)]
+        axes = 3 if self.corners else 2 if self.star else 1
+        return [d for d in all_directions() if _axes(d) <= axes and kept(d)]
+
+    def _layers(self, direction: Triple) -> int:
+        return 1 if self.star and _axes(direction) > 1 else self.layers or self.block.ghost
 
     def _is_own(self, direction: Triple) -> bool:
         return all(d == 0 or p == 1 for d, p in zip(direction, self.block.process_grid))
@@ -124,7 +140,8 @@ class HaloPlan:
             rank = self.block.neighbour(direction)
             if rank is None or self._is_own(direction):
                 continue
-            send, receive = owned_box(self.block, direction), ghost_box(self.block, direction)
+            layers = self._layers(direction)
+            send, receive = owned_box(self.block, direction, layers), ghost_box(self.block, direction, layers)
             items = send.cells * self.n_fields
             found.append(Message(direction, rank, send, receive, offset, items))
             offset += -(-items // line) * line
@@ -134,7 +151,10 @@ class HaloPlan:
     def wraps(self) -> tuple[Wrap, ...]:
         """What the block copies onto itself, per field."""
         return tuple(
-            Wrap(owned_box(self.block, _opposite(direction)), ghost_box(self.block, direction))
+            Wrap(
+                owned_box(self.block, _opposite(direction), self._layers(direction)),
+                ghost_box(self.block, direction, self._layers(direction)),
+            )
             for direction in self._directions()
             if self._is_own(direction) and self.block.neighbour(direction) is not None
         )

@@ -1,6 +1,7 @@
 """The boxes of a block cover every cell once, and those that are sent come first."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ def test_boxes_tile_the_block_and_hold_what_is_sent(shape, ghost):
         for faces in itertools.combinations(FACES, n):
             count, early = np.zeros(shape, int), np.zeros(shape, bool)
             first, rest = split_for_overlap(block, set(faces))
+            wider = replace(block, ghost=3)
+            assert split_for_overlap(wider, set(faces), ghost) == (first, rest), "layers may be fewer"
             for box in first + rest:
                 cells = tuple(slice(a, b) for a, b in zip(box[::2], box[1::2]))
                 assert count[cells].size > 0

@@ -5,13 +5,16 @@ from ridgeline.blocks.block import Block
 Box = tuple[int, int, int, int, int, int]  # z0, z1, y0, y1, x0, x1: local cells z0 <= k < z1 and so on
 
 
-def split_for_overlap(block: Block, sending_faces: set[tuple[int, int]]) -> tuple[list[Box], list[Box]]:
+def split_for_overlap(
+    block: Block, sending_faces: set[tuple[int, int]], layers: int | None = None
+) -> tuple[list[Box], list[Box]]:
     """Cut a block's owned cells into boxes that neighbours wait for and boxes that nobody waits for.
 
-    sending_faces: (axis, side) of the faces, side -1 or +1, whose `block.ghost` outer layers are sent. The
-    boxes of both lists together cover every owned cell once. Layers across z come first and are whole planes,
+    sending_faces: (axis, side) of the faces, side -1 or +1, whose outer layers are sent; None: `block.ghost` layers.
+    The boxes of both lists together cover every owned cell once. Layers across z come first and are whole planes,
     those across x last and shortest, since their rows hardly fill a vector.
     """
+    layers = layers or block.ghost
     low, high = [0, 0, 0], list(block.shape_local)
     first: list[Box] = []
     for axis in range(3):
@@ -20,9 +23,9 @@ def split_for_overlap(block: Block, sending_faces: set[tuple[int, int]]) -> tupl
                 continue
             layer_low, layer_high = list(low), list(high)
             if side < 0:
-                low[axis] = layer_high[axis] = min(low[axis] + block.ghost, high[axis])
+                low[axis] = layer_high[axis] = min(low[axis] + layers, high[axis])
             else:
-                high[axis] = layer_low[axis] = max(high[axis] - block.ghost, low[axis])
+                high[axis] = layer_low[axis] = max(high[axis] - layers, low[axis])
             first.append(_box(layer_low, layer_high))
     rest = [_box(low, high)] if all(a < b for a, b in zip(low, high)) else []
     return [box for box in first if box[0] < box[1] and box[2] < box[3] and box[4] < box[5]], rest
