@@ -140,7 +140,7 @@ def two_steps(
     real = np.dtype(dtype).type
     for n in sizes:
         tile = default_tile(dtype, (n, n, n))
-        planes = two_step_launch((n, n, n), tile, multiprocessors).planes
+        planes = two_step_launch((0, n, 0, n, 0, n), 0, tile, multiprocessors).planes
         moved = bytes_per_cell(tile, planes, dtype)
         for noise in (0.0, NOISE):
             engine = make_engine(CudaEngine, n, real, noise)

@@ -28,7 +28,6 @@ from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
-from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.timeline import HOST, Timeline
 
@@ -67,16 +66,6 @@ def test_equals_the_cpu_on_one_rank(comm, grid, periodic) -> None:
         np.testing.assert_array_equal(mine, expected[part(block)])
     assert (engine.bytes_exchanged > 0) == (comm.size > 1)
     assert ("pinned host memory" in engine.method) == (comm.size > 1)
-
-
-def test_two_steps_a_launch_need_the_whole_grid(comm) -> None:
-    _, _, engine = run_engine(CudaEngine, comm, (1, 1, comm.size), True, np.float64)
-    if comm.size > 1:
-        with pytest.raises(DeviceError, match="the whole grid on one GPU"):
-            engine.take_steps(2)
-    else:
-        engine.take_steps(2)
-    assert engine.steps_per_sweep == (2 if comm.size == 1 else 1)
 
 
 def test_a_trace_has_every_piece_of_every_step(comm) -> None:

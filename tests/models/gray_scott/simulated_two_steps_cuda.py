@@ -8,6 +8,7 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
 from ridgeline.models import create
+from ridgeline.models.gray_scott import estimate
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.device import launch_choice
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
@@ -140,7 +141,7 @@ def test_the_steps_of_a_launch_are_as_set_or_by_rule() -> None:
 @pytest.mark.parametrize(("faster", "earlier"), [(1, False), (2, False), (2, True)])
 def test_a_long_run_takes_the_faster_one(monkeypatch, tmp_path, faster, earlier) -> None:
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(launch_choice, "BYTES_TIMED", 1.0)
+    monkeypatch.setattr(estimate, "BYTES_TIMED", 1.0)
     monkeypatch.setattr(launch_choice, "MOST_LAUNCHES", 1)
     keys, steps = [], 5
 

@@ -1,6 +1,7 @@
 """The stability limit against the formula itself, and what makes two runs the same."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,13 @@ from ridgeline.models.gray_scott.config import (
     round_down,
     stability_limits,
 )
-from ridgeline.models.gray_scott.estimate import estimate, steps_per_sweep
+from ridgeline.models.gray_scott.estimate import (
+    BYTES_TIMED,
+    estimate,
+    ghost_width,
+    launch_is_timed,
+    steps_per_sweep,
+)
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
 from ridgeline.runtime.errors import ConfigError
@@ -225,13 +232,49 @@ def test_direct_construction_tells_the_broken_rule() -> None:
         case(model={"dt": 5})
 
 
-def test_launches_of_two_steps_need_one_gpu_and_no_wider_ghosts() -> None:
-    on_gpu = {"run": {"model": "gray_scott", "steps": 9, "device": "cuda"}}
-    two, one = (case(**on_gpu, model={"steps_per_sweep": steps}) for steps in (2, 1))
-    assert estimate(two, 1) == estimate(one, 1)
-    assert steps_per_sweep(two, (1, 1, 1)) == 2
+ON_GPU = {"run": {"model": "gray_scott", "steps": 9, "device": "cuda"}}
+
+
+def gpu_case(of_launch: int | str, shape: Sequence[int] = (8, 9, 10), **run: Any) -> GrayScottCase:
+    """A case on GPUs with so many steps a launch."""
+    settings = {"model": {"steps_per_sweep": of_launch}, "grid": {"shape": shape}}
+    return case(run={**ON_GPU["run"], **run}, **settings)
+
+
+def test_two_steps_a_launch_have_wider_ghosts_only_where_ranks_are_several() -> None:
+    for n_ranks, grid, ghost in [(1, (1, 1, 1), 1), (2, (2, 1, 1), 2)]:
+        assert ghost_width(gpu_case(1), grid) == 1
+        assert ghost_width(gpu_case(2), grid) == ghost
+        assert steps_per_sweep(gpu_case(2), grid) == 2
+        fields = [estimate(gpu_case(steps), n_ranks).device_memory["fields"] for steps in (1, 2)]
+        assert (fields[1] > fields[0]) == (n_ranks > 1)
+    assert estimate(gpu_case("auto"), 2) == estimate(gpu_case(1), 2)
+
+
+@pytest.mark.parametrize(("boundary", "edges"), [("periodic", 4), ("fixed", 0)])
+def test_two_steps_a_launch_send_edges_in_half_as_many_exchanges(boundary: str, edges: int) -> None:
+    """By hand, of two ranks in z: each sends so many edges along x and as many along y, if these directions wrap."""
+    grid = {"shape": [10, 9, 8], "boundary": boundary}
+    one, two = (estimate(case(**ON_GPU, grid=grid, model={"steps_per_sweep": n}), 2).work for n in (1, 2))
+    assert two.bytes_exchanged == one.bytes_exchanged + 2 * edges * (9 + 8) * 2 * 8 / 2
+    assert two.messages == (one.messages + 2 * 2 * edges) / 2
+
+
+def test_blocks_thinner_than_two_steps_are_refused_where_they_are_cut() -> None:
     with pytest.raises(
-        ConfigError, match=r'model\.steps_per_sweep: got 2; need "auto", "rule" or 1 .* on 2 ranks'
+        ConfigError,
+        match=r'steps_per_sweep: got 2; need "auto", "rule" or 1 .* blocks of 1 cell in z \(of 3\)',
     ):
-        estimate(two, 2)
-    assert estimate(case(**on_gpu), 2) == estimate(one, 2)
+        estimate(gpu_case(2, (3, 1, 1)), 2)
+    assert estimate(gpu_case(2, (4, 1, 1)), 2).block == (2, 1, 1)
+    assert estimate(gpu_case("auto", (3, 1, 1)), 2).block == (2, 1, 1)
+
+
+def test_launches_of_long_runs_are_timed_by_what_each_gpu_moves() -> None:
+    shape, grid = (100, 100, 100), (2, 1, 1)
+    enough = math.ceil(BYTES_TIMED * 2 / 32e6)
+    assert launch_is_timed(gpu_case("auto", shape, steps=enough), grid)
+    assert ghost_width(gpu_case("auto", shape, steps=enough), grid) == 2
+    assert not launch_is_timed(gpu_case("auto", shape, steps=enough - 1), grid)
+    assert not launch_is_timed(gpu_case("rule", shape, steps=enough), grid)
+    assert not launch_is_timed(gpu_case("auto", (3, 10**3, 10**3), steps=enough), grid), "too thin"

@@ -33,15 +33,25 @@ LARGE = (512, 512, 512)
 ROWS = 4
 LOADS = 2 * (2 * ROWS) + 2 * (ROWS + 2 + 2 * ROWS)  # those of one step: the second reads no memory
 FMA_PER_CELL = {False: 6, True: 7}
+ALONE = (False, False, False)
+CUTS = [(True, False, False), (True, True, False), (True, True, True), (False, False, True)]
+FACES = [(2, 512, 512), (508, 2, 512), (508, 508, 2)]  # boxes next to faces across z, y and x
 VARIANTS = [(dtype, noisy) for dtype in (np.float64, np.float32) for noisy in (False, True)]
 
 
-def signature(dtype, noisy):
+def whole(shape):
+    """The box of a block that is the whole grid."""
+    nz, ny, nx = shape
+    return 0, nz, 0, ny, 0, nx
+
+
+def signature(dtype, noisy, several_ranks=False):
     real = types.float64 if dtype == np.float64 else types.float32
     fields, integer, several = real[::1], types.int64, types.UniTuple
     key = several(types.uint32, 2) if noisy else types.Tuple(())
     three = several(integer, 3)
-    of_launch = several(integer, 2), three, integer, three, integer, key, several(real, 6)
+    place = several(integer, 9) if several_ranks else types.Tuple(())
+    of_launch = several(integer, 2), three, place, integer, three, integer, key, several(real, 6)
     return fields, fields, *of_launch, fields, fields
 
 
@@ -49,11 +59,11 @@ def signature(dtype, noisy):
 def assembly():
     made = {}
 
-    def of(dtype, noisy, generator=PHILOX_7):
-        key = dtype, noisy, generator
+    def of(dtype, noisy, generator=PHILOX_7, cut=ALONE, box=LARGE):
+        key = dtype, noisy, generator, cut, box
         if key not in made:
-            sweep = make_two_step_sweep(dtype, ROW_PITCH, default_tile(dtype, LARGE), generator)
-            made[key] = assemble(sweep, signature(dtype, noisy))
+            sweep = make_two_step_sweep(dtype, ROW_PITCH, default_tile(dtype, box), generator, cut)
+            made[key] = assemble(sweep, signature(dtype, noisy, any(cut)))
         return made[key]
 
     return of
@@ -67,6 +77,20 @@ def test_registers_allow_the_planned_occupancy(assembly, dtype, noisy) -> None:
     assert result.spilled == 0
 
 
+@pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
+@pytest.mark.parametrize("cut", CUTS)
+def test_cuts_between_ranks_take_no_more_registers(assembly, cut, dtype, noisy) -> None:
+    tile = default_tile(dtype, LARGE)
+    result = assembly(dtype, noisy, cut=cut)
+    assert result.registers <= 65536 // (tile.along_x * tile.along_y * tile.blocks)
+    assert result.spilled == 0
+
+
+@pytest.mark.parametrize("box", FACES)
+def test_boxes_next_to_faces_spill_nothing(assembly, box) -> None:
+    assert assembly(np.float64, True, cut=(True, True, True), box=box).spilled == 0
+
+
 def test_numbers_of_older_runs_take_no_more_registers(assembly) -> None:
     assert assembly(np.float64, True, PHILOX_10).spilled == 0
     assert assembly(np.float64, True, PHILOX_10).count("mul.wide.u32") == 40
@@ -75,39 +99,47 @@ def test_numbers_of_older_runs_take_no_more_registers(assembly) -> None:
 def test_kernels_that_are_kept_close_over_plain_numbers() -> None:
     """What they close over is their key in the kernel cache, and anything else has another one in each process."""
     tile = default_tile(np.float64, LARGE)
-    for sweep in (make_sweep(np.float64, ROW_PITCH), make_two_step_sweep(np.float64, ROW_PITCH, tile)):
+    for sweep in (
+        make_sweep(np.float64, ROW_PITCH),
+        make_two_step_sweep(np.float64, ROW_PITCH, tile),
+        make_two_step_sweep(np.float64, ROW_PITCH, tile, cut=(True, False, True)),
+    ):
         held = [cell.cell_contents for cell in sweep.py_func.__closure__]
         numbers = [one for each in held for one in (each if isinstance(each, tuple) else [each])]
         assert numbers
-        assert all(one is np.float64 or isinstance(one, (int, np.uint32)) for one in numbers)
+        assert all(one is np.float64 or isinstance(one, (bool, int, np.uint32)) for one in numbers)
 
 
 @pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
 def test_both_steps_have_the_multiply_adds_of_the_formula(assembly, dtype, noisy) -> None:
     """One more or less would be a contraction: other bits than on the CPU."""
     kind = "f64" if dtype == np.float64 else "f32"
-    assert assembly(dtype, noisy).count(f"fma.rn.{kind}") == 2 * ROWS * FMA_PER_CELL[noisy]
-    assert assembly(dtype, noisy).count("mul.wide.u32") == (28 if noisy else 0)
+    for cut in (ALONE, (True, True, True)):
+        assert assembly(dtype, noisy, cut=cut).count(f"fma.rn.{kind}") == 2 * ROWS * FMA_PER_CELL[noisy]
+        assert assembly(dtype, noisy, cut=cut).count("mul.wide.u32") == (28 if noisy else 0)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
 def test_single_precision_stays_single(assembly, noisy) -> None:
-    assert ".f64" not in assembly(np.float32, noisy).ptx
-    assert ".ftz" not in assembly(np.float32, noisy).ptx
+    for cut in (ALONE, (True, True, True)):
+        assert ".f64" not in assembly(np.float32, noisy, cut=cut).ptx
+        assert ".ftz" not in assembly(np.float32, noisy, cut=cut).ptx
 
 
 @pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
 def test_the_step_between_is_not_read_from_memory(assembly, dtype, noisy) -> None:
     kind = "f64" if dtype == np.float64 else "f32"
-    assert assembly(dtype, noisy).ptx.count(f"ld.global.{kind}") == LOADS
+    for cut in (ALONE, (True, True, True)):
+        assert assembly(dtype, noisy, cut=cut).ptx.count(f"ld.global.{kind}") == LOADS
 
 
 @pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)
 def test_arguments_are_of_the_types_that_are_compiled_here(dtype, noisy) -> None:
     c = device_coefficients(coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0, dtype))
     three = (0, 0, 0)
-    arguments = (0, 1), three, 4, three, 7, device_key(2**63) if noisy else (), c
-    assert tuple(map(numba.typeof, arguments)) == signature(dtype, noisy)[2:-2]
+    for place in ((), (0,) * 9):
+        arguments = (0, 1), three, place, 4, three, 7, device_key(2**63) if noisy else (), c
+        assert tuple(map(numba.typeof, arguments)) == signature(dtype, noisy, bool(place))[2:-2]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -117,22 +149,38 @@ def test_planes_between_fit_into_shared_memory(dtype) -> None:
     assert tile.shared_bytes(dtype) == planes <= SHARED_BYTES
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (512, 512, 512), (7, 83, 30), (7, 84, 31), (5, 85, 260)])
+BOXES = [whole(shape) for shape in [(1, 1, 1), (512, 512, 512), (7, 83, 30), (7, 84, 31), (5, 85, 260)]] + [
+    (2, 9, 2, 81, 2, 28),
+    (0, 2, 0, 17, 0, 64),
+    (3, 7, 15, 17, 0, 64),
+    (3, 7, 2, 15, 62, 64),
+]
+
+
+@pytest.mark.parametrize("box", BOXES)
+@pytest.mark.parametrize("y_offset", [0, 3, 5, 6])
 @pytest.mark.parametrize("tile", [None, TwoStepTile(32, 8), TwoStepTile(64, 3)])
-def test_tiles_write_every_cell_once_and_have_its_neighbours(shape, tile) -> None:
-    nz, ny, nx = shape
-    tile = tile or default_tile(np.float64, shape)
-    grid, block, planes = two_step_launch(shape, tile, 132)
+def test_tiles_write_every_cell_once_and_have_its_neighbours(box, y_offset, tile) -> None:
+    z0, z1, y0, y1, x0, x1 = box
+    tile = tile or default_tile(np.float64, (z1 - z0, y1 - y0, x1 - x0))
+    grid, block, planes = two_step_launch(box, y_offset, tile, 132)
     assert block == (tile.along_x, tile.along_y, 1)
-    written = [x * tile.written[1] + t - 1 for x in range(grid[0]) for t in range(1, tile.along_x - 1)]
-    assert [i for i in written if i < nx] == list(range(nx))
-    groups = -(-ny // ROWS)
+    written = [x0 + x * tile.written[1] + t - 1 for x in range(grid[0]) for t in range(1, tile.along_x - 1)]
+    assert [i for i in written if i < x1] == list(range(x0, x1))
+    begin, end = y0 + y_offset, y1 + y_offset
+    groups = -(-end // ROWS)
     first = [groups - (grid[1] - y) * (tile.along_y - 1) for y in range(grid[1])]
-    assert first[0] <= -1, "the group before the first row"
-    assert first[-1] + tile.along_y - 1 == groups, "the group behind the last row ends the last tile"
+    assert first[0] <= (begin - 1) // ROWS, "the group with the row before the first"
+    assert first[-1] + tile.along_y - 1 == groups, "the group behind the last row's ends the last tile"
     rows = [r for g in first for r in range(ROWS * g + ROWS - 1, ROWS * (g + tile.along_y) - 1)]
-    assert [r for r in rows if 0 <= r < ny] == list(range(ny))
-    assert (grid[2] - 1) * planes < nz <= grid[2] * planes
+    assert [r for r in rows if begin <= r < end] == list(range(begin, end))
+    assert (grid[2] - 1) * planes < z1 - z0 <= grid[2] * planes
+
+
+def test_faces_get_a_turn_while_the_rest_is_swept() -> None:
+    tile = default_tile(np.float64, LARGE)
+    grid = two_step_launch(whole(LARGE), 0, tile, 132, waves=4).grid
+    assert np.prod(grid) >= 4 * 132 * tile.blocks
 
 
 def test_small_grids_have_small_tiles() -> None:
@@ -143,7 +191,7 @@ def test_small_grids_have_small_tiles() -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_two_steps_move_less_than_two_launches(dtype) -> None:
     tile, itemsize = default_tile(dtype, LARGE), np.dtype(dtype).itemsize
-    planes = two_step_launch(LARGE, tile, 132).planes
+    planes = two_step_launch(whole(LARGE), 0, tile, 132).planes
     one_launch = 4 * itemsize
     assert one_launch < bytes_per_cell(tile, planes, dtype) < 1.3 * one_launch
 

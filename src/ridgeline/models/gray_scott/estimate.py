@@ -33,36 +33,40 @@ LONG_ROW = 4096  # bytes
 
 
 MOST_STEPS = 3  # of a sweep that are timed: 4 were never faster
+MOST_STEPS_OF_LAUNCH = 2  # on GPUs
 
 # Ways to cut the sweeps are timed if a run takes much longer than that, some 5 s of a core's time, and if its fields
 # do not stay in a second-level cache whatever is chosen.
 CELL_STEPS_TIMED = 5_000_000_000  # cells * steps of a thread
 CELLS_TIMED = 32**3  # of a block
 
+# Launches of one and two steps are timed if a run moves more than that on each GPU, some 5 s of an H100's or H200's
+# memory.
+BYTES_TIMED = 2e13
+
 
 def possible_steps(case: GrayScottCase, grid: tuple[int, int, int]) -> range:
     """Return the steps of a sweep that the blocks allow, of those that are worth a thought.
 
     Ghosts are as wide as the steps, and come from direct neighbours only. So the thinnest block in a direction that
-    is cut or periodic bounds them.
+    is cut or periodic bounds them; on GPUs in one that is cut, for there the sweep itself wraps the others.
     """
-    periodic = case.grid.boundary == "periodic"
-    thinnest = [n // p for n, p in zip(case.grid.shape, grid) if p > 1 or periodic]
-    return range(1, 1 + max(1, min([MOST_STEPS, *thinnest])))
+    on_gpu = case.run.device == "cuda"
+    wraps = case.grid.boundary == "periodic" and not on_gpu
+    thinnest = [n // p for n, p in zip(case.grid.shape, grid) if p > 1 or wraps]
+    most = MOST_STEPS_OF_LAUNCH if on_gpu else MOST_STEPS
+    return range(1, 1 + max(1, min([most, *thinnest])))
 
 
 def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
     """Return how many time steps one sweep advances: as set, or by rule what is usually fastest.
 
-    Raises ConfigError for several steps on several GPUs.
+    Raises ConfigError where the blocks of several GPUs are too thin for the steps that are set.
     """
     chosen, on_gpu = case.model.steps_per_sweep, case.run.device == "cuda"
     if isinstance(chosen, int):
-        if on_gpu and chosen > 1 and math.prod(grid) > 1:
-            raise ConfigError(
-                f'model.steps_per_sweep: got {chosen}; need "auto", "rule" or 1 with run.device = "cuda" on '
-                f"{math.prod(grid)} ranks: a launch of two steps needs the whole grid on one GPU (-n 1)"
-            )
+        if on_gpu and chosen not in possible_steps(case, grid):
+            raise ConfigError(_too_thin(chosen, case, grid))
         return chosen
     if on_gpu:
         return 1
@@ -70,10 +74,35 @@ def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
     return min(2 if row >= LONG_ROW else 1, possible_steps(case, grid)[-1])
 
 
+def _too_thin(steps: int, case: GrayScottCase, grid: tuple[int, int, int]) -> str:
+    """Say which blocks have fewer layers than a launch of so many steps takes from them."""
+    axis, n, p = next((a, n, p) for a, n, p in zip("zyx", case.grid.shape, grid) if p > 1 and n // p < steps)
+    return (
+        f'model.steps_per_sweep: got {steps}; need "auto", "rule" or 1 with run.device = "cuda", since '
+        f"grid.process_grid = {list(grid)} leaves blocks of {n // p} cell in {axis} (of {n}), of which a neighbour "
+        f"takes {steps} layers; use fewer ranks or a larger grid.shape"
+    )
+
+
 def ghost_width(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
-    """Return the layers of ghosts: one for each step of a sweep on CPUs, one on GPUs. Raises as `steps_per_sweep`."""
+    """Return the layers of ghosts: as many as a sweep may have steps, but one on one GPU.
+
+    Raises ConfigError as `steps_per_sweep`.
+    """
     steps = steps_per_sweep(case, grid)
-    return steps if case.run.device == "cpu" else 1
+    if case.run.device == "cpu":
+        return steps
+    if math.prod(grid) == 1:
+        return 1
+    return MOST_STEPS_OF_LAUNCH if launch_is_timed(case, grid) else steps
+
+
+def launch_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
+    """Say whether a run on GPUs takes the faster of one and two steps a launch, and not what the rule says."""
+    step = least_work(case.grid.shape, np.dtype(case.run.precision).itemsize, case.model.noise > 0, 0, 0)
+    worth = step.bytes_memory * case.run.steps >= BYTES_TIMED * math.prod(grid)
+    of_choice = case.model.steps_per_sweep == "auto" and case.run.device == "cuda"
+    return of_choice and worth and len(possible_steps(case, grid)) > 1
 
 
 def sweep_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
@@ -108,6 +137,22 @@ def effective_bytes(shape: tuple[int, int, int], itemsize: int, variables: int =
     return float(variables * itemsize * (fetched + written))
 
 
+def _edges(case: GrayScottCase, grid: tuple[int, int, int]) -> tuple[int, int]:
+    """Return the cells and messages of the edges that all GPUs send for a launch of two steps.
+
+    An edge along x lies between faces across z and y, and there are four of each kind. It is sent if z or y is cut,
+    beyond a fixed boundary not at all.
+    """
+    wraps = case.grid.boundary == "periodic"
+    sides = [2 * (p if wraps else p - 1) for p in grid]  # of all blocks in a direction that have a neighbour
+    cells = messages = 0
+    for a, b, along in ((0, 1, 2), (0, 2, 1), (1, 2, 0)):
+        if grid[a] > 1 or grid[b] > 1:
+            cells += sides[a] * sides[b] * case.grid.shape[along]
+            messages += sides[a] * sides[b] * grid[along]
+    return cells, messages
+
+
 def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks."""
     grid = process_grid(case, n_ranks)
@@ -126,13 +171,15 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     outputs = case.run.steps // case.output.every if case.output.every else 0
     outputs += 1 if case.output.every and case.output.initial else 0
     cells = shape[0] * shape[1] * shape[2]
-    faces = [2.0 * ghost * cells / shape[d] * grid[d] if grid[d] > 1 else 0.0 for d in range(3)]
+    steps = steps_per_sweep(case, grid)
+    faces = [2.0 * steps * cells / shape[d] * grid[d] if grid[d] > 1 else 0.0 for d in range(3)]
+    edges, edge_messages = _edges(case, grid) if on_device and steps > 1 else (0, 0)
     work = least_work(
         shape,
         itemsize,
         case.model.noise > 0,
-        FIELDS * itemsize * sum(faces) / ghost,
-        sum(2.0 * n_ranks for d in range(3) if grid[d] > 1) / ghost,
+        FIELDS * itemsize * (sum(faces) + edges) / steps,
+        (sum(2.0 * n_ranks for d in range(3) if grid[d] > 1) + edge_messages) / steps,
     )
     return Estimate(
         process_grid=grid,

@@ -7,7 +7,7 @@ The arithmetic is in `physics` (one formula), swept over cells by `kernels` on C
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -93,7 +93,10 @@ class GrayScott(Model):
             self._choice: SweepChoice = choose_sweep(case, grid, c, noise, context)
             ghost = self._choice.steps
         periodic = (case.grid.boundary == "periodic",) * 3
-        self._cartesian, self._block = decompose(context.comm, case.grid.shape, grid, periodic, ghost)
+        # The sweep on GPUs wraps directions that are not cut, however thin; `steps_per_sweep` has checked the others.
+        of_exchange = ghost if context.device == "cpu" else 1
+        self._cartesian, block = decompose(context.comm, case.grid.shape, grid, periodic, of_exchange)
+        self._block = replace(block, ghost=ghost)
         arguments = (self._block, self._cartesian, c, noise, self._dtype, context)
         if context.device == "cpu":
             from ridgeline.models.gray_scott.engine_cpu import CpuEngine

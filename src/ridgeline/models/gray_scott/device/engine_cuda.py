@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import cuda
@@ -46,12 +46,35 @@ ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
 WAVES = 4  # of the sweep's thread blocks, while faces wait for their turn on the device
 
 
+NO_CELLS: Box = (0, 0, 0, 0, 0, 0)
+
+
+class _Exchange(NamedTuple):
+    """An exchange of faces, and the boxes of local cells that it makes of the block."""
+
+    packer: CudaPacker
+    halo: HaloExchange
+    face_boxes: list[Box]
+    rest_boxes: list[Box]
+
+    @property
+    def layers(self) -> int:
+        """Layers of ghosts that it fills."""
+        return self.packer.plan.layers or 1
+
+    def boxes_and_waves(self) -> list[tuple[Box, int]]:
+        """Return the boxes, and in how many waves of thread blocks each is swept, at least."""
+        of_rest = WAVES if self.face_boxes else 1
+        return [*((box, 1) for box in self.face_boxes), *((box, of_rest) for box in self.rest_boxes)]
+
+
 class CudaEngine:
     """Fields and sweeps on a GPU (see `model.Engine`).
 
     Directions in which the block is periodic with itself are wrapped by the sweep. If other ranks need faces,
     the cells next to them are swept and packed on an urgent stream, while the rest is swept on another.
     The host holds one copy of the present fields in pinned memory, for input, output and diagnostics.
+    With ghosts of two layers there is an exchange of one layer, and one of two for launches of two steps.
 
     steps_per_sweep: of a launch, 1 until `take_steps` says otherwise.
     """
@@ -71,7 +94,7 @@ class CudaEngine:
 
         Raises DeviceError if there is no GPU for a rank or, with the sum, too little free memory on it.
         """
-        assert block.ghost == 1, "launches of two steps need no more"
+        assert block.ghost <= 2, "launches of two steps need no more"
         self.device = select_device(cartesian)
         self._needed = device_bytes(block, dtype, len(OUTSIDE))
         require_device_memory(cartesian, self.device, self._needed, ADVICE)
@@ -82,6 +105,7 @@ class CudaEngine:
         self._key = device_key(seed) if coefficients.noise else ()
         alone = [p == 1 and wraps for p, wraps in zip(block.process_grid, block.periodic)]
         self._wrap = tuple(n if own else 0 for n, own in zip(block.shape_local, alone))
+        self._rings = tuple(n if wraps else 0 for n, wraps in zip(block.shape_global, block.periodic))
 
         self._host = [_pinned_field(block, self._dtype, outside) for outside in OUTSIDE]
         self._sets = [[_device_field(field) for field in self._host] for _ in range(SETS)]
@@ -93,45 +117,58 @@ class CudaEngine:
         self._rest_stream, self._face_stream = make_stream(), make_stream(urgent=True)
         # One of each per set of fields: what was last put on a stream to write that set.
         self._rest_done, self._faces_done = [cuda.event(), cuda.event()], [cuda.event(), cuda.event()]
-        plan = exchange_plan(block, self._dtype, len(OUTSIDE))
         device_buffers = mpi_takes_device_buffers()
-        self._packer = CudaPacker(plan, self._sets, self._face_stream, device_buffers)
-        faces = {(axis, side) for d in plan.directions for axis, side in enumerate(d) if side}
-        self._face_boxes, self._rest_boxes = split_for_overlap(block, faces)
-        way = "GPU-aware MPI" if device_buffers else "pinned host memory"
-        self._halo = HaloExchange(cartesian, self._packer, way)
-        self.bytes_exchanged = float(self._halo.bytes_sent)
-        self.messages = float(self._halo.messages_sent)
-        self._exchange = f"faces through {way}" if faces else "no faces to exchange"
+        self.way = "GPU-aware MPI" if device_buffers else "pinned host memory"
+        self._exchanges = {
+            layers: self._plan_exchange(cartesian, layers, device_buffers)
+            for layers in range(1, block.ghost + 1)
+        }
+        self._filled = 0  # layers of ghosts that the present fields have from other ranks
         self._trace: StreamTrace | None = None  # while somebody looks at what overlaps
         self._launches: dict[Box, BoxLaunch] = {}
+        self._two_launches: dict[Box, tuple[Any, BoxLaunch]] = {}  # with the sweep of each
         self._plan_launches(default_shape(self._dtype))
-        self.steps_per_sweep = 1
         self.take_steps(1)
+
+    def _plan_exchange(self, cartesian: MPI.Cartcomm, layers: int, device_buffers: bool) -> _Exchange:
+        """Plan the exchange of so many layers, allocate its buffers, and cut the block for it. Collective."""
+        plan = exchange_plan(self._block, self._dtype, len(OUTSIDE), layers)
+        packer = CudaPacker(plan, self._sets, self._face_stream, device_buffers)
+        faces = {
+            (axis, side)
+            for d in plan.directions
+            if sum(map(abs, d)) == 1
+            for axis, side in enumerate(d)
+            if side
+        }
+        boxes = split_for_overlap(self._block, faces, layers)
+        return _Exchange(packer, HaloExchange(cartesian, packer, self.way), *boxes)
 
     def take_steps(self, steps: int, tile: TwoStepTile | None = None) -> None:
         """Advance by 1 or 2 steps a launch from now on, which changes the speed alone; compile afterwards.
 
-        tile: of two steps; None for the default, others are for measuring.
+        tile: of two steps; None for the default of each box, others are for measuring.
 
-        Raises DeviceError for two steps where other ranks need faces.
+        Raises DeviceError for two steps where other ranks need faces, and fields have ghosts of one layer.
         """
-        if steps > 1 and self._face_boxes:
-            raise DeviceError(
-                "two steps a launch need the whole grid on one GPU; set model.steps_per_sweep = 1 or start one rank"
-            )
+        if steps > self._block.ghost and self._exchanges[1].face_boxes:
+            raise DeviceError("two steps a launch on several GPUs need fields with ghosts of two layers")
         self.steps_per_sweep = steps
-        self._tile = tile or default_tile(self._dtype, self._block.shape_local)
-        self._tile_is_default = tile is None
-        plural = "s" * (steps > 1)
-        self.method = f"{steps} step{plural} per sweep on {self.device}, {self._exchange}"
+        self._exchange = self._exchanges[min(steps, self._block.ghost)]
+        self._tile = tile
+        halo = self._exchange.halo
+        self.bytes_exchanged = halo.bytes_sent / steps
+        self.messages = halo.messages_sent / steps
+        what = "faces and edges" if self._exchange.layers > 1 else "faces"
+        exchange = f"{what} through {self.way}" if self._exchange.face_boxes else "no faces to exchange"
+        self.method = f"{steps} step{'s' * (steps > 1)} per sweep on {self.device}, {exchange}"
 
     def compile(self) -> None:
         """Compile or load the kernels by running them on nothing."""
         self._compile_sweep(None)
         if self.steps_per_sweep > 1:
             self._compile_two_steps()
-        self._packer.compile()
+        self._exchange.packer.compile()
         self.nonfinite()
 
     def use(self, shape: Shape) -> None:
@@ -160,9 +197,14 @@ class CudaEngine:
         for field in self._host:
             _wrap_ghosts(field, self._wrap)
         self._upload(self._sets[self._now])
+        self._fill_ghosts()
+
+    def _fill_ghosts(self) -> None:
+        """Exchange the present fields, while nothing else is under way. Neighbours."""
         cuda.synchronize()
-        self._halo.exchange(self._now)
+        self._exchange.halo.exchange(self._now)
         cuda.synchronize()
+        self._filled = self._exchange.layers
 
     def advance(self, step: int, most: int) -> int:
         """Advance by one launch of at most `most` steps, return how many. Neighbours.
@@ -171,29 +213,30 @@ class CudaEngine:
         """
         steps = min(most, self.steps_per_sweep)
         now, new = self._now, 1 - self._now
-        regions = self._context.regions
+        regions, exchange = self._context.regions, self._exchange
+        if self._filled < exchange.layers:  # launches had one step until now
+            with regions("exchange"):
+                self._fill_ghosts()
         with regions("compute"):
-            if self._face_boxes:  # each stream waits for what the other wrote in the step before
+            if exchange.face_boxes:  # each stream waits for what the other wrote in the step before
                 self._faces_done[now].wait(self._rest_stream)
                 self._rest_done[now].wait(self._face_stream)
                 with self._traced("sweep next to faces", "faces", self._face_stream):
-                    for box in self._face_boxes:
-                        self._run(box, step, self._face_stream)
+                    for box in exchange.face_boxes:
+                        self._run(box, step, steps, self._face_stream)
                 self._faces_done[new].record(self._face_stream)
                 with self._traced("pack", "faces", self._face_stream):
-                    self._packer.enqueue_pack(new)
+                    exchange.packer.enqueue_pack(new)
             with self._traced("sweep", "rest", self._rest_stream):
-                if steps > 1:
-                    self._run_two_steps(step)
-                else:
-                    for box in self._rest_boxes:
-                        self._run(box, step, self._rest_stream)
+                for box in exchange.rest_boxes:
+                    self._run(box, step, steps, self._rest_stream)
             self._rest_done[new].record(self._rest_stream)
             self._rest_done[now].synchronize()
-        if self._face_boxes:
+        if exchange.face_boxes:
             with regions("exchange"):
-                self._halo.exchange(new)
+                exchange.halo.exchange(new)
         self._now, self._host_is_present = new, False
+        self._filled = exchange.layers
         return steps
 
     def _traced(self, name: str, lane: str, stream: Any) -> AbstractContextManager[None]:
@@ -229,42 +272,54 @@ class CudaEngine:
 
     def _plan_launches(self, shape: Shape) -> None:
         """Decide once how each box is launched."""
-        in_turns = shape._replace(waves=max(WAVES, shape.waves)) if self._face_boxes else shape
-        for boxes, of_boxes in ((self._face_boxes, shape), (self._rest_boxes, in_turns)):
-            for box in boxes:
+        for exchange in self._exchanges.values():
+            for box, waves in exchange.boxes_and_waves():
+                of_box = shape._replace(waves=max(waves, shape.waves)) if waves > 1 else shape
                 self._launches[box] = launch_shape(
-                    box, self._block.offset_global[1], of_boxes, self.device.multiprocessors
+                    box, self._block.offset_global[1], of_box, self.device.multiprocessors
                 )
 
     def _compile_sweep(self, shape: Shape | None) -> None:
         """Compile or load the sweep by running it on an empty box."""
         self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, shape, self._generator)
-        self._run((0, 0, 0, 0, 0, 0), 0, self._rest_stream, BoxLaunch((1, 1, 1), (1, 1, 1), 1))
+        self._launch_one(NO_CELLS, 0, self._rest_stream, BoxLaunch((1, 1, 1), (1, 1, 1), 1))
         self._rest_stream.synchronize()
 
     def _compile_two_steps(self) -> None:
-        """Compile or load the sweep of two steps by running it on an empty grid."""
-        tile, row_pitch = self._tile, self._host[0].row_pitch
-        self._two_steps = make_two_step_sweep(
-            self._dtype, row_pitch, tile, self._generator, self._tile_is_default
-        )
-        shape = self._block.shape_local
-        self._two_step_launch = two_step_launch(shape, tile, self.device.multiprocessors)
-        self._run_two_steps(0, BoxLaunch((1, 1, 1), (tile.along_x, tile.along_y, 1), 0))
+        """Decide how boxes are launched for two steps; compile or load their sweeps by running them on no planes."""
+        cut_z, cut_y, cut_x = (p > 1 for p in self._block.process_grid)
+        for box, waves in self._exchange.boxes_and_waves():
+            z0, z1, y0, y1, x0, x1 = box
+            tile = self._tile or default_tile(self._dtype, (z1 - z0, y1 - y0, x1 - x0))
+            sweep = make_two_step_sweep(
+                self._dtype, self._host[0].row_pitch, tile, self._generator, (cut_z, cut_y, cut_x),
+                self._tile is None,
+            )  # fmt: skip
+            launch = two_step_launch(
+                box, self._block.offset_global[1], tile, self.device.multiprocessors, waves
+            )
+            self._two_launches[box] = sweep, launch
+            self._launch_two(sweep, NO_CELLS, 0, self._rest_stream, BoxLaunch((1, 1, 1), launch.block, 0))
         self._rest_stream.synchronize()
 
-    def _run_two_steps(self, step: int, launch: BoxLaunch | None = None) -> None:
-        """Put two steps of all cells from the present fields into the others on the stream of the rest."""
-        launch = launch or self._two_step_launch
+    def _run(self, box: Box, step: int, steps: int, stream: Any) -> None:
+        """Put a sweep of one box of local cells from the present fields into the others on a stream."""
+        if steps > 1:
+            sweep, launch = self._two_launches[box]
+            self._launch_two(sweep, box, step, stream, launch)
+        else:
+            self._launch_one(box, step, stream, self._launches[box])
+
+    def _launch_two(self, sweep: Any, box: Box, step: int, stream: Any, launch: BoxLaunch) -> None:
+        block = self._block
+        place = (*box, *block.offset_global) if block.n_ranks > 1 else ()
         (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
-        self._two_steps[launch.grid, launch.block, self._rest_stream](
-            u.flat, v.flat, (u.origin, u.plane_pitch), self._block.shape_local, launch.planes, self._wrap, step,
+        sweep[launch.grid, launch.block, stream](
+            u.flat, v.flat, (u.origin, u.plane_pitch), block.shape_global, place, launch.planes, self._rings, step,
             self._key, self._c, out_u.flat, out_v.flat,
         )  # fmt: skip
 
-    def _run(self, box: Box, step: int, stream: Any, launch: BoxLaunch | None = None) -> None:
-        """Put the sweep of one box of local cells from the present fields into the others on a stream."""
-        launch = launch or self._launches[box]
+    def _launch_one(self, box: Box, step: int, stream: Any, launch: BoxLaunch) -> None:
         (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
         self._sweep[launch.grid, launch.block, stream](
             u.flat, v.flat, (u.origin, u.plane_pitch), box, launch.planes, self._block.offset_global,
@@ -298,12 +353,13 @@ def _window(field: BlockArray, host: BlockArray) -> Any:
 
 
 def _wrap_ghosts(field: BlockArray, wrap: tuple[int, ...]) -> None:
-    """Fill a host field's ghosts across the boundaries that the sweep wraps."""
-    inside = slice(1, -1)
+    """Fill the first layer of a host field's ghosts across the boundaries that the sweep wraps."""
+    ghost = field.block.ghost
+    inside = slice(ghost, -ghost)
     for axis, extent in enumerate(wrap):
         if extent:
             place: list[slice | int] = [inside, inside, inside]
-            for ghost, owned in ((0, extent), (extent + 1, 1)):
+            for outside, owned in ((-1, extent - 1), (extent, 0)):
                 source, target = list(place), list(place)
-                source[axis], target[axis] = owned, ghost
+                source[axis], target[axis] = ghost + owned, ghost + outside
                 field.ghosted[tuple(target)] = field.ghosted[tuple(source)]

@@ -1,17 +1,23 @@
-"""Two steps of Gray-Scott in one launch: memory is read and written once for both, where no other rank has a part.
+"""Two steps of Gray-Scott in one launch: memory is read and written once for both.
 
-    sweep = make_two_step_sweep(dtype, row_pitch, tile, generator)
-    launch = two_step_launch(shape, tile, multiprocessors)
+    sweep = make_two_step_sweep(dtype, row_pitch, tile, generator, cut)
+    launch = two_step_launch(box, y_offset, tile, multiprocessors)
     sweep[launch.grid, launch.block, stream](
-        u, v, (origin, plane_pitch), shape, launch.planes, wrap, step, key, coefficients, out_u, out_v)
+        u, v, (origin, plane_pitch), shape_global, place, launch.planes, rings, step, key, coefficients, out_u, out_v)
 
-advances all cells of the whole grid from (u, v) at time step `step` to (out_u, out_v) at `step + 2`. The bits are
-those of two launches of the sweep in `kernels_cuda`, and so are the arguments; shape is (nz, ny, nx). Ghosts are as
-that sweep needs and leaves them: one layer, of faces only. So launches of one and of two steps may follow each other.
+advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at `step + 2`. The bits are those of two
+launches of the sweep in `kernels_cuda`, and so are the arguments, but for these:
+
+- place = (*box, *offset_global), or () where one block is the whole grid: all its cells, for fewer arguments.
+- rings: the grid's extent in each periodic direction, else 0.
+- cut: whether other ranks have a part in a direction. There a box may be any, and u and v hold valid ghosts: of faces
+  in two layers, of edges in one. In other directions a box has all cells, and ghosts are as the sweep of one step
+  needs and leaves them: one layer, of faces only. So launches of one and of two steps may follow each other.
 
 A thread block has a tile of 4 `along_y` rows of `along_x` cells. Plane by plane it computes the step between there,
-and the second step on those cells whose neighbours it has. Beyond a periodic boundary it computes the cells at the
-other end again; so the tile's threads are placed where those lie. Beyond a fixed boundary ghosts stay what they are.
+and the second step on those cells whose neighbours it has. Beyond a cut it computes the step between of ghosts, as
+their owner does. Beyond a periodic boundary of its own it computes the cells at the other end again; so the tile's
+threads are placed where those lie. Beyond a fixed boundary ghosts stay what they are.
 
 A thread takes the four rows of an aligned group at one x in both steps, and each step draws one Philox block for
 them. It marches in z with three planes of its column of the present fields in registers, and three of the step
@@ -66,23 +72,29 @@ class TwoStepTile(NamedTuple):
 
 
 def default_tile(dtype: DTypeLike, shape: Triple) -> TwoStepTile:
-    """Return the tile for fields of `dtype`, no larger than a grid of `shape` can use."""
+    """Return the tile for fields of `dtype`, no larger than a box of `shape` can use."""
     _, ny, nx = shape
     along_x, along_y, blocks = 32, 8 if np.dtype(dtype) == np.float64 else 10, 2
     narrow = 1 << (nx + 1).bit_length()
     return TwoStepTile(min(along_x, narrow), min(along_y, -(-ny // WORDS) + 2), blocks)
 
 
-def two_step_launch(shape: Triple, tile: TwoStepTile, multiprocessors: int) -> BoxLaunch:
-    """Return how to launch the sweep over a grid of `shape`.
+def two_step_launch(
+    box: tuple[int, ...], y_offset: int, tile: TwoStepTile, multiprocessors: int, waves: int = 1
+) -> BoxLaunch:
+    """Return how to launch the sweep over a box that is not empty; y_offset is the global y of local row 0.
 
-    Tiles are counted from behind: the last one has the grid's last group, and one more, for the row behind it.
+    Tiles are counted from behind: the last one has the box's last group, and one more, for the row behind it.
+    waves: thread blocks fill the device that often, at least, so that other streams get their turn.
     """
-    nz, ny, nx = shape
+    z0, z1, y0, y1, x0, x1 = box
     rows, cells = tile.written
-    columns, tiles = -(-nx // cells), -(-(-(-ny // WORDS) + 1) * WORDS // rows)
-    planes = planes_of_chunks(nz, columns * tiles, multiprocessors * tile.blocks, beyond=2)
-    return BoxLaunch((columns, tiles, -(-nz // planes)), (tile.along_x, tile.along_y, 1), planes)
+    behind = -(-(y1 + y_offset) // WORDS) * WORDS
+    columns, tiles = -(-(x1 - x0) // cells), -(-(behind + WORDS - 1 - y0 - y_offset) // rows)
+    device = multiprocessors * tile.blocks
+    least = -(-waves * device // (columns * tiles)) if waves > 1 else 1
+    planes = planes_of_chunks(z1 - z0, columns * tiles, device, beyond=2, least=least)
+    return BoxLaunch((columns, tiles, -(-(z1 - z0) // planes)), (tile.along_x, tile.along_y, 1), planes)
 
 
 def bytes_per_cell(tile: TwoStepTile, planes: int, dtype: DTypeLike) -> float:
@@ -97,11 +109,19 @@ def bytes_per_cell(tile: TwoStepTile, planes: int, dtype: DTypeLike) -> float:
 
 
 @device_function
+def _area(place, shape):
+    """Return the box, and the global index of local cell 0."""
+    if len(place) == 0:
+        return 0, shape[0], 0, shape[1], 0, shape[2], 0, 0, 0
+    return place
+
+
+@device_function
 def _place(row, ny, periodic):
     """Return (j, row, rows) of a thread's four rows in the tile's order, the first of which is `row`.
 
-    j: where they are stored; row: the tile's row of that at j; rows: how many are no other thread's. Of 32 bits, as
-    all that a thread keeps on its march: one register and not two.
+    j: which rows of the grid they are; row: the tile's row of that at j; rows: how many are no other thread's. Of 32
+    bits, as all that a thread keeps on its march: one register and not two.
     """
     if not periodic:
         return np.int32(min(max(row, -WORDS), ny)), np.int32(row), np.int32(WORDS)
@@ -161,54 +181,75 @@ def _share(between, at, pitch, rows, values):
 
 @cache
 def make_two_step_sweep(
-    dtype: DTypeLike, row_pitch: int, tile: TwoStepTile, generator: Generator = PHILOX_7, cached: bool = True
+    dtype: DTypeLike,
+    row_pitch: int,
+    tile: TwoStepTile,
+    generator: Generator = PHILOX_7,
+    cut: tuple[bool, bool, bool] = (False, False, False),
+    cached: bool = True,
 ) -> Any:
-    """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart."""
+    """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart.
+
+    What depends on `cut` is compiled only where it is needed: each thread has all the registers that there are.
+    """
     real, drawn, pitch = np.dtype(dtype).type, how_drawn(dtype, generator), row_pitch
     along_x, along_y, blocks = tile
     rows_written, cells_written = tile.written
     cells = WORDS * along_x * along_y  # of a plane of the tile
     both = tile.between
+    cut_z, cut_y, cut_x = cut
 
     @kernel(along_x * along_y, blocks, cached=cached)
-    def sweep(u, v, layout, shape, planes, wrap, step, key, coefficients, out_u, out_v):
+    def sweep(u, v, layout, shape, place, planes, rings, step, key, coefficients, out_u, out_v):
         between_u = cuda.shared.array(both, real)  # a line each: the simulator knows them by their lines
         between_v = cuda.shared.array(both, real)
         origin, plane = layout
         nz, ny, nx = shape
+        z0, z1, begin_y, end_y, x0, x1, oz, oy, ox = _area(place, shape)
+        wrap = 0 if cut_z else rings[0], 0 if cut_y else rings[1], 0 if cut_x else rings[2]
         du, dv, feed, loss, noise, dt = coefficients
         c = Coefficients(du, dv, feed, loss, noise, dt, real(1.0), real(-6.0))
-        # Where the thread is in the tile's order, and (x, j) whose cells it has, which differ beyond a periodic end.
-        first_row = -(-ny // WORDS) * WORDS - (cuda.gridDim.y - cuda.blockIdx.y) * rows_written
-        i = np.int32(cuda.blockIdx.x * cells_written + cuda.threadIdx.x - 1)
-        j, row, rows = _place(first_row + WORDS * cuda.threadIdx.y, ny, wrap[1] > 0)
-        x, outside = _column_of(i, nx, wrap[2] > 0), wrap[2] == 0 and (i < 0 or i >= nx)
+        # Where the thread is in the tile's order, the grid's (x, j) whose cells it has, and where these are stored:
+        # all differ beyond a periodic end. Rows are global ones, since groups are aligned to those.
+        first_row = -(-(end_y + oy) // WORDS) * WORDS - (cuda.gridDim.y - cuda.blockIdx.y) * rows_written
+        i = np.int32(x0 + cuda.blockIdx.x * cells_written + cuda.threadIdx.x - 1)
+        j, row, rows = _place(first_row + WORDS * cuda.threadIdx.y, ny, rings[1] > 0)
+        x, outside = _column_of(i + ox, nx, rings[2] > 0), rings[2] == 0 and (i + ox < 0 or i + ox >= nx)
+        base = (
+            origin
+            + (min(max(row - oy, -WORDS), end_y) if cut_y else j) * pitch
+            + (min(i, x1) if cut_x else x)
+        )
         draw_x, draw_group = (
             np.uint32(max(x, 0)),
             np.uint32(max(j, 0) // WORDS),
-        )  # no cell keeps what ghosts draw
+        )  # no cell keeps what ghosts beyond a fixed boundary draw
         # In shared memory, and what of the second step is this thread's.
         slot = np.int32((row - first_row + 1) * along_x + cuda.threadIdx.x)
-        y0, y1 = np.int32(max(first_row + WORDS - 1, 0)), np.int32(min(first_row + WORDS * along_y - 1, ny))
-        inner = cuda.threadIdx.x > 0 and cuda.threadIdx.x < along_x - 1 and i < nx
-        mine = inner and row == j and row < y1 and row + WORDS > y0
+        inner = cuda.threadIdx.x > 0 and cuda.threadIdx.x < along_x - 1 and i < x1
+        y0 = np.int32(max(first_row + WORDS - 1, begin_y + oy))
+        y1 = np.int32(min(first_row + WORDS * along_y - 1, end_y + oy))
+        mine = inner and row < y1 and row + rows > y0
         at_edge = (wrap[2] > 0 and (i == 0 or i == nx - 1)) or (wrap[1] > 0 and (j == 0 or j + WORDS >= ny))
         plain = row >= y0 and row + WORDS <= y1 and not at_edge
 
-        begin = cuda.blockIdx.z * planes
-        end = min(begin + planes, nz)
-        base = origin + j * pitch + x
+        begin = z0 + cuda.blockIdx.z * planes
+        end = min(begin + planes, z1)
         k = begin - 1
         at = base + ((nz - 1) * plane if k < 0 and wrap[0] > 0 else k * plane)
-        below = at if k < 0 and wrap[0] == 0 else at - plane
+        below = at if k < 0 and wrap[0] == 0 and not cut_z else at - plane
         u_b, v_b = column(u, below, pitch), column(v, below, pitch)
         u_c, v_c = column(u, at, pitch), column(v, at, pitch)
         m_b, m_c, n_b, n_c = u_c, u_c, v_c, v_c
         now = 0  # where the present plane of the step between begins
         while k <= end:
-            z = k if 0 <= k < nz or wrap[0] == 0 else (nz - 1 if k < 0 else 0)
-            # The first plane itself and not its ghosts: these lack the row behind the last, a neighbour of that.
-            ahead = base if z == nz - 1 and wrap[0] > 0 else (at if z == nz else at + plane)
+            z = k + oz
+            if rings[0] > 0 and (z < 0 or z >= nz):
+                z = nz - 1 if z < 0 else 0
+            ahead = at + plane
+            if not cut_z:
+                # The first plane itself and not its ghosts: these lack the row behind the last, a neighbour of that.
+                ahead = base if z == nz - 1 and wrap[0] > 0 else (at if z == nz else ahead)
             u_a, v_a = column(u, ahead, pitch), column(v, ahead, pitch)
             u_s, v_s = load(u, at - pitch), load(v, at - pitch)
             u_n, v_n = load(u, at + WORDS * pitch), load(v, at + WORDS * pitch)
@@ -226,7 +267,7 @@ def make_two_step_sweep(
                 if rows < WORDS:
                     m_n, n_n = load(between_u, old + rows * along_x), load(between_v, old + rows * along_x)
                     m_c, n_c = _followed(m_c, rows, m_n), _followed(n_c, rows, n_n)
-                r = numbers(draw_x, draw_group, k - 1, step + 1, key, drawn, real)
+                r = numbers(draw_x, draw_group, k - 1 + oz, step + 1, key, drawn, real)
                 p, q = points(
                     between_u, between_v, old, along_x,
                     m_c, n_c, m_s, n_s, m_n, n_n, m_b, n_b, m_a, n_a, r, c,

@@ -1,8 +1,10 @@
 """How many steps a launch on a GPU advances: as set, by rule, or as the faster of one and two, timed before the run.
 
-Two steps a launch move fewer bytes and compute more, so that which is faster is the GPU's business. A run on one GPU
-that is long enough times both, in its own fields before they hold its start. Results do not depend on the choice, bit
-for bit. It is kept for later runs, where the CPU's are (`sweep_choice`), by the same rules (`parallel/choices.py`).
+Two steps a launch move fewer bytes and compute more, so that which is faster is the GPU's business. On several GPUs
+two steps also send half as many messages, and more of them. A run that is long enough times both, in its own fields
+before they hold its start. On several GPUs these have ghosts of two layers, but one step a launch sends one: so each
+is timed as it would run. Results do not depend on the choice, bit for bit. It is kept for later runs, where the CPU's
+are (`sweep_choice`), by the same rules (`parallel/choices.py`).
 """
 
 from __future__ import annotations
@@ -17,17 +19,20 @@ from numba import cuda
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
-from ridgeline.models.gray_scott.estimate import least_work, steps_per_sweep
+from ridgeline.models.gray_scott.estimate import (
+    launch_is_timed,
+    least_work,
+    possible_steps,
+    steps_per_sweep,
+)
 from ridgeline.models.gray_scott.sweep_choice import SweepChoice, choices_file, mean_steps
 from ridgeline.parallel.choices import choose
 from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.partition import Triple
 from ridgeline.version import VERSION
 
-BYTES_TIMED = (
-    2e13  # that a run moves at least before it times anything: some 5 s of an H100's or H200's memory
-)
-BYTES_PER_CALL = 4e10  # that a timed call moves, about: some 10 ms
+BYTES_PER_CALL = 4e10  # that a timed call moves on a GPU, about: some 10 ms
 MOST_LAUNCHES = 1000  # of a timed call: small grids wait for launches, not for memory
 
 
@@ -37,41 +42,46 @@ def choose_launch(case: GrayScottCase, grid: Triple, engine: CudaEngine, context
     What its fields hold is lost if anything is timed. Raises ConfigError as `estimate.steps_per_sweep`.
     """
     chosen, steps = case.model.steps_per_sweep, steps_per_sweep(case, grid)
-    work = least_work(case.grid.shape, np.dtype(case.run.precision).itemsize, case.model.noise > 0, 0, 0)
-    choice = None
-    if isinstance(chosen, int):
+    if launch_is_timed(case, grid):
+        choice = _time_launches(case, grid, engine, context)
+    elif isinstance(chosen, int):
         choice = SweepChoice(steps, None, "as set")
     elif chosen == "rule":
         choice = SweepChoice(steps, None, "by rule")
-    elif math.prod(grid) > 1:
-        choice = SweepChoice(steps, None, "by rule, since ranks share the grid")
-    elif work.bytes_memory * case.run.steps < BYTES_TIMED:
+    elif len(possible_steps(case, grid)) == 1:
+        choice = SweepChoice(steps, None, "by rule, since blocks are thin")
+    else:
         choice = SweepChoice(steps, None, "by rule, since the run is short")
-    if choice is None:
-        choice = _time_launches(case, engine, work.bytes_memory, context)
     engine.take_steps(choice.steps)
     return choice
 
 
-def _time_launches(
-    case: GrayScottCase, engine: CudaEngine, step_bytes: float, context: Context
-) -> SweepChoice:
+def _time_launches(case: GrayScottCase, grid: Triple, engine: CudaEngine, context: Context) -> SweepChoice:
     """Return the faster of one and two steps a launch; compiles both."""
     engine.take_steps(2)
     in_turn_per_node(context.comm, engine.compile)
+    work = least_work(case.grid.shape, np.dtype(case.run.precision).itemsize, case.model.noise > 0, 0, 0)
+    step_bytes = work.bytes_memory / math.prod(grid)
     launches = min(MOST_LAUNCHES, max(2, round(BYTES_PER_CALL / step_bytes)))
     steps = {"1 step a launch": 1, "2 steps a launch": 2}
     candidates = {name: partial(_launch, engine, n, launches) for name, n in steps.items()}
     lengths = {name: mean_steps(case, n) for name, n in steps.items()}
     key = (
-        f"{VERSION}; {engine.device.name}; {case.grid.shape} {case.grid.boundary} {case.run.precision}; "
+        f"{VERSION}; {engine.device.name}; {_ranks(grid, engine, context) if context.comm.size > 1 else ''}"
+        f"{case.grid.shape} {case.grid.boundary} {case.run.precision}; "
         f"{case.settled().model.random_numbers if case.model.noise else 'no noise'}; "
         f"steps {', '.join(f'{each:.3g}' for each in lengths.values())}"
     )
-    work = {name: launches * length for name, length in lengths.items()}
-    trial = choose(candidates, key, context.comm, choices_file(), work)
+    of_call = {name: launches * length for name, length in lengths.items()}
+    trial = choose(candidates, key, context.comm, choices_file(), of_call)
     source = "as timed in an earlier run" if trial.earlier_run else "as timed now"
     return SweepChoice(steps[trial.taken], None, source, trial)
+
+
+def _ranks(grid: Triple, engine: CudaEngine, context: Context) -> str:
+    """Say what the time of an exchange depends on. Collective."""
+    on_node = place_on_node(context.comm).ranks
+    return f"{context.comm.size} ranks of which {on_node} on a node, in {grid} through {engine.way}; "
 
 
 def _launch(engine: CudaEngine, steps: int, launches: int) -> Mapping[str, float]:
