@@ -110,7 +110,7 @@ class ModelSection(Checked):
         "auto",
         'Time steps that one pass over memory advances (temporal blocking). "auto" times some ways before a '
         'run that takes much longer, and keeps the fastest for later runs; else, and with "rule", a rule '
-        "of sizes and caches says. On one GPU 1 or 2, on several 1. Results do not depend on it.",
+        "of sizes and caches says. On GPUs 1 or 2. Results do not depend on it.",
         unit="steps",
         rule='"auto", "rule" or an integer >= 1',
     )

@@ -49,7 +49,7 @@ def possible_steps(case: GrayScottCase, grid: tuple[int, int, int]) -> range:
     """Return the steps of a sweep that the blocks allow, of those that are worth a thought.
 
     Ghosts are as wide as the steps, and come from direct neighbours only. So the thinnest block in a direction that
-    is cut or periodic bounds them; on GPUs in one that is cut, for there the sweep itself wraps the others.
+    is cut or periodic bounds them. On GPUs directions that are not cut do not count: the sweep itself wraps them.
     """
     on_gpu = case.run.device == "cuda"
     wraps = case.grid.boundary == "periodic" and not on_gpu

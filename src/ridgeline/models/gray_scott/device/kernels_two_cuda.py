@@ -11,7 +11,7 @@ launches of the sweep in `kernels_cuda`, and so are the arguments, but for these
 - place = (*box, *offset_global), or () where one block is the whole grid: all its cells, for fewer arguments.
 - rings: the grid's extent in each periodic direction, else 0.
 - cut: whether other ranks have a part in a direction. There a box may be any, and u and v hold valid ghosts: of faces
-  in two layers, of edges in one. In other directions a box has all cells, and ghosts are as the sweep of one step
+  in two layers, of edges in one. In other directions a box has all cells. Ghosts there are as the sweep of one step
   needs and leaves them: one layer, of faces only. So launches of one and of two steps may follow each other.
 
 A thread block has a tile of 4 `along_y` rows of `along_x` cells. Plane by plane it computes the step between there,
