@@ -12,6 +12,7 @@ With NUMBA_ENABLE_CUDASIM=1 and --sizes 8 it shows, without a GPU, that everythi
 import argparse
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -185,20 +186,22 @@ def launch_cost(dtype: str, seconds: float) -> Iterator[Row]:
 
 
 def faces(n: int, dtypes: list[str], copy: float, seconds: float) -> Iterator[Row]:
-    """Measure packing the two faces across each direction of u and v."""
+    """Measure packing the two faces across each direction of u and v, in two layers with edges as well."""
     from numba import cuda
 
     from ridgeline.blocks.block import Block, BlockArray
     from ridgeline.blocks.halo_cuda import CudaPacker
-    from ridgeline.blocks.halo_plan import HaloPlan
     from ridgeline.jit.cuda_device import make_stream
+    from ridgeline.models.gray_scott.device.memory import exchange_plan
 
     for dtype in dtypes:
-        for axis, name in enumerate("zyx"):
+        for axis, layers in product(range(3), (1, 2)):
             grid, shape = [1, 1, 1], [n, n, n]
             grid[axis], shape[axis] = 3, 3 * n
-            block = Block((shape[0], shape[1], shape[2]), (grid[0], grid[1], grid[2]), (0, 0, 0))
-            plan = HaloPlan(block, 2, np.dtype(dtype).itemsize, wrap=(False,) * 3)
+            block = Block(
+                (shape[0], shape[1], shape[2]), (grid[0], grid[1], grid[2]), (0, 0, 0), ghost=layers
+            )
+            plan = exchange_plan(block, dtype, 2, layers)
             host = BlockArray.allocate(block, dtype, 1.0)
             fields = [
                 BlockArray(block, cuda.to_device(host.flat), host.origin, host.row_pitch, host.plane_pitch)
@@ -210,7 +213,8 @@ def faces(n: int, dtypes: list[str], copy: float, seconds: float) -> Iterator[Ro
             took = seconds_per_call(partial(packer.pack, 0), stream.synchronize, seconds)
             rate = 2 * plan.bytes_sent / took
             note = f"{rate / 1e9:.0f} GB/s, {took * 1e6:.0f} us, launch and wait included"
-            yield Row(f"packing faces across {name} over device copy: {n}^3 {dtype}", rate / copy, note=note)
+            what = f"faces{' of two layers, and edges,' * (layers > 1)} across {'zyx'[axis]}"
+            yield Row(f"packing {what} over device copy: {n}^3 {dtype}", rate / copy, note=note)
 
 
 def main() -> None:
