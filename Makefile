@@ -7,7 +7,7 @@ TIER := quick
 # Of the site: `cache` executes the notebooks that have changed, `off` shows them as they are stored.
 NOTEBOOKS := cache
 
-.PHONY: run test test-all test-slow lint types unit adios2-mpi bench bench-quick docs site site-links lock clean
+.PHONY: run test test-all test-slow lint types unit adios2-mpi bench bench-quick bench-gpu docs site site-links lock clean
 
 run: $(VENV)/.run
 	$(BIN)/ridgeline run $(EXAMPLE) -n 2
@@ -43,6 +43,10 @@ bench: $(VENV)/.dev
 # Every kernel with a goal: met or missed, better or worse than recorded. QUICK="--record" keeps the figures.
 bench-quick: $(VENV)/.dev
 	$(BIN)/python benchmarks/quick.py $(QUICK)
+
+# All that is to be asked of this node's GPUs: tests, benchmarks, figures with a goal. GPU="--only nekbone" for some.
+bench-gpu: $(VENV)/.dev
+	$(BIN)/python benchmarks/gpu_all.py $(GPU)
 
 docs: $(VENV)/.dev
 	$(BIN)/python tools/generate_settings_doc.py
