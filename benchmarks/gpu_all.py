@@ -38,7 +38,7 @@ LINES = 15  # of a part that failed
 class Part:
     """One process. command: `{json}` stands for the file of its figures, {gpus} and {threads} for these numbers.
 
-    small: what is added or replaces the command where kernels are simulated; None: it does not run there.
+    small: what is added to the command where kernels are simulated; None: it does not run there.
     least: GPUs without which it has nothing to measure.
     """
 
@@ -76,7 +76,7 @@ PARTS: dict[str, Part] = {
         small=("--n", "24", "--nb", "8"),
     ),
     "node": _script(
-        "gpu_node.py", small=("--size", "8", "--elements", "1", "--cores", "1", "--steps", "2")
+        "gpu_node.py", "--gpus", "{gpus}", small=("--size", "8", "--elements", "1", "--cores", "1", "--steps", "2")
     ),
     "transpose": _bench("transpose", "--lines", "full", "-q", "1", "-q", "4", least=2),
     "latency": _bench("latency", least=2),
