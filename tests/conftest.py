@@ -2,6 +2,7 @@
 start jobs; and the counts of a run.
 """
 
+import gc
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ _THREADS = str(max(2, min(4, len(os.sched_getaffinity(0)))))
 for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_name, _THREADS)
 os.environ.setdefault("MPLBACKEND", "Agg")
+gc.set_threshold(50_000)  # at Python's 700 a quarter of the time of compilation goes into looking for garbage
 
 # Kernels are kept under a digest of all their sources; Numba's own key would miss a change in a helper's file.
 from ridgeline.runtime.compile_cache import configure_kernel_cache  # noqa: E402

@@ -7,9 +7,12 @@ from element_kernel_tools import ELEMENTS, MORE_ORDERS, ORDERS, UNTOUCHED, make_
 from ridgeline.elements import reference
 from ridgeline.elements.helmholtz import make_diagonal, make_helmholtz, make_helmholtz_cg
 
-USUAL = [(p + 1, "float64", aligned) for p in ORDERS for aligned in (True, False)]
-USUAL += [(n, "float32", aligned) for n in (2, 10) for aligned in (True, False)]
-CASES = sizes(USUAL, [(p + 1, "float64", aligned) for p in MORE_ORDERS for aligned in (True, False)])
+BOTH = (True, False)  # aligned with the axes, or not
+QUICK = [(p + 1, "float64", aligned) for p in ORDERS[:-1] for aligned in BOTH]
+QUICK += [(10, "float32", aligned) for aligned in BOTH]
+FULL = [(n, dtype, aligned) for n, dtype in ((ORDERS[-1] + 1, "float64"), (2, "float32")) for aligned in BOTH]
+USUAL = [*QUICK, *(pytest.param(*case, marks=pytest.mark.full) for case in FULL)]
+CASES = sizes(USUAL, [(p + 1, "float64", aligned) for p in MORE_ORDERS for aligned in BOTH])
 H1, H2 = 0.7, 1.3
 
 

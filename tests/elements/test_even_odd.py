@@ -16,19 +16,10 @@ from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interp
 from ridgeline.elements.tensor import GENERATED, PLAIN
 
 GUARD = 777.0
+MORE_SIZES = [(3, 2), (3, 3), (5, 6), (12, 8), (16, 17), (33, 33)]
 SIZES = [
-    (2, 2),
-    (2, 3),
-    (3, 2),
-    (3, 3),
-    (4, 7),
-    (5, 6),
-    (8, 8),
-    (9, 12),
-    (12, 8),
-    (16, 17),
-    (17, 16),
-    (33, 33),
+    *[(2, 2), (2, 3), (4, 7), (8, 8), (9, 12), (17, 16)],
+    *[pytest.param(*size, marks=pytest.mark.full) for size in MORE_SIZES],
 ]
 
 

@@ -124,7 +124,7 @@ def test_high_order():
     assert Problem(COMM, box((2, 2, 2)), 31).iterations() <= 14
 
 
-@pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.full), 5])
 @pytest.mark.parametrize("coarse", ["direct", "amg"])
 @pytest.mark.parametrize(
     "mesh",

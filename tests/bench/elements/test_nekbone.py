@@ -56,7 +56,13 @@ def plain(problem, iterations):
     return x[index], residuals
 
 
-@pytest.mark.parametrize(("n", "elements"), [(4, 12), (8, 2), (5, 27), (2, 64), (9, 8), (10, 4)])
+@pytest.mark.parametrize(
+    ("n", "elements"),
+    [
+        *[(8, 2), (5, 27), (2, 64)],
+        *(pytest.param(*size, marks=pytest.mark.full) for size in ((4, 12), (9, 8), (10, 4))),
+    ],
+)
 def test_as_plain_conjugate_gradients(n, elements):
     problem = Nekbone(MPI.COMM_SELF, n, elements)
     for _ in range(2):  # a second solve starts afresh

@@ -178,7 +178,7 @@ def ways(case: GrayScottCase, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
+@pytest.mark.parametrize("boundary", ["periodic", pytest.param("fixed", marks=pytest.mark.full)])
 def test_every_way_gives_the_bits_of_the_rule(
     monkeypatch: pytest.MonkeyPatch, boundary: str, precision: str, threads: int
 ) -> None:

@@ -34,7 +34,11 @@ ROWS = 4
 LOADS = 2 * (2 * ROWS) + 2 * (ROWS + 2 + 2 * ROWS)  # those of one step: the second reads no memory
 FMA_PER_CELL = {False: 6, True: 7}
 ALONE = (False, False, False)
-CUTS = [(True, False, False), (True, True, False), (True, True, True), (False, False, True)]
+CUTS = [(True, True, True)]
+CUTS += [
+    pytest.param(cut, marks=pytest.mark.full)
+    for cut in ((True, False, False), (True, True, False), (False, False, True))
+]
 FACES = [(2, 512, 512), (508, 2, 512), (508, 508, 2)]  # boxes next to faces across z, y and x
 VARIANTS = [(dtype, noisy) for dtype in (np.float64, np.float32) for noisy in (False, True)]
 

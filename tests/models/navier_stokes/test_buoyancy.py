@@ -176,7 +176,7 @@ def growth(kind, wavenumber, rayleigh, elements=(1, 1, 2), order=9, prandtl=1.0)
     ("kind", "wavenumber", "onset"),
     [
         pytest.param("symmetry", math.pi / math.sqrt(2), ONSET_FREE, marks=pytest.mark.full),
-        ("wall", 3.117, ONSET_WALLS),
+        pytest.param("wall", 3.117, ONSET_WALLS, marks=pytest.mark.full),
     ],
 )
 def test_convection_begins_at_the_critical_rayleigh_number(kind, wavenumber, onset):

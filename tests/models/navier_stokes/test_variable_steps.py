@@ -43,7 +43,9 @@ def test_the_order_in_time_is_at_least_that_of_equal_steps(order):
     assert np.log2(found[0] / found[1]) > order - 0.1, found
 
 
-@pytest.mark.parametrize("name", EVERYTHING)
+@pytest.mark.parametrize(
+    "name", [name if name == "duct" else pytest.param(name, marks=pytest.mark.full) for name in EVERYTHING]
+)
 def test_the_engine_is_the_reference_with_any_steps(name):
     grid, problem = EVERYTHING[name](**TIGHT)
     fields = make_start(grid, problem)
