@@ -73,7 +73,10 @@ def test_a_product_equals_that_of_the_whole_matrix(m, k, parity):
 @pytest.mark.parametrize("parity", [EVEN, ODD], ids=["even", "odd"])
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("m", "n", "k"), [(5, 7, 5), (8, 64, 6), (2, 9, 3)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [(5, 7, 5), *(pytest.param(*size, marks=pytest.mark.full) for size in ((8, 64, 6), (2, 9, 3)))],
+)
 def test_both_codes_and_precisions(m, n, k, dtype, accumulate, parity, products):
     check(m, n, k, 2, accumulate, parity, dtype, products)
 

@@ -82,3 +82,23 @@ def test_numba_is_asked_to_compile_in_one_file():
             if isinstance(node, ast.FunctionDef):
                 names = [ast.unparse(each) for each in node.decorator_list]
                 assert not {"kernel", "compiled_pass"} & set(names), f"{path}: {node.name} has no signature"
+
+
+def test_what_has_another_key_in_each_process_is_not_closed_over():
+    factor, names = 2.0, ("a", 3)
+
+    @kernel((float64,))
+    def scaled(x):
+        return factor * x * names[1]
+
+    assert scaled(1.0) == 6.0
+
+    @subroutine(inline="always")
+    def made_here(x):
+        return x + x
+
+    with pytest.raises(TypeError, match="closes over made_here, a CPUDispatcher: pass it numbers"):
+
+        @kernel((float64,))
+        def twice(x):
+            return made_here(x)

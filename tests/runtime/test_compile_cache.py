@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ridgeline.runtime import compile_cache
-from ridgeline.runtime.compile_cache import sole_compiler
+from ridgeline.runtime.compile_cache import configure_kernel_cache, sole_compiler
 from ridgeline.runtime.signals import STOP_SIGNALS, SignalCatcher, StoppedError
 
 
@@ -22,6 +22,19 @@ def is_locked(path: Path) -> bool:
         except BlockingIOError:
             return True
         return False
+
+
+def test_each_width_of_vectors_has_a_cache_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path))
+    found = []
+    for width in ("", "16", "32", ""):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+        monkeypatch.setenv("RIDGELINE_VECTOR_BYTES", width)
+        found.append(configure_kernel_cache())
+    assert len({*found}) == 3
+    assert found[0] == found[3]
 
 
 def test_others_are_kept_out_while_one_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,54 +123,55 @@ def _elements_ahead(n: int, dtype_name: str) -> int:
     return max(1, AHEAD_BYTES // (words * np.dtype(dtype_name).itemsize * n**3))
 
 
-@cache
-def _make_stiffness(n: int, products: int) -> Any:
-    """Return stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w) for kernels.
+@subroutine(inline="always")
+def _stiffness(
+    products, n, rows, points, size, planes, part_rows, part,
+    matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w,
+):  # fmt: skip
+    """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
 
-    w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile. matrices and parts
-    (`_scaled_derivatives`) are flat; u_r, u_s, u_t: flat, n**3 numbers. others: four arrays of one number
-    per point that are read or written with an element; may be the same.
+    rows, points, size: n**2, n**3, parts_size(n, n). planes, part_rows, part: `_planes_together`. matrices and parts
+    (`_scaled_derivatives`) are flat; u_r, u_s, u_t: flat, n**3 numbers. others: four arrays of one number per point
+    that are read or written with an element; may be the same.
 
     Each product asks for a sixth of the factors, one line after another: so the CPU's own prefetcher sees one stream.
     """
-    rows, points = n * n, n**3
+    first, second, third, fourth = others
+    ahead = 6 * following
+    asking_even_odd_product(
+        products, n, rows, n, 1, False, ODD, 1,
+        u_t, 0, parts, 0, u, here, factors, ahead, factors, ahead,
+    )  # fmt: skip
+    for at in range(0, points, part):
+        now, place, ahead = here + at, following + at, 6 * following + points + 4 * at
+        asking_product(
+            products, part_rows, n, n, 1, False, 2,
+            u_r, 0, u, now, matrices, 0, factors, ahead, first, place,
+        )  # fmt: skip
+        asking_even_odd_product(
+            products, n, n, n, planes, False, ODD, 2,
+            u_s, 0, parts, 0, u, now, factors, ahead + part, second, place,
+        )  # fmt: skip
+        apply_factors(part, points, factors, 6 * here + at, u_r, u_s, u_t, at)
+        asking_product(
+            products, part_rows, n, n, 1, False, 2,
+            w, now, u_r, 0, matrices, rows, factors, ahead + 2 * part, third, place,
+        )  # fmt: skip
+        asking_even_odd_product(
+            products, n, n, n, planes, True, ODD, 2,
+            w, now, parts, size, u_s, 0, factors, ahead + 3 * part, fourth, place,
+        )  # fmt: skip
+    ahead = 6 * following + 5 * points
+    asking_even_odd_product(
+        products, n, rows, n, 1, True, ODD, 1,
+        w, here, parts, size, u_t, 0, factors, ahead, factors, ahead,
+    )  # fmt: skip
+
+
+def _planes_together(n: int) -> tuple[int, int, int]:
+    """Return how many planes of an element `_stiffness` takes at once, and their rows and points."""
     planes = n if n < SMALL else 1
-    part_rows, part, size = planes * n, planes * rows, parts_size(n, n)
-
-    @subroutine(inline="always")
-    def stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w):
-        first, second, third, fourth = others
-        ahead = 6 * following
-        asking_even_odd_product(
-            products, n, rows, n, 1, False, ODD, 1,
-            u_t, 0, parts, 0, u, here, factors, ahead, factors, ahead,
-        )  # fmt: skip
-        for at in range(0, points, part):
-            now, place, ahead = here + at, following + at, 6 * following + points + 4 * at
-            asking_product(
-                products, part_rows, n, n, 1, False, 2,
-                u_r, 0, u, now, matrices, 0, factors, ahead, first, place,
-            )  # fmt: skip
-            asking_even_odd_product(
-                products, n, n, n, planes, False, ODD, 2,
-                u_s, 0, parts, 0, u, now, factors, ahead + part, second, place,
-            )  # fmt: skip
-            apply_factors(part, points, factors, 6 * here + at, u_r, u_s, u_t, at)
-            asking_product(
-                products, part_rows, n, n, 1, False, 2,
-                w, now, u_r, 0, matrices, rows, factors, ahead + 2 * part, third, place,
-            )  # fmt: skip
-            asking_even_odd_product(
-                products, n, n, n, planes, True, ODD, 2,
-                w, now, parts, size, u_s, 0, factors, ahead + 3 * part, fourth, place,
-            )  # fmt: skip
-        ahead = 6 * following + 5 * points
-        asking_even_odd_product(
-            products, n, rows, n, 1, True, ODD, 1,
-            w, here, parts, size, u_t, 0, factors, ahead, factors, ahead,
-        )  # fmt: skip
-
-    return stiffness
+    return planes, planes * n, planes * n * n
 
 
 @cache
@@ -180,7 +181,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
     kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
     """
     rows, points, size = n * n, n**3, parts_size(n, n)
-    ahead, stiffness = _elements_ahead(n, dtype_name), _make_stiffness(n, products)
+    ahead, (planes, part_rows, part) = _elements_ahead(n, dtype_name), _planes_together(n)
     arguments = f"elements r4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -218,7 +219,10 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
         for place in range(elements.size):
             here = elements[place] * points
             following = elements[min(place + ahead, elements.size - 1)] * points
-            stiffness(matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w)
+            _stiffness(
+                products, n, rows, points, size, planes, part_rows, part,
+                matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w,
+            )  # fmt: skip
             if h2 != 0.0:
                 add_mass(points, constants, mass, here, w, here, u, here)
 
@@ -235,7 +239,7 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
     inverse_diagonal, p (and 6 factors, mass), writes p and w.
     """
     rows, points, size = n * n, n**3, parts_size(n, n)
-    ahead, stiffness = _elements_ahead(n, dtype_name), _make_stiffness(n, products)
+    ahead, (planes, part_rows, part) = _elements_ahead(n, dtype_name), _planes_together(n)
     arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -299,7 +303,10 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
             here = elements[place] * points
             following = elements[min(place + ahead, elements.size - 1)] * points
             search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
-            stiffness(matrices, parts, factors, p, here, following, others, u_r, u_s, u_t, w)
+            _stiffness(
+                products, n, rows, points, size, planes, part_rows, part,
+                matrices, parts, factors, p, here, following, others, u_r, u_s, u_t, w,
+            )  # fmt: skip
             if h2 != 0.0:
                 total += add_mass(points, constants, mass, here, w, here, p, here)
             else:

@@ -11,6 +11,7 @@ dispatcher: a call costs nothing more.
 """
 
 from collections.abc import Callable, Iterable
+from inspect import getclosurevars
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,9 +39,17 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
         A function of element types, and whatever else the types depend on, returns them for `compile_kernels`.
         A tuple is compiled at once, and the kernel takes no others: for factories, which are asked for one kernel.
     options: those of numba.njit, such as nogil, parallel, error_model, fastmath.
+
+    Raises TypeError if the function closes over anything but numbers and strings, alone or in tuples. They are part
+    of its key in the cache, where a compiled function has another key in each process.
     """
 
     def declare(function: Callable[..., Any]) -> Any:
+        for name, value in getclosurevars(function).nonlocals.items():
+            if not _has_a_lasting_key(value):
+                raise TypeError(
+                    f"{function.__qualname__} closes over {name}, a {type(value).__name__}: pass it numbers"
+                )
         dispatcher = njit(cache=True, **options)(function)
         dispatcher.declared = signature
         if not callable(signature):
@@ -69,6 +78,13 @@ def compile_kernels(wanted: Iterable[Specialisation]) -> None:
 def unsigned(real: Any) -> Any:
     """Return the unsigned integers that have as many bits as a float type: for its patterns of bits."""
     return {32: types.uint32, 64: types.uint64}[real.bitwidth]
+
+
+def _has_a_lasting_key(value: Any) -> bool:
+    """Say whether a value that a function closes over reads the same in every process."""
+    if isinstance(value, tuple):
+        return all(map(_has_a_lasting_key, value))
+    return isinstance(value, int | float | str | np.generic | types.Type)
 
 
 def _element_type(parameter: Any) -> Any:

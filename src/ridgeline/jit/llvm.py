@@ -31,10 +31,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ridgeline.runtime.machine import VECTOR_BYTES_VARIABLE
+
 I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
-
-VECTOR_BYTES_VARIABLE = "RIDGELINE_VECTOR_BYTES"
 
 
 @cache

@@ -1,10 +1,10 @@
 """Where compiled kernels are kept between runs.
 
-Numba's own key holds the text of one function and its file's time stamp, but not the helpers that it calls
-from other files. So the directory carries the rest: a digest of the sources that reach the compiler, the CPU and
-the versions. A stale kernel is impossible, and concurrent ranks share one directory. Clusters with mixed nodes or a
-home on a network file system set RIDGELINE_CACHE_DIR to a local disk. Which folders are trusted with what will be run
-is said in `private_folder`.
+Numba's own key holds the text of one function and its file's time stamp, but not the helpers that it calls from
+other files. So the directory carries the rest: a digest of the sources that reach the compiler, the CPU, the width
+of vectors where one is chosen, and the versions. A stale kernel is impossible, and concurrent ranks share one
+directory. Clusters with mixed nodes or a home on a network file system set RIDGELINE_CACHE_DIR to a local disk.
+Which folders are trusted with what will be run is said in `private_folder`.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from typing import IO
 
 from ridgeline.runtime.compiled_sources import compiled_sources
 from ridgeline.runtime.launcher import speaks
-from ridgeline.runtime.machine import cpu_name
+from ridgeline.runtime.machine import VECTOR_BYTES_VARIABLE, cpu_name
 from ridgeline.runtime.old_kernels import delete_old_kernels, mark_in_use
 from ridgeline.runtime.private_folder import private_folder
 from ridgeline.runtime.signals import stops_at_once
@@ -53,7 +53,8 @@ def configure_kernel_cache() -> Path:
     if chosen:
         path = Path(chosen)
     else:
-        machine = hashlib.blake2b(f"{platform.machine()} {cpu_name()}".encode(), digest_size=4).hexdigest()
+        about = f"{platform.machine()} {cpu_name()} {os.environ.get(VECTOR_BYTES_VARIABLE, '')}"
+        machine = hashlib.blake2b(about.encode(), digest_size=4).hexdigest()
         python = f"py{sys.version_info.major}{sys.version_info.minor}"
         name = f"{python}-numba{version('numba')}-{machine}-{source_digest()}-checked"
         path = private_folder("kernels", name)
