@@ -1,10 +1,10 @@
 """Where compiled kernels are kept between runs.
 
 Numba's own key holds the text of one function and its file's time stamp, but not the helpers that it calls from
-other files. So the directory carries the rest: a digest of the sources that reach the compiler, the CPU, the width
-of vectors where one is chosen, and the versions. A stale kernel is impossible, and concurrent ranks share one
-directory. Clusters with mixed nodes or a home on a network file system set RIDGELINE_CACHE_DIR to a local disk.
-Which folders are trusted with what will be run is said in `private_folder`.
+other files. So the directory carries the rest: a digest of the sources that reach the compiler, the CPU and the
+versions. A width of vectors that was chosen is part of it too. A stale kernel is impossible, and concurrent ranks
+share one directory. Clusters with mixed nodes or a home on a network file system set RIDGELINE_CACHE_DIR to a local
+disk. Which folders are trusted with what will be run is said in `private_folder`.
 """
 
 import fcntl
