@@ -1,15 +1,17 @@
 """A damaged file of the kernel cache is compiled again and replaced, and said so once."""
 
+import importlib
 import logging
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numba
 import pytest
 
 from ridgeline.jit import kernel_files
-from ridgeline.jit.kernel_files import CheckedFiles
+from ridgeline.jit.kernel_files import check_kernel_files
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",
@@ -29,7 +31,7 @@ def twice(x):
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(numba.core.caching, "IndexDataCacheFile", CheckedFiles)
+    check_kernel_files()
     for say in (kernel_files._say_damaged, kernel_files._say_not_kept):
         say.cache_clear()
     return tmp_path
@@ -75,11 +77,62 @@ def test_a_full_disk_costs_the_next_run_a_compilation_and_not_this_one_its_end(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(CheckedFiles, "_save_data", full)
+        patched.setattr(numba.core.caching.IndexDataCacheFile, "_save_data", full)
         assert hits() == 0
     assert "cannot be kept" in caplog.text
     assert "No space left on device" in caplog.text
     assert [hits(), hits()] == [0, 1]
+
+
+def of_cpus() -> ModuleType:
+    return numba.core.caching
+
+
+def of_gpus() -> ModuleType:
+    pytest.importorskip("numba_cuda")
+    caching = importlib.import_module("numba.cuda.core.caching")
+    check_kernel_files(caching)
+    return caching
+
+
+@pytest.mark.parametrize("caching", [of_cpus, of_gpus])
+def test_a_number_that_two_processes_took_is_the_kernel_of_one(cache, caching) -> None:
+    def process(stamp: str = "now"):
+        return caching().IndexDataCacheFile(str(cache), "kernels", stamp)
+
+    assert process().load("float32") is None
+    process().save("float32", ("kernel", "of", "float32"))
+    assert process().load("float32") == ("kernel", "of", "float32")
+    late = process()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(late, "_load_index", dict)  # it looked before the other one wrote
+        late.save("float64", ("kernel", "of", "float64"))
+    assert len(list(cache.rglob("*.nbc"))) == 1
+    assert process().load("float64") == ("kernel", "of", "float64")
+    index = process()
+    index._save_index(dict.fromkeys(("float32", "float64"), index._data_name(1)))  # both have written it
+    assert process().load("float32") is None
+    process().save("float32", ("kernel", "of", "float32"))
+    for key in ("float32", "float64"):
+        assert process().load(key) == ("kernel", "of", key)
+
+
+@pytest.mark.parametrize("caching", [of_cpus, of_gpus])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_of_either_processor_are_missing(cache, caching, damage) -> None:
+    files = caching().IndexDataCacheFile(str(cache), "kernels", "now")
+    for suffix in (".nbi", ".nbc"):
+        files.save("key", "kernel")
+        (path,) = cache.rglob(f"*{suffix}")
+        path.write_bytes(DAMAGES[damage](path.read_bytes()))
+        assert files.load("key") is None
+
+
+def test_a_file_of_numba_alone_is_missing(cache) -> None:
+    files = numba.core.caching.IndexDataCacheFile(str(cache), "kernels", "now")
+    files.save("key", "kernel")
+    files._save_data(files._data_name(1), ("not", "of", "ours"))
+    assert files.load("key") is None
 
 
 def test_every_module_that_keeps_kernels_checks_its_files() -> None:

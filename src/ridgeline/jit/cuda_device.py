@@ -13,11 +13,16 @@ from llvmlite import ir
 from numba import cuda, types
 
 from ridgeline.jit import cuda_simulator
+from ridgeline.jit.kernel_files import check_kernel_files
 from ridgeline.runtime.device_errors import explain_status
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
 
 SIMULATED = simulated()
+if not SIMULATED:
+    from numba.cuda.core import caching
+
+    check_kernel_files(caching)
 # A face, a small grid and an empty launch to compile are meant to have few thread blocks.
 warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
 

@@ -56,7 +56,7 @@ def configure_kernel_cache() -> Path:
         about = f"{platform.machine()} {cpu_name()} {os.environ.get(VECTOR_BYTES_VARIABLE, '')}"
         machine = hashlib.blake2b(about.encode(), digest_size=4).hexdigest()
         python = f"py{sys.version_info.major}{sys.version_info.minor}"
-        name = f"{python}-numba{version('numba')}-{machine}-{source_digest()}-checked"
+        name = f"{python}-numba{version('numba')}-{machine}-{source_digest()}-keyed"
         path = private_folder("kernels", name)
         if not mark_in_use(path):  # it was deleted as an old one at this moment
             path = private_folder("kernels", name)
@@ -71,10 +71,9 @@ def configure_kernel_cache() -> Path:
 def sole_compiler() -> Iterator[None]:
     """Keep the other runs of this host from compiling into the kernel cache meanwhile.
 
-    Numba numbers the files of a function's kernels when it writes them. Two runs that compile it for two precisions
-    at once would give both the same number. One would then load the other's kernel ever after. Hosts that share a
-    cache are not kept apart; RIDGELINE_CACHE_DIR gives each its own. Without a cache that can be locked nothing is
-    kept. No communication: waits for other processes only, and says for whom after 2 s.
+    Two runs that start at once would otherwise compile the same kernels together. Hosts that share a cache are not
+    kept apart; RIDGELINE_CACHE_DIR gives each its own. Without a cache that can be locked nothing is kept. No
+    communication: waits for other processes only, and says for whom after 2 s.
 
     Raises StoppedError if a stop signal comes before the end of the block.
     """

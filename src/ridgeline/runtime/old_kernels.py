@@ -14,7 +14,7 @@ from ridgeline.runtime.private_folder import why_not_private
 
 KEPT = 20  # of the caches used last
 KEPT_SECONDS = 30 * 86400.0  # since a cache was used last
-_NAME = re.compile(r"py\d+-numba.*-checked")
+_NAME = re.compile(r"py\d+-numba.*-(checked|keyed)")
 _REMAINS = ".deleted-"  # what a process was killed over while it deleted it begins so
 _MARK = "in-use"
 
