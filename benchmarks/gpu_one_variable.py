@@ -41,7 +41,7 @@ def make_diffusion(dtype: DTypeLike, row_pitch: int) -> Any:
     real, pitch = np.dtype(dtype).type, row_pitch
     six = real(SIX)
 
-    @kernel(threads, blocks, cached=False)
+    @kernel(threads, blocks)
     def diffuse(u, layout, shape, planes, diffusion, out):
         origin, plane = layout
         nz, ny, nx = shape

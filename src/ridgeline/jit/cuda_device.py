@@ -22,6 +22,8 @@ SIMULATED = simulated()
 if not SIMULATED:
     from numba.cuda.core import caching
 
+    from ridgeline.jit.cuda_cache import KernelCache
+
     check_kernel_files(caching)
 # A face, a small grid and an empty launch to compile are meant to have few thread blocks.
 warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
@@ -34,17 +36,23 @@ def device_function(function):
     return function if SIMULATED else cuda.jit(device=True, forceinline=True)(function)
 
 
-def kernel(threads, blocks=1, cached=True):
-    """Return the decorator of a kernel for thread blocks of at most `threads`.
+def kernel(threads, blocks=1):
+    """Return the decorator of a kernel for thread blocks of at most `threads`, which is kept in the kernel cache.
 
     blocks: how many thread blocks shall fit on a multiprocessor at least; it bounds the registers per thread
     to 65536 / (threads * blocks).
-    cached: keep it in the kernel cache. Its closure must then hold plain numbers, which are its key. Launch bounds
-    are no part of the key, so a kernel made for several bounds must not be cached.
+
+    The decorator raises TypeError for a function that closes over what has no text that lasts (`cuda_cache`).
     """
     if SIMULATED:
         return cuda.jit
-    return cuda.jit(cache=cached, launch_bounds=(threads, blocks))
+
+    def declare(function):
+        dispatcher = cuda.jit(cache=True, launch_bounds=(threads, blocks))(function)
+        dispatcher._cache = KernelCache(function, (threads, blocks))
+        return dispatcher
+
+    return declare
 
 
 def make_stream(urgent: bool = False) -> Any:

@@ -15,7 +15,7 @@ from cuda_tools import assemble, run_simulated, skip_without_device
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
-from ridgeline.models.gray_scott.device.kernels_cuda import device_coefficients, make_sweep
+from ridgeline.models.gray_scott.device.kernels_cuda import device_coefficients
 from ridgeline.models.gray_scott.device.kernels_two_cuda import (
     SHARED_BYTES,
     TwoStepTile,
@@ -98,20 +98,6 @@ def test_boxes_next_to_faces_spill_nothing(assembly, box) -> None:
 def test_numbers_of_older_runs_take_no_more_registers(assembly) -> None:
     assert assembly(np.float64, True, PHILOX_10).spilled == 0
     assert assembly(np.float64, True, PHILOX_10).count("mul.wide.u32") == 40
-
-
-def test_kernels_that_are_kept_close_over_plain_numbers() -> None:
-    """What they close over is their key in the kernel cache, and anything else has another one in each process."""
-    tile = default_tile(np.float64, LARGE)
-    for sweep in (
-        make_sweep(np.float64, ROW_PITCH),
-        make_two_step_sweep(np.float64, ROW_PITCH, tile),
-        make_two_step_sweep(np.float64, ROW_PITCH, tile, cut=(True, False, True)),
-    ):
-        held = [cell.cell_contents for cell in sweep.py_func.__closure__]
-        numbers = [one for each in held for one in (each if isinstance(each, tuple) else [each])]
-        assert numbers
-        assert all(one is np.float64 or isinstance(one, (bool, int, np.uint32)) for one in numbers)
 
 
 @pytest.mark.parametrize(("dtype", "noisy"), VARIANTS)

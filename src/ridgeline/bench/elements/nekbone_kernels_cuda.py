@@ -184,7 +184,7 @@ def make_iterate(n: int, registers: int = REGISTERS) -> Any:
     shared_size, sums_size, threads = layers_size * elements, SUMS * layout.threads, layout.threads
     advance, stiffness, finish = make_advance(n), make_stiffness(n, np.float64), make_finish(n)
 
-    @kernel(*launch_bounds(n, np.float64, registers), cached=False)
+    @kernel(*launch_bounds(n, np.float64, registers))
     def iterate(order, first, end, weights, constants, factors, tables, fields, sums, row):
         own_tables = cuda.shared.array(tables_size, np.float64)
         layers = cuda.shared.array(shared_size, np.float64)
@@ -229,7 +229,7 @@ def make_update(n: int) -> Any:
     cube, elements, threads = n**3, layout.elements, layout.threads
     advance = make_advance(n)
 
-    @kernel(*launch_bounds(n, np.float64), cached=False)
+    @kernel(*launch_bounds(n, np.float64))
     def update(order, count, weights, constants, fields, sums):
         scratch = cuda.shared.array(threads, np.float64)
         i, j, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.threadIdx.z

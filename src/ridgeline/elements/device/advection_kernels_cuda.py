@@ -103,7 +103,7 @@ def make_to_fine(n: int, m: int, axis_aligned: bool) -> Any:
     all_coarse, all_lines = coarse_size * elements, lines_size * elements
     planes, dot = _make_planes(n, m), make_dot(n)
 
-    @kernel(*launch_bounds(m, np.float64), cached=False)
+    @kernel(*launch_bounds(m, np.float64))
     def to_fine(order, first, end, stride, velocity, scale, volume, fine_weights, tables, carrier):
         own_tables = cuda.shared.array(tables_size, np.float64)
         coarse = cuda.shared.array(all_coarse, np.float64)
@@ -144,7 +144,7 @@ def make_turn(m: int) -> Any:
     plane, cube, elements = m * m, m**3, layout.elements
     nine = make_column(9, cube)
 
-    @kernel(*launch_bounds(m, np.float64, _REGISTERS), cached=False)
+    @kernel(*launch_bounds(m, np.float64, _REGISTERS))
     def turn(order, first, end, fine, carrier):
         i, j, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.threadIdx.z
         _, element, mine = element_of_block(order, first, end, 1, elements, cuda.blockIdx.x, part)
@@ -209,7 +209,7 @@ def make_advect(n: int, m: int) -> Any:
     nothing = (0.0,) * n
     planes, dot, add, from_fine = _make_planes(n, m), make_dot(n), make_add(n), _make_from_fine(n, m)
 
-    @kernel(*launch_bounds(m, np.float64), cached=False)
+    @kernel(*launch_bounds(m, np.float64))
     def advect(order, first, end, fields, stride, u, carrier, tables, out):
         own_tables = cuda.shared.array(tables_size, np.float64)
         coarse = cuda.shared.array(all_coarse, np.float64)
@@ -270,7 +270,7 @@ def make_advect_collocated(n: int, axis_aligned: bool) -> Any:
     )
     nine = make_column(9, cube)
 
-    @kernel(*launch_bounds(n, np.float64), cached=False)
+    @kernel(*launch_bounds(n, np.float64))
     def advect_collocated(order, first, end, fields, velocity, u, metrics, mass, weights, tables, out):
         own_tables = cuda.shared.array(tables_size, np.float64)
         values = cuda.shared.array(shared_size, np.float64)

@@ -47,7 +47,7 @@ def make_courant(n: int, axis_aligned: bool) -> Any:
     square, cube, elements, threads = n * n, n**3, layout.elements, layout.threads
     nine = make_column(9, cube)
 
-    @kernel(*launch_bounds(n, np.float64, _REGISTERS), cached=False)
+    @kernel(*launch_bounds(n, np.float64, _REGISTERS))
     def courant(order, first, end, velocity, metrics, spacing, out):
         scratch = cuda.shared.array(threads, np.float64)
         i, j = cuda.threadIdx.x, cuda.threadIdx.y

@@ -68,7 +68,7 @@ def make_helmholtz_of_boxes(n: int) -> Any:
     column_of, put, row_of = make_column(n, square), make_store(n, layer), make_column(n, 1)
     lines = make_lines(n)
 
-    @kernel(*launch_bounds(n, np.float64), cached=False)
+    @kernel(*launch_bounds(n, np.float64))
     def helmholtz_of_boxes(order, first, end, fields, stride, u, h1, h2, scale, volume, tables, out):
         mine_tables = cuda.shared.array(tables_size, np.float64)
         values = cuda.shared.array(shared_size, np.float64)
@@ -153,7 +153,7 @@ def make_helmholtz(n: int) -> Any:
     stiffness, column_of = make_stiffness(n, np.dtype(np.float64)), make_column(n, square)
     with_mass, without = _make_sums(n, square), _make_products(n, square)
 
-    @kernel(*launch_bounds(n, np.float64), cached=False)
+    @kernel(*launch_bounds(n, np.float64))
     def helmholtz(order, first, end, fields, stride, u, h1, h2, factors, mass, tables, out):
         mine_tables = cuda.shared.array(tables_size, np.float64)
         layers = cuda.shared.array(shared_size, np.float64)

@@ -78,7 +78,7 @@ def make_residual_of_boxes(shape: Triple, dtype: DTypeLike) -> Any:
 
     registers = 64 if nz + ny + nx <= MOST_OF_LINES else 80
 
-    @kernel(*bounds_of(threads, dtype, registers), cached=False)
+    @kernel(*bounds_of(threads, dtype, registers))
     def residual_of_boxes(r, weight, share, factors, tables, z, left):
         mine = cuda.shared.array(tables_size, real)
         values = cuda.shared.array(size, real)
@@ -132,7 +132,7 @@ def make_residual(shape: Triple, starts: tuple[int, ...], dtype: DTypeLike) -> A
     stiffness = make_stiffness_of(shape, starts, np.dtype(dtype))
     scaled, put, real = _make_scaled(nz, plane), _make_left(nz, plane, np.dtype(dtype)), np.dtype(dtype).type
 
-    @kernel(*bounds_of(threads, dtype), cached=False)
+    @kernel(*bounds_of(threads, dtype))
     def residual(r, weight, share, factors, tables, z, left):
         mine = cuda.shared.array(tables_size, real)
         layers = cuda.shared.array(layers_size, real)
@@ -163,7 +163,7 @@ def make_restrict(fine: Triple, coarse: Triple, dtype: DTypeLike) -> Any:
     along_x = make_line_products(box, (cz, cy, nx), 2, cx, True)
     row_of, put_row = make_column(cx, 1), make_store(cx, 1)
 
-    @kernel(*bounds_of(threads, dtype), cached=False)
+    @kernel(*bounds_of(threads, dtype))
     def restrict(left, tables, below):
         mine = cuda.shared.array(tables_size, real)
         a = cuda.shared.array(size, real)
@@ -200,7 +200,7 @@ def make_prolong(fine: Triple, coarse: Triple, dtype: DTypeLike) -> Any:
     along_y = make_line_products(box, (cz, cy, nx), 1, ny, False)
     along_z = make_line_products(box, (cz, ny, nx), 0, nz, False)
 
-    @kernel(*bounds_of(threads, dtype), cached=False)
+    @kernel(*bounds_of(threads, dtype))
     def prolong(below, tables, z):
         mine = cuda.shared.array(tables_size, real)
         a = cuda.shared.array(size, real)

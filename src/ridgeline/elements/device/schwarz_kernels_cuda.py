@@ -179,7 +179,7 @@ def make_sweep(shape: Triple, dtype: DTypeLike) -> Any:
                 total = base + load(tables, of_x + i)
                 store(a, at + i, load(a, at + i) / total if total > zero else zero)
 
-    @kernel(*bounds_of(threads, dtype), cached=False)
+    @kernel(*bounds_of(threads, dtype))
     def sweep(r, neighbours, mine, total, index, vectors, values, z, ghosts):
         tables = cuda.shared.array(tables_size, real)
         a = cuda.shared.array(size, real)
@@ -240,7 +240,7 @@ def make_collect(shape: Triple) -> Any:
             value += ghost(neighbours, ghosts, mine, total, e, f + 1, slot)
         return value
 
-    @kernel(THREADS, _BLOCKS, cached=False)
+    @kernel(THREADS, _BLOCKS)
     def collect(neighbours, ghosts, mine, total, z):
         p = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         if p >= z.size:

@@ -299,7 +299,7 @@ def make_stiffness_kernel(n: int, dtype: DTypeLike, registers: int = REGISTERS) 
     tables_size, shared_size = 3 * square, 3 * layout.layer * layout.elements
     real = np.dtype(dtype).type
 
-    @kernel(*launch_bounds(n, dtype, registers), cached=False)
+    @kernel(*launch_bounds(n, dtype, registers))
     def apply(u, factors, tables, count, out):
         mine = cuda.shared.array(tables_size, real)
         layers = cuda.shared.array(shared_size, real)

@@ -245,13 +245,13 @@ def make_sweep(
 ) -> Any:
     """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart.
 
-    shape: None for `default_shape`; others are for measuring, and are compiled anew by every process.
+    shape: None for `default_shape`; others are for measuring.
     """
     threads, blocks, streaming, _ = shape or default_shape(dtype)
     real = np.dtype(dtype).type
     drawn, pitch = how_drawn(dtype, generator), row_pitch
 
-    @kernel(threads, blocks, cached=shape is None)
+    @kernel(threads, blocks)
     def sweep(u, v, layout, box, planes, offset_global, wrap, step, key, coefficients, out_u, out_v):
         origin, plane = layout
         z0, z1, y0, y1, x0, x1 = box

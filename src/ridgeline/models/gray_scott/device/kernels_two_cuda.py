@@ -186,7 +186,6 @@ def make_two_step_sweep(
     tile: TwoStepTile,
     generator: Generator = PHILOX_7,
     cut: tuple[bool, bool, bool] = (False, False, False),
-    cached: bool = True,
 ) -> Any:
     """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart.
 
@@ -199,7 +198,7 @@ def make_two_step_sweep(
     both = tile.between
     cut_z, cut_y, cut_x = cut
 
-    @kernel(along_x * along_y, blocks, cached=cached)
+    @kernel(along_x * along_y, blocks)
     def sweep(u, v, layout, shape, place, planes, rings, step, key, coefficients, out_u, out_v):
         between_u = cuda.shared.array(both, real)  # a line each: the simulator knows them by their lines
         between_v = cuda.shared.array(both, real)

@@ -67,7 +67,7 @@ def make_right_hand_side(n: int, axis_aligned: bool) -> Any:
 
     registers = _REGISTERS if n < _WIDE else _WIDE_REGISTERS
 
-    @kernel(*launch_bounds(n, np.float64, registers), cached=False)
+    @kernel(*launch_bounds(n, np.float64, registers))
     def right_hand_side(order, first, end, fields, a, b, force, f0, f1, f2, r0, r1, r2, mass, weights, out):
         i, j = cuda.threadIdx.x, cuda.threadIdx.y
         component, element, mine = element_of_block(
@@ -97,7 +97,7 @@ def make_linear_sources(n: int, axis_aligned: bool) -> Any:
     layout = layout_of(n)
     square, cube, elements, mass_at = n * n, n**3, layout.elements, make_mass(n, axis_aligned)
 
-    @kernel(*launch_bounds(n, np.float64, _REGISTERS), cached=False)
+    @kernel(*launch_bounds(n, np.float64, _REGISTERS))
     def linear_sources(order, first, end, factors, references, fields, mass, weights, out):
         i, j = cuda.threadIdx.x, cuda.threadIdx.y
         _, element, mine = element_of_block(order, first, end, 1, elements, cuda.blockIdx.x, cuda.threadIdx.z)
@@ -145,7 +145,7 @@ def make_momentum(n: int, axis_aligned: bool) -> Any:
     nine, mass_at = make_column(9, cube), make_mass(n, axis_aligned)
     registers = REGISTERS if axis_aligned or n <= _LONG else _MOST_REGISTERS
 
-    @kernel(*launch_bounds(n, np.float64, registers), cached=False)
+    @kernel(*launch_bounds(n, np.float64, registers))
     def momentum(order, first, end, p, f, share, metrics, mass, weights, tables, out):
         own_tables = cuda.shared.array(tables_size, np.float64)
         values = cuda.shared.array(shared_size, np.float64)
@@ -229,7 +229,7 @@ def make_force_divergence(n: int, axis_aligned: bool) -> Any:
     )
     along_x, along_y = make_row_dot(n, 1), make_row_dot(n, pitch)
 
-    @kernel(*launch_bounds(n, np.float64), cached=False)
+    @kernel(*launch_bounds(n, np.float64))
     def force_divergence(order, first, end, f, inverse_mass, metrics, mass, weights, tables, out):
         own_tables = cuda.shared.array(tables_size, np.float64)
         layers = cuda.shared.array(shared_size, np.float64)
@@ -273,7 +273,7 @@ def make_filter(n: int) -> Any:
     column_of, row_of, along_z = make_column(n, square), make_column(n, 1), make_dot(n)
     along_x, along_y = make_row_dot(n, 1), make_row_dot(n, pitch)
 
-    @kernel(*launch_bounds(n, np.float64), cached=False)
+    @kernel(*launch_bounds(n, np.float64))
     def filter_fields(order, first, end, fields, matrix, u):
         own_matrix = cuda.shared.array(square, np.float64)
         values = cuda.shared.array(shared_size, np.float64)

@@ -148,7 +148,7 @@ def make_source(n: int, axis_aligned: bool, formula: Expression) -> Any:
     square, cube, elements = n * n, n**3, layout.elements
     mass_at, source_at = make_mass(n, axis_aligned), make_formula(formula)
 
-    @kernel(*launch_bounds(n, np.float64, _REGISTERS), cached=False)
+    @kernel(*launch_bounds(n, np.float64, _REGISTERS))
     def source(order, first, end, x, y, z, time, mass, weights, out):
         i, j = cuda.threadIdx.x, cuda.threadIdx.y
         _, element, mine = element_of_block(order, first, end, 1, elements, cuda.blockIdx.x, cuda.threadIdx.z)
