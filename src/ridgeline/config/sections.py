@@ -209,6 +209,17 @@ class FftSection(Checked):
     )
 
 
+class DeviceFftSection(FftSection):
+    """One-dimensional transforms, on GPUs too."""
+
+    on_gpus: Literal["auto", "apart", "fused"] = setting(
+        "auto",
+        'How GPUs pass over memory: "apart" (transforms by cuFFT, packing and products between them), "fused" (the '
+        'passes of transforms pack and multiply, for sizes 8 x 2^a and 12 x 2^a); "auto" measures both before the '
+        "first step.",
+    )
+
+
 class OutputSection(Checked):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
 

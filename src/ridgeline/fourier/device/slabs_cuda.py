@@ -26,6 +26,7 @@ from numpy.typing import DTypeLike
 from ridgeline.fourier.device.clock import DeviceClock
 from ridgeline.fourier.device.exchange_cuda import DeviceExchange, ExchangeStreams
 from ridgeline.fourier.device.fft_cuda import DevicePlan, Spacing, make_plan
+from ridgeline.fourier.device.in_z_cuda import CufftInZ, FusedInZ, PlaneBuffers, Table, TransformsInZ
 from ridgeline.fourier.device.kernels_cuda import collect_lines, launch_shape, spread_lines
 from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
 from ridgeline.fourier.device.ways import ExchangeOrder, Way, make_exchange
@@ -35,8 +36,6 @@ from ridgeline.parallel.choices import Trial
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-Table = tuple[Any, int, int, int]  # place, step, ny, pitch of `kernels_cuda`
 
 
 class DeviceSlabs:
@@ -53,7 +52,7 @@ class DeviceSlabs:
 
     Attributes: layout: extents; stream: all work is put on it; scale: 1 over what there and back multiplies by.
     in_y, in_z, rows_to_points, rows_to_modes: plans of one variable. column, row: the exchanges, None where there are
-    none; trials: what was measured to choose their ways.
+    none; trials: what was measured to choose their ways. z: how variables come from lines to planes and back.
     """
 
     def __init__(
@@ -110,10 +109,21 @@ class DeviceSlabs:
         tables = {width: layout.line_table(width) for width in self._widths}
         self._tables = {width: (cuda.to_device(place), step) for width, (place, step) in tables.items()}
         self.launch = (*launch_shape(self.grid.shape[0], layout.ny_local, layout.width), self.stream)
+        self._buffers = PlaneBuffers(self._planes, 2 * layout.plane_numbers, self.stream, self.clock)
+        self.z: TransformsInZ = CufftInZ(self._buffers, self.in_z, self.launch)
         if self.row is not None:
             place, step = layout.column_table()
             self._column_table = cuda.to_device(place), step, layout.ny_local, layout.pitch
             self._row_launch = (*launch_shape(layout.nz_local, layout.ny_local, layout.pitch), self.stream)
+
+    def fuse_in_z(self, fused: bool) -> None:
+        """Let transforms in z pack lines in the same pass, or leave both apart. Raises ValueError for other sizes."""
+        nz = self.grid.shape[0]
+        self.z = (
+            FusedInZ(self._buffers, nz, self._dtype)
+            if fused
+            else CufftInZ(self._buffers, self.in_z, self.launch)
+        )
 
     def _numbers(self, n: int) -> Any:
         """Return n complex numbers, zero: what no kernel writes is sent or transformed too."""
@@ -197,7 +207,7 @@ class DeviceSlabs:
 
     def planes(self, variable: int) -> Any:
         """Return the planes of one variable, or its rows."""
-        return _cut(self._planes, variable, self.layout.plane_numbers)
+        return self._buffers.of(variable)
 
     def pieces(self, batch: VariableBatch, variable: int | None = None) -> Any:
         """Return what the planes' side of the column exchange has of a batch, from one of its variables on."""
@@ -227,8 +237,11 @@ class DeviceSlabs:
         layout = self.layout
         return self.planes(variable)[: 2 * self.grid.shape[0] * layout.ny_local * layout.width]
 
-    def to_points(self, groups: Sequence[VariableBatch]) -> None:
-        """Bring batches from lines to points in `planes`. Collective. The lines' content is lost."""
+    def to_points(self, groups: Sequence[VariableBatch], in_x: bool = True) -> None:
+        """Bring batches from lines to points in `planes`. Collective. The lines' content is lost.
+
+        in_x: whether rows of slabs are transformed; else they are left as modes in x.
+        """
         column, row = self.column, self.row
         for batch in groups:
             self._transform_lines(batch)
@@ -240,7 +253,7 @@ class DeviceSlabs:
         for batch in groups:
             if column is not None:
                 column.finish(batch, "lines", self.pieces(batch))
-            self._spread(batch)
+            self._spread(batch, in_x)
             if row is not None:
                 for v in batch.variables:
                     row.start(VariableBatch(v, 1), "planes", self._plane_message(v), self._row_piece(v))
@@ -260,19 +273,16 @@ class DeviceSlabs:
                 target = message[place * n :]
                 self._to_message[batch.width].run(self.lines(v), target, self.stream, inverse=True)
 
-    def _spread(self, batch: VariableBatch) -> None:
+    def _spread(self, batch: VariableBatch, in_x: bool) -> None:
         """Bring a batch from its pieces to planes, transformed in z; of slabs to points. Rows are given away."""
-        with self.clock("pack"):  # all of them first: rows come to where the pieces are
-            for v in batch.variables:
-                spread_lines[self.launch](self.pieces(batch, v), *self.table(batch), self.planes(v))
+        for v in batch.variables:  # all of them first: rows come to where the pieces are
+            self.z.spread(self.pieces(batch, v), self.table(batch), v)
         for v in batch.variables:
-            planes = self.planes(v)
-            with self.clock("fft"):
-                self.in_z.run(planes, planes, self.stream, inverse=True)
-                if self.row is None:
-                    self.rows_to_points.run(planes, planes, self.stream)
             if self.row is not None:
                 self.row.give(VariableBatch(v, 1), "planes", self._plane_message(v))
+            elif in_x:
+                with self.clock("fft"):
+                    self.rows_to_points.run(self.planes(v), self.planes(v), self.stream)
 
     def leave_points(self, variables: Sequence[int]) -> None:
         """Send variables at points to their planes, in this order, if there is a row exchange. Collective."""
@@ -296,14 +306,17 @@ class DeviceSlabs:
             self._waited_for.remove(variable)
             self.row.finish(VariableBatch(variable, 1), "rows", self._plane_message(variable))
 
-    def to_planes(self, variable: int) -> None:
-        """Bring one variable, which left points, to modes in x and z, in its planes. Collective of pencils."""
+    def to_planes(self, variable: int, in_x: bool = True) -> None:
+        """Bring one variable, which left points, to modes in x, on the way to `to_lines`. Collective of pencils.
+
+        in_x: as of `to_points`.
+        """
         planes = self.planes(variable)
         self._arrive(variable)
-        with self.clock("fft"):
-            if self.row is None:
+        if self.row is None and in_x:
+            with self.clock("fft"):
                 self.rows_to_modes.run(planes, planes, self.stream)
-            self.in_z.run(planes, planes, self.stream)
+        self.z.leave(variable)
 
     def to_lines(self, groups: Sequence[VariableBatch], fill: Callable[[int, Any, Table], None]) -> None:
         """Bring batches to lines in the given order, where they are transformed in y. Collective.

@@ -8,9 +8,10 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.device.kernels_cuda import collect_lines, line_launch, order_by_lines, order_by_rows
+from ridgeline.fourier.device.in_z_cuda import Table
+from ridgeline.fourier.device.kernels_cuda import line_launch, order_by_lines, order_by_rows
 from ridgeline.fourier.device.layout import VariableBatch
-from ridgeline.fourier.device.slabs_cuda import DeviceSlabs, Table
+from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.modes import Modes
 
 
@@ -92,7 +93,7 @@ class DeviceTransform:
         slabs = self._slabs
 
         def fill(variable: int, pieces: Any, table: Table) -> None:
-            collect_lines[slabs.launch](slabs.planes(variable), *table, pieces)
+            slabs.z.collect(variable, table, pieces)
 
         slabs.leave_points(_ONE.variables)
         slabs.to_planes(0)

@@ -114,7 +114,7 @@ class ModelSection(Checked):
         rule='"auto" or an integer >= 1 and <= 4',
     )
     transpose: sections.DeviceTransposeSection = Field(default_factory=sections.DeviceTransposeSection)
-    fft: sections.FftSection = Field(default_factory=sections.FftSection)
+    fft: sections.DeviceFftSection = Field(default_factory=sections.DeviceFftSection)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""

@@ -100,7 +100,9 @@ def make_engine(case: TurbulenceCase, context: Context, grid: PencilGrid, flow: 
     if context.device == "cuda":
         from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 
-        return CudaEngine(*arguments, case.batch, case.model.transpose.between_gpus)
+        engine = CudaEngine(*arguments, case.batch, case.model.transpose.between_gpus)
+        engine.products.choose(case.model.fft.on_gpus, engine.device.name)
+        return engine
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
 
     in_turn_per_node(context.comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))

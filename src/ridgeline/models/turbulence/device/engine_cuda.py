@@ -15,15 +15,9 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.device.kernels_cuda import (
-    add_turned_sum,
-    collect_lines,
-    collect_sums,
-    line_launch,
-    spread_lines,
-)
+from ridgeline.fourier.device.kernels_cuda import line_launch
 from ridgeline.fourier.device.layout import DeviceLayout
-from ridgeline.fourier.device.slabs_cuda import DeviceSlabs, Table
+from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
 from ridgeline.fourier.device.ways import Way
 from ridgeline.fourier.modes import Lengths, Modes
@@ -33,22 +27,19 @@ from ridgeline.models.turbulence.device.axis_tables import AxisTables
 from ridgeline.models.turbulence.device.forced_modes import ForcedModes
 from ridgeline.models.turbulence.device.kernels_cuda import (
     PHASES,
-    PRODUCT_BLOCKS,
-    PRODUCT_THREADS,
     make_advance,
     make_force,
     make_load,
-    make_multiply,
 )
 from ridgeline.models.turbulence.device.memory import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.passes_cuda import CudaPasses
+from ridgeline.models.turbulence.device.products_cuda import DeviceProducts
 from ridgeline.models.turbulence.forcing import Forcing
-from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
+from ridgeline.models.turbulence.kernels import N_COMBINED, N_VELOCITY
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import shift_of_step
 from ridgeline.models.turbulence.stages import SCHEMES, courant_dt, displaced_grids
 from ridgeline.parallel.devices import require_device_memory, select_device
-from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -122,27 +113,22 @@ class CudaEngine:
         of_line[2] = -1  # what no line of this rank is has no modes
         of_line[:, : lines.n_lines] = lines.jx, lines.jz % nz, lines.most
         self._of_line = cuda.to_device(of_line.ravel())
-        self._rates = cuda.to_device(np.zeros(PRODUCT_BLOCKS, real))
         layout, ny = slabs.layout, self.modes.shape[1]
         self._tables = AxisTables(self.modes, self.flow.diffusivities, real, slabs.stream)
-        kx = np.zeros(layout.width, real)
-        columns = slabs.grid.columns_of(slabs.grid.row)
-        kx[: len(columns)] = self._tables.k[0][columns]
-        self._kx, self._kz = cuda.to_device(kx), cuda.to_device(self._tables.k[2].astype(real))
+        k = self._tables.k[0], self._tables.k[2]
+        gradients = self.flow.mean_gradients
+        self.products = DeviceProducts(
+            slabs, real, k, self.modes.lengths, gradients, self._inward, self._outward
+        )
         self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
         self._forced = ForcedModes(self.modes, layout, real, slabs.stream)
         self.passes = CudaPasses(
             slabs, self.transform, self.modes, self._tables, self._of_line, self.n_scalars
         )
-        # Products of which k_x first + k_z second goes to lines, or the first alone: see `kernels`.
-        self._sums: list[tuple[int, int | None]] = [(XX, XZ), (XY, None), (XZ, ZZ), (YZ, None)]
-        for flux in range(N_PRODUCTS, N_PRODUCTS + 3 * self.n_scalars, 3):
-            self._sums += [(flux, flux + 2), (flux + 1, None)]
 
     def _choose_kernels(self) -> None:
         kind: Any = self._real.type  # hashable
         n_scalars, shifted = self.n_scalars, self._shifted
-        self._multiply = {rated: make_multiply(kind, n_scalars, rated) for rated in (True, False)}
         self._load_lines = make_load(kind, shifted)
         self._advance_lines = {
             (last, summed): make_advance(kind, n_scalars, shifted, last, summed)
@@ -157,22 +143,13 @@ class CudaEngine:
         nothing = 0, 1, 1, 1, 1
         common = nothing, self._of_line, *self._tables.device, PHASES, (real(0),) * 12
         one = 1, 1, slabs.stream
-        for kernel in self._multiply.values():
-            kernel[1, PRODUCT_THREADS, slabs.stream](
-                0, 2, 0, 2, (real(0),) * 3, self._rates, slabs.all_planes
-            )
+        self.products.compile()
         self._load_lines[one](self._state, 0, *common[:5], PHASES[0], slabs.all_lines)
         for kernel in self._advance_lines.values():
             kernel[one](*common, real(0), slabs.all_lines, self._state, self._state, self._state)
         for kernel in self._add_force.values():
-            kernel[one](self._of_line, self._kx, 0, *common, slabs.all_lines, self._state)
+            kernel[one](self._of_line, self._state, 0, *common, slabs.all_lines, self._state)
         self._forced.compile(self._state)
-        place, step, _, _ = slabs.table(self._inward[0])
-        table, pieces = (place, step, 0, 0), slabs.pieces(self._inward[0])
-        for kernel in (spread_lines, collect_lines):
-            kernel[one](pieces, *table, pieces)
-        collect_sums[one](pieces, pieces, self._kx, self._kz, *table, pieces)
-        add_turned_sum[one](*[pieces] * 3, place, place, (step, step), (real(0),) * 3, 0, 0, pieces)
         self.transform.compile()
         self.passes.compile(self._state)
         slabs.stream.synchronize()
@@ -226,16 +203,16 @@ class CudaEngine:
         if self._shifted:
             self._tables.displace(displaced_grids(self.next_shift, self.modes))
         self._load()
-        self.last_courant_rate = self._form_products(rated=True)
+        self.last_courant_rate = self.products.form(rated=True)
         self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._forced.begin_step(self.forcing)
         self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
         for number in range(n_substeps):
-            self._combine()
+            self.products.combine()
             self._advance(number)
             if number + 1 < n_substeps:
-                self._form_products(rated=False)
+                self.products.form(rated=False)
         self._forced.end_step(self.forcing, self._state)
         self.slabs.stream.synchronize()
         self.slabs.collect()
@@ -258,65 +235,6 @@ class CudaEngine:
             PHASES[0],
             self.slabs.all_lines,
         )
-
-    def _form_products(self, rated: bool) -> float:
-        """Bring lines to points and form products there; return the largest rate of all ranks if `rated`."""
-        slabs, layout, real = self.slabs, self.slabs.layout, self._real.type
-        slabs.to_points(self._inward)
-        nx = self.modes.shape[2]
-        n_rows = layout.nz_local * layout.ny_local
-        n_blocks = min(n_rows, PRODUCT_BLOCKS)
-        per_cell = tuple(
-            real(n / length) for n, length in zip(self.modes.shape[::-1], self.modes.lengths[::-1])
-        )
-        self._multiply[rated][n_blocks, PRODUCT_THREADS, slabs.stream](
-            nx, 2 * layout.pitch, n_rows, 2 * layout.plane_numbers, per_cell, self._rates, slabs.all_planes
-        )
-        if not rated:
-            return 0.0
-        slabs.stream.synchronize()
-        return float(global_max(self.comm, self._rates.copy_to_host()[:n_blocks].max()))
-
-    def _combine(self) -> None:
-        """Bring products to planes, and their combinations to lines. Neighbours: all ranks."""
-        slabs = self.slabs
-        done: set[int] = set()
-
-        def planes(variable: int) -> Any:
-            if variable not in done:
-                slabs.to_planes(variable)
-                done.add(variable)
-            return slabs.planes(variable)
-
-        def fill(out: int, target: Any, table: Table) -> None:
-            first, second = self._sums[out]
-            sources = [planes(variable) for variable in (first, second) if variable is not None]
-            with slabs.clock("pack"):
-                if len(sources) == 1:
-                    collect_lines[slabs.launch](*sources, *table, target)
-                    return
-                collect_sums[slabs.launch](*sources, self._kx, self._kz, *table, target)
-                if out >= N_COMBINED:
-                    self._add_gradient((out - N_COMBINED) // 2, table, target)
-
-        # Scalars first: their mean gradients take the velocity that is still among the pieces.
-        slabs.leave_points([*range(N_PRODUCTS, slabs.counts.planes), *range(N_PRODUCTS)])
-        slabs.to_lines(self._outward, fill)
-
-    def _add_gradient(self, scalar: int, table: Table, target: Any) -> None:
-        """Add -i G . u, of the velocity that came in, as large as products are after the transforms."""
-        gradient = self.flow.mean_gradients[scalar]
-        if any(gradient):
-            nz, _, nx = self.modes.shape
-            factors = tuple(self._real.type(nx * nz * part) for part in gradient)
-            slabs = self.slabs
-            where = [(batch, v) for batch in self._inward for v in batch.variables if v < N_VELOCITY]
-            velocity = [slabs.pieces(batch, v) for batch, v in where]
-            from_place, from_step, _, _ = slabs.table(where[0][0])
-            place, step, *shape = table
-            add_turned_sum[slabs.launch](
-                *velocity, from_place, place, (from_step, step), factors, *shape, target
-            )
 
     def _advance(self, number: int) -> None:
         """Form the rate of substep `number` on lines, advance what is stored, and set the next stage."""
@@ -393,6 +311,7 @@ class CudaEngine:
         row = {} if slabs.row is None else {"row exchange": f"{slabs.row.words}, a variable a message"}
         return {
             "fields and steps": f"on {self.device}",
+            "transforms": self.products.fused.words,
             "column exchange": column,
             **row,
             "diagnostics and outputs": "on the device",

@@ -20,7 +20,16 @@ from numba import cuda
 from numpy.typing import DTypeLike
 
 from ridgeline.fourier.device.kernels_cuda import LINE_THREADS
-from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, load_pair, store_pair
+from ridgeline.jit.cuda_device import (
+    SIMULATED,
+    barrier,
+    device_function,
+    kernel,
+    load,
+    load_pair,
+    store,
+    store_pair,
+)
 from ridgeline.models.turbulence.kernels import N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 
 # K: wavenumber; PHASES: real parts of the phases of both displaced grids, imaginary parts follow; DECAY: integrating
@@ -32,9 +41,24 @@ PRODUCT_BLOCKS = 2 if SIMULATED else 4096  # at most; each leaves one rate
 
 
 @device_function
-def _larger(largest, rate):
+def larger(largest, rate):
     """Return the larger number; a rate that is NaN does not count."""
     return rate if rate > largest else largest
+
+
+@device_function
+def largest_of_threads(scratch, thread, threads, value):
+    """Return the largest value of a thread block to its first thread. scratch: shared, a number for each thread."""
+    store(scratch, thread, value)
+    left = threads
+    while left > 1:
+        half = (left + 1) // 2
+        barrier()
+        if thread < left - half:
+            store(scratch, thread, larger(load(scratch, thread), load(scratch, thread + half)))
+        left = half
+    barrier()
+    return load(scratch, 0)
 
 
 @cache
@@ -62,8 +86,8 @@ def make_multiply(dtype: DTypeLike, n_scalars: int, rated: bool) -> Any:
                 v0, v1 = load_pair(planes, at + step)
                 w0, w1 = load_pair(planes, at + 2 * step)
                 if rated:
-                    largest = _larger(largest, a * abs(u0) + b * abs(v0) + c * abs(w0))
-                    largest = _larger(largest, a * abs(u1) + b * abs(v1) + c * abs(w1))
+                    largest = larger(largest, a * abs(u0) + b * abs(v0) + c * abs(w0))
+                    largest = larger(largest, a * abs(u1) + b * abs(v1) + c * abs(w1))
                 for back in range(n_scalars):
                     s = n_scalars - 1 - back  # the last first: fluxes lie where scalars before it do not
                     t0, t1 = load_pair(planes, at + (N_VELOCITY + s) * step)
@@ -79,16 +103,9 @@ def make_multiply(dtype: DTypeLike, n_scalars: int, rated: bool) -> Any:
                 store_pair(planes, at + YZ * step, v0 * w0, v1 * w1)
         if rated:
             of_threads = cuda.shared.array(PRODUCT_THREADS, planes.dtype)
-            of_threads[cuda.threadIdx.x] = largest
-            half = PRODUCT_THREADS // 2
-            while half > 0:
-                cuda.syncthreads()
-                if cuda.threadIdx.x < half:
-                    other = of_threads[cuda.threadIdx.x + half]
-                    of_threads[cuda.threadIdx.x] = _larger(of_threads[cuda.threadIdx.x], other)
-                half //= 2
+            largest = largest_of_threads(of_threads, cuda.threadIdx.x, PRODUCT_THREADS, largest)
             if cuda.threadIdx.x == 0:
-                out_rates[cuda.blockIdx.x] = of_threads[0]
+                out_rates[cuda.blockIdx.x] = largest
 
     return multiply
 

@@ -1,0 +1,133 @@
+"""How transforms within thread blocks lie on threads, registers and shared memory of a GPU: no device is needed."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+MOST_POINTS = 4096
+SIZES = f"8 x 2^a or 12 x 2^a, at most {MOST_POINTS}"
+SPACING = 8  # numbers in shared memory between two that are left out, so that threads meet different banks
+_SEGMENT = 32, 64  # bytes of neighbouring columns: at least, a sector of memory, and at most
+_SHARED, _THREADS = 48 * 1024, 1024  # bytes and threads of a thread block, at most
+_MULTIPROCESSOR = 65536  # registers
+# Of a thread, by points that it holds and bytes of a real number; a sum holds two variables, a row two at points.
+_REGISTERS = {(8, 8): 80, (8, 4): 64, (12, 8): 128, (12, 4): 64}
+_SUM_REGISTERS = {(8, 8): 128, (8, 4): 80, (12, 8): 168, (12, 4): 128}
+_ROW_REGISTERS = {(8, 8): 168, (8, 4): 128, (12, 8): 255, (12, 4): 168}
+
+
+class BlockTransform(NamedTuple):
+    """How a transform of n points lies on threads: each holds `held` points, and passes have these radices."""
+
+    n: int
+    held: int
+    radices: tuple[int, ...]
+
+    @property
+    def threads(self) -> int:
+        """Threads of one transform."""
+        return self.n // self.held
+
+    @property
+    def room(self) -> int:
+        """Real numbers of shared memory that one transform needs."""
+        return self.n + self.n // SPACING + 1
+
+
+@cache
+def block_transform(n: int) -> BlockTransform | None:
+    """Return how n points are transformed; None for an n that is not one of SIZES."""
+    for held, first in ((8, 8), (12, 12)):
+        if n % held or n > MOST_POINTS:
+            continue
+        left, radices = n // held, [first]
+        for radix in (8, 4, 2) if held == 8 else (4, 2):
+            while left % radix == 0:
+                radices.append(radix)
+                left //= radix
+        if left == 1:
+            return BlockTransform(n, held, tuple(radices))
+    return None
+
+
+class ColumnShape(NamedTuple):
+    """A transform along z, how many columns x a thread block has, and how many blocks a multiprocessor."""
+
+    plan: BlockTransform
+    columns: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a thread block."""
+        return self.plan.threads * self.columns
+
+    def launch(self, pitch: int, ny: int) -> tuple[tuple[int, int], int]:
+        """Return grid and block for planes [nz, ny, pitch]."""
+        return (-(-pitch // self.columns), ny), self.threads
+
+
+@cache
+def column_shape(n: int, dtype: DTypeLike, summed: bool = False) -> ColumnShape | None:
+    """Return the shape of kernels for n points in z; None for an n that has no transform within thread blocks.
+
+    A thread block has as many columns as let two of them fit on a multiprocessor: one loads while another computes.
+    """
+    plan, itemsize = block_transform(n), np.dtype(dtype).itemsize
+    if plan is None:
+        return None
+    registers = (_SUM_REGISTERS if summed else _REGISTERS)[plan.held, itemsize]
+    found = []
+    columns = _SEGMENT[1] // (2 * itemsize)
+    while columns * 2 * itemsize >= _SEGMENT[0]:
+        threads = plan.threads * columns
+        blocks = _MULTIPROCESSOR // (registers * threads)
+        if blocks > 0 and threads <= _THREADS and plan.room * columns * itemsize <= _SHARED:
+            found.append(ColumnShape(plan, columns, blocks))
+        columns //= 2
+    return next((shape for shape in found if shape.blocks > 1), found[0] if found else None)
+
+
+class RowShape(NamedTuple):
+    """A transform along x, how many pairs of rows a thread block has, and how many blocks a multiprocessor.
+
+    kept: variables at points whose pairs lie in shared memory meanwhile.
+    """
+
+    plan: BlockTransform
+    kept: int
+    pairs: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a thread block."""
+        return self.plan.threads * self.pairs
+
+    @property
+    def room(self) -> int:
+        """Real numbers of shared memory of a thread block: of transforms, and behind them points."""
+        return self.plan.room * self.pairs + 2 * self.plan.held * self.threads * self.kept
+
+    def launch(self, n_rows: int, most: int) -> tuple[int, int]:
+        """Return grid, of at most so many thread blocks, and block."""
+        return max(1, min(-(-n_rows // (2 * self.pairs)), most)), self.threads
+
+
+@cache
+def row_shape(n: int, dtype: DTypeLike, kept: int, least_threads: int = 64) -> RowShape | None:
+    """Return the shape of kernels for n points in x; None where thread blocks have no room for them.
+
+    least_threads: that a thread block has, by several pairs of rows if need be.
+    """
+    plan, itemsize = block_transform(n), np.dtype(dtype).itemsize
+    if plan is None:
+        return None
+    pairs = max(1, least_threads // plan.threads)
+    blocks = _MULTIPROCESSOR // (_ROW_REGISTERS[plan.held, itemsize] * plan.threads * pairs)
+    shape = RowShape(plan, kept, pairs, blocks)
+    return shape if blocks > 0 and shape.room * itemsize <= _SHARED else None
