@@ -42,6 +42,7 @@ from ridgeline.models.turbulence.device.kernels_cuda import (
 )
 from ridgeline.models.turbulence.device.memory import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.passes_cuda import CudaPasses
+from ridgeline.models.turbulence.device.waves_cuda import DeviceWaves
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.models.turbulence.problem import FlowParameters
@@ -60,7 +61,7 @@ class CudaEngine:
 
     Parameters and attributes are those of `engine_cpu.CpuEngine`; `transform` is the device's, for fields that the
     host holds. batch: Q, variables of a message of the column exchange; way: that messages go. `workspace`: none.
-    Raises DeviceError for waves, if this rank has no GPU, and, with the sum, if the GPU's memory is too small.
+    Raises DeviceError if this rank has no GPU, and, with the sum, if the GPU's memory is too small.
     """
 
     workspace = None
@@ -75,10 +76,6 @@ class CudaEngine:
         batch: int = 1,
         way: Way = "auto",
     ) -> None:
-        if flow.waves:
-            raise DeviceError(
-                "GPUs have no kernels for [waves], rotation and stratification; run with --device cpu"
-            )
         self.flow, self.comm, self.n_scalars = flow, comm, len(flow.schmidt)
         self._scheme = SCHEMES[flow.scheme]
         self._real: np.dtype[Any] = np.dtype(dtype)
@@ -124,12 +121,13 @@ class CudaEngine:
         self._of_line = cuda.to_device(of_line.ravel())
         self._rates = cuda.to_device(np.zeros(PRODUCT_BLOCKS, real))
         layout, ny = slabs.layout, self.modes.shape[1]
-        self._tables = AxisTables(self.modes, self.flow.diffusivities, real, slabs.stream)
+        self._tables = AxisTables(self.modes, self.flow.decays_apart, real, slabs.stream)
         kx = np.zeros(layout.width, real)
         columns = slabs.grid.columns_of(slabs.grid.row)
         kx[: len(columns)] = self._tables.k[0][columns]
         self._kx, self._kz = cuda.to_device(kx), cuda.to_device(self._tables.k[2].astype(real))
         self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
+        self._waves = DeviceWaves(self.flow, self.modes, self._sizes, self._of_line, slabs.stream)
         self._forced = ForcedModes(self.modes, layout, real, slabs.stream)
         self.passes = CudaPasses(
             slabs, self.transform, self.modes, self._tables, self._of_line, self.n_scalars
@@ -167,6 +165,7 @@ class CudaEngine:
         for kernel in self._add_force.values():
             kernel[one](self._of_line, self._kx, 0, *common, slabs.all_lines, self._state)
         self._forced.compile(self._state)
+        self._waves.compile(self._state, self._tables.device)
         place, step, _, _ = slabs.table(self._inward[0])
         table, pieces = (place, step, 0, 0), slabs.pieces(self._inward[0])
         for kernel in (spread_lines, collect_lines):
@@ -230,7 +229,8 @@ class CudaEngine:
         self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._forced.begin_step(self.forcing)
-        self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
+        time = self._scheme.fraction * self.last_dt
+        self._tables.decay(self._waves.begin_step(self.forcing.factor_rate, time), time)
         for number in range(n_substeps):
             self._combine()
             self._advance(number)
@@ -335,6 +335,7 @@ class CudaEngine:
             self._add_force[last][*line_launch(forced.n, 1), slabs.stream](
                 forced.places, forced.values, forced.n, *common, slabs.all_lines, kept
             )
+        self._waves.turn(self._line_launch(), slabs.all_lines, [arrays[name] for name in substep.turned])
 
     def keep_stages(self) -> None:
         """Raise DeviceError: only fluid particles ask for stages."""
