@@ -34,7 +34,7 @@ def pairs(found, what):
 @pytest.mark.parametrize(("stratified", "fields"), [(False, 3), (True, 4)])
 @pytest.mark.parametrize("n_stored", [1, 2])
 def test_the_factor_reads_and_writes_each_mode_once(dtype, stratified, fields, n_stored) -> None:
-    """The one kernel of steps that has float64 in float32 flows: phases of waves, as on CPUs."""
+    """The one kernel of steps that holds float64 in float32 flows: waves have turned by many radians, as on CPUs."""
     field = numba.from_dtype(np.dtype(dtype))[::1]
     units, terms = types.UniTuple(NUMBER, 3), types.UniTuple(NUMBER, 8)
     kernel = waves_cuda.make_turn(stratified, n_stored)

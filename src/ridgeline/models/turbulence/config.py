@@ -33,7 +33,7 @@ class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["turbulence"] = setting(..., "Model to run; `ridgeline explain` lists them.")
-    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run. On GPUs, plain flows.")
+    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run. On GPUs, no fluid particles.")
 
 
 class GridSection(sections.PencilGridSection):

@@ -2,7 +2,7 @@
 
 The formulas are those of `waves`. Arrays are those of `kernels_cuda`: flat, complex numbers as pairs of reals,
 *lines* [variable, y, line] and *fields* [field, row, line]. Factors are computed in float64 in both precisions, as on
-CPUs: phases of waves grow with the step, and rounding errors of a wavenumber with them. So the kernel of a float32
+CPUs. Phases of waves grow with the step, and rounding errors of a wavenumber with them. So the kernel of a float32
 flow holds float64, too. A displaced grid multiplies all fields of a mode by one phase, which commutes with factors.
 """
 
