@@ -20,12 +20,27 @@ from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import Forcing
+from ridgeline.models.turbulence.problem import Waves
 from ridgeline.models.turbulence.reference import ReferenceSolver
 from ridgeline.models.turbulence.spectra import largest_sphere
 
 DATA = Path(__file__).parent / "data"
 CUBE = (2 * math.pi,) * 3
 LONG = (2 * math.pi, 3 * math.pi, 1.5 * math.pi)  # lengths [L_z, L_y, L_x] of a box that is no cube
+ROTATION, FREQUENCY = (0.4, -0.7, 1.9), 3.0
+NO_GRADIENT = (0.0, 0.0, 0.0)
+WAVE_FLOWS = {
+    "rotation": {"waves": Waves(ROTATION)},
+    "rotation and a scalar": {
+        "waves": Waves(ROTATION), "schmidt": (0.3,), "mean_gradients": ((1.0, -0.5, 0.3),),
+    },
+    "stratification": {
+        "waves": Waves(brunt_vaisala=FREQUENCY), "schmidt": (0.4,), "mean_gradients": (NO_GRADIENT,),
+    },
+    "both": {
+        "waves": Waves(ROTATION, FREQUENCY), "schmidt": (1.0, 0.3), "mean_gradients": (NO_GRADIENT, (1.0, -0.5, 0.3)),
+    },
+}  # fmt: skip
 
 
 def all_modes(shape, dealias="two-thirds", lengths=CUBE):

@@ -20,7 +20,7 @@ from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
 from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_on_devices import compare_diagnostics
-from turbulence_tools import make_engine, random_start
+from turbulence_tools import WAVE_FLOWS, make_engine, random_start
 
 RANKS = (1, 2, 3)
 QUICK_RANKS = ()  # takes more than 5 s
@@ -30,11 +30,16 @@ LENGTHS = (5.0, 7.0, 4.0)
 
 
 @pytest.mark.parametrize(
-    ("dealias", "schmidt", "batch", "dtype"),
-    [("phase-shift", (), 2, np.float64), ("none", (0.7,), 1, np.float32)],
+    ("dealias", "flow", "batch", "dtype"),
+    [
+        ("phase-shift", {}, 2, np.float64),
+        ("none", {"schmidt": (0.7,), "mean_gradients": ((1.0, -0.5, 2.0),)}, 1, np.float32),
+        ("phase-shift", WAVE_FLOWS["both"], 1, np.float64),
+    ],
+    ids=["plain", "a scalar", "waves"],
 )
-def test_every_process_grid_finds_the_host_s_figures(comm, dealias, schmidt, batch, dtype) -> None:
-    flow = FlowParameters(0.02, "rk2", schmidt, ((1.0, -0.5, 2.0),) * len(schmidt), 3)
+def test_every_process_grid_finds_the_host_s_figures(comm, dealias, flow, batch, dtype) -> None:
+    flow = FlowParameters(0.02, "rk2", seed=3, **flow)
     host = make_engine(
         SHAPE, flow, random_start, dealias, LENGTHS,
         lambda m: EswaranPope(m, MPI.COMM_SELF, 3.0, 2.0, 0.4, 6), dtype,

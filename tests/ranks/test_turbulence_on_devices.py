@@ -24,7 +24,7 @@ from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.errors import DeviceError
-from turbulence_tools import make_engine, random_start
+from turbulence_tools import WAVE_FLOWS, make_engine, random_start
 
 RANKS = (1, 2, 3, 4)
 QUICK_RANKS = ()  # takes more than 5 s
@@ -68,6 +68,25 @@ def test_every_process_grid_equals_the_cpu_on_one_rank(
     comm, scheme, dealias, dtype, batch, way, scalars
 ) -> None:
     flow = FlowParameters(0.02, scheme, scalars, ((1.0, -0.5, 2.0),) * len(scalars), 3)
+    compare_with_one_rank(comm, flow, dealias, dtype, batch, way)
+
+
+@pytest.mark.parametrize(
+    ("case", "scheme", "dealias", "dtype", "batch"),
+    [
+        ("rotation", "rk2", "phase-shift", np.float64, 1),
+        ("stratification", "rk4", "two-thirds", np.float64, 2),
+        ("both", "rk4", "phase-shift", np.float64, 1),
+        ("both", "rk2", "phase-shift", np.float32, 4),
+    ],
+)
+def test_waves_equal_the_cpu_on_one_rank(comm, case, scheme, dealias, dtype, batch) -> None:
+    flow = FlowParameters(0.02, scheme, seed=3, **WAVE_FLOWS[case])
+    compare_with_one_rank(comm, flow, dealias, dtype, batch, "auto")
+
+
+def compare_with_one_rank(comm, flow, dealias, dtype, batch, way) -> None:
+    """Two steps with a forcing on every process grid, and the way to points and back."""
     host = make_engine(
         SHAPE,
         flow,

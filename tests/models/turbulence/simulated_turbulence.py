@@ -11,7 +11,7 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.turbulence.device import engine_cuda
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
-from ridgeline.models.turbulence.problem import FlowParameters, Waves
+from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import ConfigError, DeviceError
 from turbulence_tools import make_engine, make_reference, random_start
@@ -124,8 +124,6 @@ def test_what_is_read_of_the_fields_is_what_was_written() -> None:
 
 def test_refuses_what_it_cannot_do(monkeypatch) -> None:
     grid = PencilGrid(SHAPE, "phase-shift", (1, 1), 0)
-    with pytest.raises(DeviceError, match=r"no kernels for .waves., rotation and stratification; run with"):
-        CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1, waves=Waves((0.0, 0.0, 1.0))))
     engine = make_cuda_engine(FlowParameters(0.02))
     with pytest.raises(DeviceError, match="do not follow fluid particles"):
         engine.advance(0.01, velocity=lambda *_: None)

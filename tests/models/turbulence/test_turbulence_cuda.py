@@ -220,6 +220,15 @@ def test_what_a_gpu_and_its_host_hold_is_counted(n_ranks) -> None:
     assert "cuFFT" in " ".join(found.remarks)
 
 
+PLAIN = "[model]\n"
+WAVES = """\
+[[scalar]]
+schmidt = 1.0
+variance = 0.1
+[model]
+rotation = [0.4, -0.7, 1.9]
+brunt_vaisala = 3.0
+"""
 CASE = """\
 [run]
 model = "turbulence"
@@ -227,8 +236,7 @@ steps = {steps}
 seed = 3
 [grid]
 shape = [6, 6, 6]
-[model]
-viscosity = 0.05
+{waves}viscosity = 0.05
 dt = 0.02
 fft.effort = "estimate"
 [initial]
@@ -246,8 +254,8 @@ every = 2
 """
 
 
-def run(folder, name, steps, *options):
-    (folder / "case.toml").write_text(CASE.format(steps=steps, name=name))
+def run(folder, name, steps, *options, waves):
+    (folder / "case.toml").write_text(CASE.format(steps=steps, name=name, waves=waves))
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "ridgeline", "run", "case.toml", *options]
     done = subprocess.run(
@@ -265,12 +273,13 @@ def run(folder, name, steps, *options):
 
 @pytest.mark.full
 @pytest.mark.jobs
-def test_runs_go_on_from_each_other_s_checkpoints(tmp_path) -> None:
+@pytest.mark.parametrize("waves", [PLAIN, WAVES], ids=["plain", "waves"])
+def test_runs_go_on_from_each_other_s_checkpoints(tmp_path, waves) -> None:
     """The last row of the series of a run on CPU, GPU and CPU in turn is that of a run on the CPU."""
-    run(tmp_path, "whole", 6)
-    run(tmp_path, "turns", 2)
-    assert "on cuda" in run(tmp_path, "turns", 4, "--device", "cuda", "--resume", "auto")
-    assert "at step 4" in run(tmp_path, "turns", 6, "--resume", "auto")
+    run(tmp_path, "whole", 6, waves=waves)
+    run(tmp_path, "turns", 2, waves=waves)
+    assert "on cuda" in run(tmp_path, "turns", 4, "--device", "cuda", "--resume", "auto", waves=waves)
+    assert "at step 4" in run(tmp_path, "turns", 6, "--resume", "auto", waves=waves)
     whole, turns = (
         [float(n) for n in (tmp_path / f"{name}.csv").read_text().splitlines()[-1].split(",")]
         for name in ("whole", "turns")

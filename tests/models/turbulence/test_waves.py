@@ -11,8 +11,12 @@ from ridgeline.models.turbulence.forcing import EswaranPope, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
 from ridgeline.models.turbulence.reference import exponential
 from turbulence_tools import (
+    FREQUENCY,
     LONG,
+    NO_GRADIENT,
+    ROTATION,
     SOLVERS,
+    WAVE_FLOWS,
     divergence,
     energy,
     flat_spectrum,
@@ -22,25 +26,11 @@ from turbulence_tools import (
     wavenumbers,
 )
 
-ROTATION, FREQUENCY = (0.4, -0.7, 1.9), 3.0
 SHAPE = (8, 12, 10)
 MODE = (1, 2, 1)  # j_z, j_y, j_x
-NO_GRADIENT = (0.0, 0.0, 0.0)
-CASES = {
-    "rotation": {"waves": Waves(ROTATION)},
-    "rotation and a scalar": {
-        "waves": Waves(ROTATION), "schmidt": (0.3,), "mean_gradients": ((1.0, -0.5, 0.3),),
-    },
-    "stratification": {
-        "waves": Waves(brunt_vaisala=FREQUENCY), "schmidt": (0.4,), "mean_gradients": (NO_GRADIENT,),
-    },
-    "both": {
-        "waves": Waves(ROTATION, FREQUENCY), "schmidt": (1.0, 0.3), "mean_gradients": (NO_GRADIENT, (1.0, -0.5, 0.3)),
-    },
-}  # fmt: skip
 each_solver = pytest.mark.parametrize("make", SOLVERS.values(), ids=SOLVERS.keys())
 each_scheme = pytest.mark.parametrize("scheme", ["rk2", "rk4"])
-each_case = pytest.mark.parametrize("case", CASES)
+each_case = pytest.mark.parametrize("case", WAVE_FLOWS)
 
 
 def one_mode(wanted):
@@ -162,7 +152,7 @@ def test_engine_is_the_reference_with_waves(case, scheme, dealias):
     def forcing(modes):
         return EswaranPope(modes, MPI.COMM_SELF, 3.0, 2.0, 0.4, 6)
 
-    follow(FlowParameters(0.02, scheme, seed=3, **CASES[case]), dealias, forcing, 1e-12)
+    follow(FlowParameters(0.02, scheme, seed=3, **WAVE_FLOWS[case]), dealias, forcing, 1e-12)
 
 
 @pytest.mark.parametrize("viscosity", [0.02, 3.0, 300.0])
@@ -176,7 +166,7 @@ def test_damping_of_any_ratio_and_strength_is_exact(viscosity, schmidt):
 @pytest.mark.full
 @each_case
 def test_single_precision_follows_with_waves(case):
-    follow(FlowParameters(0.02, "rk2", seed=3, **CASES[case]), "phase-shift", None, 2e-6, np.float32)
+    follow(FlowParameters(0.02, "rk2", seed=3, **WAVE_FLOWS[case]), "phase-shift", None, 2e-6, np.float32)
 
 
 def follow(flow, dealias, forcing, tolerance, dtype=np.float64):
@@ -193,7 +183,7 @@ def follow(flow, dealias, forcing, tolerance, dtype=np.float64):
 @pytest.mark.parametrize(("scheme", "order"), [("rk2", 2), ("rk4", 4)])
 def test_waves_keep_the_order_in_time(case, scheme, order):
     """By the differences of solutions whose steps halve."""
-    flow = FlowParameters(0.02, scheme, seed=3, **CASES[case])
+    flow = FlowParameters(0.02, scheme, seed=3, **WAVE_FLOWS[case])
     solutions = []
     for steps in (8, 16, 32):
         solver = make_engine((16, 16, 16), flow, flat_spectrum(1.5, 3.6), "two-thirds")
@@ -207,7 +197,7 @@ def test_waves_keep_the_order_in_time(case, scheme, order):
 @pytest.mark.parametrize(("scheme", "order"), [("rk2", 3), ("rk4", 4)])
 def test_waves_do_no_work(case, scheme, order):
     """Of no viscosity: energy and, with stratification, that of buoyancy keep their sum to the order of the step."""
-    flow = FlowParameters(0.0, scheme, seed=3, **CASES[case])
+    flow = FlowParameters(0.0, scheme, seed=3, **WAVE_FLOWS[case])
 
     def change(steps):
         solver = make_engine((12, 12, 12), flow, flat_spectrum(1.5), "two-thirds")

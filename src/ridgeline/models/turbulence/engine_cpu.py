@@ -109,8 +109,7 @@ class CpuEngine:
         nz, ny, nx = modes.shape
         unit_z, _, unit_x = modes.unit
         self._shifted = modes.dealias == "phase-shift"
-        by_waves = max(self.flow.waves.n_coupled - 2, 0)  # velocity is one of the diffusivities
-        self._tables = StepTables(modes, [0.0] * by_waves + [*self.flow.diffusivities][by_waves:], real)
+        self._tables = StepTables(modes, self.flow.decays_apart, real)
         self._tables.displace([np.zeros(3)] * 2)
         self._kx = np.repeat(unit_x * grid.columns_of(grid.row), 2).astype(real)
         self._kz = (unit_z * np.fft.fftfreq(nz, 1 / nz).round()).astype(real)

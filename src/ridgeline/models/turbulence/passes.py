@@ -34,6 +34,8 @@ from ridgeline.models.turbulence.point_sums import (
     multiply,
     sum_powers,
 )
+from ridgeline.models.turbulence.problem import Waves
+from ridgeline.models.turbulence.waves import add_wave_pressure, pressure_terms
 
 Fields = Any  # modes of several variables: a sequence of `Field`
 Field = Any  # modes of one variable
@@ -110,6 +112,9 @@ class FlowPasses(Protocol):
         sums: StressSums,
     ) -> None:  # fmt: skip
         """Add share of what u_i u_j gives, of points that `velocity_points` gave for these cells."""
+
+    def add_wave_pressure(self, fields: Fields, waves: Waves, sums: StressSums) -> None:
+        """Add what rotation and buoyancy give to the pressure, after a stress. No transform."""
 
     def transfer(self, sums: StressSums) -> Sums:
         """Return the sums of the transfer over shells, [n_shells]."""
@@ -238,6 +243,11 @@ class HostPasses:
         phase_y, phase_flat = self._phases(cells)
         shift_modes(stress, phase_y.conj(), phase_flat.conj(), self.modes.lines.start, stress)
         add_stress(*(stress, i, j, share, velocity, *self._waves, sums.pressure, sums.transfer))
+
+    def add_wave_pressure(self, fields: NDArray[Any], waves: Waves, sums: StressSums) -> None:
+        """Add what rotation and buoyancy give to the pressure."""
+        start, kz, kx, _, unit_y, _ = self._waves
+        add_wave_pressure(*(fields, start, kz, kx, unit_y, pressure_terms(waves), sums.pressure))
 
     def transfer(self, sums: StressSums) -> Sums:
         """Return the sums of the transfer over shells."""

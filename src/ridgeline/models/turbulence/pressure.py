@@ -25,7 +25,6 @@ from ridgeline.models.turbulence.gradients import STRAIN, mean_powers, shape_fac
 from ridgeline.models.turbulence.passes import Field, Fields, FlowPasses
 from ridgeline.models.turbulence.problem import NO_WAVES, Waves
 from ridgeline.models.turbulence.spectra import sum_over_ranks
-from ridgeline.models.turbulence.waves import add_wave_pressure, pressure_terms
 from ridgeline.parallel.reduce import global_max
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def pressure_spectrum(comm: MPI.Comm, pressure: Field, passes: FlowPasses) -> ND
 def products(comm: MPI.Comm, fields: Fields, passes: FlowPasses, waves: Waves = NO_WAVES) -> Products:
     """Return pressure, transfer spectrum and Courant rate of a velocity field. Collective.
 
-    fields: 3 + S, the velocity solenoidal; waves: for fields of the host alone. Cost: 3 inverse and 6 forward
+    fields: 3 + S, the velocity solenoidal; waves: of rotation and stratification. Cost: 3 inverse and 6 forward
     transforms, twice with phase shifts; memory: four real and three complex fields more than a transform has.
     """
     modes, velocity = passes.modes, fields[:3]
@@ -109,6 +108,5 @@ def products(comm: MPI.Comm, fields: Fields, passes: FlowPasses, waves: Waves = 
             passes.add_stress(points, pair, cells, 1.0 / len(grids), velocity, sums)
     transfer = sum_over_ranks(comm, passes.transfer(sums)) / Shells(modes).width
     if waves:
-        terms, unit_y = pressure_terms(waves), modes.unit[1]
-        add_wave_pressure(fields, modes.lines.start, modes.kz, modes.kx, unit_y, terms, sums.pressure)
+        passes.add_wave_pressure(fields, waves, sums)
     return Products(sums.pressure, transfer, float(global_max(comm, rate)))

@@ -54,3 +54,9 @@ class FlowParameters:
     def diffusivities(self) -> tuple[float, ...]:
         """Of the velocity, and of each scalar."""
         return self.viscosity, *(self.viscosity / number for number in self.schmidt)
+
+    @property
+    def decays_apart(self) -> tuple[float, ...]:
+        """The diffusivities, with 0 for fields whose decay is in the factor of waves."""
+        by_waves = max(self.waves.n_coupled - 2, 0)  # velocity is one of the diffusivities
+        return *[0.0] * by_waves, *self.diffusivities[by_waves:]

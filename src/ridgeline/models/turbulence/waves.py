@@ -39,14 +39,21 @@ def pressure_terms(waves: Waves) -> NDArray[np.float64]:
     return np.array([*(2.0 * part for part in waves.rotation), waves.brunt_vaisala])
 
 
-@subroutine(nogil=True)
-def _factors(c, tall, square, terms):
-    """Return the factors (along u, e x u, t t.u, t theta, h h.u, h theta, theta, h.u, t.u) of a mode, for `_turn`.
+def factors_of_mode(x, y, z, terms):
+    """Return e = k / |k| and the nine factors of a mode k = (x, y, z), for `turned`.
 
-    c : 2 Omega.e; tall : |h|; square : k^2; terms : see N_TERMS
+    They multiply u, e x u, t t.u, t theta, h h.u, h theta, theta, h.u and t.u. terms : see N_TERMS. Plain functions
+    of float64, as this one, `turned` and `wave_push`, are compiled into kernels of CPUs and of GPUs.
     """
+    square = x * x + y * y + z * z
     frequency, time = terms[3], terms[7]
     a = terms[4] - terms[5] * square
+    if square == 0.0:
+        return (x, y, z), (math.exp(terms[4] * time), 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+    over_k = 1.0 / math.sqrt(square)
+    e = x * over_k, y * over_k, z * over_k
+    tall = math.sqrt(e[0] * e[0] + e[1] * e[1])  # |h|
+    c = terms[0] * e[0] + terms[1] * e[1] + terms[2] * e[2]
     if c == 0.0 and frequency > 0.0:
         b = -terms[6] * square
         middle, half = 0.5 * (a + b), 0.5 * (a - b)
@@ -68,7 +75,7 @@ def _factors(c, tall, square, terms):
         alone = math.exp(a * time)
         along = (even + odd * half - alone) / (tall * tall) if tall > 0.0 else 0.0
         push = odd * frequency
-        return alone, 0.0, 0.0, 0.0, along, push, even - odd * half, -push, 0.0
+        return e, (alone, 0.0, 0.0, 0.0, along, push, even - odd * half, -push, 0.0)
     sigma = math.sqrt(c * c + frequency * frequency * tall * tall)
     damp = math.exp(a * time)
     sine, cosine = math.sin(0.5 * sigma * time), math.cos(0.5 * sigma * time)
@@ -77,23 +84,54 @@ def _factors(c, tall, square, terms):
     odd = damp * 2.0 * sine * cosine * over
     axis = damp * 2.0 * (sine * over) * (sine * over)
     push, cross = odd * frequency, axis * frequency * c
-    return even, -odd * c, axis * frequency * frequency, cross, 0.0, push, even + axis * c * c, -push, cross
+    return e, (
+        even,
+        -odd * c,
+        axis * frequency * frequency,
+        cross,
+        0.0,
+        push,
+        even + axis * c * c,
+        -push,
+        cross,
+    )
 
 
-@subroutine(nogil=True)
-def _turn(fields, m, factors, ex, ey, ez):
-    """Multiply parts m, real or imaginary, of u and theta by the factors. fields : (3 or 4, n); e : k / |k|."""
-    x, y, z = np.float64(fields[0, m]), np.float64(fields[1, m]), np.float64(fields[2, m])
-    theta = np.float64(fields[3, m]) if fields.shape[0] > 3 else 0.0
+def turned(x, y, z, theta, e, factors):
+    """Return parts of u = (x, y, z) and theta, all real or all imaginary, multiplied by `factors_of_mode`."""
+    ex, ey, ez = e
     hx, hy, hz = -ex * ez, -ey * ez, ex * ex + ey * ey
     level, upright = ex * y - ey * x, hx * x + hy * y + hz * z
     to_t = factors[2] * level + factors[3] * theta
     to_h = factors[4] * upright + factors[5] * theta
-    fields[0, m] = factors[0] * x + factors[1] * (ey * z - ez * y) - to_t * ey + to_h * hx
-    fields[1, m] = factors[0] * y + factors[1] * (ez * x - ex * z) + to_t * ex + to_h * hy
-    fields[2, m] = factors[0] * z + factors[1] * (ex * y - ey * x) + to_h * hz
+    return (
+        factors[0] * x + factors[1] * (ey * z - ez * y) - to_t * ey + to_h * hx,
+        factors[0] * y + factors[1] * (ez * x - ex * z) + to_t * ex + to_h * hy,
+        factors[0] * z + factors[1] * (ex * y - ey * x) + to_h * hz,
+        factors[6] * theta + factors[7] * upright + factors[8] * level,
+    )
+
+
+def wave_push(x, y, z, terms, u, v, w, theta):
+    """Return k.(2 Omega x u) - N k_z theta of a mode k = (x, y, z), or of its parts. terms : of `pressure_terms`."""
+    # k.(R x u) = u.(k x R)
+    p, q, r = y * terms[2] - z * terms[1], z * terms[0] - x * terms[2], x * terms[1] - y * terms[0]
+    return p * u + q * v + r * w - terms[3] * z * theta
+
+
+_factors_of_mode, _turned, _wave_push = map(subroutine(nogil=True), (factors_of_mode, turned, wave_push))
+
+
+@subroutine(nogil=True)
+def _turn(fields, m, e, factors):
+    """Multiply parts m, real or imaginary, of u and theta by the factors. fields : (3 or 4, n)."""
+    theta = np.float64(fields[3, m]) if fields.shape[0] > 3 else 0.0
+    x, y, z, theta = _turned(
+        np.float64(fields[0, m]), np.float64(fields[1, m]), np.float64(fields[2, m]), theta, e, factors
+    )
+    fields[0, m], fields[1, m], fields[2, m] = x, y, z
     if fields.shape[0] > 3:
-        fields[3, m] = factors[6] * theta + factors[7] * upright + factors[8] * level
+        fields[3, m] = theta
 
 
 @kernel(
@@ -130,20 +168,12 @@ def turn_lines(tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, fir
         stage = tile[:n, l]
         for place in range(count):
             j = place if place <= most else place - count
-            x, y, z = kx[line], unit_y * j, kz[line]
-            square = x * x + y * y + z * z
-            if square > 0.0:
-                over = 1.0 / math.sqrt(square)
-                x, y, z = x * over, y * over, z * over
-                tall = math.sqrt(x * x + y * y)
-                factors = _factors(terms[0] * x + terms[1] * y + terms[2] * z, tall, square, terms)
-            else:
-                factors = (math.exp(terms[4] * terms[7]), 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+            e, factors = _factors_of_mode(kx[line], unit_y * j, kz[line], terms)
             for part in range(2):
-                _turn(stage, 2 * (j if j >= 0 else j + n_y) + part, factors, x, y, z)
+                _turn(stage, 2 * (j if j >= 0 else j + n_y) + part, e, factors)
                 for stored in (first, second):
                     if stored.shape[0] > 0:
-                        _turn(stored[:n], 2 * (begin + place) + part, factors, x, y, z)
+                        _turn(stored[:n], 2 * (begin + place) + part, e, factors)
 
 
 @kernel(lambda T: (T[:, ::1], int64[::1], *[float64[::1]] * 2, float64, float64[::1], T[::1]), nogil=True)
@@ -161,15 +191,8 @@ def add_wave_pressure(fields, start, kz, kx, unit_y, terms, out_pressure):
             y = unit_y * (place if 2 * place < count else place - count)
             square = x * x + y * y + z * z
             if square > 0.0:
-                # k.(R x u) = u.(k x R)
-                p, q, r = (
-                    y * terms[2] - z * terms[1],
-                    z * terms[0] - x * terms[2],
-                    x * terms[1] - y * terms[0],
-                )
-                push = p * fields[0, m] + q * fields[1, m] + r * fields[2, m]
-                if terms[3] > 0.0:
-                    push -= terms[3] * z * fields[3, m]
+                theta = fields[3 if terms[3] > 0.0 else 0, m]  # N = 0 multiplies the other
+                push = _wave_push(x, y, z, terms, fields[0, m], fields[1, m], fields[2, m], theta)
                 out_pressure[m] += complex(-push.imag / square, push.real / square)
 
 

@@ -34,6 +34,7 @@ from ridgeline.models.turbulence.device.kernels_cuda import (
 from ridgeline.models.turbulence.device.memory import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.passes_cuda import CudaPasses
 from ridgeline.models.turbulence.device.products_cuda import DeviceProducts
+from ridgeline.models.turbulence.device.waves_cuda import DeviceWaves
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_VELOCITY
 from ridgeline.models.turbulence.problem import FlowParameters
@@ -51,7 +52,7 @@ class CudaEngine:
 
     Parameters and attributes are those of `engine_cpu.CpuEngine`; `transform` is the device's, for fields that the
     host holds. batch: Q, variables of a message of the column exchange; way: that messages go. `workspace`: none.
-    Raises DeviceError for waves, if this rank has no GPU, and, with the sum, if the GPU's memory is too small.
+    Raises DeviceError if this rank has no GPU, and, with the sum, if the GPU's memory is too small.
     """
 
     workspace = None
@@ -66,10 +67,6 @@ class CudaEngine:
         batch: int = 1,
         way: Way = "auto",
     ) -> None:
-        if flow.waves:
-            raise DeviceError(
-                "GPUs have no kernels for [waves], rotation and stratification; run with --device cpu"
-            )
         self.flow, self.comm, self.n_scalars = flow, comm, len(flow.schmidt)
         self._scheme = SCHEMES[flow.scheme]
         self._real: np.dtype[Any] = np.dtype(dtype)
@@ -114,13 +111,14 @@ class CudaEngine:
         of_line[:, : lines.n_lines] = lines.jx, lines.jz % nz, lines.most
         self._of_line = cuda.to_device(of_line.ravel())
         layout, ny = slabs.layout, self.modes.shape[1]
-        self._tables = AxisTables(self.modes, self.flow.diffusivities, real, slabs.stream)
+        self._tables = AxisTables(self.modes, self.flow.decays_apart, real, slabs.stream)
         k = self._tables.k[0], self._tables.k[2]
         gradients = self.flow.mean_gradients
         self.products = DeviceProducts(
             slabs, real, k, self.modes.lengths, gradients, self._inward, self._outward
         )
         self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
+        self._waves = DeviceWaves(self.flow, self.modes, self._sizes, self._of_line, slabs.stream)
         self._forced = ForcedModes(self.modes, layout, real, slabs.stream)
         self.passes = CudaPasses(
             slabs, self.transform, self.modes, self._tables, self._of_line, self.n_scalars
@@ -150,6 +148,7 @@ class CudaEngine:
         for kernel in self._add_force.values():
             kernel[one](self._of_line, self._state, 0, *common, slabs.all_lines, self._state)
         self._forced.compile(self._state)
+        self._waves.compile(self._state, self._tables.device)
         self.transform.compile()
         self.passes.compile(self._state)
         slabs.stream.synchronize()
@@ -207,7 +206,8 @@ class CudaEngine:
         self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._forced.begin_step(self.forcing)
-        self._tables.decay(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
+        time = self._scheme.fraction * self.last_dt
+        self._tables.decay(self._waves.begin_step(self.forcing.factor_rate, time), time)
         for number in range(n_substeps):
             self.products.combine()
             self._advance(number)
@@ -253,6 +253,7 @@ class CudaEngine:
             self._add_force[last][*line_launch(forced.n, 1), slabs.stream](
                 forced.places, forced.values, forced.n, *common, slabs.all_lines, kept
             )
+        self._waves.turn(self._line_launch(), slabs.all_lines, [arrays[name] for name in substep.turned])
 
     def keep_stages(self) -> None:
         """Raise DeviceError: only fluid particles ask for stages."""

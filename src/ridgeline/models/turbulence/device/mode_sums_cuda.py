@@ -25,7 +25,7 @@ REAL_PART, SQUARE, THREE_SQUARES = 0, 1, 3  # what `sum_shells` sums
 
 
 @device_function
-def _flat_waves(of_line, n_lines, nz, units, line):
+def flat_waves(of_line, n_lines, nz, units, line):
     """Return k_x, k_z, largest |j_y| and weight of a line."""
     column, place, most = line_of(of_line, n_lines, line)
     jz = place if 2 * place < nz else place - nz
@@ -33,7 +33,7 @@ def _flat_waves(of_line, n_lines, nz, units, line):
 
 
 @device_function
-def _mode(field, at):
+def mode_of(field, at):
     """Return a mode as two float64."""
     re, im = load_pair(field, at)
     return np.float64(re), np.float64(im)
@@ -46,16 +46,16 @@ def sum_flow_lines(sizes, units, of_line, u, v, w, out_sums):
     line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if line >= n_lines:
         return
-    x, z, most, weight = _flat_waves(of_line, n_lines, nz, units, line)
+    x, z, most, weight = flat_waves(of_line, n_lines, nz, units, line)
     flat, count = x * x + z * z, 2 * most + 1
     xx = yy = zz = mean = curl = gradient = divergence = helicity = length = 0.0
     for place in range(count):
         j = place if place <= most else place - count
         y, at = units[1] * j, (j if j >= 0 else rows + j) * n_lines + line
         k2 = flat + y * y
-        xr, xi = _mode(u, at)
-        yr, yi = _mode(v, at)
-        zr, zi = _mode(w, at)
+        xr, xi = mode_of(u, at)
+        yr, yi = mode_of(v, at)
+        zr, zi = mode_of(w, at)
         ex, ey, ez = xr * xr + xi * xi, yr * yr + yi * yi, zr * zr + zi * zi
         square = ex + ey + ez
         if k2 > 0.0:
@@ -92,7 +92,7 @@ def sum_scalar_lines(sizes, units, of_line, u, v, w, scalar, out_sums):
     line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if line >= n_lines:
         return
-    x, z, most, weight = _flat_waves(of_line, n_lines, nz, units, line)
+    x, z, most, weight = flat_waves(of_line, n_lines, nz, units, line)
     flat, count = x * x + z * z, 2 * most + 1
     variance = slope = fx = fy = fz = 0.0
     for place in range(count):
@@ -100,10 +100,10 @@ def sum_scalar_lines(sizes, units, of_line, u, v, w, scalar, out_sums):
         y, at = units[1] * j, (j if j >= 0 else rows + j) * n_lines + line
         k2 = flat + y * y
         if k2 > 0.0:
-            re, im = _mode(scalar, at)
-            xr, xi = _mode(u, at)
-            yr, yi = _mode(v, at)
-            zr, zi = _mode(w, at)
+            re, im = mode_of(scalar, at)
+            xr, xi = mode_of(u, at)
+            yr, yi = mode_of(v, at)
+            zr, zi = mode_of(w, at)
             square = re * re + im * im
             variance += square
             slope += k2 * square
@@ -120,14 +120,14 @@ def sum_scalar_lines(sizes, units, of_line, u, v, w, scalar, out_sums):
 @device_function
 def _value(kind, a, b, c, at):
     """Return what `sum_shells` sums of a mode."""
-    re, im = _mode(a, at)
+    re, im = mode_of(a, at)
     if kind == REAL_PART:
         return re
     square = re * re + im * im
     if kind == THREE_SQUARES:
-        re, im = _mode(b, at)
+        re, im = mode_of(b, at)
         square += re * re + im * im
-        re, im = _mode(c, at)
+        re, im = mode_of(c, at)
         square += re * re + im * im
     return square
 
@@ -146,7 +146,7 @@ def sum_shells(sizes, units, of_line, shell_width, kind, a, b, c, out_shells):
     inner = max((shell - HALF) * shell_width, 0.0)
     total = slope = 0.0
     for line in range(thread, n_lines, SHELL_THREADS):
-        x, z, most, weight = _flat_waves(of_line, n_lines, nz, units, line)
+        x, z, most, weight = flat_waves(of_line, n_lines, nz, units, line)
         flat = x * x + z * z
         # From a j_y below the run on: the last word has the formula by which hosts tell the shell.
         j = max(int(math.sqrt(max(inner * inner - flat, 0.0)) / unit_y) - 1, 0)

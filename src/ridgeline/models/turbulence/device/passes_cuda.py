@@ -46,9 +46,11 @@ from ridgeline.models.turbulence.device.point_sums_cuda import (
     sum_increments,
     sum_powers,
 )
+from ridgeline.models.turbulence.device.waves_cuda import add_wave_pressure, pressure_arguments
 from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
 from ridgeline.models.turbulence.passes import Counts, Derivative, StressSums, Sums
 from ridgeline.models.turbulence.point_sums import POWERS, offsets_along
+from ridgeline.models.turbulence.problem import Waves
 
 DeviceArray = Any
 _ORDER = 1, 2, 3  # variables whose planes keep u, v, w
@@ -261,6 +263,11 @@ class CudaPasses:
             lines, *self._of_lines, PHASES[0], *vectors, *numbers, *fields
         )
         self._fresh = False
+
+    def add_wave_pressure(self, fields: Sequence[DeviceArray], waves: Waves, sums: StressSums) -> None:
+        """Add what rotation and buoyancy give to the pressure."""
+        taken, terms = pressure_arguments(fields, waves, self._real)
+        add_wave_pressure[self._along_lines](*taken, *self._of_lines, terms, sums.pressure)
 
     def transfer(self, sums: StressSums) -> Sums:
         """Return the sums of the transfer over shells."""
