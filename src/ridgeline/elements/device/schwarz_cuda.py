@@ -106,6 +106,7 @@ class CudaSchwarzLevel:
     def __init__(self, host: SchwarzLevel, device_buffers: bool, stream: Any) -> None:
         level, dtype = host.level, host.dtype
         self.n, self.elements, self.stream = level.n, level.shape[0], stream
+        self.work = host.work()
         require_kernels(self.n)
         size = int(np.prod(level.shape))
         self._point_blocks = -(-size // THREADS)
@@ -198,6 +199,7 @@ class CudaTransfer:
         fine, coarse = (nz, ny, nx), (cz, cy, cx)
         dtype = matrices[0].dtype
         self._launch = elements, shared_box(fine).threads, stream
+        self.flops = host.flops
         self._tables = cuda.to_device(np.concatenate([j.reshape(-1) for j in matrices]))
         self._restrict, self._prolong = make_restrict(fine, coarse, dtype), make_prolong(fine, coarse, dtype)
 
@@ -214,8 +216,8 @@ class CudaSchwarzMultigrid:
     """z ~ K^-1 r for device arrays: a `krylov.operator.Preconditioner` with the cycle of `host`.
 
     device_buffers: hand device memory to MPI, which must be GPU-aware; stream: of all kernels. The host waits for the
-    coarse right-hand side, and on several ranks for messages. Its coarse solve is charged as "coarse" to the regions
-    of `host`, without the wait. Built without communication; apply() allocates nothing.
+    coarse right-hand side, and on several ranks for messages. The regions of `host` are charged as by that. "coarse"
+    has the copies of the coarse problem, too. Built without communication; apply() allocates nothing.
     Raises DeviceError for levels that no kernel takes.
     """
 
@@ -244,20 +246,25 @@ class CudaSchwarzMultigrid:
             self._solve_coarse(r, z)
             return
         level, transfer, below = self.levels[place], self._transfers[place], self._r[place]
-        level.smooth(r, z)
-        transfer.restrict(level.residual(r, z), below)
-        if place + 1 < len(self.levels):
-            self.levels[place + 1].points.sum(below)
+        regions, flops, word = self.host.regions, transfer.flops, self.dtype.itemsize
+        with timed(regions, "schwarz", *level.work):
+            level.smooth(r, z)
+            left = level.residual(r, z)
+        with timed(regions, "transfer", flops, word * (left.size + below.size)):
+            transfer.restrict(left, below)
+            if place + 1 < len(self.levels):
+                self.levels[place + 1].points.sum(below)
         self._descend(place + 1, below, self._z[place])
-        transfer.prolong(self._z[place], z)
+        with timed(regions, "transfer", flops, word * (2 * left.size + below.size)):
+            transfer.prolong(self._z[place], z)
 
     def _solve_coarse(self, r: Any, z: Any) -> None:
-        r.copy_to_host(self._residual, stream=self.stream)
-        if self.stream:
-            self.stream.synchronize()
         with timed(self.host.regions, "coarse"):
+            r.copy_to_host(self._residual, stream=self.stream)
+            if self.stream:
+                self.stream.synchronize()
             self.host.coarse.solve(self._residual, self._correction)
-        z.copy_to_device(self._correction, stream=self.stream)
+            z.copy_to_device(self._correction, stream=self.stream)
 
     def describe(self) -> str:
         """Return one line: orders, smoother and coarse solver."""
