@@ -3,8 +3,9 @@
     python benchmarks/gpu_navier_stokes.py [--points N ...] [--runs NAME ...] [--seconds S] [--json FILE]
 
 For one session on a machine with a GPU: the CPU's fields after some steps, then steps of the runs of
-`navier_stokes.py`. Bytes are those that regions count, the least a pass must move. A region ends when the device has
-done what was begun in it. One rank. With NUMBA_ENABLE_CUDASIM=1 it shows, without a GPU, that everything runs.
+`navier_stokes.py`. Bytes are those that regions count, the least a pass must move. Seconds of regions are the
+device's, between events, and each belongs to the innermost region. One rank. With NUMBA_ENABLE_CUDASIM=1 it shows,
+without a GPU, that everything runs.
 """
 
 import argparse

@@ -8,7 +8,8 @@ from numba import cuda
 from mesh_files import BoxFile
 from multigrid_cases import UNIT, Problem, box
 from ridgeline.elements import mappings
-from ridgeline.elements.device.schwarz_cuda import CudaSchwarzMultigrid
+from ridgeline.elements.device import schwarz_kernels_cuda
+from ridgeline.elements.device.schwarz_cuda import CudaSchwarzLevel, CudaSchwarzMultigrid
 from ridgeline.elements.meshes.hexahedra import build_mesh
 from ridgeline.jit.cuda_device import SIMULATED
 
@@ -63,3 +64,36 @@ def test_a_cycle_is_the_host_s(name, dtype) -> None:
     np.testing.assert_array_equal(r.copy_to_host(), problem.b)
     assert device.dtype == np.dtype(dtype)
     assert device.describe().endswith("on the host")
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """Leave shared memory for a box without pads, as large elements of float64 have it."""
+    monkeypatch.setattr(schwarz_kernels_cuda, "STATIC_SHARED", 0)
+    schwarz_kernels_cuda.make_sweep.cache_clear()
+    yield
+    schwarz_kernels_cuda.make_sweep.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["box", "anisotropic"])
+def test_eigenvectors_may_stay_in_global_memory(little_memory, name) -> None:
+    layout = schwarz_kernels_cuda.sweep_layout((4, 4, 4), np.float64)
+    assert (layout.tables, layout.box.pitch) == (0, 6)
+    test_a_cycle_is_the_host_s(name, "float64")
+
+
+def test_elements_of_order_15_in_float64() -> None:
+    """A sweep and a residual, without the cycle below them."""
+    problem = Problem(MPI.COMM_SELF, box((1, 1, 1)), 15, ("x_max",))
+    host = problem.multigrid(orders=[(15, 15, 15), (1, 1, 1)], dtype="float64").levels[0]
+    device = CudaSchwarzLevel(host, False, 0)
+    r = problem.b.reshape(-1)
+    z = np.empty_like(r)
+    host.smooth(r, z)
+    expected = host.residual(r, z).copy()
+    on_device = cuda.to_device(np.full_like(z, np.nan))
+    given = cuda.to_device(r)
+    device.smooth(given, on_device)
+    left = device.residual(given, on_device).copy_to_host()
+    for found, wanted in ((on_device.copy_to_host(), z), (left, expected)):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * abs(wanted).max())

@@ -1,6 +1,7 @@
 """Schwarz multigrid on GPUs: what its kernels compile to, what the simulator gives, what is refused."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +19,15 @@ from ridgeline.elements.device.multigrid_kernels_cuda import (
     make_residual_of_boxes,
     make_restrict,
 )
-from ridgeline.elements.device.schwarz_cuda import STATIC_SHARED, require_kernels
+from ridgeline.elements.device.schwarz_cuda import require_kernels
 from ridgeline.elements.device.schwarz_kernels_cuda import (
+    STATIC_SHARED,
     THREADS,
     make_collect,
     make_sweep,
     pack_faces,
     scale_points,
-    sweep_bytes,
+    sweep_layout,
 )
 from ridgeline.elements.device.tensor_cuda import tables_of
 from ridgeline.elements.quadrature import gll_derivative
@@ -43,8 +45,8 @@ def shared_bytes(ptx):
     return sum(int(size) for size in re.findall(r"\.shared \.align \d+ \.b8 \w+\[(\d+)\];", ptx))
 
 
-def check(kernel, signature, threads):
-    """Check registers, spills, shared memory and precision of a kernel of float32."""
+def fits(kernel, signature, threads):
+    """Check registers, spills and shared memory of a kernel."""
     result = assemble(kernel, signature)
     bound, blocks = kernel.targetoptions["launch_bounds"]
     assert 0 <= bound - threads < 32
@@ -53,6 +55,12 @@ def check(kernel, signature, threads):
     assert shared_bytes(result.ptx) <= STATIC_SHARED
     assert not re.search(r"\b(ld|st)\.local", result.ptx)
     assert not re.search(r"\bld\.f(64|32)", result.ptx), "what is shared memory is known to be"
+    return result
+
+
+def check(kernel, signature, threads):
+    """Check what `fits` does, and the precision of a kernel of float32."""
+    result = fits(kernel, signature, threads)
     assert not re.search(r"\b(add|sub|mul|fma|div|neg|setp)\S*\.f64", result.ptx), "float64 is but rounded"
     assert (".f64" in result.ptx) == (DOUBLE in signature)
     assert "atom" not in result.ptx
@@ -62,11 +70,39 @@ def check(kernel, signature, threads):
 @pytest.mark.parametrize("r", [DOUBLE, pytest.param(SINGLE, marks=pytest.mark.full)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_sweep_is_products_of_lines_in_registers(shape, r) -> None:
-    wide = tuple(n + 2 for n in shape)
+    layout = sweep_layout(shape, REAL)
     signature = (r, WHOLE, SINGLE, SINGLE, WHOLE, SINGLE, SINGLE, SINGLE, SINGLE)
-    result = check(make_sweep(shape, REAL), signature, shared_box(wide).threads)
+    result = check(make_sweep(shape, REAL), signature, layout.box.threads)
     assert result.count("bar.sync") == 5
-    assert shared_bytes(result.ptx) == sweep_bytes(shape, REAL)
+    assert shared_bytes(result.ptx) == layout.bytes
+    assert layout.tables == sum((n + 2) * (n + 3) for n in shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tables", "pitch"),
+    [
+        ((16, 16, 16), False, 18),
+        pytest.param((15, 15, 15), True, 17, marks=pytest.mark.full),
+        pytest.param((15, 16, 16), False, 19, marks=pytest.mark.full),
+    ],
+)
+def test_large_elements_of_float64_leave_eigenvectors_in_global_memory(shape, tables, pitch) -> None:
+    layout = sweep_layout(shape, np.float64)
+    assert (bool(layout.tables), layout.box.pitch) == (tables, pitch)
+    signature = (DOUBLE, WHOLE, DOUBLE, DOUBLE, WHOLE, *[DOUBLE] * 4)
+    result = fits(make_sweep(shape, np.dtype(np.float64)), signature, layout.box.threads)
+    assert shared_bytes(result.ptx) == layout.bytes
+    assert result.count("bar.sync") == 5
+
+
+@pytest.mark.full
+def test_other_kernels_of_large_elements_of_float64_fit() -> None:
+    shape, real = (16, 16, 16), np.dtype(np.float64)
+    _, starts = tables_of([gll_derivative(n) for n in shape])
+    for kernel in (make_residual_of_boxes(shape, real), make_residual(shape, starts, real)):
+        fits(kernel, (DOUBLE,) * 7, 256)
+    for make in (make_restrict, make_prolong):
+        fits(make(shape, (15, 15, 15), real), (DOUBLE,) * 3, shared_box(shape).threads)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -107,13 +143,24 @@ def test_lines_meet_different_banks_and_warps_are_full() -> None:
 
 
 def test_what_no_kernel_takes_is_refused() -> None:
-    require_kernels((16, 16, 16), "float32")
-    require_kernels((2, 9, 15), "float64")
-    for shape, dtype in (((17, 8, 8), "float32"), ((8, 1, 8), "float32"), ((16, 16, 16), "float64")):
-        with pytest.raises(DeviceError, match=rf'{shape[0]}, {shape[1]}, .* of {dtype} .*device = "cpu"'):
-            require_kernels(shape, dtype)
+    for shape in product((2, 9, 14, 15, 16), repeat=3):
+        require_kernels(shape)
+        for dtype in ("float32", "float64"):
+            assert sweep_layout(shape, dtype).bytes <= STATIC_SHARED
+    for shape in ((17, 8, 8), (8, 1, 8)):
+        with pytest.raises(DeviceError, match=rf'{shape[0]}, {shape[1]}, .*from 1 to 15.*device = "cpu"'):
+            require_kernels(shape)
 
 
 @pytest.mark.full
-def test_in_the_simulator() -> None:
-    assert " passed" in run_simulated(Path(__file__).with_name("simulated_schwarz_cuda.py"))
+@pytest.mark.parametrize(
+    "test",
+    [
+        "test_a_cycle_is_the_host_s",
+        "test_eigenvectors_may_stay_in_global_memory",
+        "test_elements_of_order_15_in_float64",
+    ],
+)
+def test_in_the_simulator(test: str) -> None:
+    """Each in a process of its own: they take minutes."""
+    assert " passed" in run_simulated(Path(__file__).with_name(f"simulated_schwarz_cuda.py::{test}"))

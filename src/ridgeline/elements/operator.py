@@ -150,7 +150,7 @@ class ElementOperator:
 
         if regions is not None:
             regions.count("helmholtz", *operator_work(self.geometry, self.h2 != 0.0, count, words))
-        with timed(regions, "gather-scatter", *self._surface_work(count)):
+        with timed(regions, "gather-scatter", *surface_work(self.grid, count)):
             self.gather_scatter.sum_computed(results[first:end], chunk, together)
             for c in range(first, end):
                 points = self._constrained(c)
@@ -164,12 +164,6 @@ class ElementOperator:
 
     def _fields(self, u: Array) -> Array:
         return u.reshape(-1, *self.grid.shape)
-
-    def _surface_work(self, count: int) -> tuple[float, float]:
-        """Return least (flops, bytes) of a gather-scatter: points on surfaces of elements are read, written."""
-        n = self.grid.n
-        surface = self.grid.n_elements * (n**3 - max(n - 2, 0) ** 3)
-        return float(surface * count), 16.0 * surface * count
 
     def inverse_diagonal(self) -> Array:
         """Return 1 / diagonal of A, assembled, float64 [E, n, n, n], for all components; as if none were constrained.
@@ -206,6 +200,13 @@ def operator_work(geometry: ElementGeometry, with_mass: bool, count: int, words:
     flops += 4 if words > 2 else 0  # the direction and p.w
     alone = words - 1 if words > 2 else words  # the diagonal is read once for all components
     return float(flops * points * count), 8.0 * points * (alone * count + shared + (words - alone))
+
+
+def surface_work(grid: ElementGrid, count: int) -> tuple[float, float]:
+    """Return least (flops, bytes) of a gather-scatter of `count` fields: surfaces of elements are read, written."""
+    n = grid.n
+    surface = grid.n_elements * (n**3 - max(n - 2, 0) ** 3)
+    return float(surface * count), 16.0 * surface * count
 
 
 def element_inner_product(geometry: ElementGeometry, gather_scatter: GatherScatter) -> InnerProduct:

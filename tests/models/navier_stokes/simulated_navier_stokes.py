@@ -117,7 +117,8 @@ def test_a_run(tmp_path, monkeypatch) -> None:
     assert all(memory[name] == said[name] for name in said if name not in estimated)
     assert all(said[name] == pytest.approx(memory[name], rel=0.5) for name in estimated)
     assert work["cuda"].flops == pytest.approx(work["cpu"].flops, rel=0.1)
-    assert work["cuda"].bytes_memory == pytest.approx(work["cpu"].bytes_memory, rel=0.2)
+    moved = work["cuda"].bytes_memory / work["cpu"].bytes_memory
+    assert 1.0 < moved < 1.3  # directions are no part of an operator's pass there
     assert found["cpu"].keys() == found["cuda"].keys()
     for name, array in found["cuda"].items():
         np.testing.assert_allclose(array, found["cpu"][name], rtol=0, atol=1e-9, err_msg=name)

@@ -39,3 +39,8 @@ def test_kernels_at_sides_spill_nothing(kernel) -> None:
 def test_in_the_simulator(test: str) -> None:
     """Each in a process of its own: they take a minute."""
     assert "1 passed" in run_simulated(Path(__file__).with_name(f"simulated_navier_stokes.py::{test}"))
+
+
+@pytest.mark.full
+def test_regions_in_the_simulator() -> None:
+    assert "1 passed" in run_simulated(Path(__file__).with_name("simulated_ns_regions_cuda.py"))

@@ -19,10 +19,7 @@ from ridgeline.parallel.partition import Triple
 
 
 class SharedBox(NamedTuple):
-    """Points (z, y, x) of a box in shared memory: rows of an odd pitch, so that lines meet different banks.
-
-    layer: numbers of one layer of z.
-    """
+    """Points (z, y, x) of a box in shared memory. pitch: of rows; layer: numbers of one layer of z."""
 
     shape: Triple
     pitch: int
@@ -42,7 +39,7 @@ class SharedBox(NamedTuple):
 
 
 def shared_box(shape: Triple) -> SharedBox:
-    """Return how a box of (z, y, x) points lies in shared memory."""
+    """Return how a box of (z, y, x) points lies there: rows of an odd pitch, so that lines meet different banks."""
     pitch = shape[2] | 1
     return SharedBox(shape, pitch, shape[1] * pitch)
 

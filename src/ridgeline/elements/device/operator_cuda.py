@@ -23,11 +23,14 @@ from ridgeline.elements.device.helmholtz_cuda import (
     zero_points,
 )
 from ridgeline.elements.mesh import ElementGrid
+from ridgeline.elements.operator import operator_work, surface_work
 from ridgeline.jit.cuda_device import flat
-from ridgeline.krylov.operator import direction
+from ridgeline.krylov.operator import direction, timed
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from ridgeline.runtime.regions import Regions
 
 Points = NDArray[np.int64]
 
@@ -40,6 +43,7 @@ class CudaElementOperator:
     constrained : int64 arrays of the host, as of `ElementOperator`: flat places in a field whose values are given
     inner : the inner product of device fields (`CudaInnerProduct`), for solvers alone
     nullspace : whether constants are free; None: if h2 = 0 and no point of any rank is constrained
+    regions : "helmholtz" and "gather-scatter" are charged as by `ElementOperator`, and "cg" with what it fuses
 
     h1 and h2 may be set later; a new diagonal and a reset of projections are the caller's to do.
     Kernels go to the stream of `gather`. Made collectively. Calls allocate nothing.
@@ -57,8 +61,10 @@ class CudaElementOperator:
         *,
         inner: Any = None,
         nullspace: bool | None = None,
+        regions: Regions | None = None,
     ) -> None:
         self.grid, self.geometry, self.gather, self.inner = grid, geometry, gather, inner
+        self.regions = regions
         self.h1, self.h2 = float(h1), float(h2)
         self.stream = gather.stream
         self._points = geometry.points
@@ -85,16 +91,29 @@ class CudaElementOperator:
         all components; on one rank the host waits for nothing.
         """
 
-        def compute(first: int, end: int) -> None:
-            self.apply_elements(self.gather.order, first, end, u, out)
+        regions, count = self.regions, field_count(u)
 
-        self.gather.sum_computed(out, compute, self.stream)
-        self.mask(out)
+        def compute(first: int, end: int) -> None:
+            with timed(regions, "helmholtz"):
+                self.apply_elements(self.gather.order, first, end, u, out)
+
+        if regions is not None:
+            regions.count("helmholtz", *operator_work(self.geometry.host, self.h2 != 0.0, count, 2))
+        with timed(regions, "gather-scatter", *surface_work(self.grid, count)):
+            self.gather.sum_computed(out, compute, self.stream)
+            self.mask(out)
 
     def direction(
         self, r: Any, inverse_diagonal: Any, beta: Any, p: Any, w: Any, components: Sequence[int]
     ) -> NDArray[np.float64]:
-        """Do what `krylov.operator.Operator.direction` says, with `inner` a `CudaInnerProduct`. Neighbours."""
+        """Do what `krylov.operator.Operator.direction` says, with `inner` a `CudaInnerProduct`. Neighbours.
+
+        Passes beside `apply`: read r, p, write p of the components to be done, and the diagonal. Then p and w of all
+        are read, and the weights.
+        """
+        if self.regions is not None:
+            done, count, n = len(components), len(beta), self._points
+            self.regions.count("cg", 2.0 * n * (done + count), 8.0 * n * (3 * done + 2 * count + 2))
         return direction(self, r, inverse_diagonal, beta, p, w, components)
 
     def apply_elements(self, order: Any, first: int, end: int, u: Any, out: Any) -> None:

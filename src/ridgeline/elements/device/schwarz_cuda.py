@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import cuda
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.gather_scatter_cuda import device_bytes as lists_bytes
@@ -35,7 +35,7 @@ from ridgeline.elements.device.schwarz_kernels_cuda import (
     make_sweep,
     pack_faces,
     scale_points,
-    sweep_bytes,
+    sweep_layout,
 )
 from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS, tables_of
 from ridgeline.elements.multigrid.schwarz import SchwarzLevel
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from ridgeline.elements.multigrid.cycle import LevelTransfer, SchwarzMultigrid
     from ridgeline.parallel.partition import Triple
 
-STATIC_SHARED = 48 * 1024  # bytes that a kernel may have without asking
 Places = NDArray[np.int64]
 
 
@@ -70,13 +69,12 @@ def face_places(n: Triple, faces: Places) -> tuple[Places, Places]:
     return inside, ghosts
 
 
-def require_kernels(n: Triple, dtype: DTypeLike) -> None:
+def require_kernels(n: Triple) -> None:
     """Raise DeviceError unless a level of n points (z, y, x) an element has kernels."""
-    fits = all(LEAST_POINTS <= each <= MOST_POINTS for each in n)
-    if not fits or sweep_bytes(n, dtype) > STATIC_SHARED:
+    if not all(LEAST_POINTS <= each <= MOST_POINTS for each in n):
         raise DeviceError(
-            f"Schwarz multigrid has no GPU kernel for {n} points (z, y, x) of {np.dtype(dtype)} per element; choose "
-            f'a lower order, single precision, or run.device = "cpu"'
+            f"Schwarz multigrid has no GPU kernel for {n} points (z, y, x) per element; choose orders from "
+            f'{LEAST_POINTS - 1} to {MOST_POINTS - 1}, or run.device = "cpu"'
         )
 
 
@@ -108,7 +106,8 @@ class CudaSchwarzLevel:
     def __init__(self, host: SchwarzLevel, device_buffers: bool, stream: Any) -> None:
         level, dtype = host.level, host.dtype
         self.n, self.elements, self.stream = level.n, level.shape[0], stream
-        require_kernels(self.n, dtype)
+        self.work = host.work()
+        require_kernels(self.n)
         size = int(np.prod(level.shape))
         self._point_blocks = -(-size // THREADS)
         self.points = CudaGatherScatter(
@@ -130,7 +129,7 @@ class CudaSchwarzLevel:
             tables, starts = tables_of(host.lines[:3])
             self._residual = make_residual(self.n, starts, dtype)
         self._lines = cuda.to_device(tables.astype(dtype))
-        self._threads = shared_box((self.n[0] + 2, self.n[1] + 2, self.n[2] + 2)).threads
+        self._threads = sweep_layout(self.n, dtype).box.threads
         self._sweep, self._collect = make_sweep(self.n, dtype), make_collect(self.n)
 
     def _prepare_faces(self, host: SchwarzLevel, device_buffers: bool) -> None:
@@ -200,6 +199,7 @@ class CudaTransfer:
         fine, coarse = (nz, ny, nx), (cz, cy, cx)
         dtype = matrices[0].dtype
         self._launch = elements, shared_box(fine).threads, stream
+        self.flops = host.flops
         self._tables = cuda.to_device(np.concatenate([j.reshape(-1) for j in matrices]))
         self._restrict, self._prolong = make_restrict(fine, coarse, dtype), make_prolong(fine, coarse, dtype)
 
@@ -216,8 +216,8 @@ class CudaSchwarzMultigrid:
     """z ~ K^-1 r for device arrays: a `krylov.operator.Preconditioner` with the cycle of `host`.
 
     device_buffers: hand device memory to MPI, which must be GPU-aware; stream: of all kernels. The host waits for the
-    coarse right-hand side, and on several ranks for messages. Its coarse solve is charged as "coarse" to the regions
-    of `host`, without the wait. Built without communication; apply() allocates nothing.
+    coarse right-hand side, and on several ranks for messages. The regions of `host` are charged as by that. "coarse"
+    has the copies of the coarse problem, too. Built without communication; apply() allocates nothing.
     Raises DeviceError for levels that no kernel takes.
     """
 
@@ -246,20 +246,25 @@ class CudaSchwarzMultigrid:
             self._solve_coarse(r, z)
             return
         level, transfer, below = self.levels[place], self._transfers[place], self._r[place]
-        level.smooth(r, z)
-        transfer.restrict(level.residual(r, z), below)
-        if place + 1 < len(self.levels):
-            self.levels[place + 1].points.sum(below)
+        regions, flops, word = self.host.regions, transfer.flops, self.dtype.itemsize
+        with timed(regions, "schwarz", *level.work):
+            level.smooth(r, z)
+            left = level.residual(r, z)
+        with timed(regions, "transfer", flops, word * (left.size + below.size)):
+            transfer.restrict(left, below)
+            if place + 1 < len(self.levels):
+                self.levels[place + 1].points.sum(below)
         self._descend(place + 1, below, self._z[place])
-        transfer.prolong(self._z[place], z)
+        with timed(regions, "transfer", flops, word * (2 * left.size + below.size)):
+            transfer.prolong(self._z[place], z)
 
     def _solve_coarse(self, r: Any, z: Any) -> None:
-        r.copy_to_host(self._residual, stream=self.stream)
-        if self.stream:
-            self.stream.synchronize()
         with timed(self.host.regions, "coarse"):
+            r.copy_to_host(self._residual, stream=self.stream)
+            if self.stream:
+                self.stream.synchronize()
             self.host.coarse.solve(self._residual, self._correction)
-        z.copy_to_device(self._correction, stream=self.stream)
+            z.copy_to_device(self._correction, stream=self.stream)
 
     def describe(self) -> str:
         """Return one line: orders, smoother and coarse solver."""

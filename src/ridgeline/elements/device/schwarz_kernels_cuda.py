@@ -11,23 +11,34 @@ sweep and `collect`, because the kernel cache has no key for device functions in
 
 Counted for compute capability 9.0 and float32, the sweep has 46, 55 and 64 registers at n = 4, 8 and 12. It spills
 none, and takes 1.5, 5.6 and 13.9 KiB of shared memory, so that 32, 36 and 32 warps fit on a multiprocessor.
+
+Eigenvectors lie beside the element in shared memory where STATIC_SHARED holds both. In float64 at n = 16 it does not:
+57.5 KB. The eigenvectors are then read from global memory, where a warp shares each load, and the first-level cache
+has them. The box of 18^3 points alone takes 45.6 KiB, without what pads its rows. So lines along x meet a bank twice.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
-from ridgeline.elements.device.lines_cuda import bounds_of, fetch_table, make_line_products, shared_box
+from ridgeline.elements.device.lines_cuda import (
+    SharedBox,
+    bounds_of,
+    fetch_table,
+    make_line_products,
+    shared_box,
+)
 from ridgeline.elements.device.tensor_cuda import make_column, make_store
 from ridgeline.jit.cuda_device import SIMULATED, barrier, device_function, kernel, load, store
 from ridgeline.parallel.partition import Triple
 
 THREADS = 8 if SIMULATED else 256  # of kernels that take points one by one
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may have without asking
 _BLOCKS = 8
 OWN, EDGE = -1, -2  # what a column beyond no face is: the element's own, or one that no element needs
 
@@ -61,7 +72,7 @@ def _make_side(ny: int, nx: int) -> Any:
 
 
 @cache
-def _make_fetch(shape: Triple, dtype: DTypeLike) -> Any:
+def _make_fetch(shape: Triple, box: SharedBox, dtype: DTypeLike) -> Any:
     """Return fetch(line, e, r, neighbours, mine, total, a): a column of the extended element goes to shared memory.
 
     line: y-slowest of [my, mx]; a: the box of m points in shared memory.
@@ -69,7 +80,6 @@ def _make_fetch(shape: Triple, dtype: DTypeLike) -> Any:
     nz, ny, nx = shape
     mx, plane, points = nx + 2, ny * nx, nz * ny * nx
     face = max(nz * ny, nz * nx, plane)
-    box = shared_box((nz + 2, ny + 2, mx))
     pitch, layer, top = box.pitch, box.layer, (nz + 1) * box.layer
     real = np.dtype(dtype).type
     zero = real(0)
@@ -116,12 +126,11 @@ def _make_fetch(shape: Triple, dtype: DTypeLike) -> Any:
 
 
 @cache
-def _make_leave(shape: Triple) -> Any:
+def _make_leave(shape: Triple, box: SharedBox) -> Any:
     """Return leave(line, e, a, z, ghosts): an own column goes to z, its ends and columns beyond faces to ghosts."""
     nz, ny, nx = shape
     mx, plane, points = nx + 2, ny * nx, nz * ny * nx
     face = max(nz * ny, nz * nx, plane)
-    box = shared_box((nz + 2, ny + 2, mx))
     pitch, layer, top = box.pitch, box.layer, (nz + 1) * box.layer
     side, column_of, put = _make_side(ny, nx), make_column(nz, layer), make_store(nz, plane)
 
@@ -141,10 +150,78 @@ def _make_leave(shape: Triple) -> Any:
     return leave
 
 
-def sweep_bytes(shape: Triple, dtype: DTypeLike) -> int:
-    """Return the shared memory of a thread block of the sweep, in bytes."""
-    wide = tuple(n + 2 for n in shape)
-    return np.dtype(dtype).itemsize * (shared_box(wide).size + sum(m * m + m for m in wide))  # type: ignore[arg-type]
+class SweepLayout(NamedTuple):
+    """What a thread block of the sweep has in shared memory: the extended element, and its eigenpairs or not.
+
+    tables: numbers of the eigenpairs there, 0 where they are read from global memory; itemsize: bytes of a number.
+    """
+
+    box: SharedBox
+    tables: int
+    itemsize: int
+
+    @property
+    def bytes(self) -> int:
+        """Shared memory of a thread block."""
+        return self.itemsize * (self.box.size + self.tables)
+
+
+def sweep_layout(shape: Triple, dtype: DTypeLike) -> SweepLayout:
+    """Return the layout for elements of (z, y, x) points, of those that fit into STATIC_SHARED the fastest.
+
+    One does for up to 16 points in each direction, in float32 and float64.
+    """
+    nz, ny, nx = shape
+    wide = mz, my, mx = nz + 2, ny + 2, nx + 2
+    padded, plain = shared_box(wide), SharedBox(wide, mx, my * mx)
+    tables = sum(m * m + m for m in (mz, my, mx))
+    itemsize = np.dtype(dtype).itemsize
+    first, second = (SweepLayout(padded, count, itemsize) for count in (tables, 0))
+    if first.bytes <= STATIC_SHARED:
+        return first
+    return second if second.bytes <= STATIC_SHARED else SweepLayout(plain, 0, itemsize)
+
+
+@cache
+def _make_solve(box: SharedBox) -> Any:
+    """Return solve(matrices, matrix, numbers, number, a, thread): a becomes K_e^-1 of it, all in shared memory.
+
+    matrix: where the eigenvectors along x, y and z begin in `matrices`; number: where the eigenvalues begin in
+    `numbers`. The first barrier makes a, and tables that are in shared memory, valid. Each thread can then read its
+    columns of z.
+    """
+    wide = mz, my, mx = box.shape
+    pitch, layer, threads, rows = box.pitch, box.layer, box.threads, mz * my
+    forward_z, forward_y, forward_x = (make_line_products(box, wide, a, wide[a], True) for a in range(3))
+    back_z, back_y, back_x = (make_line_products(box, wide, a, wide[a], False) for a in range(3))
+
+    @device_function
+    def divide(numbers, of_x, of_y, of_z, a, thread):
+        """Divide by the sums of eigenvalues on the lines along x that are this thread's."""
+        zero = a.dtype.type(0)
+        for line in range(thread, rows, threads):
+            k, j = line // my, line % my
+            at, base = k * layer + j * pitch, load(numbers, of_z + k) + load(numbers, of_y + j)
+            for i in range(mx):
+                total = base + load(numbers, of_x + i)
+                store(a, at + i, load(a, at + i) / total if total > zero else zero)
+
+    @device_function
+    def solve(matrices, matrix, numbers, number, a, thread):
+        barrier()
+        forward_z(matrices, matrix[2], a, thread)
+        barrier()
+        forward_y(matrices, matrix[1], a, thread)
+        barrier()
+        forward_x(matrices, matrix[0], a, thread)
+        divide(numbers, number[0], number[1], number[2], a, thread)
+        back_x(matrices, matrix[0], a, thread)
+        barrier()
+        back_y(matrices, matrix[1], a, thread)
+        barrier()
+        back_z(matrices, matrix[2], a, thread)
+
+    return solve
 
 
 @cache
@@ -152,32 +229,19 @@ def make_sweep(shape: Triple, dtype: DTypeLike) -> Any:
     """Return sweep(r, neighbours, mine, total, index, vectors, values, z, ghosts) for elements of (z, y, x) points.
 
     What it does, and all arguments: as of the CPU's `make_sweep`, but r may be of float64 beside others of float32.
-    Launch E thread blocks of shared_box(m).threads. Reads r once and its layers beside faces twice, writes z and
-    ghosts. 12 m^4 flops an element.
+    Launch E thread blocks of sweep_layout(shape, dtype).box.threads. Reads r once and its layers beside faces twice,
+    writes z and ghosts. 12 m^4 flops an element.
     """
-    nz, ny, nx = shape
-    wide = mz, my, mx = nz + 2, ny + 2, nx + 2
-    box = shared_box(wide)
-    pitch, layer, threads = box.pitch, box.layer, box.threads
-    real = np.dtype(dtype).type
-    fetch, leave = _make_fetch(shape, np.dtype(dtype)), _make_leave(shape)
-    forward_z, forward_y, forward_x = (make_line_products(box, wide, a, wide[a], True) for a in range(3))
-    back_z, back_y, back_x = (make_line_products(box, wide, a, wide[a], False) for a in range(3))
+    layout = sweep_layout(shape, dtype)
+    box = layout.box
+    mz, my, mx = box.shape
+    threads, real = box.threads, np.dtype(dtype).type
+    fetch, leave = _make_fetch(shape, box, np.dtype(dtype)), _make_leave(shape, box)
+    solve = _make_solve(box)
     x_at, y_at, z_at = 0, mx * mx, mx * mx + my * my  # where tables begin: vectors, then values
     of_x = z_at + mz * mz
     of_y, of_z = of_x + mx, of_x + mx + my
-    size, tables_size, columns, rows = box.size, of_x + mx + my + mz, my * mx, mz * my
-
-    @device_function
-    def divide(tables, a, thread):
-        """Divide by the sums of eigenvalues on the lines along x that are this thread's."""
-        zero = a.dtype.type(0)
-        for line in range(thread, rows, threads):
-            k, j = line // my, line % my
-            at, base = k * layer + j * pitch, load(tables, of_z + k) + load(tables, of_y + j)
-            for i in range(mx):
-                total = base + load(tables, of_x + i)
-                store(a, at + i, load(a, at + i) / total if total > zero else zero)
+    size, tables_size, columns = box.size, layout.tables, my * mx
 
     @kernel(*bounds_of(threads, dtype))
     def sweep(r, neighbours, mine, total, index, vectors, values, z, ghosts):
@@ -192,22 +256,23 @@ def make_sweep(shape: Triple, dtype: DTypeLike) -> Any:
         fetch_table(values, load(index, 6 * e + 5), mz, tables, of_z, thread, threads)
         for line in range(thread, columns, threads):
             fetch(line, e, r, neighbours, mine, total, a)
-        barrier()
-        forward_z(tables, z_at, a, thread)
-        barrier()
-        forward_y(tables, y_at, a, thread)
-        barrier()
-        forward_x(tables, x_at, a, thread)
-        divide(tables, a, thread)
-        back_x(tables, x_at, a, thread)
-        barrier()
-        back_y(tables, y_at, a, thread)
-        barrier()
-        back_z(tables, z_at, a, thread)
+        solve(tables, (x_at, y_at, z_at), tables, (of_x, of_y, of_z), a, thread)
         for line in range(thread, columns, threads):
             leave(line, e, a, z, ghosts)
 
-    return sweep
+    @kernel(*bounds_of(threads, dtype))
+    def sweep_of_large(r, neighbours, mine, total, index, vectors, values, z, ghosts):
+        a = cuda.shared.array(size, real)
+        e, thread = cuda.blockIdx.x, cuda.threadIdx.x
+        for line in range(thread, columns, threads):
+            fetch(line, e, r, neighbours, mine, total, a)
+        matrix = load(index, 6 * e), load(index, 6 * e + 1), load(index, 6 * e + 2)
+        number = load(index, 6 * e + 3), load(index, 6 * e + 4), load(index, 6 * e + 5)
+        solve(vectors, matrix, values, number, a, thread)
+        for line in range(thread, columns, threads):
+            leave(line, e, a, z, ghosts)
+
+    return sweep if tables_size else sweep_of_large
 
 
 @cache

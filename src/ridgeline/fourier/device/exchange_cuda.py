@@ -17,9 +17,9 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
-from ridgeline.fourier.device.clock import DeviceClock
 from ridgeline.fourier.device.layout import WAY_WORDS, VariableBatch
 from ridgeline.fourier.device.nccl_cuda import RealPieces, make_nccl
+from ridgeline.jit.cuda_clock import DeviceClock
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
-from ridgeline.fourier.device.clock import DeviceClock
 from ridgeline.fourier.device.exchange_cuda import DeviceExchange, ExchangeStreams
 from ridgeline.fourier.device.fft_cuda import DevicePlan, Spacing, make_plan
 from ridgeline.fourier.device.in_z_cuda import CufftInZ, FusedInZ, PlaneBuffers, Table, TransformsInZ
@@ -31,6 +30,7 @@ from ridgeline.fourier.device.kernels_cuda import collect_lines, launch_shape, s
 from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
 from ridgeline.fourier.device.ways import ExchangeOrder, Way, make_exchange
 from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.jit.cuda_clock import DeviceClock
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.parallel.choices import Trial
 

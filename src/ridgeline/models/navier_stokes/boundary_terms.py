@@ -20,6 +20,7 @@ from ridgeline.models.navier_stokes.kernels import make_face_derivatives
 from ridgeline.models.navier_stokes.multistep import extrapolation
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
+    LEAK,
     Array,
     FlowProblem,
     smallest_spacing,
@@ -289,3 +290,12 @@ class Boundaries:
                     x, y, z = side.take(self._geometry.coordinates)
                     found = condition.value(x, y, z, time)
                     side.add(side.area * found, right[i])
+
+
+def require_balance(net: float, size: float) -> None:
+    """Raise ConfigError if a `Boundaries.flux` out of a box without outflow is no rounding."""
+    if abs(net) > LEAK * size:
+        raise ConfigError(
+            f"the velocities given at the sides carry a volume flux of {net:.3g} out of the box and no side lets "
+            f'it balance; need 0: make inflow and outflow equal, or give one side kind = "outflow"'
+        )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,17 +24,16 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.krylov.operator import InnerProduct, Preconditioner, SolveResult
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.contract import SolveCount
-from ridgeline.models.navier_stokes.boundary_terms import Boundaries
+from ridgeline.models.navier_stokes.boundary_terms import Boundaries, require_balance
 from ridgeline.models.navier_stokes.convergence import require_converged
 from ridgeline.models.navier_stokes.courant import CourantWatch
 from ridgeline.models.navier_stokes.extrapolation import TIME_LEVELS, StepCoefficients, TimeLevels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
 from ridgeline.models.navier_stokes.pressure import PressureSolve
-from ridgeline.models.navier_stokes.problem import LEAK, Array, FlowProblem
+from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 from ridgeline.models.navier_stokes.step_work import StepWork
 from ridgeline.parallel.reduce import global_max
-from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -193,15 +191,22 @@ class SplittingEngine(ABC):
         """Subtract (v, s - u.G) of the scalars from the weak rates of fields at a time."""
 
     @abstractmethod
-    def _region(self, name: str, flops: float = 0.0, bytes: float = 0.0) -> AbstractContextManager[None]:
-        """Return a region of time, at whose end what was begun in it is done."""
-
-    @abstractmethod
-    def _sum_computed(self, weak: Any, compute: Callable[..., None], work: tuple[float, float]) -> None:
+    def _gather_computed(self, weak: Any, compute: Callable[..., None]) -> None:
         """Let compute(*part) set `weak` on parts of the elements, and sum its copies of points. Neighbours.
 
-        part: as operators of `kernels` take it; work: flops and bytes of all elements.
+        part: as operators of `kernels` take it.
         """
+
+    def _sum_computed(self, weak: Any, compute: Callable[..., None], work: tuple[float, float]) -> None:
+        """Do what `_gather_computed` does, and charge it. work: flops and bytes of all elements."""
+
+        def charged(*part: Any) -> None:
+            with self.regions("other"):
+                compute(*part)
+
+        self.regions.count("other", *work)
+        with self.regions("gather-scatter"):
+            self._gather_computed(weak, charged)
 
     def start(
         self, fields: Array, time: float = 0.0, history: Sequence[Array] = (), dt: float | None = None
@@ -260,12 +265,7 @@ class SplittingEngine(ABC):
         if not self.problem.level_is_free:
             return
         self.boundaries.update(self.time)
-        net, size = self.boundaries.flux()
-        if abs(net) > LEAK * size:
-            raise ConfigError(
-                f"the velocities given at the sides carry a volume flux of {net:.3g} out of the box and no side lets "
-                f'it balance; need 0: make inflow and outflow equal, or give one side kind = "outflow"'
-            )
+        require_balance(*self.boundaries.flux())
 
     def advance(self, dt: float | None = None) -> None:
         """Advance by one time step, of the engine's dt if none is given. Collective.
@@ -289,7 +289,7 @@ class SplittingEngine(ABC):
             lambda *part: self.kernels.right_hand_side(*part, *known_side),
             self.counted.right_hand_side(),
         )
-        with self._region("other"):
+        with self.regions("other"):
             self.boundaries.update(self.time)
             self.boundaries.add_scalar_fluxes(self.time, right)
         self._solve_pressure(right[:3], at)
@@ -299,7 +299,7 @@ class SplittingEngine(ABC):
             self.flow_rate.correct(at.shift, levels.fields[0][:3], self._p)
         if problem.filter_weight:
             self._apply_filter(levels.fields[0])
-        with self._region("other"):
+        with self.regions("other"):
             self.boundaries.record(levels.fields[0][:3])
         rate = self.courant_rate()
         self._watch.see(self.step_index, rate * dt, dt)
@@ -312,22 +312,22 @@ class SplittingEngine(ABC):
         s: the sources of scalars; of the velocity, their buoyancy.
         """
         fields, rates = self.time_levels.fields[back], self.time_levels.oldest_rate()
-        with self._region("advection", *self.counted.advection()):
+        with self.regions("advection", *self.counted.advection()):
             self.kernels.advection(fields[:3], fields, rates)
         self._subtract_sources(fields, self.time_levels.times[back], rates)
         if self.problem.buoyant:
-            with self._region("other", *self.counted.buoyancy()):
+            with self.regions("other", *self.counted.buoyancy()):
                 self.kernels.subtract_buoyancy(fields, rates)
 
     def assemble(self, weak: Any) -> None:
         """Sum the copies of shared points, in place. Neighbours."""
-        with self._region("gather-scatter"):
+        with self.regions("gather-scatter"):
             self.gather.sum(weak)
 
     def _solve_pressure(self, right: Any, at: StepCoefficients) -> None:
         """Set p from the assembled weak right-hand side of the velocity, [3, E, n, n, n]."""
         b = self._weak
-        with self._region("other", *self.counted.divergence()):
+        with self.regions("other", *self.counted.divergence()):
             self.kernels.force_divergence(right, self.inverse_mass, b)
             self.boundaries.add_pressure_terms(at, b)
         self.assemble(b)
@@ -342,7 +342,7 @@ class SplittingEngine(ABC):
             self.kernels.momentum(*part, self._p, right, self.inner.weights, weak)
 
         if self.problem.sides_of("outflow") or self.velocity.dirichlet.nonzero:
-            with self._region("other", *self.counted.momentum()):
+            with self.regions("other", *self.counted.momentum()):
                 momentum(*self.kernels.every)
                 self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(at.a, levels.fields)], weak)
             self.velocity.subtract_dirichlet(weak)
@@ -381,7 +381,7 @@ class SplittingEngine(ABC):
 
     def _apply_filter(self, fields: Any) -> None:
         """Take away part of the highest modes; Dirichlet values stay."""
-        with self._region("other"):
+        with self.regions("other"):
             self.kernels.filter(fields)
             if not self.grid.mesh.regular:  # turned elements round differently: copies of a point stay equal
                 self._average(fields)
@@ -400,7 +400,7 @@ class SplittingEngine(ABC):
         return self._courant_rate_of(self.time_levels.fields[0][:3])
 
     def _courant_rate_of(self, velocity: Any) -> float:
-        with self._region("other"):
+        with self.regions("other"):
             return float(global_max(self.comm, self.kernels.courant(velocity)))
 
     def _first_courant_rate(self, velocity: Any) -> float:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
@@ -132,21 +130,8 @@ class CpuEngine(SplittingEngine):
     def _take_over(self) -> None:
         """Do nothing: the host's levels are the engine's."""
 
-    def _region(self, name: str, flops: float = 0.0, bytes: float = 0.0) -> AbstractContextManager[None]:
-        return self.regions(name, flops, bytes)
-
-    def _sum_computed(
-        self, weak: Array, compute: Callable[[NDArray[np.int64]], None], work: tuple[float, float]
-    ) -> None:
-        regions = self.regions
-
-        def chunk(_: range, elements: NDArray[np.int64]) -> None:
-            with regions("other"):
-                compute(elements)
-
-        regions.count("other", *work)
-        with regions("gather-scatter"):
-            self.gather.sum_computed(weak, chunk, len(weak))
+    def _gather_computed(self, weak: Array, compute: Callable[..., None]) -> None:
+        self.gather.sum_computed(weak, lambda _, elements: compute(elements), len(weak))
 
     def _subtract_sources(self, fields: Array, time: float, rates: Array) -> None:
         for i, scalar in enumerate(self.problem.scalars, start=3):

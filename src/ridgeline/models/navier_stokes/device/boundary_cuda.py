@@ -17,6 +17,7 @@ from ridgeline.elements.device.gather_scatter_cuda import field_count
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.jit.cuda_device import flat
 from ridgeline.krylov.device.inner_cuda import CudaWorkspace
+from ridgeline.krylov.operator import timed
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries, DirichletValues
 from ridgeline.models.navier_stokes.device.boundary_kernels_cuda import (
     THREADS,
@@ -137,8 +138,9 @@ class CudaDirichletLift:
             values, out = (self._work(f"helmholtz {name}", weak.shape) for name in ("residual", "left"))
             operator.inner.set_zero(values)
             self._dirichlet.write(values)
-            operator.apply_elements(self._lifted.order, 0, self._lifted.count, values, out)
-            self._lifted.take(out)
+            with timed(operator.regions, "helmholtz"):
+                operator.apply_elements(self._lifted.order, 0, self._lifted.count, values, out)
+                self._lifted.take(out)
             self._shift = shift
         self._lifted.add(-1.0, weak)
 

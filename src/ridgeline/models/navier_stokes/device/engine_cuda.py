@@ -2,14 +2,13 @@
 
 The twin of `engine_cpu.CpuEngine`, with the same steps (`engine.SplittingEngine`). The host has one copy of fields
 and pressure, for input, output, figures and checkpoints, brought up to date when it is asked for. Kernels go to the
-default stream. At the end of a region the host waits for what was begun in it, so that its time is the device's.
-Within a solve it waits for sums only.
+default stream, and so do the events that time its regions. The host waits for sums only, and once a step for the
+events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,9 +22,8 @@ from ridgeline.elements.device.schwarz_cuda import CudaSchwarzMultigrid
 from ridgeline.elements.device.schwarz_cuda import device_bytes as multigrid_bytes
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.operator import operator_work
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
-from ridgeline.krylov.operator import Jacobi, Preconditioner, SolveResult
+from ridgeline.krylov.operator import Jacobi, Preconditioner
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
 from ridgeline.models.navier_stokes.device.boundary_cuda import (
@@ -36,6 +34,7 @@ from ridgeline.models.navier_stokes.device.boundary_cuda import (
 )
 from ridgeline.models.navier_stokes.device.element_kernels_cuda import CudaElementKernels
 from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
+from ridgeline.models.navier_stokes.device.regions_cuda import DeviceRegions
 from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources, require_formulas
 from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.pressure import schwarz_multigrid
@@ -54,6 +53,8 @@ class CudaEngine(SplittingEngine):
     for what `require_formulas` names, if this rank has no GPU, and, with the sum, if its memory is too small.
     """
 
+    regions: DeviceRegions
+
     def __init__(
         self,
         comm: MPI.Comm,
@@ -63,7 +64,8 @@ class CudaEngine(SplittingEngine):
         geometry: ElementGeometry | None = None,
     ) -> None:
         require_formulas(problem.scalars)
-        super().__init__(comm, grid, problem, regions, geometry)
+        timed = DeviceRegions(Regions() if regions is None else regions)
+        super().__init__(comm, grid, problem, timed, geometry)
         self.device = select_device(comm)
         assembled, host_inner, host_boundaries = self._host_parts()
         self._multigrid = None
@@ -111,7 +113,7 @@ class CudaEngine(SplittingEngine):
     ) -> CudaElementOperator:
         return CudaElementOperator(
             self.comm, self.grid, self._device_geometry, self.gather, h1, h2, constrained, inner=self.inner,
-            nullspace=nullspace,
+            nullspace=nullspace, regions=self.regions,
         )  # fmt: skip
 
     def _lift(self, operator: CudaElementOperator, dirichlet: CudaDirichletValues) -> CudaDirichletLift:
@@ -172,6 +174,12 @@ class CudaEngine(SplittingEngine):
         """Begin at `time`, as `SplittingEngine.start` does. Collective."""
         self._copied = 0
         super().start(fields, time, history, dt)
+        self.regions.collect()
+
+    def resume(self, shift: float, order: int, force: float) -> None:
+        """Continue from what was put in place, as `SplittingEngine.resume` does. Collective."""
+        super().resume(shift, order, force)
+        self.regions.collect()
 
     def advance(self, dt: float | None = None) -> None:
         """Advance by one time step, as `SplittingEngine.advance` does. Collective."""
@@ -193,36 +201,22 @@ class CudaEngine(SplittingEngine):
         c = len(fields)
         self.inner.cg_direction(fields, self.inner.weights, np.zeros(c), fields, range(c))
 
-    @contextmanager
-    def _region(self, name: str, flops: float = 0.0, bytes: float = 0.0) -> Iterator[None]:
-        with self.regions(name, flops, bytes):
-            yield
-            cuda.synchronize()
-
-    def _sum_computed(self, weak: Any, compute: Callable[..., None], work: tuple[float, float]) -> None:
-        with self._region("other", *work):
-            self.gather.sum_computed(weak, compute)
+    def _gather_computed(self, weak: Any, compute: Callable[..., None]) -> None:
+        self.gather.sum_computed(weak, compute)
 
     def _subtract_sources(self, fields: Any, time: float, rates: Any) -> None:
         if self.kernels.has_gradients:
-            with self._region("other"):
+            with self.regions("other"):
                 self.kernels.subtract_mean_gradients(fields, rates)
         if self._sources:
-            with self._region("other"):
+            with self.regions("other"):
                 self._sources.subtract(time, rates)
 
-    def note(self, name: str, result: SolveResult) -> None:
-        """Count a solve of a step, as `SplittingEngine.note`, and the work of its iterations where its time is."""
-        super().note(name, result)
-        of_pressure = name == "pressure"
-        components = 3 if name == "velocity" else 1
-        parts = [operator_work(self.geometry, not of_pressure, components, 2 if of_pressure else 5)]
-        if of_pressure and self._multigrid is not None:
-            parts += [level.work() for level in self._multigrid.levels]
-        flops, moved = (result.iterations * sum(part) for part in zip(*parts))
-        self.regions.count(
-            "gmres" if of_pressure and self.problem.pressure.solver == "gmres" else "cg", flops, moved
-        )
+    def courant_rate(self) -> float:
+        """Return what `SplittingEngine.courant_rate` does, and charge the regions that it ends. Collective."""
+        rate = super().courant_rate()
+        self.regions.collect()
+        return rate
 
     def describe(self) -> str:
         """Return how fields are computed, in words."""
