@@ -99,7 +99,7 @@ def passes(engine: Any) -> Iterator[Pass]:
     ):
         yield Pass(name, partial(plan.run, array, array, stream), 2 * array.nbytes)
     table = slabs.table(VariableBatch(0, 1))
-    kx, kz, launch = engine._kx, engine._kz, slabs.launch
+    (kx, kz), launch = engine.products._k, slabs.launch
     second = slabs.planes(1)
     yield Pass(
         "lines to planes", lambda: spread_lines[launch](line, *table, plane), line.nbytes + plane.nbytes
@@ -117,8 +117,8 @@ def passes(engine: Any) -> Iterator[Pass]:
     for rated in (True, False):
         grid = min(n_rows, PRODUCT_BLOCKS), PRODUCT_THREADS, stream
         call = partial(
-            engine._multiply[rated][grid], nx, 2 * layout.pitch, n_rows, 2 * layout.plane_numbers, per_cell,
-            engine._rates, slabs.all_planes,
+            engine.products._apart[rated][grid], nx, 2 * layout.pitch, n_rows, 2 * layout.plane_numbers, per_cell,
+            engine.products._rates, slabs.all_planes,
         )  # fmt: skip
         yield Pass(f"products{', and rates' if rated else ''}", call, 8 * points)
     yield Pass("fields to lines", engine._load, 3 * (kept + line.nbytes))

@@ -13,10 +13,10 @@ from numba import cuda
 
 from ridgeline.fourier.device.block_fft_cuda import twiddle_factors
 from ridgeline.fourier.device.block_plans import column_shape
-from ridgeline.fourier.device.clock import DeviceClock
 from ridgeline.fourier.device.fft_cuda import DevicePlan
 from ridgeline.fourier.device.fused_cuda import make_collect, make_collect_sum, make_spread
 from ridgeline.fourier.device.kernels_cuda import collect_lines, collect_sums, spread_lines
+from ridgeline.jit.cuda_clock import DeviceClock
 
 Table = tuple[Any, int, int, int]  # place, step, ny, pitch of `kernels_cuda`
 
