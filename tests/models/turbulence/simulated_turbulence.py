@@ -162,3 +162,28 @@ def test_whole_fields_are_transformed_on_the_device(dealias, dtype) -> None:
     engine.advance(0.01)
     host.advance(0.01)
     np.testing.assert_allclose(engine.fields, host.fields, rtol=0, atol=TOLERANCE[dtype] * 20)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dealias", "scalars", "dtype"),
+    [
+        ((8, 6, 8), "phase-shift", (), np.float64),
+        ((8, 6, 12), "two-thirds", (0.7,), np.float64),
+        ((12, 4, 16), "none", (), np.float32),
+    ],
+)
+def test_fused_passes_equal_those_apart(shape, dealias, scalars, dtype) -> None:
+    flow = FlowParameters(0.02, "rk2", scalars, ((1.0, -0.5, 2.0),) * len(scalars), 3)
+    apart = make_cuda_engine(flow, dealias, dtype=dtype, shape=shape)
+    fused = make_cuda_engine(flow, dealias, dtype=dtype, shape=shape)
+    fused.products.choose("fused", "a simulated device")
+    assert all(fused.products.fused)
+    assert "one pass; in x with" in fused.describe()["transforms"]
+    fused.compile()
+    before = fused.fields.copy()
+    for engine in (apart, fused):
+        engine.advance(0.02)
+    assert fused.last_courant_rate == pytest.approx(apart.last_courant_rate, rel=TOLERANCE[dtype])
+    assert np.abs(fused.fields - before).max() > 1e-3 * np.abs(before).max()
+    difference = np.abs(fused.fields - apart.fields).max(1)
+    assert (difference <= TOLERANCE[dtype] * np.abs(apart.fields).max(1)).all()

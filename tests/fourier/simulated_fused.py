@@ -1,0 +1,46 @@
+"""Transforms within thread blocks in numba-cuda's simulator, beside NumPy; test_block_fft_cuda.py runs this file."""
+
+import numpy as np
+import pytest
+from numba import cuda
+
+from ridgeline.fourier.device import block_fft_cuda as block
+from ridgeline.fourier.device.block_plans import block_transform
+from ridgeline.jit.cuda_device import SIMULATED, load_pair, store_pair
+
+assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+COLUMNS = 2
+TOLERANCE = {np.float64: 2e-15, np.float32: 1e-6}
+
+
+def fetch_of(plan):
+    def one(m):
+        return lambda x, t, c: (load_pair(x, (t + m * plan.threads) * COLUMNS + c),)
+
+    return block.join([one(m) for m in range(plan.held)])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("sign", [block.FORWARD, block.INVERSE])
+@pytest.mark.parametrize("n", [8, 12, 16, 24, 32, 64, 96, 128])
+def test_equals_numpy(n, sign, dtype) -> None:
+    plan = block_transform(n)
+    fft, fetch = block.make_block_fft(n, dtype, sign, COLUMNS), fetch_of(plan)
+
+    @cuda.jit
+    def transform(x, table, out):
+        shared = cuda.shared.array(plan.room * COLUMNS, dtype)
+        c, t = cuda.threadIdx.x % COLUMNS, cuda.threadIdx.x // COLUMNS
+        y = fft(fetch(x, t, c), t, c, table, shared)
+        for m in range(plan.held):
+            store_pair(out, (t + m * plan.threads) * COLUMNS + c, y[m][0], y[m][1])
+
+    x = np.random.default_rng(1).standard_normal((n, COLUMNS, 2)).astype(dtype)
+    out = cuda.to_device(np.zeros(x.size, dtype))
+    table = cuda.to_device(block.twiddle_factors(n, dtype))
+    transform[1, plan.threads * COLUMNS](cuda.to_device(x.ravel()), table, out)
+    found = out.copy_to_host().reshape(x.shape)
+    whole = x[..., 0].astype(np.float64) + 1j * x[..., 1]
+    expected = np.fft.fft(whole, axis=0) if sign < 0 else np.fft.ifft(whole, axis=0) * n
+    difference = np.abs(found[..., 0] + 1j * found[..., 1] - expected).max()
+    assert difference <= TOLERANCE[dtype] * np.abs(expected).max()

@@ -1,0 +1,50 @@
+"""Fused transforms on GPUs: what the simulator computes, and what kernels compile to."""
+
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+
+from numba import types
+
+from cuda_tools import assemble, run_simulated
+from ridgeline.fourier.device import fused_cuda
+from ridgeline.models.turbulence.device.fused_rows_cuda import make_row_products
+
+INTEGER = types.int64
+
+
+def test_in_the_simulator() -> None:
+    assert " passed" in run_simulated(Path(__file__).with_name("simulated_fused.py"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [256, 512, 768])
+def test_kernels_spill_nothing(n, dtype) -> None:
+    real = numba.from_dtype(np.dtype(dtype))
+    numbers, table = real[::1], (INTEGER[::1], INTEGER, INTEGER, INTEGER)
+    sums = numbers, INTEGER, INTEGER, INTEGER, numbers, numbers, *table, numbers, numbers
+    for kernel, signature in (
+        (fused_cuda.make_spread(n, dtype), (numbers, *table, numbers, numbers)),
+        (fused_cuda.make_collect(n, dtype), (numbers, *table, numbers, numbers)),
+        (fused_cuda.make_collect_sum(n, dtype), sums),
+    ):
+        found = assemble(kernel, signature)
+        assert found.spilled == 0
+        assert ".local" not in found.ptx
+        if dtype == np.float32:
+            assert ".f64" not in found.ptx
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_spill_nothing(dtype) -> None:
+    real = numba.from_dtype(np.dtype(dtype))
+    numbers = real[::1]
+    counts, per_cell = types.UniTuple(INTEGER, 2), types.UniTuple(real, 3)
+    signature = counts, *[INTEGER] * 4, per_cell, numbers, types.int32[::1], numbers, numbers
+    assert assemble(make_row_products(512, dtype, 0, True), signature).spilled == 0
