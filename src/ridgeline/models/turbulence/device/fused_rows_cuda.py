@@ -236,8 +236,8 @@ def make_row_products(n: int, dtype: Any, n_scalars: int, rated: bool) -> Any:
     counts : of fields and of products, 3 + S and 5 + 3 S; factors : `product_factors`, flat
 
     planes : complex [variables, n_rows, pitch] as reals, `variable` complex numbers from one to the next. Rows of
-        modes j_x < n_columns of u_x, u_y, u_z and scalars are replaced by those of T_xx, T_zz, T_xy, T_xz, T_yz, and
-        F of each scalar, not scaled; other modes count as zero
+        modes of u_x, u_y, u_z and scalars are replaced by those of products. In order: T_xx, T_zz, T_xy, T_xz, T_yz,
+        and F of each scalar, not scaled. From j_x = n_columns on, modes count as zero
     per_cell, out_rates : see `kernels_cuda.make_multiply`; twiddles : of n points
     Launch: `product_shape`. Cost: reads 3 + S and writes 5 + 3 S rows.
     """
