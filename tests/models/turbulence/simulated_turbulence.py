@@ -187,3 +187,8 @@ def test_fused_passes_equal_those_apart(shape, dealias, scalars, dtype) -> None:
     assert np.abs(fused.fields - before).max() > 1e-3 * np.abs(before).max()
     difference = np.abs(fused.fields - apart.fields).max(1)
     assert (difference <= TOLERANCE[dtype] * np.abs(apart.fields).max(1)).all()
+
+
+def test_sizes_that_cannot_be_fused_are_refused() -> None:
+    with pytest.raises(DeviceError, match="8 x 2"):
+        make_cuda_engine(FlowParameters(0.02)).products.choose("fused", "a simulated device")

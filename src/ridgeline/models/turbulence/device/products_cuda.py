@@ -16,6 +16,7 @@ from numba import cuda
 from numpy.typing import NDArray
 
 from ridgeline.fourier.device.block_fft_cuda import twiddle_factors
+from ridgeline.fourier.device.block_plans import SIZES
 from ridgeline.fourier.device.in_z_cuda import Table
 from ridgeline.fourier.device.kernels_cuda import add_turned_sum
 from ridgeline.fourier.device.layout import VariableBatch
@@ -29,6 +30,7 @@ from ridgeline.parallel.choices import choose
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.devices import simulated
+from ridgeline.runtime.errors import DeviceError
 from ridgeline.version import VERSION
 
 Passes = Literal["auto", "apart", "fused"]
@@ -88,9 +90,15 @@ class DeviceProducts:
         """Take passes as asked, with "auto" the faster ones, timed now or in an earlier run. Collective.
 
         device: its name. What lines and planes hold is lost. Simulated devices leave passes apart if not asked.
+        Raises DeviceError on all ranks if "fused" is asked for and nothing can be.
         """
         fused, slabs = self.possible(), self._slabs
         if passes == "fused":
+            if not any(fused):
+                raise DeviceError(
+                    f'model.fft.on_gpus = "fused" with grid.shape = {list(self._shape)}: N_z, or of slabs N_x, must be '
+                    f'{SIZES}; use "auto"'
+                )
             self.take(fused)
         if passes != "auto" or simulated() or not any(fused):
             return
