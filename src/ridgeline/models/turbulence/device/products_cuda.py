@@ -96,8 +96,8 @@ class DeviceProducts:
         if passes == "fused":
             if not any(fused):
                 raise DeviceError(
-                    f'model.fft.on_gpus = "fused" with grid.shape = {list(self._shape)}: N_z, or of slabs N_x, must be '
-                    f'{SIZES}; use "auto"'
+                    f'model.fft.on_gpus = "fused" with grid.shape = {list(self._shape)}: N_z, or of slabs N_x, must '
+                    f'be {SIZES}; use "auto"'
                 )
             self.take(fused)
         if passes != "auto" or simulated() or not any(fused):
