@@ -148,15 +148,15 @@ def test_wrong_overrides(override: str, expected: str) -> None:
         (
             'effort = "patient"',
             'efort = "patient"',
-            'model.fft.efort in case.toml:11: got "patient"; need a known key of [model.fft]: effort. Did you mean '
-            "'effort'?",
+            'model.fft.efort in case.toml:11: got "patient"; need a known key of [model.fft]: effort, on_gpus. Did '
+            "you mean 'effort'?",
         ),
         (
             'transpose.method = "node"',
             'transpose_method = "node"',
             'model.transpose_method in case.toml:9: got "node"; need a known key of [model]: viscosity, inviscid, '
             "scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, transpose.method, "
-            "transpose.between_gpus, fft.effort. Did you mean 'transpose.method'?",
+            "transpose.between_gpus, fft.effort, fft.on_gpus. Did you mean 'transpose.method'?",
         ),
         (
             'transpose.method = "node"',
