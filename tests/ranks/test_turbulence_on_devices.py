@@ -85,10 +85,38 @@ def test_waves_equal_the_cpu_on_one_rank(comm, case, scheme, dealias, dtype, bat
     compare_with_one_rank(comm, flow, dealias, dtype, batch, "auto")
 
 
-def compare_with_one_rank(comm, flow, dealias, dtype, batch, way) -> None:
-    """Two steps with a forcing on every process grid, and the way to points and back."""
+# N_y does not divide; N_z = 6 is no size of fused transforms, and rows of slabs fill no thread block of four pairs.
+FUSED_CASES = [
+    ((8, 10, 8), "rk2", "phase-shift", np.float64, 1, "auto", (), (True, True)),
+    ((12, 6, 8), "rk4", "phase-shift", np.float64, 2, "mpi", (0.7,), (True, True)),
+    ((8, 6, 16), "rk2", "two-thirds", np.float32, 4, "host", (), (True, True)),
+    ((6, 6, 8), "rk2", "phase-shift", np.float64, 2, "auto", (0.7,), (False, True)),
+    ((8, 6, 10), "rk2", "none", np.float64, 4, "nccl", (), (True, False)),
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "scheme", "dealias", "dtype", "batch", "way", "scalars", "fused"), FUSED_CASES
+)
+def test_fused_passes_equal_the_cpu_on_one_rank(
+    comm, shape, scheme, dealias, dtype, batch, way, scalars, fused
+) -> None:
+    flow = FlowParameters(0.02, scheme, scalars, ((1.0, -0.5, 2.0),) * len(scalars), 3)
+    compare_with_one_rank(comm, flow, dealias, dtype, batch, way, shape, fused)
+
+
+def test_fused_passes_with_waves_equal_the_cpu_on_one_rank(comm) -> None:
+    flow = FlowParameters(0.02, "rk2", seed=3, **WAVE_FLOWS["both"])
+    compare_with_one_rank(comm, flow, "phase-shift", np.float64, 2, "auto", (8, 6, 8), (True, True))
+
+
+def compare_with_one_rank(comm, flow, dealias, dtype, batch, way, shape=SHAPE, fused=(False, False)) -> None:
+    """Two steps with a forcing on every process grid, and the way to points and back.
+
+    fused: in z, and in x of slabs: pencils never do the latter. One step then: the simulator is slow at barriers.
+    """
     host = make_engine(
-        SHAPE,
+        shape,
         flow,
         random_start,
         dealias,
@@ -98,16 +126,20 @@ def compare_with_one_rank(comm, flow, dealias, dtype, batch, way) -> None:
     )
     start = host.fields.copy()
     expected = []
-    for _ in range(2):
+    for _ in range(1 if any(fused) else 2):
         host.advance(0.02)
         expected.append((host.last_courant_rate, host.fields.copy()))
     values = host.transform.to_physical(host.fields[:1])
     for process_grid in process_grids(comm.size):
-        grid = PencilGrid(SHAPE, dealias, process_grid, comm.rank)
+        grid = PencilGrid(shape, dealias, process_grid, comm.rank)
         engine = CudaEngine(grid, LENGTHS, comm, dtype, flow, batch, way)
+        expected_passes = fused[0], fused[1] and process_grid[0] == 1
+        if any(expected_passes):
+            engine.products.choose("fused", "a simulated device")
+        assert engine.products.fused == expected_passes
         engine.compile()
         engine.forcing = EswaranPope(engine.modes, comm, 3.0, 2.0, 0.4, 6)
-        mine = places(engine.modes, Modes.of(PencilGrid(SHAPE, dealias, (1, 1), 0), LENGTHS))
+        mine = places(engine.modes, Modes.of(PencilGrid(shape, dealias, (1, 1), 0), LENGTHS))
         engine.fields[...] = start[:, mine]
         engine.commit()
         for rate, fields in expected:

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_device import SIMULATED
-from ridgeline.models.turbulence.device import engine_cuda
+from ridgeline.models.turbulence.device import engine_cuda, products_cuda
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters
@@ -192,3 +192,29 @@ def test_fused_passes_equal_those_apart(shape, dealias, scalars, dtype) -> None:
 def test_sizes_that_cannot_be_fused_are_refused() -> None:
     with pytest.raises(DeviceError, match="8 x 2"):
         make_cuda_engine(FlowParameters(0.02)).products.choose("fused", "a simulated device")
+
+
+def test_the_faster_passes_are_taken_and_remembered(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(products_cuda, "simulated", lambda: False)
+    monkeypatch.setattr(products_cuda, "choices_file", lambda: tmp_path / "choices.json")
+    for earlier_run in (False, True):
+        engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 8))
+        before = engine.fields.copy()
+        engine.products.choose("auto", "a simulated device")
+        trial = engine.slabs.trials["passes on GPUs"]
+        assert set(trial.seconds) == {"apart", "fused"}
+        assert trial.earlier_run == earlier_run
+        # Thread blocks that transform are slow in the simulator.
+        assert trial.taken == "apart"
+        assert not any(engine.products.fused)
+        np.testing.assert_array_equal(engine.fields, before)
+    engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 8))
+    engine.products.choose("auto", "another device")
+    assert not engine.slabs.trials["passes on GPUs"].earlier_run
+
+
+def test_nothing_is_timed_where_nothing_can_be_fused(monkeypatch) -> None:
+    monkeypatch.setattr(products_cuda, "simulated", lambda: False)
+    engine = make_cuda_engine(FlowParameters(0.02))
+    engine.products.choose("auto", "a simulated device")
+    assert not engine.slabs.trials

@@ -221,6 +221,7 @@ def test_what_a_gpu_and_its_host_hold_is_counted(n_ranks) -> None:
 
 
 PLAIN = "[model]\n"
+FUSED = '[model]\nfft.on_gpus = "fused"\n'
 WAVES = """\
 [[scalar]]
 schmidt = 1.0
@@ -235,8 +236,8 @@ model = "turbulence"
 steps = {steps}
 seed = 3
 [grid]
-shape = [6, 6, 6]
-{waves}viscosity = 0.05
+shape = {shape}
+{model}viscosity = 0.05
 dt = 0.02
 fft.effort = "estimate"
 [initial]
@@ -254,8 +255,9 @@ every = 2
 """
 
 
-def run(folder, name, steps, *options, waves):
-    (folder / "case.toml").write_text(CASE.format(steps=steps, name=name, waves=waves))
+def run(folder, name, steps, *options, model):
+    shape = [8, 6, 8] if model == FUSED else [6, 6, 6]
+    (folder / "case.toml").write_text(CASE.format(steps=steps, name=name, model=model, shape=shape))
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "ridgeline", "run", "case.toml", *options]
     done = subprocess.run(
@@ -273,13 +275,13 @@ def run(folder, name, steps, *options, waves):
 
 @pytest.mark.full
 @pytest.mark.jobs
-@pytest.mark.parametrize("waves", [PLAIN, WAVES], ids=["plain", "waves"])
-def test_runs_go_on_from_each_other_s_checkpoints(tmp_path, waves) -> None:
+@pytest.mark.parametrize("model", [PLAIN, WAVES, FUSED], ids=["plain", "waves", "fused"])
+def test_runs_go_on_from_each_other_s_checkpoints(tmp_path, model) -> None:
     """The last row of the series of a run on CPU, GPU and CPU in turn is that of a run on the CPU."""
-    run(tmp_path, "whole", 6, waves=waves)
-    run(tmp_path, "turns", 2, waves=waves)
-    assert "on cuda" in run(tmp_path, "turns", 4, "--device", "cuda", "--resume", "auto", waves=waves)
-    assert "at step 4" in run(tmp_path, "turns", 6, "--resume", "auto", waves=waves)
+    run(tmp_path, "whole", 6, model=model)
+    run(tmp_path, "turns", 2, model=model)
+    assert "on cuda" in run(tmp_path, "turns", 4, "--device", "cuda", "--resume", "auto", model=model)
+    assert "at step 4" in run(tmp_path, "turns", 6, "--resume", "auto", model=model)
     whole, turns = (
         [float(n) for n in (tmp_path / f"{name}.csv").read_text().splitlines()[-1].split(",")]
         for name in ("whole", "turns")
@@ -293,14 +295,17 @@ def test_runs_go_on_from_each_other_s_checkpoints(tmp_path, waves) -> None:
 @pytest.mark.parametrize(
     ("scheme", "dealias"), [("rk2", "phase-shift"), ("rk4", "two-thirds"), ("rk4", "none")]
 )
-def test_on_a_gpu_equals_the_cpu_to_rounding(scheme, dealias, dtype) -> None:
+@pytest.mark.parametrize(("passes", "shape"), [("apart", (36, 40, 54)), ("fused", (32, 40, 96))])
+def test_on_a_gpu_equals_the_cpu_to_rounding(scheme, dealias, dtype, passes, shape) -> None:
     skip_without_device()
     from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 
-    shape, lengths = (36, 40, 54), (5.0, 7.0, 4.0)
+    lengths = 5.0, 7.0, 4.0
     flow = FlowParameters(0.02, scheme, (0.7,), ((1.0, -0.5, 2.0),), 3)
     host = make_engine(shape, flow, random_start, dealias, lengths, dtype=dtype)
     engine = CudaEngine(PencilGrid(shape, dealias, (1, 1), 0), lengths, MPI.COMM_SELF, dtype, flow)
+    engine.products.choose(passes, engine.device.name)
+    assert set(engine.products.fused) == {passes == "fused"}
     engine.compile()
     engine.fields[...] = host.fields
     engine.commit()

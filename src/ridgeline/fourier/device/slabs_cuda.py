@@ -104,12 +104,12 @@ class DeviceSlabs:
             plan.use_work(work)
         self._lines = self._numbers(counts.lines * layout.line_numbers)
         self._planes = self._numbers(counts.planes * layout.plane_numbers)
+        self._buffers = PlaneBuffers(self._planes, 2 * layout.plane_numbers, self.stream, self.clock)
         self._allocate_pieces()
         self._make_exchanges()
         tables = {width: layout.line_table(width) for width in self._widths}
         self._tables = {width: (cuda.to_device(place), step) for width, (place, step) in tables.items()}
         self.launch = (*launch_shape(self.grid.shape[0], layout.ny_local, layout.width), self.stream)
-        self._buffers = PlaneBuffers(self._planes, 2 * layout.plane_numbers, self.stream, self.clock)
         self.z: TransformsInZ = CufftInZ(self._buffers, self.in_z, self.launch)
         if self.row is not None:
             place, step = layout.column_table()

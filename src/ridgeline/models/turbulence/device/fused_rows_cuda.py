@@ -45,26 +45,22 @@ from ridgeline.models.turbulence.kernels import N_PRODUCTS, XX, XY, XZ, YZ, ZZ
 
 @cache
 def _make_fetch(plan: BlockTransform) -> Any:
-    """Return fetch(planes, t, at, other, n_columns): a + i b of rows that begin at `at` and `other`, -1 for none."""
+    """Return fetch(planes, t, at, pitch, n_columns): a + i b of the rows at `at`, -1 for none, and `pitch` later."""
     half, n = plan.held // 2, plan.n
 
     def one(m: int) -> Any:
         first = m * plan.threads
 
         @device_function
-        def mode(planes, t, at, other, n_columns):
+        def mode(planes, t, at, pitch, n_columns):
             zero = planes.dtype.type(0)
             j = t + first
             if m >= half:
                 j = n - j
             a, b = (zero, zero), (zero, zero)
-            if j < n_columns:
-                a = load_pair(planes, at + j)
-                if other >= 0:
-                    b = load_pair(planes, other + j)
-            if (
-                m == 0 and j == 0
-            ):  # a real row's mean is real; what rounding left of it would reach the other row
+            if at >= 0 and j < n_columns:
+                a, b = load_pair(planes, at + j), load_pair(planes, at + pitch + j)
+            if m == 0 and j == 0:  # a real row's mean is real: what rounding left would reach the other row
                 a, b = (a[0], zero), (b[0], zero)
             if m >= half:
                 return ((a[0] + b[1], b[0] - a[1]),)
@@ -170,7 +166,9 @@ def _make_rate(plan: BlockTransform, spread: int) -> Any:
 def _make_store(plan: BlockTransform, dtype: Any) -> Any:
     """Return put(x, planes, t, rows, n_columns, column, shared), which stores the modes of both rows that x is of.
 
-    rows : where they begin, the second -1 for none. All threads of the thread block call it.
+    rows : where the first begins, -1 for none, and how much later the second
+
+    All threads of the thread block call it.
     """
     half, n = plan.held // 2, plan.n
     held = tuple(range(0, n, plan.threads))
@@ -217,13 +215,12 @@ def _make_split(plan: BlockTransform, m: int, dtype: Any) -> Any:
     def store_mode(found, planes, place, rows):
         x, re, im = found
         t, n_columns = place
+        at, pitch = rows
         j = t + first
-        if j < n_columns:
+        if at >= 0 and j < n_columns:
             c, other = x[m], (re[m], im[m])
-            if rows[0] >= 0:
-                store_pair(planes, rows[0] + j, half * (c[0] + other[0]), half * (c[1] - other[1]))
-            if rows[1] >= 0:
-                store_pair(planes, rows[1] + j, half * (c[1] + other[1]), half * (other[0] - c[0]))
+            store_pair(planes, at + j, half * (c[0] + other[0]), half * (c[1] - other[1]))
+            store_pair(planes, at + pitch + j, half * (c[1] + other[1]), half * (other[0] - c[0]))
 
     return store_mode
 
@@ -235,9 +232,9 @@ def make_row_products(n: int, dtype: Any, n_scalars: int, rated: bool) -> Any:
 
     counts : of fields and of products, 3 + S and 5 + 3 S; factors : `product_factors`, flat
 
-    planes : complex [variables, n_rows, pitch] as reals, `variable` complex numbers from one to the next. Rows of
-        modes of u_x, u_y, u_z and scalars are replaced by those of products. In order: T_xx, T_zz, T_xy, T_xz, T_yz,
-        and F of each scalar, not scaled. From j_x = n_columns on, modes count as zero
+    planes : complex [variables, n_rows, pitch] as reals, `variable` complex numbers from one to the next. n_rows is
+        even. Rows of modes of u_x, u_y, u_z and scalars are replaced by those of products, not scaled. In order:
+        T_xx, T_zz, T_xy, T_xz, T_yz, and F of each scalar. From j_x = n_columns on, modes count as zero
     per_cell, out_rates : see `kernels_cuda.make_multiply`; twiddles : of n points
     Launch: `product_shape`. Cost: reads 3 + S and writes 5 + 3 S rows.
     """
@@ -264,14 +261,13 @@ def make_row_products(n: int, dtype: Any, n_scalars: int, rated: bool) -> Any:
         t, mine = thread % plan_threads, thread // plan_threads
         column, own = mine * plan_room, room + thread
         largest = zero
-        for base in range(cuda.blockIdx.x * pairs, (n_rows + 1) // 2, cuda.gridDim.x * pairs):
+        for base in range(cuda.blockIdx.x * pairs, n_rows // 2, cuda.gridDim.x * pairs):
             row = 2 * (base + mine)
-            a = row * pitch if row < n_rows else -1
-            b = (row + 1) * pitch if row + 1 < n_rows else -1
+            at = row * pitch if row < n_rows else -1
             w = nothing
             for i in range(n_in):
-                x = fetch(planes, t, a, b, n_columns)
-                a, b = _after(a, variable), _after(b, variable)
+                x = fetch(planes, t, at, pitch, n_columns)
+                at = _after(at, variable)
                 x = to_points(x, t, column, twiddles, shared)
                 if i == 2:
                     w = x
@@ -279,15 +275,15 @@ def make_row_products(n: int, dtype: Any, n_scalars: int, rated: bool) -> Any:
                     keep(x, shared, own + (i if i < 2 else i - 1) * kept, 0)
             if rated:
                 largest = rate(shared, w, own, per_cell, largest)
-            a, b = _after(a, -n_in * variable), _after(b, -n_in * variable)
+            at = _after(at, -n_in * variable)
             for i in range(n_out):
                 first, second = np.int64(load(factors, 2 * i)), np.int64(load(factors, 2 * i + 1))
                 first = own + first * kept if first >= 0 else first
                 second = own + second * kept if second >= 0 else second
                 x = products(shared, w, (first, second, own + kept if i < 2 else -1))
                 x = to_modes(x, t, column, twiddles, shared)
-                put(x, planes, t, (a, b), n_columns, column, shared)
-                a, b = _after(a, variable), _after(b, variable)
+                put(x, planes, t, (at, pitch), n_columns, column, shared)
+                at = _after(at, variable)
         if rated:
             barrier()
             largest = largest_of_threads(shared, thread, threads, largest)
