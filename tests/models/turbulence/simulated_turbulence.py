@@ -10,6 +10,7 @@ from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.turbulence.device import engine_cuda, products_cuda
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
+from ridgeline.models.turbulence.device.fusion import Fused
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.devices import DeviceInfo
@@ -169,7 +170,7 @@ def test_whole_fields_are_transformed_on_the_device(dealias, dtype) -> None:
     [
         ((8, 6, 8), "phase-shift", (), np.float64),
         ((8, 6, 12), "two-thirds", (0.7,), np.float64),
-        ((12, 4, 16), "none", (), np.float32),
+        ((12, 4, 16), "two-thirds", (), np.float32),
     ],
 )
 def test_fused_passes_equal_those_apart(shape, dealias, scalars, dtype) -> None:
@@ -195,22 +196,38 @@ def test_sizes_that_cannot_be_fused_are_refused() -> None:
 
 
 def test_the_faster_passes_are_taken_and_remembered(monkeypatch, tmp_path) -> None:
+    """In the simulator those apart are faster; here they are given more to do."""
+    tried = []
+
+    def passes(products, fused) -> dict[str, float]:
+        tried.append(fused)
+        if not any(fused):
+            np.linalg.svd(np.ones((150, 150)))
+        return {}
+
     monkeypatch.setattr(products_cuda, "simulated", lambda: False)
     monkeypatch.setattr(products_cuda, "choices_file", lambda: tmp_path / "choices.json")
+    monkeypatch.setattr(products_cuda.DeviceProducts, "_try", passes)
     for earlier_run in (False, True):
-        engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 8))
-        before = engine.fields.copy()
+        tried.clear()
+        engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 10))
         engine.products.choose("auto", "a simulated device")
         trial = engine.slabs.trials["passes on GPUs"]
         assert set(trial.seconds) == {"apart", "fused"}
-        assert trial.earlier_run == earlier_run
-        # Thread blocks that transform are slow in the simulator.
-        assert trial.taken == "apart"
-        assert not any(engine.products.fused)
-        np.testing.assert_array_equal(engine.fields, before)
-    engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 8))
+        assert (trial.taken, trial.earlier_run, not tried) == ("fused", earlier_run, earlier_run)
+        assert engine.products.fused == (True, False)
+    engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 10))
     engine.products.choose("auto", "another device")
     assert not engine.slabs.trials["passes on GPUs"].earlier_run
+
+
+def test_trying_passes_leaves_fields_alone() -> None:
+    engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 10))
+    before = engine.fields.copy()
+    for fused in (Fused(True, False), Fused(False, False)):
+        engine.products._try(fused)
+        assert engine.products.fused == fused
+    np.testing.assert_array_equal(engine.fields, before)
 
 
 def test_nothing_is_timed_where_nothing_can_be_fused(monkeypatch) -> None:
