@@ -67,7 +67,7 @@ PARTS: dict[str, Part] = {
     "tests": Part((sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "cuda", "{tests}")),
     "gray-scott": _script("gpu.py", small=("--sizes", "8", "--seconds", "0.001")),
     "gray-scott-runs": _script("gray_scott.py", "--only", "gpu"),
-    "turbulence": _script("gpu_turbulence.py", small=("--sizes", "6", "--seconds", "0.001")),
+    "turbulence": _script("gpu_turbulence.py", small=("--sizes", "8", "--seconds", "0.001")),
     "nekbone": _script("gpu_nekbone.py", small=("--nx1", "3", "--seconds", "0.001")),
     "navier-stokes": _script("gpu_navier_stokes.py", small=("--runs", "p=7")),
     "hpl": _bench("hpl", "--n", "auto", "--threads", "{threads}", small=("--n", "24", "--nb", "8")),

@@ -3,21 +3,24 @@
     python benchmarks/gpu_turbulence.py [--sizes 256 512] [--dtypes float64 float32] [--seconds S] [--json FILE]
 
 For one session on a machine with a GPU: is it right (the CPU engine's numbers to rounding), what share of copy
-bandwidth has each transform and each kernel, and how much longer than its calls of cuFFT is a step. One rank.
-With NUMBA_ENABLE_CUDASIM=1 and --sizes 6 it shows, without a GPU, that everything runs.
+bandwidth has each transform and each kernel, and how much longer than its calls of cuFFT is a step, with passes apart
+and fused. One rank. With NUMBA_ENABLE_CUDASIM=1 and --sizes 8 it shows, without a GPU, that everything runs.
 """
 
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from harness.device import measure_on_device, seconds_per_call
 from harness.table import Row
 from ridgeline.runtime.devices import DeviceInfo, simulated
+
+if TYPE_CHECKING:
+    from ridgeline.models.turbulence.device.fusion import Passes
 
 DEFAULT_SECONDS = 0.3  # of one timed round
 LEAST_SHARE, MOST_TIME = ">= 0.85", "<= 1.25"
@@ -33,21 +36,29 @@ class Pass(NamedTuple):
     n_bytes: int
 
 
-def make_engine(n: int, dtype: str, scheme: str, dealias: str, on_device: bool = True) -> Any:
-    """Return an engine of n^3 points with a random solenoidal start, the same for the same n."""
+def make_engine(
+    n: int, dtype: str, scheme: str, dealias: str, passes: "Passes | None" = "apart", rotation: float = 0.0
+) -> Any:
+    """Return an engine of n^3 points with a random solenoidal start, the same for the same n.
+
+    passes: over memory of the GPU; None for an engine on the CPU. rotation: the rate, about z.
+    """
     from mpi4py import MPI
 
     from ridgeline.fourier.pencil import PencilGrid
     from ridgeline.fourier.tuning import TransformTuning
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
     from ridgeline.models.turbulence.problem import FlowParameters
+    from ridgeline.models.turbulence.waves import Waves
 
     grid = PencilGrid((n, n, n), dealias, (1, 1), 0)
-    arguments = grid, (2 * np.pi,) * 3, MPI.COMM_SELF, dtype, FlowParameters(0.01, scheme)
-    if on_device:
+    flow = FlowParameters(0.01, scheme, waves=Waves((0.0, 0.0, rotation)))
+    arguments = grid, (2 * np.pi,) * 3, MPI.COMM_SELF, dtype, flow
+    if passes:
         from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 
         engine: Any = CudaEngine(*arguments)
+        engine.products.choose(passes, engine.device.name)
     else:
         engine = CpuEngine(*arguments, TransformTuning(effort="estimate"))
     engine.compile()
@@ -67,17 +78,19 @@ def fill(fields: Any, modes: Any) -> None:
 
 def correctness(dtypes: list[str]) -> Iterator[Row]:
     """Compare some steps with the CPU engine's."""
-    n, steps = (6, 2) if simulated() else (48, 20)
+    n, steps = (8, 1) if simulated() else (48, 20)
     for dtype in dtypes:
         for scheme, dealias in (("rk2", "phase-shift"), ("rk4", "two-thirds")):
-            engines = [make_engine(n, dtype, scheme, dealias, on_device) for on_device in (True, False)]
+            engines = [make_engine(n, dtype, scheme, dealias, passes) for passes in (None, "apart", "fused")]
             for engine in engines:
                 for _ in range(steps):
                     engine.advance(DT)
-            found, expected = (engine.fields for engine in engines)
-            error = float(np.abs(found - expected).max() / np.abs(expected).max())
-            name = f"largest difference from the CPU's fields after {steps} steps: {n}^3 {dtype}, {scheme}, {dealias}"
-            yield Row(name, error, f"<= {TOLERANCE[dtype]:g}")
+            expected, *others = (engine.fields for engine in engines)
+            for passes, found in zip(("apart", "fused"), others):
+                error = float(np.abs(found - expected).max() / np.abs(expected).max())
+                case = f"{n}^3 {dtype}, {scheme}, {dealias}, passes {passes}"
+                name = f"largest difference from the CPU's fields after {steps} steps: {case}"
+                yield Row(name, error, f"<= {TOLERANCE[dtype]:g}")
 
 
 def passes(engine: Any) -> Iterator[Pass]:
@@ -156,22 +169,71 @@ def transforms_of_a_step(engine: Any) -> None:
             slabs.in_y.run(line, line, stream)
 
 
-def speed(n: int, dtype: str, copy: float, seconds: float) -> Iterator[Row]:
-    """Measure a step over its transforms, and each pass."""
-    case = f"{n}^3 {dtype}"
-    engine = make_engine(n, dtype, "rk2", "phase-shift")
-    wait = engine.slabs.stream.synchronize
-    step = seconds_per_call(partial(engine.advance, DT), wait, seconds)
-    # Arrays grow by repeated transforms; from zero they stay zero, and a device is as fast.
+def fused_passes(engine: Any) -> Iterator[Pass]:
+    """Yield the passes that transform and do more, of an engine whose passes are fused."""
+    from ridgeline.fourier.device.layout import VariableBatch
+
+    slabs, products, real = engine.slabs, engine.products, engine._real
+    layout, line, table = slabs.layout, slabs.lines(0), slabs.table(VariableBatch(0, 1))
+    n_rows = engine.modes.shape[0] * layout.ny_local
+    columns = n_rows * slabs.grid.truncation.n_columns * 2 * real.itemsize  # of planes, those that have modes
+    z = slabs.z
+    if products.fused.in_z:
+        spread = partial(z.spread, line, table, 0, whole=not products.fused.in_x)
+        yield Pass("lines to planes, with z", spread, line.nbytes + columns)
+        yield Pass("planes to lines, with z", partial(z.collect, 0, table, line), columns + line.nbytes)
+        sums = partial(z.collect_sum, (0, 1), products._k, table, line)
+        yield Pass("sums of planes to lines, with z", sums, 2 * columns + line.nbytes)
+    if products.fused.in_x:
+        for rated in (True, False):
+            rows = partial(products._multiply, rated, n_rows)
+            yield Pass(f"products, with x{', and rates' if rated else ''}", rows, 8 * columns)
+
+
+def quiet(engine: Any) -> None:
+    """Set arrays to zero: they grow by repeated transforms, from zero they stay zero, and a device is as fast."""
     for array in (engine.slabs.all_lines, engine.slabs.all_planes):
         array.copy_to_device(np.zeros(array.shape, array.dtype))
+
+
+def speed(n: int, dtype: str, copy: float, seconds: float) -> Iterator[Row]:
+    """Measure a step over its transforms, and each pass: apart, fused, and with waves."""
+    case = f"{n}^3 {dtype}"
+
+    def rows_of(passes: Iterator[Pass], wait: Callable[[], object]) -> Iterator[Row]:
+        for each in passes:
+            rate = each.n_bytes / seconds_per_call(each.call, wait, seconds)
+            note = f"{rate / 1e9:.0f} of {copy / 1e9:.0f} GB/s"
+            yield Row(f"{each.name} over device copy: {case}", rate / copy, LEAST_SHARE, note=note)
+
+    def step_of(engine: Any) -> float:
+        return seconds_per_call(partial(engine.advance, DT), engine.slabs.stream.synchronize, seconds)
+
+    engine = make_engine(n, dtype, "rk2", "phase-shift")
+    wait = engine.slabs.stream.synchronize
+    steps = {"apart": step_of(engine)}
+    quiet(engine)
     transforms = seconds_per_call(partial(transforms_of_a_step, engine), wait, seconds)
-    note = f"step {step * 1e3:.2f} ms, {n**3 / step / 1e9:.2f} G points/s"
-    yield Row(f"RK2 step over its transforms: {case}", step / transforms, MOST_TIME, note=note)
-    for each in passes(engine):
-        rate = each.n_bytes / seconds_per_call(each.call, wait, seconds)
-        note = f"{rate / 1e9:.0f} of {copy / 1e9:.0f} GB/s"
-        yield Row(f"{each.name} over device copy: {case}", rate / copy, LEAST_SHARE, note=note)
+    apart = list(rows_of(passes(engine), wait))
+    del engine  # before there is another one on the device
+    engine = make_engine(n, dtype, "rk2", "phase-shift", rotation=1.0)
+    waves = step_of(engine) / steps["apart"]
+    del engine
+    engine = make_engine(n, dtype, "rk2", "phase-shift", "fused")
+    wait = engine.slabs.stream.synchronize
+    steps["fused"] = step_of(engine)
+    quiet(engine)
+    for name, step in steps.items():
+        note = f"step {step * 1e3:.2f} ms, {n**3 / step / 1e9:.2f} G points/s"
+        yield Row(
+            f"RK2 step, passes {name}, over its transforms by cuFFT: {case}",
+            step / transforms,
+            MOST_TIME,
+            note=note,
+        )
+    yield Row(f"RK2 step with rotation over one without: {case}", waves)
+    yield from apart
+    yield from rows_of(fused_passes(engine), wait)
 
 
 def main() -> None:

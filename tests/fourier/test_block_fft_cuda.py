@@ -23,7 +23,7 @@ def test_in_the_simulator() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("n", [256, 512, 768])
+@pytest.mark.parametrize("n", [64, 256, 512, 768])
 def test_kernels_spill_nothing(n, dtype) -> None:
     real = numba.from_dtype(np.dtype(dtype))
     numbers, table = real[::1], (INTEGER[::1], INTEGER, INTEGER, INTEGER)
@@ -42,9 +42,10 @@ def test_kernels_spill_nothing(n, dtype) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rows_spill_nothing(dtype) -> None:
+@pytest.mark.parametrize("n", [64, 512, 768, 1024])
+def test_rows_spill_nothing(n, dtype) -> None:
     real = numba.from_dtype(np.dtype(dtype))
     numbers = real[::1]
     counts, per_cell = types.UniTuple(INTEGER, 2), types.UniTuple(real, 3)
     signature = counts, *[INTEGER] * 4, per_cell, numbers, types.int32[::1], numbers, numbers
-    assert assemble(make_row_products(512, dtype, 0, True), signature).spilled == 0
+    assert assemble(make_row_products(n, dtype, 0, True), signature).spilled == 0

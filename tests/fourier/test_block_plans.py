@@ -20,7 +20,7 @@ def test_sizes_are_powers_of_two_times_eight_or_twelve() -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_thread_blocks_have_room(dtype) -> None:
     itemsize = np.dtype(dtype).itemsize
-    for n in (8, 12, 64, 256, 512, 768):
+    for n in (8, 12, 64, 256, 512, 768, 1024):
         for shape in (column_shape(n, dtype), column_shape(n, dtype, True), row_shape(n, dtype, 2)):
             assert shape.threads <= 1024
             assert shape.blocks * shape.threads <= 2048 or n < 64

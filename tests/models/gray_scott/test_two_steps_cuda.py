@@ -192,6 +192,12 @@ def test_bytes_are_those_of_cells_read_and_written() -> None:
     assert bytes_per_cell(TwoStepTile(32, 8), 8, np.float64) == pytest.approx(expected)
 
 
+def test_a_run_begins_in_the_simulator() -> None:
+    """The rest takes a minute, and is in `make test-all`."""
+    test = "test_the_trivial_state_stays_put"
+    assert " passed" in run_simulated(Path(__file__).with_name(f"simulated_two_steps_cuda.py::{test}"))
+
+
 @pytest.mark.full
 def test_in_the_simulator() -> None:
     assert " passed" in run_simulated(Path(__file__).with_name("simulated_two_steps_cuda.py"))

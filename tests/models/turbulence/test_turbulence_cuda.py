@@ -23,6 +23,7 @@ from ridgeline.models.turbulence.device import kernels_cuda as kernels
 from ridgeline.models.turbulence.device.memory import device_bytes, exchange_groups
 from ridgeline.models.turbulence.estimate import estimate, paper_bound
 from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.runtime.errors import DeviceError
 from turbulence_tools import make_engine, random_start
 
 DTYPES = [np.float64, np.float32]
@@ -218,6 +219,44 @@ def test_what_a_gpu_and_its_host_hold_is_counted(n_ranks) -> None:
     # The host has one copy of the fields, and of the planes of one variable.
     assert found.memory_per_rank < 0.6 * sum(found.device_memory.values())
     assert "cuFFT" in " ".join(found.remarks)
+
+
+@pytest.mark.parametrize(
+    ("shape", "passes", "n_ranks", "words"),
+    [
+        ([64, 64, 64], "auto", 1, "in z with the packing, in one pass; in x with the products, in one pass"),
+        ([64, 64, 64], "fused", 4, "in z with the packing, in one pass; in x by cuFFT, products apart"),
+        ([64, 64, 64], "apart", 1, "in z by cuFFT, packed apart; in x by cuFFT, products apart"),
+        ([60, 64, 64], "fused", 1, "in z by cuFFT, packed apart; in x with the products, in one pass"),
+        ([60, 64, 60], "auto", 1, "in z by cuFFT, packed apart; in x by cuFFT, products apart"),
+    ],
+)  # fmt: skip
+def test_check_says_which_passes_are_fused(shape, passes, n_ranks, words) -> None:
+    pencils = {"decomposition": "pencils", "process_grid": (2, 2)} if n_ranks > 1 else {}
+    case = TurbulenceCase.model_validate(
+        {
+            "run": {"model": "turbulence", "steps": 1, "device": "cuda"},
+            "grid": {"shape": shape, **pencils},
+            "model": {"viscosity": 0.1, "dt": 0.1, "fft": {"on_gpus": passes}},
+        }
+    )
+    said = next(
+        remark for remark in estimate(case, n_ranks).remarks if remark.startswith("transforms on GPUs")
+    )
+    assert f"in y by cuFFT; {words}" in said
+    assert said.endswith(", if a run finds that faster") == ("one pass" in words and passes == "auto")
+
+
+def test_check_refuses_fused_passes_that_cannot_be_had() -> None:
+    case = TurbulenceCase.model_validate(
+        {
+            "run": {"model": "turbulence", "steps": 1, "device": "cuda"},
+            "grid": {"shape": [60, 64, 60]},
+            "model": {"viscosity": 0.1, "dt": 0.1, "fft": {"on_gpus": "fused"}},
+        }
+    )
+    with pytest.raises(DeviceError, match=r'on_gpus = "fused" .*: N_z, or of slabs N_x, .*; use "auto"'):
+        estimate(case, 1)
 
 
 PLAIN = "[model]\n"

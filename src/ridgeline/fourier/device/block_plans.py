@@ -13,7 +13,7 @@ SIZES = f"8 x 2^a or 12 x 2^a, at most {MOST_POINTS}"
 SPACING = 8  # numbers in shared memory between two that are left out, so that threads meet different banks
 _SEGMENT = 32, 64  # bytes of neighbouring columns: at least, a sector of memory, and at most
 _SHARED, _THREADS = 48 * 1024, 1024  # bytes and threads of a thread block, at most
-_MULTIPROCESSOR = 65536  # registers
+_QUARTER = 16384  # registers of a quarter of a multiprocessor, which has warps of its own
 # Of a thread, by points that it holds and bytes of a real number; a sum holds two variables, a row two at points.
 _REGISTERS = {(8, 8): 80, (8, 4): 64, (12, 8): 128, (12, 4): 64}
 _SUM_REGISTERS = {(8, 8): 128, (8, 4): 80, (12, 8): 168, (12, 4): 128}
@@ -54,6 +54,11 @@ def block_transform(n: int) -> BlockTransform | None:
     return None
 
 
+def _blocks(registers: int, threads: int) -> int:
+    """Return how many thread blocks whose threads have so many registers fit on a multiprocessor."""
+    return 4 * (_QUARTER // (32 * registers)) // -(-threads // 32)
+
+
 class ColumnShape(NamedTuple):
     """A transform along z, how many columns x a thread block has, and how many blocks a multiprocessor."""
 
@@ -66,9 +71,9 @@ class ColumnShape(NamedTuple):
         """Threads of a thread block."""
         return self.plan.threads * self.columns
 
-    def launch(self, pitch: int, ny: int) -> tuple[tuple[int, int], int]:
-        """Return grid and block for planes [nz, ny, pitch]."""
-        return (-(-pitch // self.columns), ny), self.threads
+    def launch(self, n_columns: int, ny: int) -> tuple[tuple[int, int], int]:
+        """Return grid and block for so many columns x of planes of ny."""
+        return (-(-n_columns // self.columns), ny), self.threads
 
 
 @cache
@@ -85,7 +90,7 @@ def column_shape(n: int, dtype: DTypeLike, summed: bool = False) -> ColumnShape 
     columns = _SEGMENT[1] // (2 * itemsize)
     while columns * 2 * itemsize >= _SEGMENT[0]:
         threads = plan.threads * columns
-        blocks = _MULTIPROCESSOR // (registers * threads)
+        blocks = _blocks(registers, threads)
         if blocks > 0 and threads <= _THREADS and plan.room * columns * itemsize <= _SHARED:
             found.append(ColumnShape(plan, columns, blocks))
         columns //= 2
@@ -128,6 +133,6 @@ def row_shape(n: int, dtype: DTypeLike, kept: int, least_threads: int = 64) -> R
     if plan is None:
         return None
     pairs = max(1, least_threads // plan.threads)
-    blocks = _MULTIPROCESSOR // (_ROW_REGISTERS[plan.held, itemsize] * plan.threads * pairs)
+    blocks = _blocks(_ROW_REGISTERS[plan.held, itemsize], plan.threads * pairs)
     shape = RowShape(plan, kept, pairs, blocks)
     return shape if blocks > 0 and shape.room * itemsize <= _SHARED else None

@@ -38,8 +38,8 @@ class TransformsInZ(Protocol):
     def compile(self, lines: Any, k: Any, table: Table) -> None:
         """Compile or load the kernels by running them on nothing; k: real device array."""
 
-    def spread(self, lines: Any, table: Table, variable: int) -> None:
-        """Set a variable's planes to lines, at points in z."""
+    def spread(self, lines: Any, table: Table, variable: int, whole: bool) -> None:
+        """Set a variable's planes to lines, at points in z; columns without modes too, if `whole`."""
 
     def leave(self, variable: int) -> None:
         """Begin the way back of a variable's planes, once for each time that they are set."""
@@ -64,8 +64,9 @@ class CufftInZ:
             kernel[one](lines, *table, lines)
         collect_sums[one](lines, lines, k, k, *table, lines)
 
-    def spread(self, lines: Any, table: Table, variable: int) -> None:
+    def spread(self, lines: Any, table: Table, variable: int, whole: bool) -> None:
         """Set a variable's planes to lines, at points in z."""
+        del whole
         buffers = self._buffers
         planes = buffers.of(variable)
         with buffers.clock("pack"):
@@ -93,10 +94,13 @@ class CufftInZ:
 
 
 class FusedInZ:
-    """One pass each way, which transforms in shared memory: see `fused_cuda`. n: N_z, one of `block_plans.SIZES`."""
+    """One pass each way, which transforms in shared memory: see `fused_cuda`.
 
-    def __init__(self, buffers: PlaneBuffers, n: int, dtype: Any) -> None:
-        self._buffers, self._n = buffers, n
+    n : N_z, one of `block_plans.SIZES`; n_columns : of planes, those that may have modes
+    """
+
+    def __init__(self, buffers: PlaneBuffers, n: int, n_columns: int, dtype: Any) -> None:
+        self._buffers, self._n, self._n_columns = buffers, n, n_columns
         self._kind: Any = np.dtype(dtype).type  # hashable
         self._kernels = {
             name: make(n, self._kind)
@@ -104,22 +108,22 @@ class FusedInZ:
         }
         self._twiddles = cuda.to_device(twiddle_factors(n, self._kind))
 
-    def _launch(self, table: Table, summed: bool = False) -> tuple[Any, ...]:
+    def _launch(self, table: Table, whole: bool = False, summed: bool = False) -> tuple[Any, ...]:
         shape = column_shape(self._n, self._kind, summed)
         assert shape is not None, "its kernel was made"
-        return (*shape.launch(table[3], table[2]), self._buffers.stream)
+        return (*shape.launch(table[3] if whole else self._n_columns, table[2]), self._buffers.stream)
 
     def compile(self, lines: Any, k: Any, table: Table) -> None:
         """Compile or load the kernels by running them on no plane."""
         place = table[0], table[1], 0, 1
         for name, first in (("spread", (lines,)), ("collect", (lines,)), ("sum", (lines, 0, 0, 0, k, k))):
-            launch = (1, 1), self._launch(table, name == "sum")[1], self._buffers.stream
+            launch = (1, 1), self._launch(table, summed=name == "sum")[1], self._buffers.stream
             self._kernels[name][launch](*first, *place, self._twiddles, lines)
 
-    def spread(self, lines: Any, table: Table, variable: int) -> None:
-        """Set a variable's planes to lines, at points in z."""
+    def spread(self, lines: Any, table: Table, variable: int, whole: bool) -> None:
+        """Set a variable's planes to lines, at points in z; columns without modes too, if `whole`."""
         with self._buffers.clock("fft"):
-            self._kernels["spread"][self._launch(table)](
+            self._kernels["spread"][self._launch(table, whole)](
                 lines, *table, self._twiddles, self._buffers.of(variable)
             )
 

@@ -118,12 +118,11 @@ class DeviceSlabs:
 
     def fuse_in_z(self, fused: bool) -> None:
         """Let transforms in z pack lines in the same pass, or leave both apart. Raises ValueError for other sizes."""
-        nz = self.grid.shape[0]
-        self.z = (
-            FusedInZ(self._buffers, nz, self._dtype)
-            if fused
-            else CufftInZ(self._buffers, self.in_z, self.launch)
-        )
+        if not fused:
+            self.z = CufftInZ(self._buffers, self.in_z, self.launch)
+            return
+        columns = self.grid.truncation.n_columns if self.row is None else self.layout.width
+        self.z = FusedInZ(self._buffers, self.grid.shape[0], columns, self._dtype)
 
     def _numbers(self, n: int) -> Any:
         """Return n complex numbers, zero: what no kernel writes is sent or transformed too."""
@@ -240,7 +239,8 @@ class DeviceSlabs:
     def to_points(self, groups: Sequence[VariableBatch], in_x: bool = True) -> None:
         """Bring batches from lines to points in `planes`. Collective. The lines' content is lost.
 
-        in_x: whether rows of slabs are transformed; else they are left as modes in x.
+        in_x: whether rows of slabs are transformed; else they are left as modes in x, of which those that are not
+        retained are undefined.
         """
         column, row = self.column, self.row
         for batch in groups:
@@ -276,7 +276,7 @@ class DeviceSlabs:
     def _spread(self, batch: VariableBatch, in_x: bool) -> None:
         """Bring a batch from its pieces to planes, transformed in z; of slabs to points. Rows are given away."""
         for v in batch.variables:  # all of them first: rows come to where the pieces are
-            self.z.spread(self.pieces(batch, v), self.table(batch), v)
+            self.z.spread(self.pieces(batch, v), self.table(batch), v, whole=in_x)
         for v in batch.variables:
             if self.row is not None:
                 self.row.give(VariableBatch(v, 1), "planes", self._plane_message(v))

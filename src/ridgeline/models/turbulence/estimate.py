@@ -21,6 +21,7 @@ from ridgeline.fourier.sizes import (
 )
 from ridgeline.fourier.tuning import Layout
 from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.turbulence.device import fusion
 from ridgeline.models.turbulence.device.memory import device_bytes, host_bytes
 from ridgeline.models.turbulence.fluid_particles.estimate import (
     checkpoint_bytes_of_particles,
@@ -163,6 +164,14 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     return float(max(peaks))
 
 
+def _fused(case: TurbulenceCase, grid: ProcessGrid) -> fusion.Fused:
+    """Return which passes over memory GPUs can fuse; DeviceError if the case asks for them in vain."""
+    shape = case.grid.shape
+    fused = fusion.possible(shape, grid, case.run.precision, len(case.scalar))
+    fusion.check_passes(case.model.fft.on_gpus, shape, fused)
+    return fused
+
+
 def _messages(case: TurbulenceCase) -> str:
     """Return which way messages between GPUs go, in words."""
     any_way = f"the fastest of {', '.join(WAY_WORDS.values())} that a run finds"
@@ -179,6 +188,7 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
     words = [f"memory per rank: {parts}"]
     if case.run.device == "cuda":
         words.append("what cuFFT works in comes on top of the memory of each GPU")
+        words.append(fusion.remark(case.model.fft.on_gpus, _fused(case, grid)))
         if grid[0] * grid[1] > 1:
             words.append(_messages(case))
     if not case.scalar and case.model.scheme == "rk2":

@@ -292,9 +292,8 @@ class CudaEngine:
             z0, z1, y0, y1, x0, x1 = box
             tile = self._tile or default_tile(self._dtype, (z1 - z0, y1 - y0, x1 - x0))
             sweep = make_two_step_sweep(
-                self._dtype, self._host[0].row_pitch, tile, self._generator, (cut_z, cut_y, cut_x),
-                self._tile is None,
-            )  # fmt: skip
+                self._dtype, self._host[0].row_pitch, tile, self._generator, (cut_z, cut_y, cut_x)
+            )
             launch = two_step_launch(
                 box, self._block.offset_global[1], tile, self.device.multiprocessors, waves
             )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ridgeline.fourier.device.block_plans import RowShape, column_shape, row_shape
+from ridgeline.fourier.device.block_plans import SIZES, RowShape, column_shape, row_shape
 from ridgeline.fourier.pencil import ProcessGrid
 from ridgeline.models.turbulence.kernels import N_VELOCITY
 from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.devices import simulated
+from ridgeline.runtime.errors import DeviceError
+
+Passes = Literal["auto", "apart", "fused"]
 
 
 class Fused(NamedTuple):
@@ -40,3 +43,20 @@ def possible(shape: Triple, process_grid: ProcessGrid, dtype: DTypeLike, n_scala
     nz, _, nx = shape
     in_z = all(column_shape(nz, kind, summed) is not None for summed in (False, True))
     return Fused(in_z, process_grid[0] == 1 and product_shape(nx, kind, n_scalars) is not None)
+
+
+def check_passes(passes: Passes, shape: Triple, fused: Fused) -> None:
+    """Raise DeviceError if fused passes are asked for and nothing can be, of what is `possible`."""
+    if passes == "fused" and not any(fused):
+        raise DeviceError(
+            f'model.fft.on_gpus = "fused" with grid.shape = {list(shape)}: N_z, or of slabs N_x, must be {SIZES}; '
+            'use "auto"'
+        )
+
+
+def remark(passes: Passes, fused: Fused) -> str:
+    """Return what `ridgeline check` says of passes over memory, of which `fused` can be."""
+    if passes == "apart" or not any(fused):
+        return f"transforms on GPUs are {Fused(False, False).words}"
+    choice = ", if a run finds that faster" if passes == "auto" else ""
+    return f"transforms on GPUs are {fused.words}{choice}"

@@ -9,31 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
 from ridgeline.fourier.device.block_fft_cuda import twiddle_factors
-from ridgeline.fourier.device.block_plans import SIZES
 from ridgeline.fourier.device.in_z_cuda import Table
 from ridgeline.fourier.device.kernels_cuda import add_turned_sum
 from ridgeline.fourier.device.layout import VariableBatch
 from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.fft_wisdom import choices_file
 from ridgeline.models.turbulence.device.fused_rows_cuda import make_row_products, product_factors
-from ridgeline.models.turbulence.device.fusion import Fused, possible, product_shape
+from ridgeline.models.turbulence.device.fusion import Fused, Passes, check_passes, possible, product_shape
 from ridgeline.models.turbulence.device.kernels_cuda import PRODUCT_BLOCKS, PRODUCT_THREADS, make_multiply
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.parallel.choices import choose
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.devices import simulated
-from ridgeline.runtime.errors import DeviceError
 from ridgeline.version import VERSION
 
-Passes = Literal["auto", "apart", "fused"]
 _SUBSTEPS = 2  # of a timed call
 
 
@@ -93,12 +90,8 @@ class DeviceProducts:
         Raises DeviceError on all ranks if "fused" is asked for and nothing can be.
         """
         fused, slabs = self.possible(), self._slabs
+        check_passes(passes, self._shape, fused)
         if passes == "fused":
-            if not any(fused):
-                raise DeviceError(
-                    f'model.fft.on_gpus = "fused" with grid.shape = {list(self._shape)}: N_z, or of slabs N_x, must '
-                    f'be {SIZES}; use "auto"'
-                )
             self.take(fused)
         if passes != "auto" or simulated() or not any(fused):
             return
