@@ -215,8 +215,8 @@ class DeviceFftSection(FftSection):
     on_gpus: Literal["auto", "apart", "fused"] = setting(
         "auto",
         'How GPUs pass over memory: "apart" (transforms by cuFFT, packing and products between them), "fused" (the '
-        'passes of transforms pack and multiply, for sizes 8 x 2^a and 12 x 2^a); "auto" measures both before the '
-        "first step.",
+        'passes of transforms pack and multiply, for sizes 8 x 2^a and 12 x 2^a); "auto" takes the faster one, which '
+        "a long run measures before its first step.",
     )
 
 

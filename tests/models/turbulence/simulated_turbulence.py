@@ -216,9 +216,22 @@ def test_the_faster_passes_are_taken_and_remembered(monkeypatch, tmp_path) -> No
         assert set(trial.seconds) == {"apart", "fused"}
         assert (trial.taken, trial.earlier_run, not tried) == ("fused", earlier_run, earlier_run)
         assert engine.products.fused == (True, False)
+    short = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 10))
+    short.products.choose("auto", "a simulated device", timed=False)
+    assert short.products.fused == (True, False)
+    short.products.choose("auto", "another device", timed=False)
+    assert not tried
+    short.products.choose("auto", "another device")
+    assert tried
+
+
+def test_a_short_run_leaves_passes_apart_where_nobody_timed_them(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(products_cuda, "simulated", lambda: False)
+    monkeypatch.setattr(products_cuda, "choices_file", lambda: tmp_path / "choices.json")
     engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 10))
-    engine.products.choose("auto", "another device")
-    assert not engine.slabs.trials["passes on GPUs"].earlier_run
+    engine.products.choose("auto", "a simulated device", timed=False)
+    assert not any(engine.products.fused)
+    assert not engine.slabs.trials
 
 
 def test_trying_passes_leaves_fields_alone() -> None:

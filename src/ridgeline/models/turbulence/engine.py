@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import compile_kernels
+from ridgeline.models.turbulence.estimate import passes_are_timed
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.problem import FlowParameters
@@ -101,7 +102,8 @@ def make_engine(case: TurbulenceCase, context: Context, grid: PencilGrid, flow: 
         from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 
         engine = CudaEngine(*arguments, case.batch, case.model.transpose.between_gpus)
-        engine.products.choose(case.model.fft.on_gpus, engine.device.name)
+        timed = passes_are_timed(case, grid.process_grid)
+        engine.products.choose(case.model.fft.on_gpus, engine.device.name, timed)
         return engine
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
 

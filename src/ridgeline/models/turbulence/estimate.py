@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 COPIES = {"rk2": 1, "rk4": 2}  # of the fields: RK4 keeps their sum beside them
 RANKS_PER_NODE = 8  # taken for the shape of pencils where nobody knows the nodes: the paper's
+# Of a GPU in a run that times passes apart and fused: some minutes. To compile both takes most of one, once a size.
+BYTES_TIMED = 4e14
 PAPER_VARIABLES = 8.5  # of Eq. 9, with 2 Q more
 
 
@@ -164,6 +166,11 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     return float(max(peaks))
 
 
+def passes_are_timed(case: TurbulenceCase, grid: ProcessGrid) -> bool:
+    """Say whether a run on GPUs is long enough to time both ways of passes over memory, if it may choose."""
+    return case.run.steps * least_work(case, grid).bytes_memory >= BYTES_TIMED * grid[0] * grid[1]
+
+
 def _fused(case: TurbulenceCase, grid: ProcessGrid) -> fusion.Fused:
     """Return which passes over memory GPUs can fuse; DeviceError if the case asks for them in vain."""
     shape = case.grid.shape
@@ -188,7 +195,7 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
     words = [f"memory per rank: {parts}"]
     if case.run.device == "cuda":
         words.append("what cuFFT works in comes on top of the memory of each GPU")
-        words.append(fusion.remark(case.model.fft.on_gpus, _fused(case, grid)))
+        words.append(fusion.remark(case.model.fft.on_gpus, _fused(case, grid), passes_are_timed(case, grid)))
         if grid[0] * grid[1] > 1:
             words.append(_messages(case))
     if not case.scalar and case.model.scheme == "rk2":

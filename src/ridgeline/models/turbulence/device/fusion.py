@@ -54,9 +54,10 @@ def check_passes(passes: Passes, shape: Triple, fused: Fused) -> None:
         )
 
 
-def remark(passes: Passes, fused: Fused) -> str:
-    """Return what `ridgeline check` says of passes over memory, of which `fused` can be."""
+def remark(passes: Passes, fused: Fused, timed: bool) -> str:
+    """Return what `ridgeline check` says of passes over memory, of which `fused` can be. timed: in this run."""
     if passes == "apart" or not any(fused):
         return f"transforms on GPUs are {Fused(False, False).words}"
-    choice = ", if a run finds that faster" if passes == "auto" else ""
+    finder = "this run, which times both," if timed else "an earlier run"
+    choice = f", if {finder} finds that faster" if passes == "auto" else ""
     return f"transforms on GPUs are {fused.words}{choice}"

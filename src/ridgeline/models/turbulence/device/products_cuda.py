@@ -25,9 +25,9 @@ from ridgeline.models.turbulence.device.fused_rows_cuda import make_row_products
 from ridgeline.models.turbulence.device.fusion import Fused, Passes, check_passes, possible, product_shape
 from ridgeline.models.turbulence.device.kernels_cuda import PRODUCT_BLOCKS, PRODUCT_THREADS, make_multiply
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
-from ridgeline.parallel.choices import choose
+from ridgeline.parallel.choices import choose, remembered_trial
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.reduce import global_max
+from ridgeline.parallel.reduce import decide, global_max
 from ridgeline.runtime.devices import simulated
 from ridgeline.version import VERSION
 
@@ -66,6 +66,7 @@ class DeviceProducts:
         self._apart = {rated: make_multiply(real, n_scalars, rated) for rated in (True, False)}
         self.fused = Fused(False, False)
         self._in_rows: dict[bool, Any] = {}  # kernels that transform in x too, if they are taken
+        self._compiled: set[Fused] = set()  # of those that were tried
 
     def possible(self) -> Fused:
         """Return which passes can be fused."""
@@ -83,10 +84,11 @@ class DeviceProducts:
             self._factors = cuda.to_device(product_factors(n_scalars).ravel())
             self._twiddles = cuda.to_device(twiddle_factors(nx, kind))
 
-    def choose(self, passes: Passes, device: str) -> None:
+    def choose(self, passes: Passes, device: str, timed: bool = True) -> None:
         """Take passes as asked, with "auto" the faster ones, timed now or in an earlier run. Collective.
 
-        device: its name. What lines and planes hold is lost. Simulated devices leave passes apart if not asked.
+        device: its name; timed: whether a run is worth timing them, which compiles both. If not, they stay apart
+        where no earlier run has timed them, as on simulated devices. What lines and planes hold is lost.
         Raises DeviceError on all ranks if "fused" is asked for and nothing can be.
         """
         fused, slabs = self.possible(), self._slabs
@@ -96,22 +98,24 @@ class DeviceProducts:
         if passes != "auto" or simulated() or not any(fused):
             return
         ways = {"apart": Fused(False, False), "fused": fused}
-        for way in ways.values():
-            self.take(way)
-            in_turn_per_node(slabs.comm, self.compile)
-        grid = slabs.grid
+        grid, file = slabs.grid, choices_file()
         key = (
             f"{VERSION}; {device}; passes of turbulence {grid.shape} {grid.dealias} {self._real}; "
             f"{grid.process_grid}, {len(self._gradients)} scalars, Q = {max(batch.width for batch in self._inward)}"
         )
+        if not timed and decide(slabs.comm, lambda: remembered_trial(file, key)) is None:
+            return
         candidates = {name: partial(self._try, way) for name, way in ways.items()}
-        trial = choose(candidates, key, slabs.comm, choices_file())
+        trial = choose(candidates, key, slabs.comm, file)
         slabs.trials["passes on GPUs"] = trial
         self.take(ways[trial.taken])
 
     def _try(self, fused: Fused) -> Mapping[str, float]:
-        """Make the passes of some substeps, with fields that are zero, and wait for the device."""
+        """Make the passes of some substeps, with fields that are zero, and wait for the device. Collective."""
         self.take(fused)
+        if fused not in self._compiled:
+            in_turn_per_node(self._slabs.comm, self.compile)
+            self._compiled.add(fused)
         for _ in range(_SUBSTEPS):
             self.form(rated=False)
             self.combine()
