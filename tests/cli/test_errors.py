@@ -1,8 +1,8 @@
 """What goes wrong ends with one sentence, an exit code and no traceback, and never hangs."""
 
 import os
-import signal
 import re
+import signal
 import subprocess
 import sys
 
