@@ -124,6 +124,7 @@ def test_one_rank_that_raises_ends_the_job(ridgeline):
         timeout=60,
     )
     # Hydra joins the codes of all ranks by bits, and some may have been killed before they ended.
+    assert re.search(r"MPI_Abort\([^)]*, 1\) - process 1$", done.stderr, re.MULTILINE), done.stderr
     assert done.returncode in (1, 1 | signal.SIGKILL)
     assert done.stderr.count("ZeroDivisionError: rank one is unwell") == 1
     assert "rank 1" in done.stderr

@@ -1,6 +1,7 @@
 """A GPU that is missing, too small or lost in the middle ends a run with one sentence and exit code 8; no hang."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,6 +71,7 @@ def test_a_gpu_lost_on_one_rank_ends_the_job_and_names_the_checkpoint(ridgeline)
         check=False,
     )
     # Hydra joins the codes of all ranks by bits, and the other may have been killed before it ended.
+    assert re.search(r"MPI_Abort\([^)]*, 8\) - process 1$", done.stderr, re.MULTILINE), done.stderr
     assert done.returncode in (8, 8 | signal.SIGKILL), (done.returncode, done.stderr)
     assert "Traceback" not in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
