@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.runtime.compile_cache import configure_kernel_cache
-
 FACES = ("sweep next to faces", "pack", "exchange")  # what the sweep of the rest shall hide
 
 
@@ -37,7 +35,6 @@ def main() -> None:
     parser.add_argument("--steps-per-launch", type=int, choices=(1, 2), default=1)
     parser.add_argument("--file", type=Path, default=Path("gray_scott_trace.json"))
     arguments = parser.parse_args()
-    configure_kernel_cache()
     from mpi4py import MPI
 
     from ridgeline.blocks.cartesian import decompose

@@ -19,7 +19,6 @@ import numpy as np
 from harness.machine import describe
 from harness.ranks import JobFailed, run_job
 from harness.table import Row, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
 
 THEMES = ("bandwidth", "rating", "threads", "small")
 SWEEPS = ("SpMV with dot", "forward sweep from zero", "backward sweep", "forward sweep")
@@ -167,7 +166,6 @@ def main() -> None:
     settings = parser.parse_args()
     if settings.quick:
         settings.edge, settings.iterations, settings.rounds = 32, 5, 2
-    configure_kernel_cache()  # of the jobs
     os.environ.update({"OMP_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "workqueue"})
     rows = []
     for row in run_jobs(settings):

@@ -18,7 +18,6 @@ import numpy as np
 from harness.machine import describe
 from harness.ranks import JobFailed, run_job
 from harness.table import Row, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
 
 DIVISIONS = ((2, 1), (1, 2), (1, 1))  # ranks, threads of each
 LARGE = 20000  # unknowns from which the higher target holds
@@ -67,7 +66,6 @@ def main() -> None:
     settings = parser.parse_args()
     if settings.quick:
         settings.n, settings.rounds = [1000], 1
-    configure_kernel_cache()  # of the jobs
     os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"})
     rows = []
     for n in settings.n:

@@ -19,7 +19,6 @@ import numpy as np
 from harness.machine import describe
 from harness.ranks import JobFailed, run_job
 from harness.table import Row, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
 
 SETUPS = ((2, 1), (1, 2))  # ranks, threads of each
 STORAGES = ("float16", "bfloat16")
@@ -87,7 +86,6 @@ def main() -> None:
     settings = parser.parse_args()
     if settings.quick:
         settings.sizes, settings.rounds = [1500], 1
-    configure_kernel_cache()  # of the jobs
     os.environ.update(
         {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2", "NUMBA_THREADING_LAYER": "workqueue"}
     )

@@ -17,15 +17,6 @@ for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
 os.environ.setdefault("MPLBACKEND", "Agg")
 gc.set_threshold(50_000)  # at Python's 700 a quarter of the time of compilation goes into looking for garbage
 
-# Kernels are kept under a digest of all their sources; Numba's own key would miss a change in a helper's file.
-from ridgeline.runtime.compile_cache import configure_kernel_cache  # noqa: E402
-
-_CACHE = configure_kernel_cache()
-if {"PYTEST_XDIST_WORKER", "RIDGELINE_TEST_REPORTS"} & {*os.environ}:  # others of these compile meanwhile
-    from kernel_cache_lock import lock_kernel_cache
-
-    lock_kernel_cache(_CACHE)
-
 _UNDER_MPI = any(name in os.environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"))
 
 # Plain pytest starts the parallel files through test_parallel.py; ranks of a launcher run them themselves.

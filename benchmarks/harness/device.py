@@ -7,7 +7,6 @@ from pathlib import Path
 
 from harness.machine import describe
 from harness.table import Row, markdown, show, write_json
-from ridgeline.runtime.compile_cache import configure_kernel_cache
 from ridgeline.runtime.devices import DeviceInfo, describe_devices
 from ridgeline.runtime.errors import DeviceError
 
@@ -39,7 +38,6 @@ def measure_on_device(
 
     Without a GPU the reason is printed and nothing is measured. script: its name, for the command that is recorded.
     """
-    configure_kernel_cache()
     try:
         device = describe_devices()[0]
     except DeviceError as error:

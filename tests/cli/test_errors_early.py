@@ -30,7 +30,7 @@ def refused(ridgeline, tmp_path):
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
         assert done.stderr.count("error:") == 1
-        compiled = [path for path in cache.rglob("*") if path.suffix in (".nbi", ".nbc", ".wisdom")]
+        compiled = [path for path in cache.rglob("*") if path.suffix in (".kernel", ".wisdom")]
         assert not compiled
         return done.stderr
 

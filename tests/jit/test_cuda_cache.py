@@ -16,7 +16,7 @@ if cuda_device.SIMULATED:
     pytest.skip("the simulator keeps no kernels", allow_module_level=True)
 
 from ridgeline.elements.device.helmholtz_cuda import make_helmholtz
-from ridgeline.jit.cuda_cache import text_of
+from ridgeline.jit.kernel_cache import text_of
 
 
 def make(n=4, bounds=(128, 2), factor=2.0, dtype=np.float64):
@@ -36,7 +36,8 @@ def make(n=4, bounds=(128, 2), factor=2.0, dtype=np.float64):
 
 
 def key(kernel, capability=(9, 0)):
-    return kernel._cache._index_key(("float64",), SimpleNamespace(magic_tuple=lambda: ((12, 4), capability)))
+    codegen = SimpleNamespace(magic_tuple=lambda: ((12, 4), capability))
+    return kernel._cache.files._path(kernel._cache._index_key(("float64",), codegen)).name
 
 
 def test_the_key_holds_all_that_a_kernel_is_made_for():
@@ -49,7 +50,7 @@ def test_the_key_holds_all_that_a_kernel_is_made_for():
 
 def digests():
     """Of a kernel of this file, and of one of elements."""
-    return [key(kernel)[2] for kernel in (make(), make_helmholtz(8))]
+    return [key(kernel) for kernel in (make(), make_helmholtz(8))]
 
 
 def test_the_key_is_the_same_in_every_process():
@@ -72,7 +73,7 @@ def test_the_key_is_the_same_in_every_process():
 
 def test_what_has_no_lasting_text_is_refused():
     held = object()
-    with pytest.raises(TypeError, match="closes over a value of <class 'object'>"):
+    with pytest.raises(TypeError, match="close over a value of <class 'object'>"):
 
         @cuda_device.kernel(128)
         def kernel(out):

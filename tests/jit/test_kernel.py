@@ -84,21 +84,21 @@ def test_numba_is_asked_to_compile_in_one_file():
                 assert not {"kernel", "compiled_pass"} & set(names), f"{path}: {node.name} has no signature"
 
 
-def test_what_has_another_key_in_each_process_is_not_closed_over():
-    factor, names = 2.0, ("a", 3)
-
-    @kernel((float64,))
-    def scaled(x):
-        return factor * x * names[1]
-
-    assert scaled(1.0) == 6.0
+def test_a_kernel_closes_over_what_reads_the_same_in_every_process():
+    factor, names, table = 2.0, ("a", 3), np.ones(3)
 
     @subroutine(inline="always")
     def made_here(x):
         return x + x
 
-    with pytest.raises(TypeError, match="closes over made_here, a CPUDispatcher: pass it numbers"):
+    @kernel((float64,))
+    def scaled(x):
+        return made_here(factor * x * names[1])
+
+    assert scaled(1.0) == 12.0
+
+    with pytest.raises(TypeError, match=r"cannot close over a value of <class 'numpy\.ndarray'>"):
 
         @kernel((float64,))
-        def twice(x):
-            return made_here(x)
+        def looked_up(x):
+            return table[0] * x

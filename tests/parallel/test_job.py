@@ -13,7 +13,7 @@ from ridgeline.parallel import job as module
 from ridgeline.runtime.launcher import find_mpiexec
 
 SOURCES = Path(package.__file__).parent
-STEPS = {"end_with_launcher", "configure_threads", "configure_kernel_cache", "ends_job_on_error", "world"}
+STEPS = {"end_with_launcher", "configure_threads", "ends_job_on_error", "world"}
 
 
 def test_only_a_job_takes_the_steps_into_it() -> None:
@@ -41,13 +41,12 @@ def test_a_job_has_its_threads_its_kernel_cache_and_its_ranks(tmp_path: Path) ->
     done = in_a_job(
         "assert 'numba' not in sys.modules\n"
         "import numba\n"
-        "print(comm.size, numba.config.NUMBA_NUM_THREADS, os.environ['OMP_NUM_THREADS'], numba.config.CACHE_DIR)",
+        "print(comm.size, numba.config.NUMBA_NUM_THREADS, os.environ['OMP_NUM_THREADS'])",
         RIDGELINE_CACHE_DIR=str(tmp_path),
     )
     assert done.returncode == 0, done.stderr
-    size, threads, others, folder = done.stdout.split()
-    assert (size, threads, others) == ("1", "3", "1")
-    assert Path(folder).parent == tmp_path / "kernels"
+    assert done.stdout.split() == ["1", "3", "1"]
+    assert (tmp_path / "kernels").is_dir()
 
 
 @pytest.mark.parametrize(

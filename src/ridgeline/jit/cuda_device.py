@@ -13,18 +13,15 @@ from llvmlite import ir
 from numba import cuda, types
 
 from ridgeline.jit import cuda_simulator
-from ridgeline.jit.kernel_files import check_kernel_files
+from ridgeline.jit.kernel_cache import keep_kernels, text_of
 from ridgeline.runtime.device_errors import explain_status
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
 
 SIMULATED = simulated()
 if not SIMULATED:
-    from numba.cuda.core import caching
-
-    from ridgeline.jit.cuda_cache import KernelCache
-
-    check_kernel_files(caching)
+    from numba.cuda.dispatcher import CUDACache
+    from numba.cuda.serialize import dumps
 # A face, a small grid and an empty launch to compile are meant to have few thread blocks.
 warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
 
@@ -42,14 +39,17 @@ def kernel(threads, blocks=1):
     blocks: how many thread blocks shall fit on a multiprocessor at least; it bounds the registers per thread
     to 65536 / (threads * blocks).
 
-    The decorator raises TypeError for a function that closes over what has no text that lasts (`cuda_cache`).
+    The decorator raises TypeError for a function that closes over a value whose text is not the same in every process
+    (`kernel_cache.text_of`).
     """
     if SIMULATED:
         return cuda.jit
 
     def declare(function):
-        dispatcher = cuda.jit(cache=True, launch_bounds=(threads, blocks))(function)
-        dispatcher._cache = KernelCache(function, (threads, blocks))
+        for cell in function.__closure__ or ():
+            text_of(cell.cell_contents)
+        dispatcher = cuda.jit(launch_bounds=(threads, blocks))(function)
+        keep_kernels(dispatcher, CUDACache, dumps)
         return dispatcher
 
     return declare

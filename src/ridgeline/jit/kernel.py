@@ -11,15 +11,14 @@ dispatcher: a call costs nothing more.
 """
 
 from collections.abc import Callable, Iterable
-from inspect import getclosurevars
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import from_dtype, njit, types
+from numba.core.caching import FunctionCache
+from numba.core.serialize import dumps
 
-from ridgeline.jit.kernel_files import check_kernel_files
-
-check_kernel_files()
+from ridgeline.jit.kernel_cache import keep_kernels, text_of
 
 # A function that only kernels call: compiled into each of them. Options as for `kernel`, and inline="always".
 subroutine = njit
@@ -40,17 +39,15 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
         A tuple is compiled at once, and the kernel takes no others: for factories, which are asked for one kernel.
     options: those of numba.njit, such as nogil, parallel, error_model, fastmath.
 
-    Raises TypeError if the function closes over anything but numbers and strings, alone or in tuples. They are part
-    of its key in the cache, where a compiled function has another key in each process.
+    Raises TypeError if the function closes over a value whose text is not the same in every process, such as an
+    array: what it closes over is part of its key in the cache (`kernel_cache.text_of`).
     """
 
     def declare(function: Callable[..., Any]) -> Any:
-        for name, value in getclosurevars(function).nonlocals.items():
-            if not _has_a_lasting_key(value):
-                raise TypeError(
-                    f"{function.__qualname__} closes over {name}, a {type(value).__name__}: pass it numbers"
-                )
-        dispatcher = njit(cache=True, **options)(function)
+        for cell in function.__closure__ or ():
+            text_of(cell.cell_contents)
+        dispatcher = njit(**options)(function)
+        keep_kernels(dispatcher, FunctionCache, dumps)
         dispatcher.declared = signature
         if not callable(signature):
             dispatcher.compile(signature)
@@ -78,13 +75,6 @@ def compile_kernels(wanted: Iterable[Specialisation]) -> None:
 def unsigned(real: Any) -> Any:
     """Return the unsigned integers that have as many bits as a float type: for its patterns of bits."""
     return {32: types.uint32, 64: types.uint64}[real.bitwidth]
-
-
-def _has_a_lasting_key(value: Any) -> bool:
-    """Say whether a value that a function closes over reads the same in every process."""
-    if isinstance(value, tuple):
-        return all(map(_has_a_lasting_key, value))
-    return isinstance(value, int | float | str | np.generic | types.Type)
 
 
 def _element_type(parameter: Any) -> Any:

@@ -31,7 +31,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ridgeline.runtime.machine import VECTOR_BYTES_VARIABLE
+from ridgeline.jit.kernel_cache import VECTOR_BYTES_VARIABLE
 
 I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()

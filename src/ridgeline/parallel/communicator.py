@@ -13,10 +13,10 @@ from typing import NoReturn, TypeVar
 import mpi4py
 from mpi4py import MPI
 
-from ridgeline.runtime.compile_cache import sole_compiler
 from ridgeline.runtime.device_errors import device_error
 from ridgeline.runtime.errors import DeviceError, RidgelineError
 from ridgeline.runtime.launcher import check_launch
+from ridgeline.runtime.signals import stops_at_once
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
     """
     with node_communicator(comm) as node:
         if node.rank == 0:
-            with sole_compiler():
+            with stops_at_once():
                 result = action()
         _wait_idle(node)
         if node.rank != 0:

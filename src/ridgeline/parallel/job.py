@@ -5,14 +5,13 @@ Imports neither MPI nor Numba: both read the environment when they are imported,
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ridgeline.runtime.compile_cache import configure_kernel_cache
+from ridgeline.jit.kernel_cache import kernel_folder
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks
@@ -49,7 +48,7 @@ def prepare_rank(threads: int = 1) -> Path:
     """
     end_with_launcher()
     configure_threads(threads)
-    return configure_kernel_cache()
+    return kernel_folder()
 
 
 def join_from_python(threads: int) -> MPI.Comm:
@@ -74,8 +73,6 @@ def join_from_python(threads: int) -> MPI.Comm:
             f"run.threads: got {threads}, but this Python has started Numba with {available}; need at most that, or "
             f"start Python with NUMBA_NUM_THREADS={threads}"
         )
-    if "NUMBA_CACHE_DIR" not in os.environ:
-        numba.config.CACHE_DIR = str(configure_kernel_cache())
     limit_pools()
     comm = world()
     if comm.size > 1:

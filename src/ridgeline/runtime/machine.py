@@ -10,8 +10,6 @@ from pathlib import Path
 from ridgeline.runtime.memory import memory_bytes
 from ridgeline.runtime.threads import cores_available
 
-VECTOR_BYTES_VARIABLE = "RIDGELINE_VECTOR_BYTES"  # narrower vectors than the CPU has, to compare widths
-
 
 @dataclass(frozen=True)
 class Machine:

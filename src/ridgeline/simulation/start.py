@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -75,6 +74,7 @@ def compile_case(loaded: LoadedCase) -> float:
     """Compile every kernel of a case into the cache, print the time, return it in seconds."""
     case = loaded.case
     with job(case.run.threads) as comm:
+        from ridgeline.jit.kernel_cache import kernel_folder
         from ridgeline.models import create
         from ridgeline.parallel.communicator import in_turn_per_node
         from ridgeline.runtime.context import Context
@@ -93,6 +93,5 @@ def compile_case(loaded: LoadedCase) -> float:
         measure_limits(context, fresh=True)
         seconds = time.perf_counter() - begin
         if comm.rank == 0:
-            path = os.environ["NUMBA_CACHE_DIR"]
-            sys.stderr.write(f"kernels of {case.run.model} are in {path} ({seconds:.1f} s)\n")
+            sys.stderr.write(f"kernels of {case.run.model} are in {kernel_folder()} ({seconds:.1f} s)\n")
     return seconds

@@ -14,14 +14,14 @@ _pointer = types.CPointer(types.int64)
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
 
-@cfunc(_pointer(_pointer), cache=True)
+@cfunc(_pointer(_pointer))
 def mark(slot):
     """Add one to the int64 that the argument points to."""
     carray(slot, 1)[0] += 1
     return slot
 
 
-@cfunc(_pointer(_pointer), cache=True)
+@cfunc(_pointer(_pointer))
 def take_turns(argument):
     """Take turns[TOTAL] turns, each when turns[WHOSE] is 1, and hand it back as 0; count in turns[TAKEN]."""
     turns = carray(argument, 3)
