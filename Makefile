@@ -7,14 +7,17 @@ TIER := quick
 # Of the site: `cache` executes the notebooks that have changed, `off` shows them as they are stored.
 NOTEBOOKS := cache
 
-.PHONY: run test test-all test-slow lint types unit adios2-mpi bench bench-quick bench-gpu docs site site-links lock clean
+.PHONY: run test test-gpu test-all test-slow lint types unit adios2-mpi bench bench-quick bench-gpu docs site site-links lock clean
 
 run: $(VENV)/.run
 	$(BIN)/ridgeline run $(EXAMPLE) -n 2
 	$(BIN)/ridgeline plot gray_scott.bp --slice z=mid -o gray_scott.png
 
-# Under ten minutes on two cores; the next two take longer (CONTRIBUTING.md says what is where).
+# The quick tests. CONTRIBUTING.md says what the other three tiers run, and how long each of them takes.
 test: lint types unit
+
+test-gpu: TIER := gpu
+test-gpu: unit
 
 test-all: TIER := all
 test-all: $(VENV)/.docs lint types unit

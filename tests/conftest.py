@@ -1,7 +1,8 @@
-"""Settings that every test shares: few threads, no windows, parallel tests only under an MPI launcher; which folders
-start jobs; and the counts of a run.
+"""Settings that every test shares: few threads, no windows, parallel tests only under an MPI launcher, and the counts
+of a run.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -17,27 +18,24 @@ for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
 os.environ.setdefault("MPLBACKEND", "Agg")
 gc.set_threshold(50_000)  # at Python's 700 a quarter of the time of compilation goes into looking for garbage
 
+# All tests keep their kernels in one place, whatever cache folder a test gives its commands.
+from ridgeline.jit.kernel_cache import kernel_folder  # noqa: E402
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(kernel_folder()))
+
+if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
+    with contextlib.suppress(ImportError):  # numba-cuda is not installed
+        import simulated_blocks  # noqa: F401
+
 _UNDER_MPI = any(name in os.environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"))
 
 # Plain pytest starts the parallel files through test_parallel.py; ranks of a launcher run them themselves.
 collect_ignore = ["test_parallel.py"] if _UNDER_MPI else ["ranks"]
 
-# Folders whose tests start jobs. Jobs take turns to compile into the one cache; a test that compiles does not.
-_JOBS = ("attacks", "cli", "examples")
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that tools/run_tests.py gives."""
     parser.addoption("--summary", metavar="FILE", help="Write counts and the seconds of tests here, as JSON.")
-
-
-@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of folders that start jobs."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in _JOBS:
-            item.add_marker("jobs")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -3,11 +3,13 @@
 A file declares how it is run by module-level literals, which are read without importing it:
 
     RANKS = (2, 4)  # numbers of ranks
-    QUICK_RANKS = (2,)  # those of `make test` if not 3; () leaves the file to `make test-all`
+    QUICK_RANKS = (3,)  # those of `make test` if not 2; () leaves the file to `make test-all`
     TIMEOUT = 300  # seconds that one of its tests may take
     SLOW_RANKS = (1, 2)  # where its tests marked slow are run, if slow ones are asked for
     ENVIRONMENT = {"NAME": "value"}  # variables that its launch needs from the start
     ALONE = True  # a launch of its own
+
+A file whose ENVIRONMENT turns numba-cuda's simulator on belongs to `make test-gpu`, except on its QUICK_RANKS.
 
 The ranks (tests/ranks/conftest.py) write what they do into a folder. A launch that fails or hangs is over for the
 file that is to blame; the files after it get a new launch.

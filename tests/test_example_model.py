@@ -14,8 +14,6 @@ import pytest
 import ridgeline
 from ridgeline.io.series import read_series
 
-pytestmark = pytest.mark.jobs
-
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "docs" / "example_models"
 CASE = MODELS / "heat" / "settings.toml"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rank_jobs import TIMEOUT, Job, Setting, constant
+from rank_jobs import Job, Setting, constant
 
 pytestmark = pytest.mark.alone
 
 FOLDER = Path(__file__).parent / "ranks"
 RANKS = (1, 2, 3, 4)
-QUICK_RANKS = (3,)  # of `make test`: the least number whose neighbours differ, and that rarely divides
+QUICK_RANKS = (2,)  # of `make test`: a file says 3 where a rank must have two different neighbours
 
 
 def check(job: Job, file: Path) -> None:
@@ -31,6 +31,14 @@ def check(job: Job, file: Path) -> None:
         pytest.skip("; ".join(outcome.records[0]["reasons"]))
 
 
+def tier_of(file: Path, n_ranks: int) -> list[pytest.MarkDecorator]:
+    """Return the mark that keeps a file on a number of ranks out of `make test`, if any."""
+    simulated = "NUMBA_ENABLE_CUDASIM" in constant(file, "ENVIRONMENT", {})
+    if n_ranks in constant(file, "QUICK_RANKS", () if simulated else QUICK_RANKS):
+        return []
+    return [pytest.mark.gpu if simulated else pytest.mark.full]
+
+
 def launches(numbers: str, default: tuple[int, ...], marks: str = "") -> list:
     """All files at all their numbers of ranks, those of one launch together."""
     cases = [
@@ -38,13 +46,12 @@ def launches(numbers: str, default: tuple[int, ...], marks: str = "") -> list:
         for file in sorted(FOLDER.glob("test_*.py"))
         for n_ranks in constant(file, numbers, default)
     ]
-    quick = {file: constant(file, "QUICK_RANKS", QUICK_RANKS) for _, file in cases}
     return [
         pytest.param(
             setting,
             file,
             id=f"{file.name}-{setting.n_ranks}",
-            marks=[] if marks or setting.n_ranks in quick[file] else pytest.mark.full,
+            marks=[] if marks else tier_of(file, setting.n_ranks),
         )
         for setting, file in sorted(cases)
     ]
@@ -81,93 +88,30 @@ def test_slow_tests_of_file_on_ranks(jobs: dict[Setting, Job], setting: Setting,
 GOOD = "def test_good(comm):\n    comm.Barrier()\n"
 
 
-def inner(tmp_path: Path, n_ranks: int, *bodies: str) -> tuple[Job, list[Path]]:
-    """A job over parallel test files in a folder of their own, with the conftest of the real ones."""
+def check_one_bad(tmp_path: Path, bad: str, expected: str) -> None:
+    """Run a bad file between two good ones on two ranks: only the bad one fails, and for the expected reason."""
     shutil.copy(FOLDER / "conftest.py", tmp_path)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {FOLDER.parent}\n")
-    files = [tmp_path / f"test_inner_{i}.py" for i in range(len(bodies))]
-    for file, body in zip(files, bodies, strict=True):
+    files = [tmp_path / f"test_inner_{i}.py" for i in range(3)]
+    for file, body in zip(files, (GOOD, bad, GOOD), strict=True):
         file.write_text(body)
-    return Job(Setting(n_ranks), files, tmp_path / "job"), files
-
-
-def check_one_bad(tmp_path: Path, bad: str, expected: str, n_ranks: int = 2) -> None:
-    """Files around a bad one pass, and the bad one fails for the expected reason, by a second launch at most."""
-    job, (first, middle, last) = inner(tmp_path, n_ranks, GOOD, bad, GOOD)
-    check(job, first)
+    job = Job(Setting(2), files, tmp_path / "job")
+    check(job, files[0])
     with pytest.raises(AssertionError, match=expected):
-        check(job, middle)
-    check(job, last)
+        check(job, files[1])
+    check(job, files[2])
     assert job.launches == 2
     assert job.launch is None
 
 
+@pytest.mark.full
 def test_failure_on_one_rank_ends_the_job_with_its_report(tmp_path: Path) -> None:
     bad = "def test_one(comm):\n    assert comm.rank != 1, 'rank one is wrong'\n    comm.Barrier()\n"
     check_one_bad(tmp_path, bad, r"(?s)=== rank 1 of 2 ===.*rank one is wrong")
 
 
-def test_broken_import_is_reported(tmp_path: Path) -> None:
-    check_one_bad(tmp_path, "import no_such_module\n", "no_such_module")
-
-
+@pytest.mark.full
 def test_hang_is_killed_and_named(tmp_path: Path) -> None:
     bad = "TIMEOUT = 6\ndef test_hang(comm):\n    comm.rank == 0 or comm.recv(source=0)\n    comm.Barrier()\n"
     expected = r"(?s)killed: .*test_inner_1.py::test_hang on 2 ranks ran longer than 6 s.*line 3 in test_hang"
     check_one_bad(tmp_path, bad, expected)
-
-
-def test_a_rank_that_dies_without_a_word_is_found_by_its_place(tmp_path: Path) -> None:
-    bad = "import os\ndef test_end(comm):\n    comm.rank or os.kill(os.getpid(), 9)\n    comm.Barrier()\n"
-    check_one_bad(tmp_path, bad, r"test_inner_1.py on 2 ranks: exit code")
-
-
-def test_ranks_with_different_tests_are_refused(tmp_path: Path) -> None:
-    bad = (
-        "import pytest\nfrom mpi4py import MPI\nR = MPI.COMM_WORLD.rank\n"
-        "@pytest.mark.parametrize('n', range(R + 1))\ndef test_of_rank(n):\n    pass\n"
-    )
-    check_one_bad(tmp_path, bad, "ranks are about to run different tests")
-
-
-def test_one_rank_goes_on_after_a_failure(tmp_path: Path) -> None:
-    job, files = inner(tmp_path, 1, "def test_a(comm):\n    raise ValueError('first')\n", GOOD)
-    with pytest.raises(AssertionError, match="ValueError: first"):
-        check(job, files[0])
-    check(job, files[1])
-    assert job.launches == 1
-
-
-def test_file_without_tests_is_refused(tmp_path: Path) -> None:
-    for name, bodies in (("only", [""]), ("among others", [GOOD, "", GOOD])):
-        folder = tmp_path / name
-        folder.mkdir()
-        job, files = inner(folder, 2, *bodies)
-        with pytest.raises(AssertionError, match="no test ran"):
-            check(job, files[len(files) // 2])
-
-
-def test_all_skipped_is_a_skip_with_its_reason(tmp_path: Path) -> None:
-    job, files = inner(
-        tmp_path,
-        1,
-        "import pytest\ndef test_a(comm):\n    pytest.skip('not here')\n",
-        "import pytest\npytest.skip('not this one', allow_module_level=True)\n",
-    )
-    for file, reason in zip(files, ("not here", "not this one"), strict=True):
-        with pytest.raises(pytest.skip.Exception, match=reason):
-            check(job, file)
-
-
-def test_ranks_and_timeout_are_read_without_import(tmp_path: Path) -> None:
-    file = tmp_path / "test_inner.py"
-    file.write_text("import no_such_module\nRANKS = (2, 4)\nENVIRONMENT = {'A': 'b'}\n")
-    assert constant(file, "RANKS", RANKS) == (2, 4)
-    assert constant(file, "TIMEOUT", TIMEOUT) == TIMEOUT
-    assert Setting.of(file, 2) == Setting(2, (("A", "b"),))
-
-
-def test_a_file_may_have_a_launch_to_itself(tmp_path: Path) -> None:
-    file = tmp_path / "test_inner.py"
-    file.write_text("ALONE = True\n")
-    assert Setting.of(file, 3) == Setting(3, alone="test_inner.py")

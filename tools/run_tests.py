@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Run the tests of a tier: those that compute, then those that start jobs, several at a time; last those alone.
+"""Run the tests of a tier: most of them several at a time, and then one by one those that are marked alone.
 
-    run_tests.py [quick|all|slow] [options of pytest]
+    run_tests.py [quick|gpu|all|slow] [options of pytest]
 
-quick (`make test`) leaves out what is marked full or slow, all (`make test-all`) what is marked slow, and slow
-(`make test-slow`) runs just that. The last lines name the slowest tests and repeat what all calls of pytest counted.
-Exit code: 0 if all passed. The first call keeps compiled kernels, which the others load.
+TIERS says which tests belong to a tier. The last lines name the slowest tests and folders, repeat what all calls of
+pytest counted, and say how many minutes the tests took and how many kernels they compiled. Nothing fails because of
+the time that it takes: machines differ by a factor of two. Exit code: 0 if all passed. Compiled kernels are kept for
+later runs.
 """
 
 import json
@@ -17,12 +18,19 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ridgeline.jit.kernel_cache import kernel_folder
+
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 4  # processes: each has threads of its own
-SLOWEST = 30  # tests that are named at the end
+SLOWEST = 20  # tests and folders that are named at the end
 NOTHING_COLLECTED = 5  # of pytest: a word of -k that only files of the other part have
-TIERS = {"quick": "not full and not slow", "all": "not slow", "slow": "slow"}
-PARTS = {"compute": "not jobs and not alone", "jobs": "jobs and not alone", "alone": "alone"}
+TIERS = {
+    "quick": "not full and not gpu and not slow",
+    "gpu": "gpu and not slow",
+    "all": "not slow",
+    "slow": "slow",
+}
+PARTS = {"together": "not alone", "alone": "alone"}
 
 
 @dataclass
@@ -47,6 +55,11 @@ def run_part(marks: str, options: list[str]) -> Part:
     return Part(code, time.monotonic() - begin, **found)
 
 
+def count_kernels() -> int:
+    """Return how many compiled kernels are kept."""
+    return sum(1 for _ in kernel_folder().glob("*.kernel"))
+
+
 def line(what: str, counts: dict[str, int], seconds: float) -> str:
     """Return counts as pytest writes them."""
     words = ", ".join(f"{count} {kind}" for kind, count in counts.items()) or "no tests"
@@ -58,6 +71,7 @@ def main(arguments: list[str]) -> int:
     tier = arguments.pop(0) if arguments and arguments[0] in TIERS else "quick"
     processes = min(MOST, len(os.sched_getaffinity(0)))
     several = ["-n", str(processes), "--dist", "loadfile"]
+    kernels = count_kernels()
     parts = {
         part: run_part(f"({TIERS[tier]}) and {marks}", [*(several if part != "alone" else []), *arguments])
         for part, marks in PARTS.items()
@@ -71,9 +85,19 @@ def main(arguments: list[str]) -> int:
     for test in sorted(seconds_of, key=seconds_of.__getitem__, reverse=True)[:SLOWEST]:
         print(f"{seconds_of[test]:7.2f}s {test}")
     print()
+    folders: dict[str, float] = {}
+    for test, seconds in seconds_of.items():
+        folder = "/".join(test.split("::")[0].split("/")[:-1])
+        folders[folder] = folders.get(folder, 0.0) + seconds
+    print("\nslowest folders, with all their tests:")
+    for folder in sorted(folders, key=folders.__getitem__, reverse=True)[:SLOWEST]:
+        print(f"{folders[folder]:7.1f}s {folder}")
+    print()
     for what, part in parts.items():
         print(line(what, part.counts, part.seconds))
-    print(line(f"all tests ({tier})", total, sum(part.seconds for part in parts.values())))
+    seconds = sum(part.seconds for part in parts.values())
+    print(f"{seconds / 60:.1f} minutes, {count_kernels() - kernels} kernels compiled")
+    print(line(f"all tests ({tier})", total, seconds))
     codes = [part.code for part in parts.values()]
     failures = [code for code in codes if code not in (0, NOTHING_COLLECTED)]
     return failures[0] if failures else 0 if 0 in codes else NOTHING_COLLECTED

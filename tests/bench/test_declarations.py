@@ -19,7 +19,6 @@ from ridgeline.runtime.options import OptionSpec, options_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = list(available().values())
-names = pytest.mark.parametrize("benchmark", ALL, ids=[one.name for one in ALL])
 
 
 @dataclass(frozen=True)
@@ -34,34 +33,38 @@ class SomeOptions(BenchmarkOptions):
     detour: Annotated[int, OptionSpec("Of a long way.", only=("way", "long"))] = 0
 
 
-@names
-def test_the_function_takes_what_is_declared(benchmark):
-    function = benchmark.find(benchmark.function)
-    first, second, *others = signature(function).parameters
-    assert (first, second) == ("comm", "options")
-    assert set(others) <= {"memory", "progress"}
-    assert "memory" in others or "device" not in {one.name for one in benchmark.offered}
-    assert re.search(rf"options: {benchmark.options.__name__}\b", str(signature(function)).replace("'", ""))
-    assert "-> 'Result'" in str(signature(function)) or "-> Result" in str(signature(function))
-    if benchmark.finish is not None:
-        assert list(signature(benchmark.find(benchmark.finish)).parameters) == ["result", "options"]
+def test_the_function_takes_what_is_declared():
+    for benchmark in ALL:
+        case = benchmark.name
+        function = benchmark.find(benchmark.function)
+        first, second, *others = signature(function).parameters
+        assert (first, second) == ("comm", "options"), case
+        assert set(others) <= {"memory", "progress"}, case
+        assert "memory" in others or "device" not in {one.name for one in benchmark.offered}, case
+        assert re.search(
+            rf"options: {benchmark.options.__name__}\b", str(signature(function)).replace("'", "")
+        ), case
+        assert "-> 'Result'" in str(signature(function)) or "-> Result" in str(signature(function)), case
+        if benchmark.finish is not None:
+            assert list(signature(benchmark.find(benchmark.finish)).parameters) == ["result", "options"], case
 
 
-@names
-def test_a_declaration_is_complete(benchmark):
-    assert is_dataclass(benchmark.options)
-    assert set(benchmark.fixed) <= set(get_type_hints(benchmark.options))
-    for text in (benchmark.summary, benchmark.pattern, benchmark.formula):
-        assert text.endswith((".", ")."))
-    benchmark.make_options()  # the defaults are in their ranges
-    flags = [flag for one in benchmark.offered for flag in one.flags]
-    assert len(set(flags)) == len(flags)
-    common = {"-n", "--ranks", *(f"--{name}" for name in OUTPUTS)}
-    assert not common & set(flags)
-    for one in benchmark.offered:
-        assert one.flags[0].startswith("--")
-        assert one.spec.help.endswith(".")
-        assert one.default_text or one.type in (int, str), one.name
+def test_a_declaration_is_complete():
+    for benchmark in ALL:
+        case = benchmark.name
+        assert is_dataclass(benchmark.options), case
+        assert set(benchmark.fixed) <= set(get_type_hints(benchmark.options)), case
+        for text in (benchmark.summary, benchmark.pattern, benchmark.formula):
+            assert text.endswith((".", ").")), case
+        benchmark.make_options()  # the defaults are in their ranges
+        flags = [flag for one in benchmark.offered for flag in one.flags]
+        assert len(set(flags)) == len(flags), case
+        common = {"-n", "--ranks", *(f"--{name}" for name in OUTPUTS)}
+        assert not common & set(flags), case
+        for one in benchmark.offered:
+            assert one.flags[0].startswith("--"), case
+            assert one.spec.help.endswith("."), case
+            assert one.default_text or one.type in (int, str), f"{case}: {one.name}"
 
 
 def test_the_page_is_fresh():
@@ -92,9 +95,13 @@ def test_options_are_described():
     assert (seconds.type, seconds.spec.unit) == (float, "s")
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def check_refusal(options, given, words):
+    with pytest.raises(ConfigError, match=words):
+        options(**given)
+
+
+def test_a_value_that_is_not_allowed():
+    table = [
         ({"way": "wide"}, "--way = wide: short, long are possible"),
         ({"count": 0}, "--count = 0: 1 to 9 are possible"),
         ({"count": 10}, "--count = 10: 1 to 9 are possible"),
@@ -103,18 +110,15 @@ def test_options_are_described():
         ({"sizes": (4, -1)}, "--sizes = -1: 0 or more is needed"),
         ({"kinds": ("a", "c")}, "--kinds = c: a, b are possible"),
         ({"detour": 2}, "--detour goes not with --way short, but with --way long"),
-    ],
-)
-def test_a_value_that_is_not_allowed(given, words):
-    with pytest.raises(ConfigError, match=re.escape(words)):
-        SomeOptions(**given)
+    ]
+    for given, words in table:
+        check_refusal(SomeOptions, given, re.escape(words))
 
 
-@pytest.mark.parametrize("given", [{"size": 8}, {"between": "nodes"}, {"seconds": 1.0}, {"serial": True}])
-def test_options_of_all_pairs_are_refused_without_it(given):
-    with pytest.raises(ConfigError, match=f"^--{next(iter(given))} goes not without --all-pairs$"):
-        OneWayOptions(**given)
-    assert OneWayOptions(all_pairs=True, **given).all_pairs
+def test_options_of_all_pairs_are_refused_without_it():
+    for given in ({"size": 8}, {"between": "nodes"}, {"seconds": 1.0}, {"serial": True}):
+        check_refusal(OneWayOptions, given, f"^--{next(iter(given))} goes not without --all-pairs$")
+        assert OneWayOptions(all_pairs=True, **given).all_pairs, given
 
 
 def test_values_that_are_allowed():

@@ -85,25 +85,25 @@ def test_without_a_gpu_the_reason_is_said(monkeypatch, capsys) -> None:
     assert "no driver" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_commands_are_such_that_their_programs_take_them(name: str, tmp_path: Path) -> None:
-    command = command_of(name, PARTS[name], 2, tmp_path)
-    assert not [word for word in command if "{" in word]
-    script = next((word for word in command if word.endswith(".py")), None)
-    if script:
-        options = {word for word in [*command, *(PARTS[name].small or ())] if word.startswith("--")}
-        text = Path(script).read_text()
-        assert not [option for option in options if f'"{option}"' not in text]
+def test_commands_are_such_that_their_programs_take_them(tmp_path: Path) -> None:
+    for name in PARTS:
+        command = command_of(name, PARTS[name], 2, tmp_path)
+        assert not [word for word in command if "{" in word], name
+        script = next((word for word in command if word.endswith(".py")), None)
+        if script:
+            options = {word for word in [*command, *(PARTS[name].small or ())] if word.startswith("--")}
+            text = Path(script).read_text()
+            assert not [option for option in options if f'"{option}"' not in text], name
 
 
-@pytest.mark.parametrize("name", [name for name, part in PARTS.items() if "bench" in part.command])
-def test_benchmarks_of_the_command_line_know_their_options(name: str, tmp_path: Path) -> None:
-    part = PARTS[name]
-    command = [*command_of(name, part, 2, tmp_path), *(part.small or ()), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    shown = " ".join(done.stdout.split())
-    assert all(option in shown for option in command if option.startswith("--"))
+def test_benchmarks_of_the_command_line_know_their_options(tmp_path: Path) -> None:
+    for name in (name for name, part in PARTS.items() if "bench" in part.command):
+        part = PARTS[name]
+        command = [*command_of(name, part, 2, tmp_path), *(part.small or ()), "--help"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+        shown = " ".join(done.stdout.split())
+        assert all(option in shown for option in command if option.startswith("--")), name
 
 
 def test_arguments_have_defaults() -> None:

@@ -19,53 +19,55 @@ from ridgeline.runtime.aligned import CACHE_LINE
 from ridgeline.runtime.errors import DecompositionError
 
 
-@pytest.mark.parametrize("parts", range(1, 12))
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 11, 13, 31, 37, 51, 64, 101])
-def test_split_covers_all_cells_once_and_evenly(n, parts) -> None:
-    pieces = [split(n, parts, index) for index in range(parts)]
-    assert [offset for offset, _ in pieces] == [sum(size for _, size in pieces[:i]) for i in range(parts)]
-    assert sum(size for _, size in pieces) == n
-    sizes = [size for _, size in pieces]
-    assert max(sizes) - min(sizes) <= 1
-    assert sizes == sorted(sizes, reverse=True)
+def test_split_covers_all_cells_once_and_evenly() -> None:
+    for n, parts in itertools.product([1, 2, 3, 5, 7, 11, 13, 31, 37, 51, 64, 101], range(1, 12)):
+        case = f"{n=}, {parts=}"
+        pieces = [split(n, parts, index) for index in range(parts)]
+        assert [offset for offset, _ in pieces] == [
+            sum(size for _, size in pieces[:i]) for i in range(parts)
+        ], case
+        assert sum(size for _, size in pieces) == n, case
+        sizes = [size for _, size in pieces]
+        assert max(sizes) - min(sizes) <= 1, case
+        assert sizes == sorted(sizes, reverse=True), case
 
 
-@pytest.mark.parametrize("n", range(1, 61))
-def test_factorizations_are_all_and_each_once(n) -> None:
-    expected = {g for g in itertools.product(range(1, n + 1), repeat=2) if n % (g[0] * g[1]) == 0}
-    found = list(factorizations(n))
-    assert {g[:2] for g in found} == expected
-    assert len(found) == len(expected)
-    assert all(np.prod(g) == n for g in found)
+def test_factorizations_are_all_and_each_once() -> None:
+    for n in range(1, 61):
+        expected = {g for g in itertools.product(range(1, n + 1), repeat=2) if n % (g[0] * g[1]) == 0}
+        found = list(factorizations(n))
+        assert {g[:2] for g in found} == expected, f"{n=}"
+        assert len(found) == len(expected), f"{n=}"
+        assert all(np.prod(g) == n for g in found), f"{n=}"
 
 
-@pytest.mark.parametrize("shape", [(37, 20, 51), (7, 8, 9), (5, 5, 5), (1, 64, 3)])
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 6, 12])
-def test_blocks_tile_the_grid(shape, n_ranks) -> None:
-    for grid in factorizations(n_ranks):
-        if any(p > n for p, n in zip(grid, shape)):
-            continue
-        owner = np.zeros(shape, int)
-        for rank in range(n_ranks):
-            block = Block.of_rank(shape, grid, rank)
-            assert block.neighbour((0, 0, 0)) == rank
-            assert block.n_ranks == n_ranks
-            owner[tuple(slice(o, o + n) for o, n in zip(block.offset_global, block.shape_local))] += 1
-        assert np.all(owner == 1)
+def test_blocks_tile_the_grid() -> None:
+    shapes = [(37, 20, 51), (7, 8, 9), (5, 5, 5), (1, 64, 3)]
+    for shape, n_ranks in itertools.product(shapes, [1, 2, 3, 4, 6, 12]):
+        for grid in factorizations(n_ranks):
+            if any(p > n for p, n in zip(grid, shape)):
+                continue
+            owner = np.zeros(shape, int)
+            for rank in range(n_ranks):
+                block = Block.of_rank(shape, grid, rank)
+                assert block.neighbour((0, 0, 0)) == rank, f"{shape=}, {grid=}"
+                assert block.n_ranks == n_ranks, f"{shape=}, {grid=}"
+                owner[tuple(slice(o, o + n) for o, n in zip(block.offset_global, block.shape_local))] += 1
+            assert np.all(owner == 1), f"{shape=}, {grid=}"
 
 
-@pytest.mark.parametrize("periodic", list(itertools.product((False, True), repeat=3)))
-def test_neighbours_are_mutual(periodic) -> None:
-    grid = (2, 3, 1)
-    blocks = [Block.of_rank((10, 11, 12), grid, rank, periodic) for rank in range(6)]
-    for rank, block in enumerate(blocks):
-        for direction in all_directions():
-            other = block.neighbour(direction)
-            place = [c + d for c, d in zip(block.coords, direction)]
-            beyond = any(not w and not 0 <= i < p for i, p, w in zip(place, grid, periodic))
-            assert (other is None) == beyond
-            if other is not None:
-                assert blocks[other].neighbour(tuple(-d for d in direction)) == rank
+def test_neighbours_are_mutual() -> None:
+    for periodic in itertools.product((False, True), repeat=3):
+        grid = (2, 3, 1)
+        blocks = [Block.of_rank((10, 11, 12), grid, rank, periodic) for rank in range(6)]
+        for rank, block in enumerate(blocks):
+            for direction in all_directions():
+                other = block.neighbour(direction)
+                place = [c + d for c, d in zip(block.coords, direction)]
+                beyond = any(not w and not 0 <= i < p for i, p, w in zip(place, grid, periodic))
+                assert (other is None) == beyond, f"{periodic=}"
+                if other is not None:
+                    assert blocks[other].neighbour(tuple(-d for d in direction)) == rank, f"{periodic=}"
 
 
 def test_directions_are_faces_then_edges_then_corners() -> None:
@@ -81,17 +83,17 @@ def test_auto_prefers_cuts_in_z_and_avoids_x() -> None:
     assert choose_process_grid((2, 3, 8), 6) in {(2, 3, 1), (1, 3, 2), (2, 1, 3), (1, 1, 6)}
 
 
-@pytest.mark.parametrize("shape", [(64, 64, 64), (37, 20, 51), (5, 300, 7), (16, 1024, 3)])
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8, 12, 24])
-@pytest.mark.parametrize("ghost", [1, 2, 3])
-def test_auto_is_the_cheapest_that_fits(shape, n_ranks, ghost) -> None:
-    def fits(grid) -> bool:
+def test_auto_is_the_cheapest_that_fits() -> None:
+    def fits(grid, shape, ghost) -> bool:
         return all(n // p >= (ghost if p > 1 else 1) for n, p in zip(shape, grid))
 
-    fitting = [grid for grid in factorizations(n_ranks) if fits(grid)]
-    chosen = choose_process_grid(shape, n_ranks, ghost)
-    assert chosen in fitting
-    assert exchange_cost(shape, chosen) == min(exchange_cost(shape, grid) for grid in fitting)
+    shapes = [(64, 64, 64), (37, 20, 51), (5, 300, 7), (16, 1024, 3)]
+    for shape, n_ranks, ghost in itertools.product(shapes, [1, 2, 3, 4, 5, 8, 12, 24], [1, 2, 3]):
+        fitting = [grid for grid in factorizations(n_ranks) if fits(grid, shape, ghost)]
+        chosen = choose_process_grid(shape, n_ranks, ghost)
+        assert chosen in fitting, f"{shape=}, {n_ranks=}, {ghost=}"
+        least = min(exchange_cost(shape, grid) for grid in fitting)
+        assert exchange_cost(shape, chosen) == least, f"{shape=}, {n_ranks=}, {ghost=}, {chosen=}"
 
 
 def test_auto_says_what_cannot_be_cut() -> None:
@@ -109,29 +111,30 @@ def test_process_grid_that_does_not_fit_is_refused() -> None:
         check_process_grid((4, 4, 4), (1, 5, 1), 5)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("ghost", [1, 2, 3, 9])
-@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 7, 16), (1, 1, 1), (2, 2, 510), (2, 62, 1022)])
-def test_rows_are_aligned_and_views_are_the_same_memory(shape, ghost, dtype) -> None:
-    field = BlockArray.allocate(Block(shape, (1, 1, 1), (0, 0, 0), ghost=ghost), dtype, fill=3)
-    nz, ny, nx = shape
-    assert field.ghosted.shape == (nz + 2 * ghost, ny + 2 * ghost, nx + 2 * ghost)
-    assert field.owned.shape == shape
-    assert np.all(field.flat == 3)
-    assert field.owned.ctypes.data % CACHE_LINE == 0
-    for pitch in (field.row_pitch, field.plane_pitch):
-        assert pitch * field.flat.itemsize % CACHE_LINE == 0
-        assert pitch * field.flat.itemsize % PAGE != 0
-    first = field.ghosted.ctypes.data - field.flat.ctypes.data
-    last = first + sum((n - 1) * s for n, s in zip(field.ghosted.shape, field.ghosted.strides))
-    line = CACHE_LINE
-    assert first >= 0
-    assert last + field.flat.itemsize + line <= field.flat.nbytes  # a whole vector may be read past the row
+def test_rows_are_aligned_and_views_are_the_same_memory() -> None:
+    shapes = [(3, 4, 5), (2, 7, 16), (1, 1, 1), (2, 2, 510), (2, 62, 1022)]
+    for shape, ghost, dtype in itertools.product(shapes, [1, 2, 3, 9], [np.float64, np.float32]):
+        case = f"{shape=}, {ghost=}, {dtype=}"
+        field = BlockArray.allocate(Block(shape, (1, 1, 1), (0, 0, 0), ghost=ghost), dtype, fill=3)
+        nz, ny, nx = shape
+        assert field.ghosted.shape == (nz + 2 * ghost, ny + 2 * ghost, nx + 2 * ghost), case
+        assert field.owned.shape == shape, case
+        assert np.all(field.flat == 3), case
+        assert field.owned.ctypes.data % CACHE_LINE == 0, case
+        for pitch in (field.row_pitch, field.plane_pitch):
+            assert pitch * field.flat.itemsize % CACHE_LINE == 0, case
+            assert pitch * field.flat.itemsize % PAGE != 0, case
+        first = field.ghosted.ctypes.data - field.flat.ctypes.data
+        last = first + sum((n - 1) * s for n, s in zip(field.ghosted.shape, field.ghosted.strides))
+        line = CACHE_LINE
+        assert first >= 0, case
+        # a whole vector may be read past the row
+        assert last + field.flat.itemsize + line <= field.flat.nbytes, case
 
-    field.ghosted[...] = np.arange(field.ghosted.size).reshape(field.ghosted.shape)
-    assert len(np.unique(field.ghosted)) == field.ghosted.size  # no two cells share memory
-    inner = tuple(slice(ghost, -ghost) for _ in range(3))
-    np.testing.assert_array_equal(field.owned, field.ghosted[inner])
-    k, j, i = nz - 1, ny - 1, nx - 1
-    place = field.origin + k * field.plane_pitch + j * field.row_pitch + i
-    assert field.flat[place] == field.owned[k, j, i]
+        field.ghosted[...] = np.arange(field.ghosted.size).reshape(field.ghosted.shape)
+        assert len(np.unique(field.ghosted)) == field.ghosted.size, case  # no two cells share memory
+        inner = tuple(slice(ghost, -ghost) for _ in range(3))
+        np.testing.assert_array_equal(field.owned, field.ghosted[inner], err_msg=case)
+        k, j, i = nz - 1, ny - 1, nx - 1
+        place = field.origin + k * field.plane_pitch + j * field.row_pitch + i
+        assert field.flat[place] == field.owned[k, j, i], case

@@ -1,7 +1,8 @@
 """Box copies against NumPy slices."""
 
+from itertools import product
+
 import numpy as np
-import pytest
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.pack import copy_boxes, copy_boxes_threaded
@@ -41,23 +42,25 @@ def cells(field: BlockArray, start, shape) -> np.ndarray:
     return field.ghosted[tuple(slice(s + 2, s + 2 + n) for s, n in zip(start, shape))]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("start", "shape"), BOXES)
-def test_pack_and_unpack_equal_slices(dtype, start, shape) -> None:
-    field, target = random_field(dtype, 1), random_field(dtype, 2)
-    count = int(np.prod(shape))
-    buffer = np.full(count + 10, -1, dtype)
-    rows = [5, shape[1] * shape[2], shape[2]]
-    copy_boxes(field.flat, buffer, np.array([in_field(field, start) + rows + list(shape)], np.uint64))
-    np.testing.assert_array_equal(buffer[5 : 5 + count].reshape(shape), cells(field, start, shape))
-    assert np.all(buffer[:5] == -1)
-    assert np.all(buffer[5 + count :] == -1)
+def test_pack_and_unpack_equal_slices() -> None:
+    for dtype, (start, shape) in product([np.float64, np.float32], BOXES):
+        case = f"{dtype=}, {start=}, {shape=}"
+        field, target = random_field(dtype, 1), random_field(dtype, 2)
+        count = int(np.prod(shape))
+        buffer = np.full(count + 10, -1, dtype)
+        rows = [5, shape[1] * shape[2], shape[2]]
+        copy_boxes(field.flat, buffer, np.array([in_field(field, start) + rows + list(shape)], np.uint64))
+        np.testing.assert_array_equal(
+            buffer[5 : 5 + count].reshape(shape), cells(field, start, shape), err_msg=case
+        )
+        assert np.all(buffer[:5] == -1), case
+        assert np.all(buffer[5 + count :] == -1), case
 
-    wanted = target.flat.copy()
-    wanted_field = BlockArray(BLOCK, wanted, target.origin, target.row_pitch, target.plane_pitch)
-    cells(wanted_field, start, shape)[...] = cells(field, start, shape)
-    copy_boxes(buffer, target.flat, np.array([rows + in_field(target, start) + list(shape)], np.uint64))
-    np.testing.assert_array_equal(target.flat, wanted)
+        wanted = target.flat.copy()
+        wanted_field = BlockArray(BLOCK, wanted, target.origin, target.row_pitch, target.plane_pitch)
+        cells(wanted_field, start, shape)[...] = cells(field, start, shape)
+        copy_boxes(buffer, target.flat, np.array([rows + in_field(target, start) + list(shape)], np.uint64))
+        np.testing.assert_array_equal(target.flat, wanted, err_msg=case)
 
 
 def test_field_wraps_onto_itself() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from commands import run_command
+
 COMMAND = [sys.executable, "-m", "ridgeline"]
 TIMEOUT = 120  # seconds; a hang is a failure, not a wait
 
@@ -60,10 +62,13 @@ class Folder:
         )
 
     def __call__(self, *arguments, timeout=TIMEOUT, env=None) -> subprocess.CompletedProcess:
+        """Run a command in a forked process; with `env`, variables that are read at the start, by starting Python."""
+        if env is None:
+            return run_command(arguments, self.path, self.environ(), timeout)
         return subprocess.run(
             [*COMMAND, *map(str, arguments)],
             cwd=self.path,
-            env={**self.environ(), **(env or {})},
+            env={**self.environ(), **env},
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -33,9 +33,10 @@ def test_methods_that_gpus_have_not(method: str) -> None:
     assert TransposeOptions(method=method).device == "cpu"
 
 
-def test_json_has_the_columns(ridgeline, monkeypatch) -> None:
-    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
-    done = ridgeline("bench", "transpose", "--device", "cuda", *CASE, "--json", "-")
+@pytest.mark.gpu
+def test_json_has_the_columns(ridgeline) -> None:
+    simulator = {"NUMBA_ENABLE_CUDASIM": "1"}
+    done = ridgeline("bench", "transpose", "--device", "cuda", *CASE, "--json", "-", env=simulator)
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
     for direction in ("row", "column"):

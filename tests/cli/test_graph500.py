@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.jobs
 QUICK = ("--scale", 8, "--roots", 3)
 # Breaks a parent of every search on rank 1, as a fault of memory might.
 BROKEN = """

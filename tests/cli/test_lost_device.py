@@ -56,8 +56,7 @@ def test_check_says_what_a_gpu_holds_and_that_there_is_none(ridgeline):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.jobs
-@pytest.mark.full
+@pytest.mark.gpu
 def test_a_gpu_lost_on_one_rank_ends_the_job_and_names_the_checkpoint(ridgeline):
     ridgeline.write(shape="7, 6, 5", steps=4, every=0, checkpoint=2, extra="")
     (ridgeline.path / "lose.py").write_text(LOSE)

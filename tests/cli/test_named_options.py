@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
 import typer
 
 from ridgeline.cli.main import app
@@ -93,19 +92,19 @@ def test_options_in_messages_exist() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_options_of_commands_in_pages_exist(page: Path) -> None:
+def test_options_of_commands_in_pages_exist() -> None:
     wrong = []
-    for number, line in enumerate(page.read_text().splitlines(), 1):
-        for words, rest in re.findall(r"\bridgeline ([a-z]\w*(?: [a-z][\w-]*)?)([^`#|\"]*)", line):
-            command = tuple(words.split())
-            command = command if command in commands() else command[:1]
-            known = set().union(
-                *(own for found, own in commands().items() if found[: len(command)] == command)
-            )
-            wrong += [
-                f"line {number}: ridgeline {words} has no {option}"
-                for option in OPTION.findall(rest)
-                if known and option not in known
-            ]
+    for page in PAGES:
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            for words, rest in re.findall(r"\bridgeline ([a-z]\w*(?: [a-z][\w-]*)?)([^`#|\"]*)", line):
+                command = tuple(words.split())
+                command = command if command in commands() else command[:1]
+                known = set().union(
+                    *(own for found, own in commands().items() if found[: len(command)] == command)
+                )
+                wrong += [
+                    f"{page.relative_to(ROOT)}:{number}: ridgeline {words} has no {option}"
+                    for option in OPTION.findall(rest)
+                    if known and option not in known
+                ]
     assert not wrong, "\n".join(wrong)

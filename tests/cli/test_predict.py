@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.jobs
-
 
 def test_a_prediction_is_printed_written_and_drawn(ridgeline) -> None:
     ridgeline.write(shape="64, 64, 64")

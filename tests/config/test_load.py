@@ -117,12 +117,10 @@ variables = ["V"]
     assert case.output.variables == ("V",)
 
 
-@pytest.mark.parametrize(
-    ("written", "seconds"),
-    [("90", 90), ("1.5", 1.5), ('"00:10:00"', 600), ('"100:00:01"', 360001), ("02:00:00", 7200)],
-)
-def test_walltime_is_seconds_or_hours(written: str, seconds: float) -> None:
-    assert load(GOOD, f"run.walltime={written}").case.run.walltime == seconds
+def test_walltime_is_seconds_or_hours() -> None:
+    table = {"90": 90, "1.5": 1.5, '"00:10:00"': 600, '"100:00:01"': 360001, "02:00:00": 7200}
+    for written, seconds in table.items():
+        assert load(GOOD, f"run.walltime={written}").case.run.walltime == seconds, written
 
 
 WRONG_VALUES = [
@@ -173,9 +171,9 @@ WRONG_VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value", "expected"), WRONG_VALUES, ids=lambda value: str(value)[:30])
-def test_wrong_value_names_key_value_and_rule(key: str, value: str, expected: str) -> None:
-    assert message(GOOD, f"{key}={value}") == f"{key} in --set: {expected}"
+def test_wrong_value_names_key_value_and_rule() -> None:
+    for key, value, expected in WRONG_VALUES:
+        assert message(GOOD, f"{key}={value}") == f"{key} in --set: {expected}"
 
 
 WRONG_FILES = [
@@ -249,24 +247,21 @@ WRONG_FILES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), WRONG_FILES, ids=[str(i) for i in range(len(WRONG_FILES))])
-def test_wrong_file_is_told_with_its_line(text: str, expected: str) -> None:
-    assert message(text) == expected
+def test_wrong_file_is_told_with_its_line() -> None:
+    for text, expected in WRONG_FILES:
+        assert message(text) == expected, text
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
+def test_what_is_not_toml_is_told_with_its_line() -> None:
+    for text, place in [
         ("[run]\nsteps = \n", "case.toml:2"),
         ("[run]\nsteps = [1,\n", "case.toml, at its end"),
         (GOOD + "shape = [1, 1, 1]\n", "case.toml:6"),
-    ],
-)
-def test_what_is_not_toml_is_told_with_its_line(text: str, place: str) -> None:
-    told = message(text)
-    assert told.startswith(f"{place}: not valid TOML, ")
-    assert told.endswith("; need lines key = value.")
-    assert told.count("\n") == 0
+    ]:
+        told = message(text)
+        assert told.startswith(f"{place}: not valid TOML, "), text
+        assert told.endswith("; need lines key = value."), text
+        assert told.count("\n") == 0, text
 
 
 def test_all_faults_are_reported_at_once() -> None:
@@ -308,21 +303,16 @@ def test_overrides_win_over_the_file_and_the_last_wins() -> None:
     assert (case.initial.kind, case.run.walltime) == ("uniform", 3600.0)
 
 
-@pytest.mark.parametrize(
-    ("override", "expected"),
-    [
-        ("run.steps", "--set run.steps: need section.key=value, such as run.steps=100."),
-        ("steps=3", "--set steps=3: need section.key=value, such as run.steps=100."),
-        ("grid.shape=[8, 8", "--set grid.shape=[8, 8: got [8, 8; need a TOML value, quoted for the shell."),
-        (
-            "run.step=3",
-            f"run.step in --set: got 3; need a known key of [run]: {RUN_KEYS}. Did you mean 'steps'?",
-        ),
-        ("foo.bar=1", f"[foo] in --set: no such section; need one of {SECTIONS}."),
-    ],
-)
-def test_wrong_override(override: str, expected: str) -> None:
-    assert message(GOOD, override) == expected
+def test_wrong_override() -> None:
+    table = {
+        "run.steps": "--set run.steps: need section.key=value, such as run.steps=100.",
+        "steps=3": "--set steps=3: need section.key=value, such as run.steps=100.",
+        "grid.shape=[8, 8": "--set grid.shape=[8, 8: got [8, 8; need a TOML value, quoted for the shell.",
+        "run.step=3": f"run.step in --set: got 3; need a known key of [run]: {RUN_KEYS}. Did you mean 'steps'?",
+        "foo.bar=1": f"[foo] in --set: no such section; need one of {SECTIONS}.",
+    }
+    for override, expected in table.items():
+        assert message(GOOD, override) == expected, override
 
 
 def test_override_cannot_smuggle_in_a_second_key() -> None:

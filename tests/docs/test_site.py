@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.full, pytest.mark.jobs]
+pytestmark = pytest.mark.full
 
 
 class Page(HTMLParser):

@@ -1,9 +1,11 @@
 """Products with centrosymmetric matrices, by even and odd parts, against the whole matrices in NumPy."""
 
+from itertools import product
+
 import numpy as np
 import pytest
-from numba import njit
 
+from kept_kernels import njit
 from ridgeline.elements.even_odd import (
     EVEN,
     ODD,
@@ -16,11 +18,14 @@ from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interp
 from ridgeline.elements.tensor import GENERATED, PLAIN
 
 GUARD = 777.0
-MORE_SIZES = [(3, 2), (3, 3), (5, 6), (12, 8), (16, 17), (33, 33)]
-SIZES = [
-    *[(2, 2), (2, 3), (4, 7), (8, 8), (9, 12), (17, 16)],
-    *[pytest.param(*size, marks=pytest.mark.full) for size in MORE_SIZES],
-]
+SIZES = pytest.mark.parametrize(
+    "sizes",
+    [
+        [(2, 2), (2, 3), (4, 7), (8, 8), (9, 12), (17, 16)],
+        pytest.param([(3, 2), (3, 3), (5, 6), (12, 8), (16, 17), (33, 33)], marks=pytest.mark.full),
+    ],
+    ids=["few", "more"],
+)
 
 
 def centrosymmetric(m, k, parity, dtype, seed=1):
@@ -57,52 +62,52 @@ def check(m, n, k, batch, accumulate, parity, dtype, products):
 
     make_product(m, n, k, batch, accumulate, parity, 0, products)(c, matrix, b, b)
 
-    assert np.all(c[:3] == GUARD)
-    assert np.all(c[inside.stop :] == GUARD)
-    assert np.abs(c[inside] - exact).max() <= 4 * (k + 2) * np.finfo(dtype).eps
+    case = f"{m=}, {n=}, {k=}, {batch=}, {accumulate=}, {parity=}, {dtype=}, {products=}"
+    assert np.all(c[:3] == GUARD), case
+    assert np.all(c[inside.stop :] == GUARD), case
+    assert np.abs(c[inside] - exact).max() <= 4 * (k + 2) * np.finfo(dtype).eps, case
 
 
-@pytest.mark.parametrize("parity", [EVEN, ODD], ids=["even", "odd"])
-@pytest.mark.parametrize(("m", "k"), SIZES)
-def test_a_product_equals_that_of_the_whole_matrix(m, k, parity):
-    n = 3 + (5 * m + k) % 31  # all kinds of columns beside whole vectors
-    check(m, n, k, 1 + k % 3, bool(m % 2), parity, np.float64, GENERATED)
+@SIZES
+def test_a_product_equals_that_of_the_whole_matrix(sizes):
+    for (m, k), parity in product(sizes, [EVEN, ODD]):
+        n = 3 + (5 * m + k) % 31  # all kinds of columns beside whole vectors
+        check(m, n, k, 1 + k % 3, bool(m % 2), parity, np.float64, GENERATED)
 
 
-@pytest.mark.parametrize("products", [GENERATED, PLAIN], ids=["generated", "plain"])
-@pytest.mark.parametrize("parity", [EVEN, ODD], ids=["even", "odd"])
-@pytest.mark.parametrize("accumulate", [False, True])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
-    ("m", "n", "k"),
-    [(5, 7, 5), *(pytest.param(*size, marks=pytest.mark.full) for size in ((8, 64, 6), (2, 9, 3)))],
+    "sizes", [[(5, 7, 5)], pytest.param([(8, 64, 6), (2, 9, 3)], marks=pytest.mark.full)]
 )
-def test_both_codes_and_precisions(m, n, k, dtype, accumulate, parity, products):
-    check(m, n, k, 2, accumulate, parity, dtype, products)
+def test_both_codes_and_precisions(sizes):
+    kinds = product(sizes, [np.float64, np.float32], [False, True], [EVEN, ODD], [GENERATED, PLAIN])
+    for (m, n, k), dtype, accumulate, parity, products in kinds:
+        check(m, n, k, 2, accumulate, parity, dtype, products)
 
 
-@pytest.mark.parametrize("asks", [1, 2])
-def test_asking_for_what_comes_changes_no_bit(asks):
-    matrix = centrosymmetric(5, 6, ODD, np.float64)
-    b, coming = np.random.default_rng(2).uniform(-1, 1, 1 + 6 * 20), np.zeros(4)
-    results = []
-    for number in (0, asks):
-        results.append(np.zeros(3 + 100))
-        make_product(5, 20, 6, 1, False, ODD, number)(results[-1], matrix, b, coming)
-    assert np.array_equal(*results)
-    assert not coming.any()
+def test_asking_for_what_comes_changes_no_bit():
+    for asks in (1, 2):
+        matrix = centrosymmetric(5, 6, ODD, np.float64)
+        b, coming = np.random.default_rng(2).uniform(-1, 1, 1 + 6 * 20), np.zeros(4)
+        results = []
+        for number in (0, asks):
+            results.append(np.zeros(3 + 100))
+            make_product(5, 20, 6, 1, False, ODD, number)(results[-1], matrix, b, coming)
+        assert np.array_equal(*results), f"{asks=}"
+        assert not coming.any(), f"{asks=}"
 
 
-@pytest.mark.parametrize("n", range(2, 18))
-def test_matrices_of_an_element_have_their_parity(n):
+def test_matrices_of_an_element_have_their_parity():
     """To rounding: what `even_odd_parts` drops is what it cannot hold."""
-    points, weights = gauss_lobatto(n)
-    fine, _ = gauss(n + 3)
-    derivative = derivative_matrix(points)
-    of = {
-        ODD: (derivative, derivative.T, derivative_matrix(fine)),
-        EVEN: (gauss_interpolation(n, n + 3), derivative.T @ np.diag(weights) @ derivative),
-    }
-    for parity, matrices in of.items():
-        for matrix in matrices:
-            assert np.abs(matrix - parity * matrix[::-1, ::-1]).max() <= 1e-13 * np.abs(matrix).max()
+    for n in range(2, 18):
+        points, weights = gauss_lobatto(n)
+        fine, _ = gauss(n + 3)
+        derivative = derivative_matrix(points)
+        of = {
+            ODD: (derivative, derivative.T, derivative_matrix(fine)),
+            EVEN: (gauss_interpolation(n, n + 3), derivative.T @ np.diag(weights) @ derivative),
+        }
+        for parity, matrices in of.items():
+            for matrix in matrices:
+                assert np.abs(matrix - parity * matrix[::-1, ::-1]).max() <= 1e-13 * np.abs(matrix).max(), (
+                    f"{n=}, {parity=}"
+                )

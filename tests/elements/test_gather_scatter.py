@@ -1,5 +1,7 @@
 """The gather-scatter of one rank against NumPy: any numbering, left-out points, all operations and dtypes."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -47,19 +49,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("operation", list(UFUNCS))
-@pytest.mark.parametrize("case", list(CASES))
-def test_against_numpy(case, operation, dtype):
-    ids = CASES[case].astype(np.int64)
-    gather_scatter = GatherScatter(MPI.COMM_SELF, ids)
-    u = RNG.uniform(-1, 1, ids.shape).astype(dtype)
-    expected = combined(ids, u, operation)
-    gather_scatter.combine(u, operation)
-    assert u.dtype == dtype
-    np.testing.assert_allclose(u, expected, rtol=0, atol=40 * np.finfo(dtype).eps)
-    for number in np.unique(ids[ids >= 0])[:50]:  # the same bits in all copies
-        assert np.unique(u[ids == number]).size == 1
+def test_against_numpy():
+    for case, operation, dtype in product(CASES, UFUNCS, ["float64", "float32"]):
+        label = f"{case}, {operation=}, {dtype=}"
+        ids = CASES[case].astype(np.int64)
+        gather_scatter = GatherScatter(MPI.COMM_SELF, ids)
+        u = RNG.uniform(-1, 1, ids.shape).astype(dtype)
+        expected = combined(ids, u, operation)
+        gather_scatter.combine(u, operation)
+        assert u.dtype == dtype, label
+        np.testing.assert_allclose(u, expected, rtol=0, atol=40 * np.finfo(dtype).eps, err_msg=label)
+        for number in np.unique(ids[ids >= 0])[:50]:  # the same bits in all copies
+            assert np.unique(u[ids == number]).size == 1, label
 
 
 def test_several_fields_at_once():

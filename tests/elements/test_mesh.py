@@ -1,6 +1,7 @@
 """Elements are owned once, numbered alike on all ranks, and their geometry integrates exactly."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,23 +19,25 @@ def mesh(elements=(2, 3, 2), mapping=None, periodic=(False, True, False), **more
     return ElementMesh.box(elements, BOX[1], BOX[0], mapping=mapping, periodic=periodic, **more)
 
 
-@pytest.mark.parametrize("elements", [(1, 1, 1), (2, 2, 2), (3, 4, 5), (1, 7, 2), (8, 8, 8)])
-def test_the_curve_visits_every_element_once_and_any_range_of_it_is_the_same(elements) -> None:
-    total = math.prod(elements)
-    whole = curve_range(elements, 0, total)
-    assert len(np.unique(whole, axis=0)) == total
-    assert (whole.max(axis=0) == np.array(elements) - 1).all()
-    for first, count in ((0, 1), (total // 3, total // 2), (total - 1, 1)):
-        np.testing.assert_array_equal(curve_range(elements, first, count), whole[first : first + count])
+def test_the_curve_visits_every_element_once_and_any_range_of_it_is_the_same() -> None:
+    for elements in ((1, 1, 1), (2, 2, 2), (3, 4, 5), (1, 7, 2), (8, 8, 8)):
+        total = math.prod(elements)
+        whole = curve_range(elements, 0, total)
+        assert len(np.unique(whole, axis=0)) == total, f"{elements=}"
+        assert (whole.max(axis=0) == np.array(elements) - 1).all(), f"{elements=}"
+        for first, count in ((0, 1), (total // 3, total // 2), (total - 1, 1)):
+            np.testing.assert_array_equal(
+                curve_range(elements, first, count), whole[first : first + count], err_msg=f"{elements=}"
+            )
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 12])
-def test_ranks_own_every_element_once_and_evenly(size: int) -> None:
-    grids = [ElementGrid(mesh(), 3, size, rank) for rank in range(size)]
-    numbers = np.concatenate([grid.number for grid in grids])
-    np.testing.assert_array_equal(np.sort(numbers), np.arange(12))
-    assert max(grids[0].counts()) - min(grids[0].counts()) <= 1
-    assert [grid.first for grid in grids] == np.cumsum([0, *grids[0].counts()[:-1]]).tolist()
+def test_ranks_own_every_element_once_and_evenly() -> None:
+    for size in (1, 2, 3, 4, 7, 12):
+        grids = [ElementGrid(mesh(), 3, size, rank) for rank in range(size)]
+        numbers = np.concatenate([grid.number for grid in grids])
+        np.testing.assert_array_equal(np.sort(numbers), np.arange(12), err_msg=f"{size=}")
+        assert max(grids[0].counts()) - min(grids[0].counts()) <= 1, f"{size=}"
+        assert [grid.first for grid in grids] == np.cumsum([0, *grids[0].counts()[:-1]]).tolist(), f"{size=}"
 
 
 def test_halves_of_an_even_cube_are_half_boxes() -> None:
@@ -42,20 +45,21 @@ def test_halves_of_an_even_cube_are_half_boxes() -> None:
     assert half.positions[:, 0].max() == 1
 
 
-@pytest.mark.parametrize("order", [1, 2, 5])
-@pytest.mark.parametrize("periodic", [(False, False, False), (True, False, True), (True, True, True)])
-def test_points_share_a_number_just_where_they_coincide(order: int, periodic) -> None:
-    grid = ElementGrid(mesh(periodic=periodic), order)
-    assert len(np.unique(grid.ids)) == grid.n_unique
-    wrapped = grid.coordinates.reshape(3, -1).copy()
-    for row, axis in zip(wrapped, (2, 1, 0)):
-        if periodic[axis]:
-            row[:] = (row - BOX[0][axis]) % BOX[1][axis]
-            row[row > BOX[1][axis] - 1e-12] = 0.0
-    order_of = np.argsort(grid.ids.ravel(), kind="stable")
-    same = np.diff(grid.ids.ravel()[order_of]) == 0
-    assert same.any()
-    assert np.abs(np.diff(wrapped[:, order_of], axis=1)[:, same]).max() < 1e-12
+def test_points_share_a_number_just_where_they_coincide() -> None:
+    directions = [(False, False, False), (True, False, True), (True, True, True)]
+    for order, periodic in product([1, 2, 5], directions):
+        case = f"{order=}, {periodic=}"
+        grid = ElementGrid(mesh(periodic=periodic), order)
+        assert len(np.unique(grid.ids)) == grid.n_unique, case
+        wrapped = grid.coordinates.reshape(3, -1).copy()
+        for row, axis in zip(wrapped, (2, 1, 0)):
+            if periodic[axis]:
+                row[:] = (row - BOX[0][axis]) % BOX[1][axis]
+                row[row > BOX[1][axis] - 1e-12] = 0.0
+        order_of = np.argsort(grid.ids.ravel(), kind="stable")
+        same = np.diff(grid.ids.ravel()[order_of]) == 0
+        assert same.any(), case
+        assert np.abs(np.diff(wrapped[:, order_of], axis=1)[:, same]).max() < 1e-12, case
 
 
 def test_too_many_ranks_and_wrong_orders_are_refused() -> None:
@@ -66,21 +70,20 @@ def test_too_many_ranks_and_wrong_orders_are_refused() -> None:
             ElementGrid(mesh(), order)
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameter"), [("uniform", 1.0), ("geometric", 1.3), ("geometric-walls", 1.5), ("sine", 1.2)]
-)
-@pytest.mark.parametrize("n", [1, 2, 5, 8])
-def test_distributions_fill_the_interval(kind: str, parameter: float, n: int) -> None:
-    edges = distribute(kind, n, parameter)
-    assert edges[0] == pytest.approx(0.0, abs=1e-15)
-    assert edges[-1] == pytest.approx(1.0, abs=1e-15)
-    lengths = np.diff(edges)
-    assert (lengths > 0).all()
-    if kind == "geometric":
-        np.testing.assert_allclose(lengths[1:] / lengths[:-1], 1.3)
-    if kind in ("sine", "geometric-walls"):
-        np.testing.assert_allclose(lengths, lengths[::-1])
-        assert lengths[0] <= lengths[n // 2]
+def test_distributions_fill_the_interval() -> None:
+    kinds = [("uniform", 1.0), ("geometric", 1.3), ("geometric-walls", 1.5), ("sine", 1.2)]
+    for (kind, parameter), n in product(kinds, [1, 2, 5, 8]):
+        case = f"{kind=}, {n=}"
+        edges = distribute(kind, n, parameter)
+        assert edges[0] == pytest.approx(0.0, abs=1e-15), case
+        assert edges[-1] == pytest.approx(1.0, abs=1e-15), case
+        lengths = np.diff(edges)
+        assert (lengths > 0).all(), case
+        if kind == "geometric":
+            np.testing.assert_allclose(lengths[1:] / lengths[:-1], 1.3, err_msg=case)
+        if kind in ("sine", "geometric-walls"):
+            np.testing.assert_allclose(lengths, lengths[::-1], err_msg=case)
+            assert lengths[0] <= lengths[n // 2], case
 
 
 def test_wrong_distributions_are_refused() -> None:
@@ -97,23 +100,23 @@ def maps():
     }
 
 
-@pytest.mark.parametrize("name", ["box", "wavy", "hill"])
-def test_volumes_and_surfaces_close(name: str) -> None:
-    geometry = ElementGeometry(ElementGrid(mesh(mapping=maps()[name]), 7))
-    if name != "hill":
-        assert geometry.mass.sum() == pytest.approx(6.0, rel=1e-8)
-    # The outward area of a closed surface is zero, and its flux of position is three volumes.
-    sides = geometry.sides.values()
-    assert sum(len(side.elements) for side in sides) == 2 * (6 + 4 + 6)
-    total = sum(side.normal_area.sum(axis=(0, 2, 3)) for side in sides)
-    np.testing.assert_allclose(total, 0.0, atol=1e-12)
-    flux = sum(
-        (side.normal_area * side.take(geometry.coordinates).transpose(1, 0, 2, 3)).sum() for side in sides
-    )
-    assert flux == pytest.approx(3 * geometry.mass.sum(), rel=1e-6)
-    assert (side_index("x_max")[3], side_index("z_min")[1]) == (-1, 0)
-    outward = geometry.sides["x_max"].normal_area
-    assert outward[:, 0].min() > 0
+def test_volumes_and_surfaces_close() -> None:
+    for name in ("box", "wavy", "hill"):
+        geometry = ElementGeometry(ElementGrid(mesh(mapping=maps()[name]), 7))
+        if name != "hill":
+            assert geometry.mass.sum() == pytest.approx(6.0, rel=1e-8), name
+        # The outward area of a closed surface is zero, and its flux of position is three volumes.
+        sides = geometry.sides.values()
+        assert sum(len(side.elements) for side in sides) == 2 * (6 + 4 + 6), name
+        total = sum(side.normal_area.sum(axis=(0, 2, 3)) for side in sides)
+        np.testing.assert_allclose(total, 0.0, atol=1e-12, err_msg=name)
+        flux = sum(
+            (side.normal_area * side.take(geometry.coordinates).transpose(1, 0, 2, 3)).sum() for side in sides
+        )
+        assert flux == pytest.approx(3 * geometry.mass.sum(), rel=1e-6), name
+        assert (side_index("x_max")[3], side_index("z_min")[1]) == (-1, 0), name
+        outward = geometry.sides["x_max"].normal_area
+        assert outward[:, 0].min() > 0, name
 
 
 def test_metrics_invert_the_map_and_factors_follow() -> None:

@@ -4,12 +4,14 @@ import hashlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
-from numba import njit
 from numba.core.errors import TypingError
 
+from kept_kernels import njit
 from ridgeline.elements import tensor_reference as reference
 from ridgeline.elements.tensor import GENERATED, PLAIN, along_x, along_y, along_z, asking_product, product
 from ridgeline.elements.tensor_llvm import column_groups, shares, vectors_of_rows
@@ -161,7 +163,9 @@ def test_mixed_precision_is_an_error():
 
 
 def test_products_add_up_in_registers():
-    kernel = make_product((16, 16, 16), (16, 16, 16), False)
+    kernel = numba.njit(
+        make_product((16, 16, 16), (16, 16, 16), False).py_func
+    )  # a loaded one has no assembly
     kernel(np.zeros(256), 0, np.zeros(256), 0, np.zeros(256), 0)
     (assembly,) = kernel.inspect_asm().values()
     if "ymm" not in assembly:
@@ -189,7 +193,7 @@ def run_python(program: str, *arguments: str, **environment: str) -> str:
     """Run a program in a process of its own; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env=os.environ | environment,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])} | environment,
         capture_output=True,
         text=True,
         timeout=120,
@@ -202,7 +206,7 @@ def run_python(program: str, *arguments: str, **environment: str) -> str:
 LOAD = """
 import importlib.util, sys
 specification = importlib.util.spec_from_file_location("products", sys.argv[1])
-products = importlib.util.module_from_spec(specification)
+products = sys.modules["products"] = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(products)
 """
 
@@ -250,14 +254,15 @@ def test_nothing_beyond_the_matrices_is_read_or_written():
 
 FACTORY = """
 from functools import cache
-from numba import njit
+
+from kept_kernels import njit
 from ridgeline.elements.tensor import GENERATED, along_x, along_z
 
 @cache
 def make(n):
     rows = n * n
 
-    @njit(cache=True)
+    @njit
     def kernel(u, d, out):
         along_x(GENERATED, n, n, rows, False, out, 0, d, u, 0)
         along_z(GENERATED, n, n, rows, True, out, 0, d, u, 0)

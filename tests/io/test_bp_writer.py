@@ -214,7 +214,6 @@ QUOTA = """
 """
 
 
-@pytest.mark.jobs
 @pytest.mark.adios2_mpi
 @pytest.mark.skipif(not FACTS.with_mpi, reason="this ADIOS2 is built without MPI: make adios2-mpi builds it")
 @pytest.mark.parametrize("rank", [0, 1, 2])

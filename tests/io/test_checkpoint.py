@@ -397,7 +397,6 @@ def test_a_crash_at_any_line_leaves_a_usable_checkpoint(tmp_path):
     assert after > 10
 
 
-@pytest.mark.jobs
 def test_kill_9_of_one_rank_while_writing(tmp_path):
     program = """
         import signal

@@ -1,5 +1,7 @@
 """The vector kernels against NumPy: any length, alignment, number of threads, kind of store, both dtypes."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from numba import njit
@@ -38,21 +40,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("name", CASES)
-def test_every_element_is_computed_and_nothing_else_is_written(name, streaming, dtype):
-    kernel, expected = CASES[name]
-    for n in LENGTHS:
-        for n_threads in (1, 2, 3):
-            for offset in (0, 3):
-                (_, x), (_, y), (raw, out) = vectors(n, dtype, offset)
-                guards = raw.copy()
-                kernel(x, y, out, n_threads, streaming)
-                np.testing.assert_array_equal(out, expected(x, y), err_msg=f"{n=} {n_threads=} {offset=}")
-                inside = (out.ctypes.data - raw.ctypes.data) // raw.itemsize
-                guards[inside : inside + n] = out
-                np.testing.assert_array_equal(raw, guards)
+def test_every_element_is_computed_and_nothing_else_is_written():
+    cuts = list(product(LENGTHS, (1, 2, 3), (0, 3)))
+    for name, streaming, dtype in product(CASES, [False, True], DTYPES):
+        kernel, expected = CASES[name]
+        for n, n_threads, offset in cuts:
+            case = f"{name}, {streaming=}, {dtype=}, {n=}, {n_threads=}, {offset=}"
+            (_, x), (_, y), (raw, out) = vectors(n, dtype, offset)
+            guards = raw.copy()
+            kernel(x, y, out, n_threads, streaming)
+            np.testing.assert_array_equal(out, expected(x, y), err_msg=case)
+            inside = (out.ctypes.data - raw.ctypes.data) // raw.itemsize
+            guards[inside : inside + n] = out
+            np.testing.assert_array_equal(raw, guards, err_msg=case)
 
 
 def test_output_may_be_an_input():
@@ -62,13 +62,12 @@ def test_output_may_be_an_input():
     np.testing.assert_array_equal(x, expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-def test_dot_reads_every_element_once(dtype, n_threads):
-    for n in [*LENGTHS, 3 * vector.BLOCK + 5]:
+def test_dot_reads_every_element_once():
+    for dtype, n_threads, n in product(DTYPES, [1, 2, 3], [*LENGTHS, 3 * vector.BLOCK + 5]):
         x = (np.arange(n) % 31 - 15).astype(dtype)  # small integers: sums are exact in any order
         y = (np.arange(n) % 7 - 2).astype(dtype)
-        assert vector.dot(x, y, n_threads) == np.dot(x.astype(float), y.astype(float))
+        exact = np.dot(x.astype(float), y.astype(float))
+        assert vector.dot(x, y, n_threads) == exact, f"{dtype=}, {n_threads=}, {n=}"
 
 
 def test_dot_in_float32_does_not_stall_on_long_vectors():
@@ -76,20 +75,22 @@ def test_dot_in_float32_does_not_stall_on_long_vectors():
     assert vector.dot(x, x, 1) == x.size
 
 
-@pytest.mark.parametrize(
-    ("x", "out", "n_threads", "message"),
-    [
+def check_refusal(x, out, n_threads, message):
+    with pytest.raises(ValueError, match=message):
+        vector.copy(x, out, n_threads)
+
+
+def test_bad_vectors_are_refused():
+    table = [
         (np.zeros(3), np.zeros(4), 1, r"float64\[3\] against float64\[4\]"),
         (np.zeros(4, np.float32), np.zeros(4), 1, r"float32\[4\] against float64\[4\]"),
         (np.zeros(8)[::2], np.zeros(4), 1, "contiguous"),
         (np.zeros((2, 2)), np.zeros((2, 2)), 1, "1-D"),
         (np.zeros(4, np.int64), np.zeros(4, np.int64), 1, "int64; use float64 or float32"),
         (np.zeros(4), np.zeros(4), 0, "n_threads = 0"),
-    ],
-)
-def test_bad_vectors_are_refused(x, out, n_threads, message):
-    with pytest.raises(ValueError, match=message):
-        vector.copy(x, out, n_threads)
+    ]
+    for x, out, n_threads, message in table:
+        check_refusal(x, out, n_threads, message)
 
 
 def test_dot_refuses_vectors_that_differ():

@@ -1,5 +1,7 @@
 """Flexible GMRES and flexible CG against dense solves, and their ends other than success."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -164,6 +166,28 @@ def test_nan_ends_the_solve(solve, operator, good, rng) -> None:
     b[1] = np.nan
     result = solve(operator, b, x, None, 10, 1e-10, 50, zero_guess=True)
     assert (result.iterations, result.converged) == (0, False)
+
+
+def test_directions_of_flexible_cg_stay_conjugate_while_the_preconditioner_varies(operator, good, rng) -> None:
+    class Varying(DensePreconditioner):
+        def apply(self, r, z):
+            super().apply(r, z)
+            z *= rng.uniform(0.5, 1.5, N)[operator.places]  # positive, but another operator each time
+
+    class Recorded:
+        def __getattr__(self, name):
+            return getattr(operator, name)
+
+        def apply(self, u, out):
+            operator.apply(u, out)
+            pairs.append((operator.distinct(u).copy(), operator.distinct(out).copy()))
+
+    pairs: list = []
+    b, x = operator.spread(rng.standard_normal(N)), np.empty(len(operator.places))
+    varying = Varying(operator, good.inverse, "float64")
+    assert flexible_cg(Recorded(), b, x, varying, 0, 1e-9, 200, zero_guess=True).converged
+    for (last, _), (p, w) in itertools.pairwise(pairs[:12]):
+        assert abs(last @ w) < 1e-10 * np.linalg.norm(last) * np.linalg.norm(w), p
 
 
 def test_flexible_cg_stops_at_a_preconditioner_that_is_not_positive(operator, good, rng) -> None:

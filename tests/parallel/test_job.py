@@ -71,7 +71,6 @@ def test_limits_are_looked_at_before_mpi_starts(monkeypatch: pytest.MonkeyPatch)
         pytest.fail("the job was entered")
 
 
-@pytest.mark.jobs
 @pytest.mark.parametrize("before", ["", "comm.Free()\ncomm = MPI.COMM_WORLD\n"], ids=["", "after a free"])
 def test_an_error_that_nobody_catches_ends_the_ranks_of_a_program(tmp_path: Path, before: str) -> None:
     program = tmp_path / "program.py"

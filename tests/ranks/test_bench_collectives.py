@@ -1,10 +1,5 @@
 """Collective benchmarks over ranks: figures of every size, wrong data found, odd counts, sub-communicators."""
 
-import os
-from importlib.util import find_spec
-
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # staged memory, where numba-cuda is installed
-
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -17,7 +12,6 @@ from ridgeline.bench.collectives.declaration import CollectiveOptions
 from ridgeline.bench.collectives.measure import measure_collective
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
-ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 WITH_DATA = [name for name in COLLECTIVES if name != "barrier"]
 SIZE = 68  # not a power of two, a multiple of 4
 needs_two = pytest.mark.skipif(MPI.COMM_WORLD.size < 2, reason="needs 2 ranks")
@@ -142,16 +136,6 @@ def test_messages_that_do_not_fit_are_left_out(comm, monkeypatch):
     monkeypatch.setattr(node_memory, "memory_available", lambda: 10)
     with pytest.raises(ConfigError, match="more than half of a node's free memory"):
         measure("alltoall", comm, sizes=(16, 32))
-
-
-@needs_two
-@pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
-@pytest.mark.parametrize("name", WITH_DATA)
-def test_messages_of_a_gpu_are_staged(comm, name):
-    for in_place in forms(name):
-        options = {"iterations": 2, "warm_up": 1, "memory": "cuda-staged", **form(name, in_place)}
-        result = measure(name, comm, sizes=(4, SIZE), **options)  # verifies what lies on the device
-        assert len(result.rows) == 6
 
 
 def test_staged_messages_are_copied_around_the_call(comm):

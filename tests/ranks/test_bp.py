@@ -14,6 +14,8 @@ from ridgeline.io.bp_check import check_data_set
 from ridgeline.io.bp_reader import BPReader, Selection
 from ridgeline.runtime.errors import OutputError
 
+QUICK_RANKS = (3,)
+
 SHAPE = (11, 6, 13)
 WITH_MPI = adios2_facts().with_mpi
 

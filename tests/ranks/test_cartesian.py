@@ -8,6 +8,8 @@ from ridgeline.blocks.cartesian import check_ghost, decompose
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.errors import DecompositionError
 
+QUICK_RANKS = (3,)
+
 
 @pytest.mark.parametrize("grid", list(factorizations(MPI.COMM_WORLD.size)))
 @pytest.mark.parametrize("periodic", [(True, True, True), (False, True, False)])

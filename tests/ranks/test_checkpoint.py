@@ -13,6 +13,8 @@ from ridgeline.io.checkpoint import CheckpointStore, find_checkpoints, load, rea
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
+QUICK_RANKS = (3,)
+
 SHAPE = (9, 11, 13)
 IDENTITY = {"model": "toy", "precision": "any"}
 

@@ -10,6 +10,8 @@ from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
+QUICK_RANKS = (3,)
+
 IDENTITY = {"model": "toy"}
 
 

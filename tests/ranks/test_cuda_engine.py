@@ -31,7 +31,6 @@ from ridgeline.runtime.context import Context
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.timeline import HOST, Timeline
 
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 SHAPE = (5, 7, 6)
 STEPS = 3

@@ -34,7 +34,6 @@ from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 FIRST = 11
 GRIDS = list(factorizations(MPI.COMM_WORLD.size))

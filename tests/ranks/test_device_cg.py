@@ -23,7 +23,6 @@ from ridgeline.krylov.cg import cg
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
 
 RANKS = (2, 3)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 

@@ -19,7 +19,6 @@ from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter, dev
 from ridgeline.elements.gather_scatter import GatherScatter
 
 RANKS = (1, 2, 3)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 

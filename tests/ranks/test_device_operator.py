@@ -21,7 +21,6 @@ from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.elements.device.operator_cuda import CudaElementOperator
 
 RANKS = (1, 2)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 

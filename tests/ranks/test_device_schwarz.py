@@ -22,7 +22,6 @@ from ridgeline.elements.device.schwarz_cuda import CudaSchwarzMultigrid
 from ridgeline.elements.meshes.hexahedra import build_mesh
 
 RANKS = (1, 2, 3)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 CASES = {

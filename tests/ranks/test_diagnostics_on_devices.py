@@ -23,7 +23,6 @@ from turbulence_on_devices import compare_diagnostics
 from turbulence_tools import WAVE_FLOWS, make_engine, random_start
 
 RANKS = (1, 2, 3)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 SHAPE = (4, 6, 6)
 LENGTHS = (5.0, 7.0, 4.0)

@@ -16,6 +16,7 @@ from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_outp
 from ridgeline.models.navier_stokes.statistics.statistics import Statistics
 
 RANKS = (1, 3)
+QUICK_RANKS = (3,)
 TIMEOUT = 150
 
 

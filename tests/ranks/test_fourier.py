@@ -11,6 +11,7 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import METHODS, TransformTuning
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 TIMEOUT = 240
 
 SHAPE, LENGTHS = (10, 12, 14), (1.0, 2.0, 3.0)

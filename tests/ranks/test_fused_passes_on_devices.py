@@ -19,7 +19,6 @@ from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import WAVE_FLOWS
 
 RANKS = (1, 2, 3, 4)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 # N_y does not divide; N_z = 6 is no size of fused transforms, and rows of slabs fill no thread block of four pairs.
 FUSED_CASES = [

@@ -20,6 +20,7 @@ from ridgeline.jit.kernel import compile_kernels
 from ridgeline.parallel.communicator import in_turn_per_node
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 COLUMNS = [columns for columns in RANKS if MPI.COMM_WORLD.size % columns == 0]
 FEW = ("star", "path", "two components", "no edges", "Kronecker 7")  # on more columns than one
 CASES = [(name, columns) for name, columns in product(NAMES, COLUMNS) if columns == 1 or name in FEW]

@@ -12,6 +12,8 @@ from ridgeline.models.gray_scott.reference import advance
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
 
+QUICK_RANKS = (3,)
+
 STEPS = 50
 
 

@@ -14,6 +14,8 @@ from ridgeline.blocks.halo_pack import HostPacker
 from ridgeline.blocks.halo_plan import HaloPlan
 from ridgeline.parallel.partition import factorizations
 
+QUICK_RANKS = (3,)
+
 SHAPE = (13, 14, 15)  # no extent divides by 2, 3 and 4 alike; blocks of 3 cells and more
 GRIDS = list(factorizations(MPI.COMM_WORLD.size))
 PERIODIC = [(True, True, True), (False, False, False), (True, False, True), (False, True, False)]

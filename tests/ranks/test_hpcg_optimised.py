@@ -11,6 +11,8 @@ from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.problem import HpcgLevel, generate_problem
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
 
+QUICK_RANKS = (3,)
+
 
 @pytest.fixture(scope="module")
 def level(comm: MPI.Intracomm) -> HpcgLevel:

@@ -11,6 +11,7 @@ from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 3)
+QUICK_RANKS = (3,)
 
 
 @pytest.mark.parametrize("box", [(16, 16, 16), (24, 16, 32)])

@@ -21,7 +21,6 @@ from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.hpl.swap import RowSwap
 
 RANKS = (2, 3, 4)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar")

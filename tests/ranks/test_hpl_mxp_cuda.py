@@ -20,7 +20,6 @@ from ridgeline.bench.hpl_mxp.device import panels_cuda
 from ridgeline.bench.hpl_mxp.solve import solve_mixed
 
 RANKS = (2, 3, 4)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 pytestmark = [

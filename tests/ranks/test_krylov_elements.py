@@ -14,7 +14,6 @@ from ridgeline.krylov.operator import Jacobi, direction
 from ridgeline.krylov.projection import Projection
 
 RANKS = (1, 2, 3, 4)
-QUICK_RANKS = (2,)  # takes more than 5 s
 TIMEOUT = 120
 Array = np.ndarray
 

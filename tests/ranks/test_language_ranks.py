@@ -22,7 +22,6 @@ from ridgeline.bench.language.loops import RingWork
 from ridgeline.bench.payload import check, content
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
-QUICK_RANKS = (2,)  # takes more than 5 s
 QUICK = ("C", "mpi4py")
 SMALL = {"reads": 3000, "writes": 2000, "flops": 500, "words": 1024}
 

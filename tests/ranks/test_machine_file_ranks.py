@@ -15,7 +15,6 @@ from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import silent
 
 RANKS = (1, 2, 3)
-QUICK_RANKS = (2,)
 SMALL = {"repeats": 3, "sizes": (8, 64), "seconds": 1e-4}
 
 

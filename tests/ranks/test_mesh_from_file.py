@@ -15,7 +15,6 @@ from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.sampling import Sampler, image_lattice
 
 RANKS = (1, 2, 3)
-QUICK_RANKS = (2,)  # takes more than 20 s
 TIMEOUT = 300
 
 

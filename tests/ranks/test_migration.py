@@ -12,6 +12,7 @@ from ridgeline.particles.particles import ParticleField, Particles
 from ridgeline.runtime.errors import CheckpointError, ParticleError, VerificationError
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 TIMEOUT = 60
 N = 157
 FIELDS = {

@@ -17,6 +17,7 @@ from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ParticleError
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 NAMES = ("position", "velocity", "force", "image")
 
 

@@ -9,7 +9,6 @@ from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver,
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 2, 3)
-QUICK_RANKS = (2,)  # takes more than 5 s
 TIMEOUT = 300
 
 

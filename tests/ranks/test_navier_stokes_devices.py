@@ -18,7 +18,6 @@ from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 
 RANKS = (2,)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 

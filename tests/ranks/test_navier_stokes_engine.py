@@ -12,7 +12,6 @@ from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolv
 from ridgeline.models.navier_stokes.restart import EngineState
 
 RANKS = (1, 2, 3, 4)
-QUICK_RANKS = (2,)  # takes more than 5 s
 TIMEOUT = 300
 
 

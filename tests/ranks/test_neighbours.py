@@ -14,6 +14,7 @@ from ridgeline.particles.neighbours import FAR, NeighbourList
 from ridgeline.runtime.errors import DecompositionError
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 N = 311
 LENGTHS = np.array([5.0, 4.25, 6.5])  # x, y, z; multiples of the places' quantum
 GRIDS = list(factorizations(MPI.COMM_WORLD.size))

@@ -12,6 +12,7 @@ from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.runtime.errors import OutputError
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 TIMEOUT = 120
 
 

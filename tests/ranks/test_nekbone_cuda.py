@@ -19,7 +19,6 @@ from ridgeline.bench.elements.nekbone import Nekbone, run_nekbone
 from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
 
 RANKS = (1, 2, 3)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 ITERATIONS = 3
 

@@ -1,9 +1,6 @@
-"""One-sided benchmarks on 1 to 4 ranks: all data verified, wrong data found, GPU memory staged in the simulator."""
+"""One-sided benchmarks on 1 to 4 ranks: all data verified, wrong data found."""
 
-import os
 from functools import partial
-
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 
 import numpy as np
 import pytest
@@ -15,10 +12,9 @@ from ridgeline.bench.one_sided import access_loops, irregular
 from ridgeline.bench.one_sided import measure as one_sided
 from ridgeline.bench.one_sided.access_plan import AccessPlan, Pieces, plan_accesses
 from ridgeline.bench.one_sided.declaration import OPERATIONS
-from ridgeline.runtime.errors import ConfigError, DeviceError, VerificationError
+from ridgeline.runtime.errors import ConfigError, VerificationError
 
 TIMEOUT = 90
-ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 SYNCS = ("flush", "flush_local", "lock", "fence", "pscw")
 FEW = {"iterations": 3, "warm_up": 1}
 COMPLETIONS = ("flush", "flush_local", "unlock", "fence")
@@ -60,20 +56,6 @@ def test_pair_with_every_synchronization(comm):
                 assert row["rate"] == pytest.approx(row["size"] * row["messages"])
         assert result.left_out == list(range(1, comm.size - 1))
         assert result.verified
-
-
-def test_memory_of_a_gpu_is_staged(comm):
-    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
-    from numba.core import config
-
-    if not config.ENABLE_CUDASIM:
-        pytest.skip("Numba was imported before the simulator was asked for")
-    result = measure_pair(comm, operations=OPERATIONS, sizes=(8, 16), window=3, memory="cuda-staged", **FEW)
-    assert len(result.rows) == 2 * 3 * 2
-    with pytest.raises(ConfigError, match="only 'flush'"):
-        measure_pair(comm, sync="fence", memory="cuda-staged")
-    with pytest.raises(DeviceError, match="takes no GPU memory"):
-        measure_irregular(comm, memory="cuda-staged")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

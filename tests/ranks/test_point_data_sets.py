@@ -17,6 +17,7 @@ from ridgeline.simulation.outputs import Outputs
 from vtx_reader import VtxPoints
 
 RANKS = (1, 2, 3)
+QUICK_RANKS = (3,)
 TIMEOUT = 240
 FIELDS = {
     "position": ParticleField(np.float64, 3),

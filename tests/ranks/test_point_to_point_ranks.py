@@ -1,10 +1,6 @@
 """Benchmarks of pairs on real ranks: every size verified, damage found on all ranks, odd ranks left out."""
 
 import math
-import os
-
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # staged memory, where numba-cuda is installed
-
 from functools import partial
 
 import numpy as np
@@ -18,7 +14,6 @@ from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 TIMEOUT = 120
-ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 ODD = {"sizes": (0, 20_001), "iterations": 3, "warm_up": 1}
 SIZES = [0, *(2**k for k in range(15)), 20_001]
 ALL = {
@@ -256,21 +251,3 @@ def test_rounds_that_make_no_sense(pairs):
             measure_pairs(comm, rounds, PairPlan())
     with pytest.raises(ConfigError, match="repeats = 0"):
         measure_pairs(comm, [[(0, 1)]], PairPlan(repeats=0))
-
-
-def test_staged_memory_of_a_gpu(pairs):
-    """In numba-cuda's simulator: what arrives is read back from the device's memory."""
-    comm = pairs
-    pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
-    from numba.core import config
-
-    if not config.ENABLE_CUDASIM:
-        pytest.skip("Numba was imported before the simulator was asked for")
-    few = {"sizes": (0, 100), "iterations": 2, "warm_up": 1, "memory": "cuda-staged"}
-    for run in ALL.values():
-        assert len(run(comm, **few).rows) == 9
-    assert ALL["bandwidth"](comm, method="alcf", window=3, **few).rows
-    figures = measure_pairs(comm, tournament(comm.size), PairPlan(8, 999, 1, 2, 2), memory="cuda-staged")
-    if comm.rank == 0:
-        assert (figures.forward > 0).all()
-        assert figures.errors == []

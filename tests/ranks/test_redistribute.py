@@ -6,6 +6,7 @@ import pytest
 from ridgeline.fourier.exchanges.redistribute import Redistribution, equal_ranges
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 TIMEOUT = 60
 N = 211
 

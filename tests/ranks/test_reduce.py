@@ -23,6 +23,8 @@ from ridgeline.parallel.reduce import (
 )
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
 
+QUICK_RANKS = (3,)
+
 SHAPE = (13, 11, 17)
 CELLS = int(np.prod(SHAPE))
 GRIDS = list(factorizations(MPI.COMM_WORLD.size))

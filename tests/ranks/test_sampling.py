@@ -8,6 +8,7 @@ from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.models.navier_stokes.sampling import Lattice, Sampler, image_lattice
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 TIMEOUT = 120
 
 

@@ -8,6 +8,7 @@ import pytest
 from ridgeline.sparse.halo import HaloPlanner, HaloVector, plan_sparse_halo
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 TIMEOUT = 120
 NAMES = ("blocks", "uneven blocks", "scattered", "all on the last", "no rows", "gaps")
 

@@ -8,6 +8,7 @@ from ridgeline.models.contract import FurtherOutput, Region, SolveCount
 from ridgeline.runtime.errors import DivergedError
 
 RANKS = (1, 3)
+QUICK_RANKS = (3,)
 
 
 class Log:

@@ -16,7 +16,6 @@ from ridgeline.runtime.errors import ParticleError
 from spectral_toys import process_grids
 
 RANKS = (1, 2, 3, 4)
-QUICK_RANKS = (2,)
 TIMEOUT = 300
 SHAPE = (12, 10, 16)
 N = 240

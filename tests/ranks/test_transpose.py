@@ -14,6 +14,8 @@ from ridgeline.fourier.exchanges.transpose_plan import check_limits
 from ridgeline.fourier.tuning import METHODS, TransposeTuning
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
+QUICK_RANKS = (3,)
+
 TIMEOUT = 300
 
 

@@ -10,6 +10,7 @@ from ridgeline.fourier.exchanges import shared_memory
 from ridgeline.runtime.errors import DecompositionError
 
 RANKS = (1, 2, 3, 4)
+QUICK_RANKS = (3,)
 TIMEOUT = 240
 
 

@@ -15,7 +15,6 @@ from spectral_toys import mode_keys
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
 
 RANKS = (1, 2, 3, 4)
-QUICK_RANKS = (2,)  # takes more than 5 s
 TIMEOUT = 240
 
 SHAPE = (12, 18, 14)

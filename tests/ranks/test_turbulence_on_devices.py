@@ -25,7 +25,6 @@ from ridgeline.runtime.errors import DeviceError
 from turbulence_tools import WAVE_FLOWS
 
 RANKS = (1, 2, 3, 4)
-QUICK_RANKS = ()  # takes more than 5 s
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 CASES = [
     ("rk2", "phase-shift", np.float64, 1, "auto"),

@@ -17,7 +17,6 @@ from ridgeline.parallel.distributed import DistributedArray
 from spectral_toys import part, process_grids, random_fields
 
 RANKS = (1, 2, 3, 4)
-QUICK_RANKS = (2,)  # takes more than 5 s
 TIMEOUT = 120
 SHAPE = (12, 10, 14)  # 3 and 4 ranks divide none of the lines, modes and ranges evenly
 LENGTHS = (2.0, 7.0, 5.0)

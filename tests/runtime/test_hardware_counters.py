@@ -63,20 +63,16 @@ def controller(root: Path, number: int, **changed: str) -> None:
         file.write_text(f"{text}\n")
 
 
-def test_the_misses_of_all_threads_are_added_up(root):
-    kernel = FakeKernel(((100, 10, 10), (20, 10, 10), (3, 10, 10)))
+def test_the_misses_of_all_threads_are_scaled_to_the_whole_time_and_added_up(root):
+    """The counters of the second thread ran a quarter of the time that they were on."""
+    kernel = FakeKernel(((100, 10, 10), (20, 40, 10), (3, 10, 10)))
     with open_misses(root, kernel) as counters:
-        assert counters.read() == {"misses": 123.0}
+        assert counters.read() == {"misses": 100.0 + 80.0 + 3.0}
     assert sorted(thread for _, thread, _ in kernel.opened) == [7, 8, 9]
     assert {processor for _, _, processor in kernel.opened} == {-1}
     kind, size, config = struct.unpack_from("=IIQ", kernel.opened[0][0])
     assert (kind, size, config, len(kernel.opened[0][0])) == (0, 64, 3, 64)
     assert sorted(kernel.closed) == [0, 1, 2]
-
-
-def test_a_counter_that_ran_part_of_the_time_is_scaled(root):
-    with open_misses(root, FakeKernel(((100, 40, 10),) * 3)) as counters:
-        assert counters.read() == {"misses": 1200.0}
 
 
 def test_a_counter_that_never_ran_counts_nothing_and_says_so(root):
@@ -98,44 +94,36 @@ def test_the_bytes_of_all_memory_controllers(root):
     assert asked[-1] == (11, 64, 0xC04, -1, 16)
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"events/cas_count_read.unit": "Furlongs"}, "in 'Furlongs', which is not known"),
-        ({"format/umask": "config1:0-7"}, "umask is not understood"),
-    ],
-)
-def test_a_description_that_is_not_understood_is_no_measurement(root, changed, words):
+def check_no_controllers(root, changed, words):
     controller(root, 0, **changed)
     with pytest.raises(OSError, match=words):
         open_controllers(root, FakeKernel())
 
 
-def test_a_unit_that_is_not_told_is_not_guessed(root):
+def test_controllers_that_are_not_understood_are_not_measured(root):
+    with pytest.raises(OSError, match=r"memory controllers: .* has none with events of reads and writes"):
+        open_controllers(root, FakeKernel())
+    unit = "events/cas_count_read.unit"
+    check_no_controllers(root, {unit: "Furlongs"}, "in 'Furlongs', which is not known")
+    check_no_controllers(root, {unit: ""}, "in '', which is not known")
+    check_no_controllers(root, {"format/umask": "config1:0-7"}, "umask is not understood")
     controller(root, 0)
-    (root / DEVICES / "uncore_imc_0/events/cas_count_write.unit").unlink()
+    (root / DEVICES / "uncore_imc_0" / unit).unlink()
     with pytest.raises(OSError, match="in '', which is not known"):
         open_controllers(root, FakeKernel())
 
 
-def test_no_memory_controller(root):
-    with pytest.raises(OSError, match=r"memory controllers: .* has none with events of reads and writes"):
-        open_controllers(root, FakeKernel())
-
-
-def test_a_refusal_is_told_with_what_the_kernel_lets_users_count(root):
+def test_a_refusal_says_what_the_kernel_lets_users_count(root, tmp_path):
     kernel = FakeKernel(refuse=(0, errno.EACCES))
     with pytest.raises(OSError, match="perf_event_open") as caught:
         open_misses(root, kernel)
     words = "cache misses: perf_event_open says EACCES (Permission denied); perf_event_paranoid is 2"
     assert str(caught.value) == words
     assert kernel.closed == [0]
-
-
-def test_a_machine_without_counters_says_so(tmp_path):
-    (tmp_path / "proc/self/task/1").mkdir(parents=True)
+    without = tmp_path / "without"
+    (without / "proc/self/task/1").mkdir(parents=True)
     with pytest.raises(OSError, match="says ENOENT") as caught:
-        open_misses(tmp_path, FakeKernel(refuse=(errno.ENOENT,)))
+        open_misses(without, FakeKernel(refuse=(errno.ENOENT,)))
     assert "there is no perf_event_paranoid" in str(caught.value)
     assert "this machine shows no hardware counters of a processor" in str(caught.value)
 

@@ -72,25 +72,31 @@ def printed(verbose=False, width=120, **more) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("width", [40, 120])
-def test_physics_comes_first_then_files_then_three_lines_of_speed(width):
-    assert printed(width=width).splitlines() == [
-        "",
-        "turbulence 64x128x256 float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)",
-        "",
-        "state at step 11, time 0.55",
-        "energy     0.123457  length^2/time^2",
-        "k_max_eta       1.5",
-        "",
-        "files",
-        "series         series [1].csv".ljust(103) + "1 step   2.048 kB  ridgeline plot it",
-        "Nek5000 files  " + "a/" * 40 + "prefix  3 steps",
-        "report         u.bp.run.json".ljust(122) + "ridgeline report u.bp.run.json --verbose",
-        "",
-        "speed: 11 steps in 1.5 s, 100 ms each; whole run 9 s",
-        "40 M grid points/s, 600 MB/s of least memory traffic",
-        "0.500 of the limit, 1.2 GB/s (triad); most of a step goes to FFT, 60%",
-    ]
+def words(text: str) -> str:
+    """Return a text with single spaces, as how wide its columns are is no matter of tests."""
+    return " ".join(text.split())
+
+
+HEAD = "turbulence 64x128x256 float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)"
+
+
+def test_physics_comes_first_then_files_then_speed_whole_in_a_narrow_terminal():
+    for width in (40, 120):
+        text, place = words(printed(width=width)), 0
+        for part in [
+            HEAD,
+            "state at step 11, time 0.55",
+            "energy 0.123457 length^2/time^2",
+            "k_max_eta 1.5",
+            "series series [1].csv 1 step 2.048 kB ridgeline plot it",
+            f"Nek5000 files {'a/' * 40}prefix 3 steps",
+            "report u.bp.run.json ridgeline report u.bp.run.json --verbose",
+            "11 steps in 1.5 s, 100 ms each; whole run 9 s",
+            "40 M grid points/s, 600 MB/s of least memory traffic",
+            "0.500 of the limit, 1.2 GB/s (triad); most of a step goes to FFT, 60%",
+        ]:
+            assert part in text[place:], f"{width=}: {part}"
+            place = text.index(part, place)
 
 
 def test_the_largest_region_is_named_and_the_overall_efficiency_where_there_are_regions():
@@ -111,7 +117,7 @@ def test_nothing_that_a_file_says_is_taken_for_markup():
         model="[/red]", written=[{"kind": "k", "path": "[b]", "steps": 1, "bytes": 1, "show": "[/]"}]
     )
     assert "[/red] 64x128x256" in text
-    assert "k       [b]            1 step  1 B  [/]" in text
+    assert "k [b] 1 step 1 B [/]" in words(text)
 
 
 def test_only_a_terminal_cuts_tables():
@@ -119,8 +125,9 @@ def test_only_a_terminal_cuts_tables():
 
 
 def test_a_report_of_an_older_version_is_printed_without_its_state():
-    lines = printed(summary={}, written=[]).splitlines()
-    assert lines[3:5] == ["files", "report  u.bp.run.json      ridgeline report u.bp.run.json --verbose"]
+    text = words(printed(summary={}, written=[]))
+    assert "state at" not in text
+    assert "files report u.bp.run.json ridgeline report" in text
 
 
 def test_a_step_is_printed_by_phase_as_a_row_of_the_paper_s_tables():
@@ -131,25 +138,22 @@ def test_a_step_is_printed_by_phase_as_a_row_of_the_paper_s_tables():
     assert lines[row + 3].split() == ["best", "55", "ms", "27", "ms", "8", "ms", "90", "ms"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "turbulence 64x128x256 float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)",
-        "figure of merit", "2.91e+12 points/s", "row message", "2.048 kB",
-        "peak memory per rank", "5 GB", "of it before set-up", "200 MB",
-        "limit (triad)", "1.2 GB/s", "fraction of the memory's bandwidth", "0.500", "70 kB in 8 messages per step",
-    ],
-)  # fmt: skip
-def test_the_whole_report_says(text):
-    assert text in printed(verbose=True)
-    assert "[bold]" not in printed(verbose=True)
+def test_the_whole_report_has_every_number():
+    text = printed(verbose=True)
+    for part in [
+        HEAD, "figure of merit", "2.91e+12 points/s", "row message", "2.048 kB", "peak memory per rank", "5 GB",
+        "of it before set-up", "200 MB", "limit (triad)", "1.2 GB/s", "fraction of the memory's bandwidth", "0.500",
+        "70 kB in 8 messages per step",
+    ]:  # fmt: skip
+        assert part in text, part
+    assert "[bold]" not in text
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-def test_a_run_without_steps_has_no_speed(verbose):
-    text = printed(verbose, seconds_per_step=None, step={})
-    assert "no step was computed" in text
-    assert "one step" not in text
+def test_a_run_without_steps_has_no_speed():
+    for verbose in (False, True):
+        text = printed(verbose, seconds_per_step=None, step={})
+        assert "no step was computed" in text, f"{verbose=}"
+        assert "one step" not in text, f"{verbose=}"
 
 
 def test_checkpoints_are_told_with_their_compression():

@@ -1,29 +1,30 @@
 """The driver's calendar: every event once, none skipped, the last step always an end."""
 
-import pytest
+from itertools import product
 
 from ridgeline.simulation.schedule import Schedule
 
 
-@pytest.mark.parametrize("steps", [1, 7, 30, 31])
-@pytest.mark.parametrize("output_every", [0, 1, 4, 50])
-@pytest.mark.parametrize("checkpoint_every", [0, 3, 10])
-def test_stepping_from_event_to_event_meets_every_event(steps, output_every, checkpoint_every):
-    schedule = Schedule(steps, output_every, checkpoint_every, check_every=5)
-    step, outputs, saved = 0, [], []
-    while step < steps:
-        following = schedule.next_event(step)
-        assert step < following <= steps
-        step = following
-        if schedule.output_due(step):
-            outputs.append(step)
-        if schedule.checkpoint_due(step):
-            saved.append(step)
-    assert outputs == ([n for n in range(1, steps + 1) if n % output_every == 0] if output_every else [])
-    if checkpoint_every:
-        assert saved == [n for n in range(1, steps + 1) if n % checkpoint_every == 0 or n == steps]
-    else:
-        assert saved == []
+def test_stepping_from_event_to_event_meets_every_event():
+    for steps, output_every, checkpoint_every in product([1, 7, 30, 31], [0, 1, 4, 50], [0, 3, 10]):
+        case = f"{steps=}, {output_every=}, {checkpoint_every=}"
+        schedule = Schedule(steps, output_every, checkpoint_every, check_every=5)
+        step, outputs, saved = 0, [], []
+        while step < steps:
+            following = schedule.next_event(step)
+            assert step < following <= steps, case
+            step = following
+            if schedule.output_due(step):
+                outputs.append(step)
+            if schedule.checkpoint_due(step):
+                saved.append(step)
+        assert outputs == (
+            [n for n in range(1, steps + 1) if n % output_every == 0] if output_every else []
+        ), case
+        if checkpoint_every:
+            assert saved == [n for n in range(1, steps + 1) if n % checkpoint_every == 0 or n == steps], case
+        else:
+            assert saved == [], case
 
 
 def test_rows_and_spectra_are_met_too():

@@ -105,14 +105,12 @@ def closure_of(file: Path, module: str) -> dict[str, str] | None:
     while ahead:
         path, root = ahead.pop()
         name = path.relative_to(root).as_posix()
-        if name in found:
-            continue
+        if name in found or path == Path(__file__):
+            continue  # this file stores kernels, and nothing of it is compiled into them
         source = _source(path)
         if source is None:
             return None
         found[name] = source.digest
-        if path == Path(__file__):
-            continue  # it stores kernels, and nothing of it is compiled into them
         package = ".".join(path.relative_to(root).parts[:-1])
         for imported in source.imports:
             if imported.startswith("."):
@@ -251,7 +249,10 @@ def text_of(value: Any) -> str:
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         inner = {name: text_of(cell.cell_contents) for name, cell in cells}
-        sources = _closure_digest(Path(value.__code__.co_filename), value.__module__)
+        sources: str | None = ""
+        # What `eval` made has no module. It names what the file gives it that closes over it.
+        if value.__module__ is not None:
+            sources = _closure_digest(Path(value.__code__.co_filename), value.__module__)
         if sources is None:
             raise LookupError(value.__code__.co_filename)
         return f"{value.__module__}.{value.__qualname__} {sources} {text_of(value.__code__)} {inner}"
@@ -297,11 +298,13 @@ class KernelFiles:
     def __init__(self, function: FunctionType, options: Any, dump: Callable[[Any], bytes]) -> None:
         """Take the function, the options that it is compiled with, and what pickles its kernels."""
         self._function, self._options, self._dump = function, options, dump
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        name = f"{(function.__module__ or '').rpartition('.')[2]}.{function.__qualname__}"
         self.name = name.replace("<", "").replace(">", "")[:120]
 
     def about(self) -> str:
         """Return a digest of all that the kernels of the function share; "" if they cannot be kept."""
+        if self._function.__module__ is None:
+            return ""
         with suppress(LookupError):
             return _digest(f"{_machine()} {self._options} {text_of(self._function)}".encode()).hex()
         return ""
@@ -331,7 +334,10 @@ class KernelFiles:
         with suppress(OSError):
             if path.stat().st_mtime < time.time() - _DAY:
                 os.utime(path)  # it is in use
-        kept_key, kernel = pickle.loads(body)
+        try:
+            kept_key, kernel = pickle.loads(body)
+        except (ImportError, AttributeError):  # the function's module cannot be imported by its name here
+            return None
         return kernel if kept_key == key else None
 
     def save(self, key: Any, kernel: Any) -> None:

@@ -1,5 +1,7 @@
 """The block-cyclic distribution: every index has one owner and one place, for odd sizes too."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,21 +9,20 @@ from ridgeline.bench.hpl.block_cyclic import Axis, check_grid, distribute, grid_
 from ridgeline.runtime.errors import DecompositionError
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, 24, 25, 100])
-@pytest.mark.parametrize("nb", [1, 3, 8, 200])
-@pytest.mark.parametrize("parts", [1, 2, 3, 5])
-def test_every_index_has_one_owner_and_place(n, nb, parts):
-    axes = [Axis(n, nb, parts, part) for part in range(parts)]
-    together = np.concatenate([axis.globals() for axis in axes])
-    assert sorted(together) == list(range(n))
-    for axis in axes:
-        assert axis.count() == len(axis.globals()) == axes[0].count(part=axis.part)
-        assert np.all(np.diff(axis.globals()) > 0)
-        for local, index in enumerate(axis.globals()):
-            assert axis.owner(index) == axis.part
-            assert axis.local(index) == local
-        for first in range(n + 2):
-            assert axis.count(first) == np.count_nonzero(axis.globals() < first)
+def test_every_index_has_one_owner_and_place():
+    for n, nb, parts in product([0, 1, 7, 24, 25, 100], [1, 3, 8, 200], [1, 2, 3, 5]):
+        case = f"{n=}, {nb=}, {parts=}"
+        axes = [Axis(n, nb, parts, part) for part in range(parts)]
+        together = np.concatenate([axis.globals() for axis in axes])
+        assert sorted(together) == list(range(n)), case
+        for axis in axes:
+            assert axis.count() == len(axis.globals()) == axes[0].count(part=axis.part), case
+            assert np.all(np.diff(axis.globals()) > 0), case
+            for local, index in enumerate(axis.globals()):
+                assert axis.owner(index) == axis.part, case
+                assert axis.local(index) == local, case
+            for first in range(n + 2):
+                assert axis.count(first) == np.count_nonzero(axis.globals() < first), case
 
 
 def test_b_is_the_last_column():

@@ -1,6 +1,7 @@
 """The update of a tile: exchanges as one permutation, triangular solve and product, against NumPy step by step."""
 
 import time
+from itertools import product
 
 import numpy as np
 import pytest
@@ -31,67 +32,68 @@ def random_pivots(rng, first, width, rows):
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_exchanges_are_composed(seed):
-    rng = np.random.default_rng(seed)
-    first, width, rows = 5, 8, 30
-    pivots = random_pivots(rng, first, width, rows)
-    before = np.arange(rows)
-    sources, targets, taken = composed(pivots, first)
-    after = before.copy()
-    after[targets] = before[first + taken]
-    after[first : first + width] = before[sources]
-    np.testing.assert_array_equal(after, exchanged(before, pivots, first))
+def test_exchanges_are_composed():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        first, width, rows = 5, 8, 30
+        pivots = random_pivots(rng, first, width, rows)
+        before = np.arange(rows)
+        sources, targets, taken = composed(pivots, first)
+        after = before.copy()
+        after[targets] = before[first + taken]
+        after[first : first + width] = before[sources]
+        np.testing.assert_array_equal(after, exchanged(before, pivots, first), err_msg=f"{seed=}")
 
 
-@pytest.mark.parametrize(("width", "columns"), [(1, 1), (7, 40), (70, 300), (128, 17)])
-@pytest.mark.parametrize("alone", [True, False])
-def test_a_tile_is_updated(width, columns, alone):
-    rng = np.random.default_rng(width)
-    first, rows, start = 3, 3 + 2 * width + 11, 2
-    a = np.asfortranarray(rng.random((rows + 4, columns + 5)))
-    below = np.asfortranarray(rng.random((rows - first, width)))
-    top = np.asfortranarray(rng.random((width, width)) / width)
-    pivots = random_pivots(rng, first, width, rows)
-    lower = np.tril(top, -1) + np.eye(width)
-    expected, those = a.copy(), slice(start, start + columns)
-    expected[:rows, those] = exchanged(a[:rows, those], pivots, first)
-    u = np.linalg.solve(lower, expected[first : first + width, those])
-    expected[first : first + width, those] = u
-    expected[first + width : rows, those] -= below[width:] @ u
+def test_a_tile_is_updated():
+    for (width, columns), alone in product([(1, 1), (7, 40), (70, 300), (128, 17)], [True, False]):
+        case = f"{width=}, {columns=}, {alone=}"
+        rng = np.random.default_rng(width)
+        first, rows, start = 3, 3 + 2 * width + 11, 2
+        a = np.asfortranarray(rng.random((rows + 4, columns + 5)))
+        below = np.asfortranarray(rng.random((rows - first, width)))
+        top = np.asfortranarray(rng.random((width, width)) / width)
+        pivots = random_pivots(rng, first, width, rows)
+        lower = np.tril(top, -1) + np.eye(width)
+        expected, those = a.copy(), slice(start, start + columns)
+        expected[:rows, those] = exchanged(a[:rows, those], pivots, first)
+        u = np.linalg.solve(lower, expected[first : first + width, those])
+        expected[first : first + width, those] = u
+        expected[first + width : rows, those] -= below[width:] @ u
 
-    inverses = np.full((width, update_kernels.BLOCK), np.nan, order="F")
-    for row in range(0, width, update_kernels.BLOCK):
-        block = slice(row, min(row + update_kernels.BLOCK, width))
-        inverses[block, : block.stop - row] = np.linalg.inv(lower[block, block])
-    raw, room = (np.zeros((width, columns), order="F") for _ in range(2))
-    sources, targets, taken = composed(pivots, first)
-    places = np.argsort(sources)
-    moves = (sources[places], places, targets, first + taken)
-    if not alone:  # rows came from elsewhere
-        raw[:] = a[sources, those]
-        a[targets, those] = a[first + taken, those]
-        moves = (np.zeros(0, np.int64),) * 4
-    update_kernels.update_tile(
-        blas_addresses().gemm,
-        *(matrix.T for matrix in (below, top, inverses, raw, room, a)),
-        *moves,
-        rows,
-        width,
-        start,
-        start + columns,
-    )
-    np.testing.assert_allclose(a, expected, rtol=0, atol=1e-12)
+        inverses = np.full((width, update_kernels.BLOCK), np.nan, order="F")
+        for row in range(0, width, update_kernels.BLOCK):
+            block = slice(row, min(row + update_kernels.BLOCK, width))
+            inverses[block, : block.stop - row] = np.linalg.inv(lower[block, block])
+        raw, room = (np.zeros((width, columns), order="F") for _ in range(2))
+        sources, targets, taken = composed(pivots, first)
+        places = np.argsort(sources)
+        moves = (sources[places], places, targets, first + taken)
+        if not alone:  # rows came from elsewhere
+            raw[:] = a[sources, those]
+            a[targets, those] = a[first + taken, those]
+            moves = (np.zeros(0, np.int64),) * 4
+        update_kernels.update_tile(
+            blas_addresses().gemm,
+            *(matrix.T for matrix in (below, top, inverses, raw, room, a)),
+            *moves,
+            rows,
+            width,
+            start,
+            start + columns,
+        )
+        np.testing.assert_allclose(a, expected, rtol=0, atol=1e-12, err_msg=case)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize(("start", "stop"), [(0, 0), (3, 4), (0, 1000), (7, 5000)])
-def test_tiles_cover_the_columns_once(start, stop, n_threads):
-    found = tiles(start, stop, n_threads, widest=600, narrowest=50)
-    columns = [column for tile in found for column in range(*tile)]
-    assert columns == list(range(start, stop))
-    assert all(last - first <= 600 for first, last in found)
-    assert all(last - first >= 50 for first, last in found[:-1])
+def test_tiles_cover_the_columns_once():
+    spans = [(0, 0), (3, 4), (0, 1000), (7, 5000)]
+    for (start, stop), n_threads in product(spans, [1, 2, 5]):
+        case = f"{start=}, {stop=}, {n_threads=}"
+        found = tiles(start, stop, n_threads, widest=600, narrowest=50)
+        columns = [column for tile in found for column in range(*tile)]
+        assert columns == list(range(start, stop)), case
+        assert all(last - first <= 600 for first, last in found), case
+        assert all(last - first >= 50 for first, last in found[:-1]), case
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

@@ -1,5 +1,7 @@
 """Memory patterns: sound memory passes, a bit that flips at any moment is found and placed."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -12,18 +14,21 @@ PATTERNS = [(FIXED, 0x5555555555555555), (WALKING, 3), (ADDRESS, 7919)]
 WORDS = 3 * memory_pattern.PAGE + 5
 
 
-@pytest.mark.parametrize(("kind", "key"), PATTERNS)
-@pytest.mark.parametrize("mask", [NOTHING, ALL_ONES])
-def test_written_words_are_those_of_python(kind, key, mask):
-    words = np.empty(WORDS, np.uint64)
-    memory_pattern.fill(words, kind, np.uint64(key), mask)
-    assert [int(w) for w in words] == [word_of(kind, key, i, int(mask)) for i in range(WORDS)]
-    for downwards in (False, True):
-        before = words.copy()
-        assert memory_pattern.verify(words, kind, np.uint64(key), mask)[:2] == (0, -1)
-        assert memory_pattern.verify_and_invert(words, kind, np.uint64(key), mask, downwards)[:2] == (0, -1)
-        np.testing.assert_array_equal(words, ~before)
-        mask = ~mask
+def test_written_words_are_those_of_python():
+    for (kind, key), mask in product(PATTERNS, [NOTHING, ALL_ONES]):
+        case = f"{kind=}, {key=}, {mask=}"
+        words = np.empty(WORDS, np.uint64)
+        memory_pattern.fill(words, kind, np.uint64(key), mask)
+        assert [int(w) for w in words] == [word_of(kind, key, i, int(mask)) for i in range(WORDS)], case
+        for downwards in (False, True):
+            before = words.copy()
+            assert memory_pattern.verify(words, kind, np.uint64(key), mask)[:2] == (0, -1), case
+            assert memory_pattern.verify_and_invert(words, kind, np.uint64(key), mask, downwards)[:2] == (
+                0,
+                -1,
+            ), case
+            np.testing.assert_array_equal(words, ~before, err_msg=case)
+            mask = ~mask
 
 
 def test_addresses_are_distinct():
@@ -32,19 +37,19 @@ def test_addresses_are_distinct():
     assert np.unique(words).size == words.size
 
 
-@pytest.mark.parametrize(("kind", "key"), PATTERNS)
-@pytest.mark.parametrize("downwards", [False, True])
-@pytest.mark.parametrize(
-    "places", [[0], [WORDS - 1], [memory_pattern.PAGE + 1, 2 * memory_pattern.PAGE, 700]]
-)
-def test_flipped_bits_are_counted_and_the_lowest_is_named(kind, key, downwards, places):
-    words = np.empty(WORDS, np.uint64)
-    memory_pattern.fill(words, kind, np.uint64(key), ALL_ONES)
-    words[places] ^= np.uint64(1 << 63)
-    expected = (len(places), min(places), int(words[min(places)]))
-    assert memory_pattern.verify(words, kind, np.uint64(key), ALL_ONES) == expected
-    assert memory_pattern.verify_and_invert(words, kind, np.uint64(key), ALL_ONES, downwards) == expected
-    assert memory_pattern.verify(words, kind, np.uint64(key), NOTHING)[0] == 0
+def test_flipped_bits_are_counted_and_the_lowest_is_named():
+    all_places = [[0], [WORDS - 1], [memory_pattern.PAGE + 1, 2 * memory_pattern.PAGE, 700]]
+    for (kind, key), downwards, places in product(PATTERNS, [False, True], all_places):
+        case = f"{kind=}, {key=}, {downwards=}, {places=}"
+        words = np.empty(WORDS, np.uint64)
+        memory_pattern.fill(words, kind, np.uint64(key), ALL_ONES)
+        words[places] ^= np.uint64(1 << 63)
+        expected = (len(places), min(places), int(words[min(places)]))
+        assert memory_pattern.verify(words, kind, np.uint64(key), ALL_ONES) == expected, case
+        assert (
+            memory_pattern.verify_and_invert(words, kind, np.uint64(key), ALL_ONES, downwards) == expected
+        ), case
+        assert memory_pattern.verify(words, kind, np.uint64(key), NOTHING)[0] == 0, case
 
 
 def test_sound_memory_passes():
@@ -77,10 +82,12 @@ def test_a_stuck_bit_is_reported_with_its_place_and_bits(monkeypatch):
     assert "pattern: address" in result.detail
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [((7,), "7 bytes"), ((2**60,), "are free on this node"), ((64, -1.0), "cannot be negative")],
-)
-def test_bad_sizes_are_refused(arguments, words):
+def check_refusal(arguments, words):
     with pytest.raises(ConfigError, match=words):
         memory_check.check_memory(*arguments)
+
+
+def test_bad_sizes_are_refused():
+    check_refusal((7,), "7 bytes")
+    check_refusal((2**60,), "are free on this node")
+    check_refusal((64, -1.0), "cannot be negative")

@@ -1,6 +1,6 @@
 """Pairs: disjoint, everyone with everyone once, an odd one rests."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 
@@ -10,26 +10,26 @@ from ridgeline.runtime.errors import ConfigError
 NUMBERS = [*range(2, 20), 33, 64]
 
 
-@pytest.mark.parametrize("n", NUMBERS)
-def test_tournament_lets_everyone_meet_everyone_once(n):
-    rounds = tournament(n)
-    assert len(rounds) == n - 1 + n % 2
-    for pairs in rounds:
-        ranks = [rank for pair in pairs for rank in pair]
-        assert len(set(ranks)) == len(ranks) == 2 * (n // 2)
-    assert sorted(pair for pairs in rounds for pair in pairs) == list(combinations(range(n), 2))
+def test_tournament_lets_everyone_meet_everyone_once():
+    for n in NUMBERS:
+        rounds = tournament(n)
+        assert len(rounds) == n - 1 + n % 2, f"{n=}"
+        for pairs in rounds:
+            ranks = [rank for pair in pairs for rank in pair]
+            assert len(set(ranks)) == len(ranks) == 2 * (n // 2), f"{n=}"
+        assert sorted(pair for pairs in rounds for pair in pairs) == list(combinations(range(n), 2)), f"{n=}"
 
 
-@pytest.mark.parametrize("n", [0, 1])
-def test_tournament_of_nobody_has_no_pairs(n):
-    assert [pair for pairs in tournament(n) for pair in pairs] == []
+def test_tournament_of_nobody_has_no_pairs():
+    for n in (0, 1):
+        assert [pair for pairs in tournament(n) for pair in pairs] == [], f"{n=}"
 
 
-@pytest.mark.parametrize("n", [0, 1, *NUMBERS])
-@pytest.mark.parametrize("pairing", [halves, neighbours])
-def test_one_rank_rests_where_the_number_is_odd(pairing, n):
-    ranks = [rank for pair in pairing(n) for rank in pair]
-    assert sorted(ranks) == list(range(n - n % 2))
+def test_one_rank_rests_where_the_number_is_odd():
+    for pairing, n in product([halves, neighbours], [0, 1, *NUMBERS]):
+        case = f"{pairing.__name__}, {n=}"
+        ranks = [rank for pair in pairing(n) for rank in pair]
+        assert sorted(ranks) == list(range(n - n % 2)), case
 
 
 def test_order_of_pairs_is_osus():
@@ -37,19 +37,17 @@ def test_order_of_pairs_is_osus():
     assert neighbours(5) == [(0, 1), (2, 3)]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "pairs"),
-    [
+def test_halves_of_nodes():
+    table = [
         ([0, 0, 1, 1], [(0, 2), (1, 3)]),
         ([0, 1, 0, 1], [(0, 1), (2, 3)]),  # ranks dealt out in turn
         ([0, 0, 0, 1], [(0, 3)]),  # twins that are not there
         ([0, 1, 2], [(0, 1)]),  # the last node rests
         ([0, 1, 2, 3], [(0, 2), (1, 3)]),
         ([0, 0, 0], []),
-    ],
-)
-def test_halves_of_nodes(nodes, pairs):
-    assert node_halves(nodes) == pairs
+    ]
+    for nodes, pairs in table:
+        assert node_halves(nodes) == pairs, f"{nodes=}"
 
 
 def test_partner():

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -71,32 +72,29 @@ def growth(
     return float(np.max(np.abs(left)) / np.max(np.abs(mode)))
 
 
-@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
-@pytest.mark.parametrize("shape", GRIDS)
-@pytest.mark.parametrize("species", [0, 1])
-def test_highest_mode_grows_just_above_the_limit_and_not_below(
-    shape: tuple[int, int, int], species: int, boundary: str
-) -> None:
-    periodic = boundary == "periodic"
-    for rates in RATES:
-        limit = stability_limits(*rates, largest_eigenvalue(shape, periodic))[species]
-        assert growth(0.99 * limit, rates, species, shape, periodic) < 0.5
-        assert growth(1.01 * limit, rates, species, shape, periodic) > 2.0
+def test_highest_mode_grows_just_above_the_limit_and_not_below() -> None:
+    for boundary, shape, species in product(["periodic", "fixed"], GRIDS, [0, 1]):
+        label = f"{boundary=}, {shape=}, {species=}"
+        periodic = boundary == "periodic"
+        for rates in RATES:
+            limit = stability_limits(*rates, largest_eigenvalue(shape, periodic))[species]
+            assert growth(0.99 * limit, rates, species, shape, periodic) < 0.5, f"{label}, {rates=}"
+            assert growth(1.01 * limit, rates, species, shape, periodic) > 2.0, f"{label}, {rates=}"
 
 
-@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
-@pytest.mark.parametrize("shape", GRIDS)
-def test_largest_printed_time_step_is_allowed_and_a_larger_one_is_not(
-    shape: tuple[int, int, int], boundary: str
-) -> None:
-    for rates in RATES:
-        model = dict(zip(("Du", "Dv", "F", "k"), rates))
-        limit = min(stability_limits(*rates, largest_eigenvalue(shape, boundary == "periodic")))
-        grid = {"shape": shape, "boundary": boundary}
-        case(grid=grid, model={**model, "dt": round_down(limit)})
-        case(grid=grid, model={**model, "dt": limit})
-        with pytest.raises(ValueError, match=r"the linear stability limit 2/"):
-            case(grid=grid, model={**model, "dt": limit * (1 + 1e-12)})
+def check_largest_time_step(shape: tuple[int, int, int], boundary: str, rates: tuple[float, ...]) -> None:
+    model = dict(zip(("Du", "Dv", "F", "k"), rates))
+    limit = min(stability_limits(*rates, largest_eigenvalue(shape, boundary == "periodic")))
+    grid = {"shape": shape, "boundary": boundary}
+    case(grid=grid, model={**model, "dt": round_down(limit)})
+    case(grid=grid, model={**model, "dt": limit})
+    with pytest.raises(ValueError, match=r"the linear stability limit 2/"):
+        case(grid=grid, model={**model, "dt": limit * (1 + 1e-12)})
+
+
+def test_largest_printed_time_step_is_allowed_and_a_larger_one_is_not() -> None:
+    for shape, boundary, rates in product(GRIDS, ["periodic", "fixed"], RATES):
+        check_largest_time_step(shape, boundary, rates)
 
 
 def test_nothing_limits_a_model_without_rates() -> None:
@@ -129,16 +127,14 @@ def test_pearsons_run_on_a_plane_is_allowed_and_makes_a_pattern() -> None:
     assert v.std() > 0.02
 
 
-@pytest.mark.parametrize(
-    ("value", "rounded"), [(4.76190476, 4.761), (2.0, 2.0), (0.0123456, 0.01234), (1999.99, 1999)]
-)
-def test_round_down(value: float, rounded: float) -> None:
-    assert round_down(value) == rounded
+def test_round_down() -> None:
+    for value, rounded in ((4.76190476, 4.761), (2.0, 2.0), (0.0123456, 0.01234), (1999.99, 1999)):
+        assert round_down(value) == rounded, f"{value=}"
 
 
-@pytest.mark.parametrize("shape", [[1, 1, 1], [8, 8, 8], [5, 40, 3]])
-def test_grids_smaller_than_the_box_are_legal(shape: list[int]) -> None:
-    assert case(grid={"shape": shape}).initial.half_width == 6
+def test_grids_smaller_than_the_box_are_legal() -> None:
+    for shape in ([1, 1, 1], [8, 8, 8], [5, 40, 3]):
+        assert case(grid={"shape": shape}).initial.half_width == 6, f"{shape=}"
 
 
 CHANGES: dict[str, Any] = {
@@ -195,12 +191,12 @@ SAME_PHYSICS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("key", CHANGES)
-def test_identity_holds_what_decides_the_numbers_and_nothing_else(key: str) -> None:
-    section, name = key.split(".")
-    changed = case(**{section: {**SMALLEST.get(section, {}), name: CHANGES[key]}})
-    assert changed.flatten()[key] != case().flatten()[key]
-    assert (changed.identity() == case().identity()) == (key in SAME_PHYSICS)
+def test_identity_holds_what_decides_the_numbers_and_nothing_else() -> None:
+    for key in CHANGES:
+        section, name = key.split(".")
+        changed = case(**{section: {**SMALLEST.get(section, {}), name: CHANGES[key]}})
+        assert changed.flatten()[key] != case().flatten()[key], f"{key=}"
+        assert (changed.identity() == case().identity()) == (key in SAME_PHYSICS), f"{key=}"
 
 
 def test_checkpoints_from_before_a_setting_came_go_on() -> None:
@@ -251,13 +247,13 @@ def test_two_steps_a_launch_have_wider_ghosts_only_where_ranks_are_several() -> 
     assert estimate(gpu_case("auto"), 2) == estimate(gpu_case(1), 2)
 
 
-@pytest.mark.parametrize(("boundary", "edges"), [("periodic", 4), ("fixed", 0)])
-def test_two_steps_a_launch_send_edges_in_half_as_many_exchanges(boundary: str, edges: int) -> None:
+def test_two_steps_a_launch_send_edges_in_half_as_many_exchanges() -> None:
     """By hand, of two ranks in z: each sends so many edges along x and as many along y, if these directions wrap."""
-    grid = {"shape": [10, 9, 8], "boundary": boundary}
-    one, two = (estimate(case(**ON_GPU, grid=grid, model={"steps_per_sweep": n}), 2).work for n in (1, 2))
-    assert two.bytes_exchanged == one.bytes_exchanged + 2 * edges * (9 + 8) * 2 * 8 / 2
-    assert two.messages == (one.messages + 2 * 2 * edges) / 2
+    for boundary, edges in (("periodic", 4), ("fixed", 0)):
+        grid = {"shape": [10, 9, 8], "boundary": boundary}
+        one, two = (estimate(case(**ON_GPU, grid=grid, model={"steps_per_sweep": n}), 2).work for n in (1, 2))
+        assert two.bytes_exchanged == one.bytes_exchanged + 2 * edges * (9 + 8) * 2 * 8 / 2, f"{boundary=}"
+        assert two.messages == (one.messages + 2 * 2 * edges) / 2, f"{boundary=}"
 
 
 def test_blocks_thinner_than_two_steps_are_refused_where_they_are_cut() -> None:

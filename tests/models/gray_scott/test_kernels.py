@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -96,31 +96,26 @@ def run(*given, **options):
     return u.owned.copy(), v.owned.copy()
 
 
-def assert_same_bits(a, b):
+def assert_same_bits(a, b, case=""):
     for x, y in zip(a, b):
-        np.testing.assert_array_equal(x.view(f"u{x.itemsize}"), y.view(f"u{y.itemsize}"))
+        np.testing.assert_array_equal(x.view(f"u{x.itemsize}"), y.view(f"u{y.itemsize}"), err_msg=case)
 
 
-@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
-@pytest.mark.parametrize(
-    ("noise", "generator"), [(0.0, PHILOX_7), *((0.1, generator) for generator in GENERATORS.values())]
-)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_equals_the_reference(shape, dtype, boundary, noise, generator):
-    result = run(shape, 50, dtype, boundary, noise, generator)
-    c = coefficients(0.2, 0.1, 0.02, 0.048, noise, 1.0, dtype)
-    expected = advance(*start(shape, dtype), c, 50, boundary, SEED, generator=generator)
-    for x, y in zip(result, expected):
-        tolerance = 1e-13 if dtype == np.float64 else 2e-4
-        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * np.abs(y).max())
+def test_equals_the_reference():
+    noises = [(0.0, PHILOX_7), *((0.1, generator) for generator in GENERATORS.values())]
+    choices = product(SHAPES, [np.float64, np.float32], ["periodic", "fixed"], noises)
+    for shape, dtype, boundary, (noise, generator) in choices:
+        case = f"{shape=}, {dtype=}, {boundary=}, {noise=}, {generator.name}"
+        result = run(shape, 50, dtype, boundary, noise, generator)
+        c = coefficients(0.2, 0.1, 0.02, 0.048, noise, 1.0, dtype)
+        expected = advance(*start(shape, dtype), c, 50, boundary, SEED, generator=generator)
+        for x, y in zip(result, expected):
+            tolerance = 1e-13 if dtype == np.float64 else 2e-4
+            np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * np.abs(y).max(), err_msg=case)
 
 
-@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(
-    "how",
-    [
+def test_the_cut_of_the_work_changes_no_bit():
+    hows = [
         {"n_threads": 2},
         {"streaming": True},
         {"tile_rows": 4},
@@ -129,56 +124,55 @@ def test_equals_the_reference(shape, dtype, boundary, noise, generator):
         {"fused": 2},
         {"fused": 3, "n_threads": 2, "streaming": True},
         {"fused": 6, "tile_rows": 4},
-    ],
-    ids=str,
-)
-def test_the_cut_of_the_work_changes_no_bit(how, dtype, boundary):
-    shape = (13, 22, 51)
-    base = run(shape, dtype=dtype, boundary=boundary, **NOISY)
-    assert_same_bits(run(shape, dtype=dtype, boundary=boundary, **NOISY, **how), base)
+    ]
+    for dtype, boundary in product([np.float64, np.float32], ["periodic", "fixed"]):
+        options = {"shape": (13, 22, 51), "dtype": dtype, "boundary": boundary, **NOISY}
+        base = run(**options)
+        for how in hows:
+            assert_same_bits(run(**options, **how), base, f"{dtype=}, {boundary=}, {how}")
 
 
 def test_the_cut_of_the_work_changes_no_bit_of_older_runs():
     older = NOISY | {"generator": PHILOX_10}
     base = run((13, 22, 51), **older)
     for how in ({"tile_rows": 12, "n_threads": 2}, {"fused": 2, "streaming": True}):
-        assert_same_bits(run((13, 22, 51), **older, **how), base)
+        assert_same_bits(run((13, 22, 51), **older, **how), base, str(how))
 
 
-@pytest.mark.parametrize("fused", [1, 2])
-@pytest.mark.parametrize("boundary", ["periodic", "fixed"])
-def test_boxes_of_any_alignment_change_no_bit(boundary, fused):
+def test_boxes_of_any_alignment_change_no_bit():
     shape = (7, 11, 45)
     cuts = [(0, 1, 7), (0, 3, 6, 11), (0, 1, 18, 19, 45)]
     z, y, x = (list(pairwise(c)) for c in cuts)
     boxes = [(*a, *b, *c) for a in z for b in y for c in x]
-    base = run(shape, boundary=boundary, **NOISY)
-    assert_same_bits(run(shape, boundary=boundary, **NOISY, fused=fused, boxes=boxes), base)
-    assert_same_bits(run(shape, boundary=boundary, **NOISY, fused=fused, boxes=boxes, streaming=True), base)
+    for boundary in ("periodic", "fixed"):
+        base = run(shape, boundary=boundary, **NOISY)
+        for fused, streaming in product([1, 2], [False, True]):
+            cut = run(shape, boundary=boundary, **NOISY, fused=fused, boxes=boxes, streaming=streaming)
+            assert_same_bits(cut, base, f"{boundary=}, {fused=}, {streaming=}")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("vector_bytes", [16, 32])
-def test_vector_width_changes_no_bit(vector_bytes):
+def test_vector_width_changes_no_bit():
     base = run((5, 9, 37), **NOISY)
-    assert_same_bits(run((5, 9, 37), **NOISY, vector_bytes=vector_bytes), base)
+    for vector_bytes in (16, 32):
+        assert_same_bits(run((5, 9, 37), **NOISY, vector_bytes=vector_bytes), base, f"{vector_bytes=}")
 
 
-@pytest.mark.parametrize("fused", [1, 2])
-def test_nothing_outside_the_box_is_written(fused):
-    shape = (6, 9, 40)
-    block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
-    u, v, out_u, out_v = (BlockArray.allocate(block, np.float64, fill=0.5) for _ in range(4))
-    c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
-    kernels.make_sweep()(
-        u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), (1, 5, 2, 8, 3, 35), (0, 0, 0), shape,
-        (True,) * 3, 0, fused, KEYS, c, 8, True, 1, *kernels.make_scratch("f8", shape, fused, 8, 1),
-        out_u.flat, out_v.flat,
-    )  # fmt: skip
-    for out in (out_u, out_v):
-        assert np.all(out.owned[1:5, 2:8, 3:35] != 0.5)
-        out.owned[1:5, 2:8, 3:35] = 0.5
-        assert np.all(out.flat == 0.5)
+def test_nothing_outside_the_box_is_written():
+    for fused in (1, 2):
+        shape = (6, 9, 40)
+        block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
+        u, v, out_u, out_v = (BlockArray.allocate(block, np.float64, fill=0.5) for _ in range(4))
+        c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
+        kernels.make_sweep()(
+            u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), (1, 5, 2, 8, 3, 35), (0, 0, 0), shape,
+            (True,) * 3, 0, fused, KEYS, c, 8, True, 1, *kernels.make_scratch("f8", shape, fused, 8, 1),
+            out_u.flat, out_v.flat,
+        )  # fmt: skip
+        for out in (out_u, out_v):
+            assert np.all(out.owned[1:5, 2:8, 3:35] != 0.5), f"{fused=}"
+            out.owned[1:5, 2:8, 3:35] = 0.5
+            assert np.all(out.flat == 0.5), f"{fused=}"
 
 
 def test_a_block_away_from_the_corner_draws_its_own_numbers():

@@ -102,93 +102,92 @@ def test_numbers_of_points_for_advection() -> None:
     assert dealias_points(load("grid.order=6")) == 11
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        (["grid.order=0"], "grid.order: got 0; need an integer >= 1 and <= 31."),
-        (["grid.order=32"], "grid.order: got 32; need an integer >= 1 and <= 31."),
-        (["grid.elements=[1,0,2]"],
-         "grid.elements: got [1, 0, 2]; need three integers >= 1 as [E_z, E_y, E_x]."),
-        (["run.threads=2"], "run.threads: got 2; need 1."),
-        (["run.precision=float32"], 'run.precision: got "float32"; need "float64".'),
-        (["grid.distribution=[uniform,sine,sine]", "grid.distribution_parameter=[1,1,1.6]"], None),
-        (["grid.mapping=curly"],
-         'grid.mapping: got "curly"; need "none", "wavy", "annulus", "periodic-hill" or "file.py:function".'),
-        (["model.dealias_order=5"],
-         'model.dealias_order: got 5; need 0, an integer >= grid.order + 1 = 6, or "none".'),
-        (["model.dt=0"], "model.dt: got 0; need a number > 0, or model.courant instead."),
-        (["model.courant=0.5"], "model.courant: got 0.5; need exactly one of model.dt and model.courant."),
-        (["model.courant=0.9"],
-         "model.courant: got 0.9; need a number > 0 and <= 0.8, or model.dt instead."),
-        (["model.dt_max=0.1"],
-         "model.dt_max: got 0.1; need no bound beside model.dt: it is of the steps that model.courant sets."),
-        (["model.dt_min=0"], "model.dt_min: got 0; need a number > 0."),
-        (["model.dt_change=1"],
-         "model.dt_change: got 1; need a number > 1 and <= 1.5, which the third order stands."),
-        (["model.products=fast"], 'model.products: got "fast"; need "generated" or "plain".'),
-        (["model.overlap=off"], 'model.overlap: got "off"; need true or false.'),
-        (["model.forcing.kind=flow-rate"],
-         'model.forcing.bulk_velocity: not set; need a number with model.forcing.kind = "flow-rate".'),
-        (["model.forcing.kind=flow-rate", "model.forcing.bulk_velocity=1"],
-         'model.forcing.direction: got "x" by default; need a direction that is periodic (grid.periodic).'),
-        (["boundary.z_min.kind=wall"],
-         'boundary.z_min.kind: got "wall"; need "periodic" or none, as grid.periodic[0] (direction z) is '
-         "true."),
-        (["boundary.y_max.kind=periodic", "scalar.0.boundary.y_max.kind=adiabatic"],
-         'boundary.y_max.kind: got "periodic"; need another kind, or grid.periodic[1] (direction y) = true.'),
-        (["boundary.y_max.value=[1,0,0]"],
-         'boundary.y_max.value: got [1, 0, 0]; need no value but at kind = "inflow" and "moving-wall".'),
-        (["boundary.y_min.kind=moving-wall"],
-         'boundary.y_min.value: not set; need three numbers or formulas of x, y, z, t as [x, y, z], or '
-         '"exact", at kind = "moving-wall".'),
-        (["boundary.x_min.value=[1,0,q]"],
-         'boundary.x_min.value: got [1, 0, "q"]; need formulas of x, y, z, t: in "q", q is unknown, use x, '
-         "y, z, t, pi, e at character 1."),
-        (["boundary.x_min.value=exact"],
-         'boundary.x_min.value: got "exact"; need an initial.kind that is an exact solution (uniform, '
-         'taylor_green_2d, abc, walsh, ethier_steinman, kovasznay, duct, channel) with value = "exact".'),
-        (["scalar.0.boundary.y_min.kind=periodic"],
-         'scalar.0.boundary.y_min.kind: got "periodic"; need "fixed", "flux" or "adiabatic".'),
-        (["scalar.0.boundary.z_min.kind=fixed"],
-         'scalar.0.boundary.z_min.kind: got "fixed"; need "periodic" or none, as the flow is.'),
-        (["scalar.0.initial=t"],
-         'scalar.0.initial: got "t"; need formulas without t: "t" has it.'),
-        (["initial.kind=duct"], None),
-        (["initial.kind=walsh", "initial.velocity=[x,0,0]"],
-         'initial.velocity: got ["x", 0, 0]; need three numbers as [x, y, z] with initial.kind = "walsh".'),
-        (["output.variables=[pressure,scalar_1]"], None),
-        (["output.variables=[velocity]"], None),
-        (["output.homogeneous=[x]"],
-         'output.homogeneous: got ["x"]; need directions that are periodic (grid.periodic).'),
-        (["output.nek5000_every=5"],
-         'output.nek5000: got "" by default; need a prefix with output.nek5000_every > 0.'),
-        (["boundary.x_max.kind=inflow", "boundary.x_max.value=[1.1,0,0]", "scalar.0.boundary.x_max.kind=adiabatic"],
-         'boundary.x_max.value: got [1.1, 0, 0]; need as much flow in as out of all sides, or a side of '
-         'kind = "outflow": 0.2 goes out at t = 0.'),
-        (["boundary.x_max.kind=wall", "scalar.0.boundary.x_max.kind=adiabatic"], None),
-        (["boundary.y_min.kind=moving-wall", 'boundary.y_min.value=[1,0.1,0]'],
-         'boundary.y_min.value: got [1, 0.1, 0]; need a velocity along the wall, or kind = "inflow".'),
-        (['boundary.x_min.value=["log(-1)",0,0]'],
-         'boundary.x_min.value: got ["log(-1)", 0, 0]; need values that are finite all over the side at t = '
-         "0."),
-        (["grid.mapping=periodic-hill", "boundary.y_min.kind=symmetry", "scalar.0.boundary.y_min.kind=adiabatic"],
-         'boundary.y_min.kind: got "symmetry"; need another kind: a symmetry side is flat and across x, y '
-         "or z."),
-        (["grid.mapping=here.py:bend"],
-         'grid.mapping = "here.py:bend": no file here.py here; need a Python file and a function of it'),
-    ],
-    ids=range(39),
-)  # fmt: skip
-def test_inconsistent_settings_are_refused(overrides: list[str], expected: str | None) -> None:
-    told = faults(*[quoted(o) for o in overrides])
-    if expected is not None:
-        assert [re.sub(r" in (--set|case\.toml(:\d+)?): ", ": ", line, count=1) for line in told] == [
-            expected
-        ]
-    else:
-        key = overrides[-1].split("=")[0]
-        assert len(told) == 1
-        assert told[0].startswith((key, "initial.direction", "boundary.x_min.value"))
+# Overrides, and the only line of the answer; None: one line about the last of the overrides.
+INCONSISTENT = [
+    (["grid.order=0"], "grid.order: got 0; need an integer >= 1 and <= 31."),
+    (["grid.order=32"], "grid.order: got 32; need an integer >= 1 and <= 31."),
+    (["grid.elements=[1,0,2]"],
+     "grid.elements: got [1, 0, 2]; need three integers >= 1 as [E_z, E_y, E_x]."),
+    (["run.threads=2"], "run.threads: got 2; need 1."),
+    (["run.precision=float32"], 'run.precision: got "float32"; need "float64".'),
+    (["grid.distribution=[uniform,sine,sine]", "grid.distribution_parameter=[1,1,1.6]"], None),
+    (["grid.mapping=curly"],
+     'grid.mapping: got "curly"; need "none", "wavy", "annulus", "periodic-hill" or "file.py:function".'),
+    (["model.dealias_order=5"],
+     'model.dealias_order: got 5; need 0, an integer >= grid.order + 1 = 6, or "none".'),
+    (["model.dt=0"], "model.dt: got 0; need a number > 0, or model.courant instead."),
+    (["model.courant=0.5"], "model.courant: got 0.5; need exactly one of model.dt and model.courant."),
+    (["model.courant=0.9"],
+     "model.courant: got 0.9; need a number > 0 and <= 0.8, or model.dt instead."),
+    (["model.dt_max=0.1"],
+     "model.dt_max: got 0.1; need no bound beside model.dt: it is of the steps that model.courant sets."),
+    (["model.dt_min=0"], "model.dt_min: got 0; need a number > 0."),
+    (["model.dt_change=1"],
+     "model.dt_change: got 1; need a number > 1 and <= 1.5, which the third order stands."),
+    (["model.products=fast"], 'model.products: got "fast"; need "generated" or "plain".'),
+    (["model.overlap=off"], 'model.overlap: got "off"; need true or false.'),
+    (["model.forcing.kind=flow-rate"],
+     'model.forcing.bulk_velocity: not set; need a number with model.forcing.kind = "flow-rate".'),
+    (["model.forcing.kind=flow-rate", "model.forcing.bulk_velocity=1"],
+     'model.forcing.direction: got "x" by default; need a direction that is periodic (grid.periodic).'),
+    (["boundary.z_min.kind=wall"],
+     'boundary.z_min.kind: got "wall"; need "periodic" or none, as grid.periodic[0] (direction z) is '
+     "true."),
+    (["boundary.y_max.kind=periodic", "scalar.0.boundary.y_max.kind=adiabatic"],
+     'boundary.y_max.kind: got "periodic"; need another kind, or grid.periodic[1] (direction y) = true.'),
+    (["boundary.y_max.value=[1,0,0]"],
+     'boundary.y_max.value: got [1, 0, 0]; need no value but at kind = "inflow" and "moving-wall".'),
+    (["boundary.y_min.kind=moving-wall"],
+     'boundary.y_min.value: not set; need three numbers or formulas of x, y, z, t as [x, y, z], or '
+     '"exact", at kind = "moving-wall".'),
+    (["boundary.x_min.value=[1,0,q]"],
+     'boundary.x_min.value: got [1, 0, "q"]; need formulas of x, y, z, t: in "q", q is unknown, use x, '
+     "y, z, t, pi, e at character 1."),
+    (["boundary.x_min.value=exact"],
+     'boundary.x_min.value: got "exact"; need an initial.kind that is an exact solution (uniform, '
+     'taylor_green_2d, abc, walsh, ethier_steinman, kovasznay, duct, channel) with value = "exact".'),
+    (["scalar.0.boundary.y_min.kind=periodic"],
+     'scalar.0.boundary.y_min.kind: got "periodic"; need "fixed", "flux" or "adiabatic".'),
+    (["scalar.0.boundary.z_min.kind=fixed"],
+     'scalar.0.boundary.z_min.kind: got "fixed"; need "periodic" or none, as the flow is.'),
+    (["scalar.0.initial=t"],
+     'scalar.0.initial: got "t"; need formulas without t: "t" has it.'),
+    (["initial.kind=duct"], None),
+    (["initial.kind=walsh", "initial.velocity=[x,0,0]"],
+     'initial.velocity: got ["x", 0, 0]; need three numbers as [x, y, z] with initial.kind = "walsh".'),
+    (["output.variables=[pressure,scalar_1]"], None),
+    (["output.variables=[velocity]"], None),
+    (["output.homogeneous=[x]"],
+     'output.homogeneous: got ["x"]; need directions that are periodic (grid.periodic).'),
+    (["output.nek5000_every=5"],
+     'output.nek5000: got "" by default; need a prefix with output.nek5000_every > 0.'),
+    (["boundary.x_max.kind=inflow", "boundary.x_max.value=[1.1,0,0]", "scalar.0.boundary.x_max.kind=adiabatic"],
+     'boundary.x_max.value: got [1.1, 0, 0]; need as much flow in as out of all sides, or a side of '
+     'kind = "outflow": 0.2 goes out at t = 0.'),
+    (["boundary.x_max.kind=wall", "scalar.0.boundary.x_max.kind=adiabatic"], None),
+    (["boundary.y_min.kind=moving-wall", 'boundary.y_min.value=[1,0.1,0]'],
+     'boundary.y_min.value: got [1, 0.1, 0]; need a velocity along the wall, or kind = "inflow".'),
+    (['boundary.x_min.value=["log(-1)",0,0]'],
+     'boundary.x_min.value: got ["log(-1)", 0, 0]; need values that are finite all over the side at t = '
+     "0."),
+    (["grid.mapping=periodic-hill", "boundary.y_min.kind=symmetry", "scalar.0.boundary.y_min.kind=adiabatic"],
+     'boundary.y_min.kind: got "symmetry"; need another kind: a symmetry side is flat and across x, y '
+     "or z."),
+    (["grid.mapping=here.py:bend"],
+     'grid.mapping = "here.py:bend": no file here.py here; need a Python file and a function of it'),
+]  # fmt: skip
+
+
+def test_inconsistent_settings_are_refused() -> None:
+    for overrides, expected in INCONSISTENT:
+        lines = faults(*[quoted(o) for o in overrides])
+        assert len(lines) == 1, f"{overrides=}"
+        if expected is not None:
+            line = re.sub(r" in (--set|case\.toml(:\d+)?): ", ": ", lines[0], count=1)
+            assert line == expected, f"{overrides=}"
+        else:
+            key = overrides[-1].split("=")[0]
+            assert lines[0].startswith((key, "initial.direction", "boundary.x_min.value")), f"{overrides=}"
 
 
 def quoted(override: str) -> str:
@@ -233,24 +232,24 @@ def test_exact_values_balance_at_their_sides() -> None:
     assert history(case.model_copy(update={"scalar": load().scalar}), x, y, z, 0.1, 2) == []
 
 
-@pytest.mark.parametrize("mapping", ["none", "wavy", "annulus"])
-def test_normals_point_outwards_and_close_the_surface(mapping: str) -> None:
-    overrides = [f"grid.mapping={mapping}", "grid.origin=[0.1,0.2,0.3]"]
-    if mapping == "annulus":
-        text = TEXT.split("[boundary.x_min]")[0].replace("[true, false, false]", "[true, false, true]")
-        text += '[boundary.y_min]\nkind = "wall"\n[boundary.y_max]\nkind = "wall"\n'
-    else:
-        text = TEXT
-    mesh = mesh_of(load(*overrides, text=text))
-    # The sum of normals over a closed surface is 0, and of x . n three times its volume.
-    total, volume = np.zeros(3), 0.0
-    for side in SIDES:
-        faces = Faces.of(mesh, side, gauss(12))
-        total += faces.normal.sum(axis=(1, 2, 3))
-        volume += float((faces.places * faces.normal).sum()) / 3
-    assert np.abs(total).max() < 1e-10
-    expected = {"none": 6.0, "annulus": np.pi * (2.2**2 - 0.2**2)}.get(mapping, 6.0)
-    assert volume == pytest.approx(expected, rel=2e-3 if mapping == "wavy" else 1e-9)
+def test_normals_point_outwards_and_close_the_surface() -> None:
+    for mapping in ("none", "wavy", "annulus"):
+        overrides = [f"grid.mapping={mapping}", "grid.origin=[0.1,0.2,0.3]"]
+        if mapping == "annulus":
+            text = TEXT.split("[boundary.x_min]")[0].replace("[true, false, false]", "[true, false, true]")
+            text += '[boundary.y_min]\nkind = "wall"\n[boundary.y_max]\nkind = "wall"\n'
+        else:
+            text = TEXT
+        mesh = mesh_of(load(*overrides, text=text))
+        # The sum of normals over a closed surface is 0, and of x . n three times its volume.
+        total, volume = np.zeros(3), 0.0
+        for side in SIDES:
+            faces = Faces.of(mesh, side, gauss(12))
+            total += faces.normal.sum(axis=(1, 2, 3))
+            volume += float((faces.places * faces.normal).sum()) / 3
+        assert np.abs(total).max() < 1e-10, f"{mapping=}"
+        expected = {"none": 6.0, "annulus": np.pi * (2.2**2 - 0.2**2)}.get(mapping, 6.0)
+        assert volume == pytest.approx(expected, rel=2e-3 if mapping == "wavy" else 1e-9), f"{mapping=}"
 
 
 def test_a_mapping_of_ones_own(tmp_path: Path) -> None:
@@ -272,28 +271,28 @@ LINE = "[[probe]]\nplace = [1, 1, 0]\nto = [2, 1, 0]\n"
 PROBE = "[[probe]]\nplace = [1, 1, 0]\n"
 
 
-@pytest.mark.parametrize(
-    ("more", "key", "rule"),
-    [
-        (LINE, "probe.0.points", "need an integer >= 2 with to, and 1 without"),
-        ("[[probe]]\nplace = [1, 1]\n", "probe.0.place", "need three numbers as [x, y, z]"),
-        (
-            '[output.forces]\nsides = ["z_min"]\n',
-            "output.forces.sides",
-            "need sides that are not periodic: x_min,",
-        ),
-        ('[output.forces]\nsides = ["y_min", "y_min"]\n', "output.forces.sides", "each at most once"),
-        (
-            "[output.forces]\nreference_area = 1.0\n",
-            "output.forces.reference_area",
-            "need both reference_velocity",
-        ),
-        (PROBE + '[output.probes]\npath = "series.csv"\n', "output.probes.path", "need another path than"),
-    ],
-)
-def test_probes_and_forces_that_contradict_themselves(more: str, key: str, rule: str) -> None:
-    found = faults(text=TEXT + more)
-    assert any(line.startswith(key) and rule in line for line in found), found
+CONTRADICTIONS = [
+    (LINE, "probe.0.points", "need an integer >= 2 with to, and 1 without"),
+    ("[[probe]]\nplace = [1, 1]\n", "probe.0.place", "need three numbers as [x, y, z]"),
+    (
+        '[output.forces]\nsides = ["z_min"]\n',
+        "output.forces.sides",
+        "need sides that are not periodic: x_min,",
+    ),
+    ('[output.forces]\nsides = ["y_min", "y_min"]\n', "output.forces.sides", "each at most once"),
+    (
+        "[output.forces]\nreference_area = 1.0\n",
+        "output.forces.reference_area",
+        "need both reference_velocity",
+    ),
+    (PROBE + '[output.probes]\npath = "series.csv"\n', "output.probes.path", "need another path than"),
+]
+
+
+def test_probes_and_forces_that_contradict_themselves() -> None:
+    for more, key, rule in CONTRADICTIONS:
+        found = faults(text=TEXT + more)
+        assert any(line.startswith(key) and rule in line for line in found), found
 
 
 def test_paths_of_probes_and_forces_are_written_where_there_are_some() -> None:

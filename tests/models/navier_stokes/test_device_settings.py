@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ridgeline.config.expressions import parse
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class, estimate
 from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
@@ -63,6 +64,15 @@ def test_fields_are_on_the_gpu_and_copies_of_them_on_the_host(tmp_path: Path) ->
     halves = estimate(case, 2).device_memory
     assert halves["fields"] == plan.device_memory["fields"] / 2
     assert halves["gather-scatter"] > plan.device_memory["gather-scatter"] / 2
+
+
+@pytest.mark.parametrize("source", ["2*t", "x*sin(3*z)"])
+def test_the_kernel_of_a_source_is_made_without_a_gpu(source: str) -> None:
+    """It gets its key in the kernel cache, which the simulator has not. Nothing is compiled."""
+    pytest.importorskip("numba_cuda")
+    from ridgeline.models.navier_stokes.device.source_kernels_cuda import make_source
+
+    assert make_source(5, True, parse(source)).targetoptions["launch_bounds"]
 
 
 def test_elements_at_sides_are_those_of_the_part_that_has_most(tmp_path: Path) -> None:

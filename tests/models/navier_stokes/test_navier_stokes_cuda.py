@@ -1,4 +1,4 @@
-"""Navier-Stokes on GPUs: what kernels at sides compile to, what is refused, what the simulator gives."""
+"""Navier-Stokes on GPUs: kernels at sides compile without spills, and the simulator runs steps and a case."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 
 from numba import types
 
-from cuda_tools import assemble, run_simulated
-from navier_stokes_devices import FLOWS
+from cuda_tools import compile_without_spills, run_simulated
 from ridgeline.models.navier_stokes.device.boundary_kernels_cuda import (
-    THREADS,
     add_elements,
     take_elements,
     write_points,
 )
+
+pytestmark = pytest.mark.gpu
 
 FIELD, ELEMENTS, WHOLE = types.float64[::1], types.int32[::1], types.int64
 KERNELS = {
@@ -27,20 +27,11 @@ KERNELS = {
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.py_func.__name__)
 def test_kernels_at_sides_spill_nothing(kernel) -> None:
-    result = assemble(kernel, KERNELS[kernel])
-    assert result.registers * THREADS <= 65536
-    assert result.spilled == 0
+    compile_without_spills(kernel, KERNELS[kernel])
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "test", [*(f"test_steps_of[{name}]" for name in FLOWS), "test_a_run", "test_refusals"]
-)
-def test_in_the_simulator(test: str) -> None:
-    """Each in a process of its own: they take a minute."""
-    assert "1 passed" in run_simulated(Path(__file__).with_name(f"simulated_navier_stokes.py::{test}"))
-
-
-@pytest.mark.full
-def test_regions_in_the_simulator() -> None:
-    assert "1 passed" in run_simulated(Path(__file__).with_name("simulated_ns_regions_cuda.py"))
+def test_in_the_simulator() -> None:
+    here = Path(__file__)
+    run_simulated(
+        here.with_name("simulated_navier_stokes.py"), here.with_name("simulated_ns_regions_cuda.py")
+    )

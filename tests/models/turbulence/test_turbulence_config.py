@@ -106,10 +106,10 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("override", "expected"), WRONG, ids=[override for override, _ in WRONG])
-def test_wrong_value_names_key_value_and_rule(tmp_path: Path, override: str, expected: str) -> None:
-    key = override.split("=")[0]
-    assert message(tmp_path, override) == f"{key} in --set: {expected}"
+def test_wrong_value_names_key_value_and_rule(tmp_path: Path) -> None:
+    for override, expected in WRONG:
+        key = override.split("=")[0]
+        assert message(tmp_path, override) == f"{key} in --set: {expected}", override
 
 
 def test_exactly_one_of_dt_and_courant(tmp_path: Path) -> None:
@@ -137,18 +137,16 @@ def test_zero_viscosity_must_be_meant(tmp_path: Path) -> None:
     assert told.startswith("model.inviscid in --set: got true; need false in a case with [[scalar]]")
 
 
-@pytest.mark.parametrize(
-    ("kind", "needed"),
-    [
-        ("eswaran-pope", ["forcing.amplitude", "forcing.correlation_time"]),
-        ("linear", ["forcing.coefficient"]),
-    ],
-)
-def test_forcing_says_what_it_needs(tmp_path: Path, kind: str, needed: list[str]) -> None:
-    lines = message(tmp_path, f"forcing.kind={kind}").splitlines()
-    assert lines == [
-        f'{key} in case.toml: not set; need a number > 0 with forcing.kind = "{kind}".' for key in needed
-    ]
+def test_forcing_says_what_it_needs(tmp_path: Path) -> None:
+    table = {
+        "eswaran-pope": ["forcing.amplitude", "forcing.correlation_time"],
+        "linear": ["forcing.coefficient"],
+    }
+    for kind, needed in table.items():
+        lines = message(tmp_path, f"forcing.kind={kind}").splitlines()
+        assert lines == [
+            f'{key} in case.toml: not set; need a number > 0 with forcing.kind = "{kind}".' for key in needed
+        ], f"{kind=}"
 
 
 def test_file_needs_a_path(tmp_path: Path) -> None:
@@ -156,19 +154,16 @@ def test_file_needs_a_path(tmp_path: Path) -> None:
     assert told == 'initial.path in case.toml: got "" by default; need a path with initial.kind = "file".'
 
 
-@pytest.mark.parametrize(
-    ("names", "rule"),
-    [
+def test_output_variables_exist(tmp_path: Path) -> None:
+    for names, rule in [
         (["speed"], "a list of velocity_x,"),
         (["pressure", "pressure"], "a list of velocity_x,"),
         (["scalar_00"], "a list of velocity_x,"),
         (["scalar_1"], "scalars that exist: the case has 1 [[scalar]]"),
-    ],
-)
-def test_output_variables_exist(tmp_path: Path, names: list[str], rule: str) -> None:
-    told = message(tmp_path, f"output.variables={names}".replace("'", '"'))
-    assert told.startswith("output.variables in --set: got [")
-    assert f"; need {rule}" in told
+    ]:
+        told = message(tmp_path, f"output.variables={names}".replace("'", '"'))
+        assert told.startswith("output.variables in --set: got ["), f"{names=}"
+        assert f"; need {rule}" in told, f"{names=}"
     assert case(output={"variables": ["dissipation"]}).output.variables == ("dissipation",)
     with pytest.raises(ValueError, match=r"the case has no \[\[scalar\]\]"):
         case(output={"variables": ["scalar_0"]})
@@ -260,36 +255,33 @@ UNTESTED = {
 }
 
 
-@pytest.mark.parametrize("key", CHANGES)
-def test_only_flow_and_modes_must_be_the_same_to_go_on(key: str) -> None:
-    section, name = key.split(".")
-    changed = case(**{section: {name: CHANGES[key]}})
-    assert changed.flatten() != case().flatten()
-    matters = key in OTHER_FLOW or (section in ("initial", "forcing") and name != "path")
-    assert (changed.identity() != case().identity()) == matters
+def test_only_flow_and_modes_must_be_the_same_to_go_on() -> None:
+    for key in CHANGES:
+        section, name = key.split(".")
+        changed = case(**{section: {name: CHANGES[key]}})
+        assert changed.flatten() != case().flatten(), f"{key=}"
+        matters = key in OTHER_FLOW or (section in ("initial", "forcing") and name != "path")
+        assert (changed.identity() != case().identity()) == matters, f"{key=}"
 
 
-@pytest.mark.parametrize("key", [key for key in CHANGES if key.startswith("particles.")])
-def test_where_there_are_particles_all_but_their_output_must_be_the_same(key: str) -> None:
+def test_where_there_are_particles_all_but_their_output_must_be_the_same() -> None:
     some = {"count": 8, "separation": 0.2}
-    changed = case(particles={**some, key.split(".")[1]: CHANGES[key]})
-    matters = key.split(".")[1] not in ("sample", "every", "path")
-    assert (changed.identity() != case(particles=some).identity()) == matters
+    for key in (key for key in CHANGES if key.startswith("particles.")):
+        changed = case(particles={**some, key.split(".")[1]: CHANGES[key]})
+        matters = key.split(".")[1] not in ("sample", "every", "path")
+        assert (changed.identity() != case(particles=some).identity()) == matters, f"{key=}"
 
 
-@pytest.mark.parametrize(
-    ("wish", "rule"),
-    [
+def test_particles_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for overrides, rule in [
         (["particles.count=5", "particles.placement=pairs"], "a multiple of 2 with"),
         (["particles.count=6", "particles.placement=tetrads"], "a multiple of 4 with"),
         (["particles.count=9", "particles.placement=lattice"], "the cube of an integer with"),
         (["particles.count=8", "particles.placement=pairs"], "a number > 0 with particles.placement"),
         (["particles.sample=['gradient', 'gradient']"], "a list that names nothing twice"),
         (["particles.sample=['charm']"], "a list of gradient, acceleration"),
-    ],
-)
-def test_particles_that_cannot_be_are_refused(tmp_path: Path, wish: list[str], rule: str) -> None:
-    assert f"need {rule}" in message(tmp_path, *wish)
+    ]:
+        assert f"need {rule}" in message(tmp_path, *overrides), f"{overrides=}"
 
 
 def test_particles_sample_scalars_that_there_are() -> None:
@@ -307,46 +299,50 @@ def test_every_setting_is_in_the_table_of_changes() -> None:
     assert set(CHANGES) | UNTESTED == keys
 
 
-@pytest.mark.parametrize("scalars", [[], [{"schmidt": 2.0}], [{"schmidt": 1.0}, {"schmidt": 1.0}]])
-def test_scalars_are_part_of_the_flow(scalars: list[dict[str, float]]) -> None:
+def test_scalars_are_part_of_the_flow() -> None:
     one = TurbulenceCase.model_validate({**SMALLEST, "scalar": [{"schmidt": 1.0}]})
-    other = TurbulenceCase.model_validate({**SMALLEST, "scalar": scalars})
-    assert other.identity() != one.identity()
+    for scalars in ([], [{"schmidt": 2.0}], [{"schmidt": 1.0}, {"schmidt": 1.0}]):
+        other = TurbulenceCase.model_validate({**SMALLEST, "scalar": scalars})
+        assert other.identity() != one.identity(), f"{scalars=}"
 
 
 STRATIFIED = ["model.brunt_vaisala=2"]
 ROTATING = ["model.rotation=[0,0,1]"]
 
 
-@pytest.mark.parametrize(
-    ("wish", "told"),
-    [
-        (
-            [*STRATIFIED, "scalar.0.mean_gradient=[0,0,1]"],
-            "scalar.0.mean_gradient in --set: got [0, 0, 1]; need [0, 0, 0] with model.brunt_vaisala, which is the "
-            "mean gradient of the first scalar.",
-        ),
-        (
-            [*STRATIFIED, *ROTATING],
-            "scalar.0.schmidt in case.toml:10: got 0.7; need 1 with both model.rotation and model.brunt_vaisala, "
-            "whose factor is exact for equal decay.",
-        ),
-        (
-            [
-                *STRATIFIED, *ROTATING, "scalar.0.schmidt=1", "forcing.kind=linear", "forcing.coefficient=1",
-            ],
-            'forcing.kind in --set: got "linear"; need another than "linear" with both model.rotation and '
-            "model.brunt_vaisala.",
-        ),
-        (
-            [*ROTATING, 'particles.sample=["acceleration"]', "particles.count=8"],
-            'particles.sample in --set: got ["acceleration"]; need no acceleration with model.rotation or '
-            "model.brunt_vaisala, whose parts it would lack.",
-        ),
-    ],
-)  # fmt: skip
-def test_waves_that_cannot_be_are_refused(tmp_path: Path, wish: list[str], told: str) -> None:
-    assert message(tmp_path, *wish) == told
+IMPOSSIBLE_WAVES = [
+    (
+        [*STRATIFIED, "scalar.0.mean_gradient=[0,0,1]"],
+        "scalar.0.mean_gradient in --set: got [0, 0, 1]; need [0, 0, 0] with model.brunt_vaisala, which is the "
+        "mean gradient of the first scalar.",
+    ),
+    (
+        [*STRATIFIED, *ROTATING],
+        "scalar.0.schmidt in case.toml:10: got 0.7; need 1 with both model.rotation and model.brunt_vaisala, "
+        "whose factor is exact for equal decay.",
+    ),
+    (
+        [
+            *STRATIFIED,
+            *ROTATING,
+            "scalar.0.schmidt=1",
+            "forcing.kind=linear",
+            "forcing.coefficient=1",
+        ],
+        'forcing.kind in --set: got "linear"; need another than "linear" with both model.rotation and '
+        "model.brunt_vaisala.",
+    ),
+    (
+        [*ROTATING, 'particles.sample=["acceleration"]', "particles.count=8"],
+        'particles.sample in --set: got ["acceleration"]; need no acceleration with model.rotation or '
+        "model.brunt_vaisala, whose parts it would lack.",
+    ),
+]
+
+
+def test_waves_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for overrides, expected in IMPOSSIBLE_WAVES:
+        assert message(tmp_path, *overrides) == expected, f"{overrides=}"
 
 
 def test_stratification_needs_a_scalar(tmp_path: Path) -> None:
@@ -369,26 +365,25 @@ def test_waves_are_part_of_the_flow_and_a_case_without_them_is_as_before() -> No
     assert averaged.identity() == case().identity()
 
 
-@pytest.mark.parametrize(
-    ("path", "key"),
-    [
+def test_a_start_that_the_run_would_clear_is_refused(tmp_path: Path) -> None:
+    for path, key in [
         ("checkpoints", "checkpoint.path"),
         ("./checkpoints/checkpoint_00000100", "checkpoint.path"),
         ("turbulence.bp", "output.path"),
-    ],
-)
-def test_a_start_that_the_run_would_clear_is_refused(tmp_path: Path, path: str, key: str) -> None:
-    wish = ("initial.kind=file", f"initial.path={path}")
-    text = message(tmp_path, *wish, "checkpoint.every=10")
-    assert key in text
-    assert "another path than initial.path: a run that begins anew sets aside what is there" in text
-    if key == "checkpoint.path":  # nothing is moved there by a run that saves nothing of itself
-        assert case(initial={"kind": "file", "path": path}).checkpoint.every == 0
+    ]:
+        overrides = ("initial.kind=file", f"initial.path={path}", "checkpoint.every=10")
+        text = message(tmp_path, *overrides)
+        assert key in text, f"{path=}"
+        assert "another path than initial.path: a run that begins anew sets aside what is there" in text, (
+            f"{path=}"
+        )
+        if key == "checkpoint.path":  # nothing is moved there by a run that saves nothing of itself
+            assert case(initial={"kind": "file", "path": path}).checkpoint.every == 0, f"{path=}"
 
 
-@pytest.mark.parametrize("path", ["../checkpoints/checkpoint_00000100", "checkpoints_of_128", "old.bp"])
-def test_a_start_beside_what_the_run_writes_is_fine(path: str) -> None:
-    assert case(initial={"kind": "file", "path": path}).initial.path == path
+def test_a_start_beside_what_the_run_writes_is_fine() -> None:
+    for path in ("../checkpoints/checkpoint_00000100", "checkpoints_of_128", "old.bp"):
+        assert case(initial={"kind": "file", "path": path}).initial.path == path, f"{path=}"
 
 
 def test_gpus_refuse_what_they_have_no_kernels_for(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Turbulence on GPUs: what the kernels compile to, what memory is counted, and what the simulator computes."""
+"""Turbulence on GPUs: its kernels compile without spills; the simulator and a GPU run it."""
 
 import os
 import subprocess
@@ -14,21 +14,17 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from mpi4py import MPI
 from numba import types
 
-from cuda_tools import SIMULATOR_SECONDS, assemble, run_simulated, skip_without_device
+from cuda_tools import SIMULATOR_SECONDS, compile_without_spills, run_simulated, skip_without_device
 from ridgeline.fourier.device import kernels_cuda as packing
-from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.device import kernels_cuda as kernels
-from ridgeline.models.turbulence.device.memory import device_bytes, exchange_groups
-from ridgeline.models.turbulence.estimate import estimate, paper_bound
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.runtime.errors import DeviceError
 from turbulence_tools import make_engine, random_start
+
+pytestmark = pytest.mark.gpu
 
 DTYPES = [np.float64, np.float32]
 INTEGER, SMALL = types.int64, types.int32
-REGISTERS = 65536  # of a multiprocessor
 
 
 def of(dtype):
@@ -42,236 +38,50 @@ def common(dtype):
     return types.UniTuple(INTEGER, 5), SMALL[::1], numbers, numbers, numbers
 
 
-def multiply(dtype, rated, n_scalars=0):
-    real, numbers = of(dtype)
-    made = kernels.make_multiply(dtype, n_scalars, rated)
-    return assemble(made, (INTEGER, INTEGER, INTEGER, INTEGER, types.UniTuple(real, 3), numbers, numbers))
-
-
-def advance(dtype, shifted, last, summed, n_scalars=0):
-    real, numbers = of(dtype)
-    made = kernels.make_advance(dtype, n_scalars, shifted, last, summed)
-    phases, c = types.UniTuple(INTEGER, 2), types.UniTuple(real, 12)
-    return assemble(made, (*common(dtype), phases, c, real, *[numbers] * 4))
-
-
-def load_lines(dtype, shifted):
-    numbers = of(dtype)[1]
-    arguments = numbers, INTEGER, *common(dtype), INTEGER, numbers
-    return assemble(kernels.make_load(dtype, shifted), arguments)
-
-
-def packed(dtype, kernel, sources, *more):
-    numbers = of(dtype)[1]
-    table = INTEGER[::1], INTEGER, INTEGER, INTEGER
-    return assemble(kernel, (*[numbers] * sources, *more, *table, numbers))
-
-
-def pairs(found, what):
-    """Loads or stores of two numbers at once; the compiler unrolls loops, so multiples of what is written."""
-    return found.ptx.count(f"{what}.global.v2")
-
-
-def check(found, dtype, registers):
-    assert found.spilled == 0
-    assert found.registers <= registers
-    if dtype == np.float32:
-        assert ".f64" not in found.ptx, "single precision stays single"
-        assert ".ftz" not in found.ptx
+def check(dtype, kernel, signature) -> None:
+    ptx = compile_without_spills(kernel, signature)
+    assert (".f64" in ptx) == (dtype == np.float64), "single precision stays single"
+    assert ".ftz" not in ptx
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rated", [True, False])
-def test_products_are_loaded_and_stored_in_pairs(dtype, rated) -> None:
-    found = multiply(dtype, rated)
-    check(found, dtype, REGISTERS // (kernels.PRODUCT_THREADS * 4))
-    assert pairs(found, "ld") % 3 == 0
-    assert pairs(found, "st") == pairs(found, "ld") // 3 * 5
-    assert found.ptx.count("ld.global") == pairs(found, "ld")
+def test_products_spill_nothing(dtype, rated) -> None:
+    real, numbers = of(dtype)
+    signature = INTEGER, INTEGER, INTEGER, INTEGER, types.UniTuple(real, 3), numbers, numbers
+    check(dtype, kernels.make_multiply(dtype, 0, rated), signature)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("shifted", "last", "summed", "n_scalars", "loads", "stores"),
+    ("shifted", "last", "summed", "n_scalars"),
     [
-        (True, False, False, 0, 4 + 3, 3 + 3 + 3),  # first substep of RK2; the last three are the zeros
-        (True, True, False, 0, 4 + 3, 3),  # its last
-        (True, False, True, 1, 6 + 2 * 4, 3 * 4),  # RK4 with a scalar
-        (False, True, True, 0, 4 + 3, 3),
+        (True, False, False, 0),  # first substep of RK2
+        (True, True, False, 0),  # its last
+        (True, False, True, 1),  # RK4 with a scalar
+        (False, True, True, 0),
     ],
 )
-def test_a_substep_reads_and_writes_each_mode_once(
-    dtype, shifted, last, summed, n_scalars, loads, stores
-) -> None:
-    found = advance(dtype, shifted, last, summed, n_scalars)
-    check(found, dtype, REGISTERS // (packing.LINE_THREADS * 4))
-    assert (pairs(found, "ld"), pairs(found, "st")) == (loads, stores)
+def test_substeps_spill_nothing(dtype, shifted, last, summed, n_scalars) -> None:
+    real, numbers = of(dtype)
+    phases, c = types.UniTuple(INTEGER, 2), types.UniTuple(real, 12)
+    kernel = kernels.make_advance(dtype, n_scalars, shifted, last, summed)
+    check(dtype, kernel, (*common(dtype), phases, c, real, *[numbers] * 4))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shifted", [True, False])
-def test_loading_lines_leaves_room_for_many_threads(dtype, shifted) -> None:
-    check(load_lines(dtype, shifted), dtype, REGISTERS // (packing.LINE_THREADS * 8))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_packing_leaves_room_for_many_threads(dtype) -> None:
+def test_loading_and_packing_spill_nothing(dtype) -> None:
     numbers = of(dtype)[1]
-    for found, loads in (
-        (packed(dtype, packing.spread_lines, 1), 1),
-        (packed(dtype, packing.collect_lines, 1), 1),
-        (packed(dtype, packing.collect_sums, 2, numbers, numbers), 2),
-    ):
-        check(found, dtype, REGISTERS // (packing.THREADS * packing.BLOCKS))
-        assert pairs(found, "ld") == loads * pairs(found, "st")
+    table = INTEGER[::1], INTEGER, INTEGER, INTEGER
+    for shifted in (True, False):
+        check(dtype, kernels.make_load(dtype, shifted), (numbers, INTEGER, *common(dtype), INTEGER, numbers))
+    for kernel in (packing.spread_lines, packing.collect_lines):
+        check(dtype, kernel, (numbers, *table, numbers))
+    check(dtype, packing.collect_sums, (*[numbers] * 4, *table, numbers))
 
 
-@pytest.mark.full
 def test_in_the_simulator() -> None:
-    assert " passed" in run_simulated(Path(__file__).with_name("simulated_turbulence.py"))
-
-
-@pytest.mark.parametrize(
-    ("process_grid", "batch", "least"),
-    [
-        ((1, 1), 1, 1),  # Eq. 9 with Q = 1 for one rank, which exchanges nothing
-        ((1, 3), 1, 4),  # with buffers of all variables, with Q = 4
-        ((1, 8), 1, 4),
-        ((1, 8), 4, 4),
-        ((2, 4), 1, 4),
-        ((2, 4), 4, 6),
-        ((8, 1), 4, 4),
-    ],
-)
-def test_memory_is_within_the_paper_s_bound(process_grid, batch, least) -> None:
-    """least: the Q of Eq. 9 that allows what a rank holds."""
-    shape = (256, 256, 256)
-    n_ranks = process_grid[0] * process_grid[1]
-    for rank in {0, n_ranks - 1}:
-        layout = DeviceLayout.of(PencilGrid(shape, "phase-shift", process_grid, rank))
-        needed = sum(device_bytes(layout, 8, 0, 1, batch).values())
-        assert needed < paper_bound(shape, n_ranks, least, 16) * 1.01
-
-
-@pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("process_grid", [(1, 1), (1, 3), (2, 1), (2, 2), (3, 2)])
-def test_the_table_finds_every_line_in_the_pieces_of_the_exchange(process_grid, width) -> None:
-    shape = (6, 8, 10)
-    rows, columns = process_grid
-    for rank in range(rows * columns):
-        grid = PencilGrid(shape, "phase-shift", process_grid, rank)
-        layout = DeviceLayout.of(grid)
-        place, step = layout.line_table(width)
-        place = place.reshape(shape[0], layout.width)
-        assert step == width * layout.n_lines
-        of_lines, of_planes = layout.of_columns
-        assert (sum(of_lines), sum(of_planes)) == (layout.line_numbers, layout.piece_numbers)
-        found = []
-        for c in range(columns):
-            lines = grid.lines_of_rank(grid.row, c)
-            at = lines.jz % shape[0], lines.jx // rows
-            np.testing.assert_array_equal(place[at], width * sum(of_planes[:c]) + np.arange(lines.n_lines))
-            found += list(zip(*at))
-        rest = np.ones(place.shape, bool)
-        rest[tuple(np.array(found).T)] = False
-        assert (place[rest] == -1).all()
-
-
-def test_the_table_finds_every_column_in_the_pieces_of_the_row_exchange() -> None:
-    shape, process_grid = (6, 8, 10), (3, 2)
-    for rank in range(6):
-        grid = PencilGrid(shape, "none", process_grid, rank)
-        layout = DeviceLayout.of(grid)
-        (place, step), (of_planes, of_rows) = layout.column_table(), layout.of_rows
-        assert step == layout.width
-        assert sum(of_rows) == layout.row_piece_numbers
-        assert sum(of_planes) == shape[0] * layout.ny_local * layout.width <= layout.plane_numbers
-        pieces = np.full(layout.row_piece_numbers, -1)
-        for r in range(3):
-            piece = pieces[sum(of_rows[:r]) : sum(of_rows[: r + 1])]
-            piece = piece.reshape(layout.nz_local, layout.ny_local, layout.width)
-            piece[:, 0, : len(grid.columns_of(r))] = grid.columns_of(r)
-        expected = np.full((layout.nz_local, layout.pitch), -1)
-        expected[:, : grid.truncation.n_columns] = np.arange(grid.truncation.n_columns)
-        place = place.reshape(expected.shape)
-        np.testing.assert_array_equal(np.where(place < 0, -1, pieces[place]), expected)
-
-
-def test_batches_of_the_velocity_leave_the_pieces_that_scalars_need() -> None:
-    for batch in (1, 2, 3, 4):
-        there, back = exchange_groups(2, batch)
-        assert [v for group in there for v in group.variables] == [0, 1, 2, 3, 4]
-        assert [v for group in back for v in group.variables] == [4, 5, 6, 7, 0, 1, 2, 3]
-        assert all(group.first >= 4 or group.first + group.width <= 4 for group in back)
-        assert max(group.width for group in there + back) == batch
-
-
-@pytest.mark.parametrize("n_ranks", [1, 2])
-def test_what_a_gpu_and_its_host_hold_is_counted(n_ranks) -> None:
-    run = {"model": "turbulence", "steps": 1, "device": "cuda"}
-    case = TurbulenceCase.model_validate(
-        {"run": run, "grid": {"shape": [64, 64, 64]}, "model": {"viscosity": 0.1, "dt": 0.1, "scheme": "rk4"}}
-    )
-    found = estimate(case, n_ranks)
-    layout = DeviceLayout.of(PencilGrid((64, 64, 64), "phase-shift", (1, n_ranks), 0))
-    assert found.device_memory == device_bytes(layout, 8, 0, 2, 1)
-    assert (found.device_memory["exchange"] > 0) == (n_ranks > 1)
-    # The host has one copy of the fields, and of the planes of one variable.
-    assert found.memory_per_rank < 0.6 * sum(found.device_memory.values())
-    assert "cuFFT" in " ".join(found.remarks)
-
-
-@pytest.mark.parametrize(
-    ("shape", "passes", "n_ranks", "words"),
-    [
-        ([64, 64, 64], "auto", 1, "in z with the packing, in one pass; in x with the products, in one pass"),
-        ([64, 64, 64], "fused", 4, "in z with the packing, in one pass; in x by cuFFT, products apart"),
-        ([64, 64, 64], "apart", 1, "in z by cuFFT, packed apart; in x by cuFFT, products apart"),
-        ([60, 64, 64], "fused", 1, "in z by cuFFT, packed apart; in x with the products, in one pass"),
-        ([60, 64, 60], "auto", 1, "in z by cuFFT, packed apart; in x by cuFFT, products apart"),
-    ],
-)  # fmt: skip
-def test_check_says_which_passes_are_fused(shape, passes, n_ranks, words) -> None:
-    pencils = {"decomposition": "pencils", "process_grid": (2, 2)} if n_ranks > 1 else {}
-    case = TurbulenceCase.model_validate(
-        {
-            "run": {"model": "turbulence", "steps": 1, "device": "cuda"},
-            "grid": {"shape": shape, **pencils},
-            "model": {"viscosity": 0.1, "dt": 0.1, "fft": {"on_gpus": passes}},
-        }
-    )
-    said = next(
-        remark for remark in estimate(case, n_ranks).remarks if remark.startswith("transforms on GPUs")
-    )
-    assert f"in y by cuFFT; {words}" in said
-    assert said.endswith(", if an earlier run finds that faster") == (
-        "one pass" in words and passes == "auto"
-    )
-
-
-def test_a_long_run_times_both_passes() -> None:
-    case = TurbulenceCase.model_validate(
-        {
-            "run": {"model": "turbulence", "steps": 10**7, "device": "cuda"},
-            "grid": {"shape": [64, 64, 64]},
-            "model": {"viscosity": 0.1, "dt": 0.1},
-        }
-    )
-    assert any(
-        "if this run, which times both, finds that faster" in each for each in estimate(case, 1).remarks
-    )
-
-
-def test_check_refuses_fused_passes_that_cannot_be_had() -> None:
-    case = TurbulenceCase.model_validate(
-        {
-            "run": {"model": "turbulence", "steps": 1, "device": "cuda"},
-            "grid": {"shape": [60, 64, 60]},
-            "model": {"viscosity": 0.1, "dt": 0.1, "fft": {"on_gpus": "fused"}},
-        }
-    )
-    with pytest.raises(DeviceError, match=r'on_gpus = "fused" .*: N_z, or of slabs N_x, .*; use "auto"'):
-        estimate(case, 1)
+    run_simulated(Path(__file__).with_name("simulated_turbulence.py"))
 
 
 PLAIN = "[model]\n"
@@ -327,8 +137,6 @@ def run(folder, name, steps, *options, model):
     return done.stdout + done.stderr
 
 
-@pytest.mark.full
-@pytest.mark.jobs
 @pytest.mark.parametrize("model", [PLAIN, WAVES, FUSED], ids=["plain", "waves", "fused"])
 def test_runs_go_on_from_each_other_s_checkpoints(tmp_path, model) -> None:
     """The last row of the series of a run on CPU, GPU and CPU in turn is that of a run on the CPU."""

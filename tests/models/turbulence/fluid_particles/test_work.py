@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -48,18 +49,20 @@ class Asked:
     def Wait(self) -> None: ...
 
 
-@pytest.mark.parametrize("process_grid", [g for g in GRIDS if math.prod(g) > 1])
-def test_ghosts_are_what_ranks_send_to_others(process_grid: tuple[int, int]) -> None:
+def test_ghosts_are_what_ranks_send_to_others() -> None:
     """Each rank's plan, whose messages to itself are left out."""
-    n_bytes = messages = 0
-    for rank in range(math.prod(process_grid)):
-        grid, sent = PencilGrid(SHAPE, "phase-shift", process_grid, rank), Asked()
-        planes = GhostPlanes(grid, sent, 3, np.float32)  # type: ignore[arg-type]
-        planes.fill(np.zeros((*padded_shape(grid.block), 3), np.float32))
-        n_bytes, messages = n_bytes + sent.n_bytes, messages + sent.messages
-    for scheme, loads in (("rk2", 1), ("rk4", 4)):
-        found = particle_messages(case(scheme, process_grid, "float32"), process_grid)
-        assert (found.ghost_bytes, found.ghost_messages) == (loads * n_bytes, loads * messages)
+    for process_grid in (g for g in GRIDS if math.prod(g) > 1):
+        n_bytes = messages = 0
+        for rank in range(math.prod(process_grid)):
+            grid, sent = PencilGrid(SHAPE, "phase-shift", process_grid, rank), Asked()
+            planes = GhostPlanes(grid, sent, 3, np.float32)  # type: ignore[arg-type]
+            planes.fill(np.zeros((*padded_shape(grid.block), 3), np.float32))
+            n_bytes, messages = n_bytes + sent.n_bytes, messages + sent.messages
+        for scheme, loads in (("rk2", 1), ("rk4", 4)):
+            found = particle_messages(case(scheme, process_grid, "float32"), process_grid)
+            assert (found.ghost_bytes, found.ghost_messages) == (loads * n_bytes, loads * messages), (
+                f"{process_grid=}, {scheme=}"
+            )
 
 
 def test_ghosts_that_wrap_around_to_their_part_are_its_own() -> None:
@@ -88,52 +91,57 @@ def work(of: TurbulenceCase, grid: Any) -> Any:
     return particle_work(of, truncation, grid, Share.of(truncation, grid))
 
 
-@pytest.mark.parametrize(
-    ("scheme", "kind", "loads", "own", "moves"),
-    [("rk2", "spline", 1, 0, 2), ("rk2", "trilinear", 1, 1, 2), ("rk4", "spline", 4, 4, 4)],
-)
-def test_work_of_one_rank_is_a_plain_sum(scheme: str, kind: str, loads: int, own: int, moves: int) -> None:
+def test_work_of_one_rank_is_a_plain_sum() -> None:
     """own: flows that are transformed for particles alone; the others are those of the solver."""
-    of_case = case(scheme, interpolation=kind)
-    found, truncation = work(of_case, (1, 1)), Truncation(SHAPE, "phase-shift")
-    nz, ny, nx = SHAPE
-    points, lines = math.prod(SHAPE), truncation.n_lines
-    transforms = 2.5 * points * math.log2(nx)
-    transforms += 5 * ny * truncation.n_columns * nz * math.log2(nz) + 5 * lines * ny * math.log2(ny)
-    of_particle = 12 + (3 * (2 * 64 + 2 * 16 + 7) + 54 if kind == "spline" else 3 * 24 + 12)
-    assert found.flops == pytest.approx(own * 3 * transforms + moves * 1000 * of_particle)
-    fields = 16 * 3 * own * (truncation.n_modes + 2 * ny * lines) + 8 * 3 * loads * points
-    read = 8 * 3 * points  # few points beside the 64 of each particle
-    assert found.bytes_memory == pytest.approx(fields + moves * (read + 8 * 18 * 1000))
-    assert (found.points, found.bytes_exchanged, found.messages) == (0, 0.0, 0.0)
+    for scheme, kind, loads, own, moves in [
+        ("rk2", "spline", 1, 0, 2),
+        ("rk2", "trilinear", 1, 1, 2),
+        ("rk4", "spline", 4, 4, 4),
+    ]:
+        of_case = case(scheme, interpolation=kind)
+        found, truncation = work(of_case, (1, 1)), Truncation(SHAPE, "phase-shift")
+        nz, ny, nx = SHAPE
+        points, lines = math.prod(SHAPE), truncation.n_lines
+        transforms = 2.5 * points * math.log2(nx)
+        transforms += 5 * ny * truncation.n_columns * nz * math.log2(nz) + 5 * lines * ny * math.log2(ny)
+        of_particle = 12 + (3 * (2 * 64 + 2 * 16 + 7) + 54 if kind == "spline" else 3 * 24 + 12)
+        assert found.flops == pytest.approx(own * 3 * transforms + moves * 1000 * of_particle), (
+            f"{scheme=}, {kind=}"
+        )
+        fields = 16 * 3 * own * (truncation.n_modes + 2 * ny * lines) + 8 * 3 * loads * points
+        read = 8 * 3 * points  # few points beside the 64 of each particle
+        assert found.bytes_memory == pytest.approx(fields + moves * (read + 8 * 18 * 1000)), (
+            f"{scheme=}, {kind=}"
+        )
+        assert (found.points, found.bytes_exchanged, found.messages) == (0, 0.0, 0.0), f"{scheme=}, {kind=}"
 
 
-@pytest.mark.parametrize("grid", [(1, 2), (3, 2)])
-def test_what_is_sent_is_three_fields_and_their_ghosts(grid: Any) -> None:
-    with_scalar = case(grid=grid).model_dump() | {
-        "scalar": [{"schmidt": 1.0}]
-    }  # so that no transforms are shared
-    of_case = TurbulenceCase.model_validate(with_scalar)
-    found, share = work(of_case, grid), Share.of(Truncation(SHAPE, "phase-shift"), grid)
-    sent = particle_messages(of_case, grid)
-    assert work(case(grid=grid), grid).bytes_exchanged == sent.ghost_bytes
-    fields = 16 * sum(exchanged(share, SHAPE[0], 3, 3))
-    assert found.bytes_exchanged == fields + sent.ghost_bytes
-    calls = grid[0] * grid[1] * (grid[0] - 1 + grid[1] - 1)  # one call of each exchange
-    assert found.messages == calls + sent.ghost_messages
+def test_what_is_sent_is_three_fields_and_their_ghosts() -> None:
+    for grid in ((1, 2), (3, 2)):
+        with_scalar = case(grid=grid).model_dump() | {
+            "scalar": [{"schmidt": 1.0}]
+        }  # so that no transforms are shared
+        of_case = TurbulenceCase.model_validate(with_scalar)
+        found, share = work(of_case, grid), Share.of(Truncation(SHAPE, "phase-shift"), grid)
+        sent = particle_messages(of_case, grid)
+        assert work(case(grid=grid), grid).bytes_exchanged == sent.ghost_bytes, f"{grid=}"
+        fields = 16 * sum(exchanged(share, SHAPE[0], 3, 3))
+        assert found.bytes_exchanged == fields + sent.ghost_bytes, f"{grid=}"
+        calls = grid[0] * grid[1] * (grid[0] - 1 + grid[1] - 1)  # one call of each exchange
+        assert found.messages == calls + sent.ghost_messages, f"{grid=}"
 
 
-@pytest.mark.parametrize("interpolation", ["spline", "trilinear", "fourier"])
-@pytest.mark.parametrize("grid", GRIDS)
-def test_the_work_of_a_step_is_that_of_the_flow_and_of_particles(interpolation: str, grid: Any) -> None:
-    followed = case(grid=grid, interpolation=interpolation)
-    rest = followed.model_copy(update={"particles": followed.particles.model_copy(update={"count": 0})})
-    with_, without, more = least_work(followed, grid), least_work(rest, grid), work(followed, grid)
-    for name, value in more.to_dict().items():
-        assert getattr(with_, name) == pytest.approx(getattr(without, name) + value)
-    assert work(rest, grid).to_dict() == dict.fromkeys(more.to_dict(), 0.0)
-    assert more.flops > 0
-    assert (more.bytes_exchanged > 0) == (math.prod(grid) > 1)
+def test_the_work_of_a_step_is_that_of_the_flow_and_of_particles() -> None:
+    for interpolation, grid in product(["spline", "trilinear", "fourier"], GRIDS):
+        label = f"{interpolation=}, {grid=}"
+        followed = case(grid=grid, interpolation=interpolation)
+        rest = followed.model_copy(update={"particles": followed.particles.model_copy(update={"count": 0})})
+        with_, without, more = least_work(followed, grid), least_work(rest, grid), work(followed, grid)
+        for name, value in more.to_dict().items():
+            assert getattr(with_, name) == pytest.approx(getattr(without, name) + value), label
+        assert work(rest, grid).to_dict() == dict.fromkeys(more.to_dict(), 0.0), label
+        assert more.flops > 0, label
+        assert (more.bytes_exchanged > 0) == (math.prod(grid) > 1), label
 
 
 def test_check_says_the_messages() -> None:
