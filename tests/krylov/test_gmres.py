@@ -168,7 +168,9 @@ def test_nan_ends_the_solve(solve, operator, good, rng) -> None:
     assert (result.iterations, result.converged) == (0, False)
 
 
-def test_directions_of_flexible_cg_stay_conjugate_while_the_preconditioner_varies(operator, good, rng) -> None:
+def test_directions_of_flexible_cg_stay_conjugate_while_the_preconditioner_varies(
+    operator, good, rng
+) -> None:
     class Varying(DensePreconditioner):
         def apply(self, r, z):
             super().apply(r, z)

@@ -46,7 +46,9 @@ def test_full_and_half_lists_give_forces_with_the_same_bits() -> None:
 
 def test_lists_that_are_kept_while_atoms_stay_near_miss_no_pair() -> None:
     box = {"cells": [4, 4, 4]}
-    kept, anew = (started(case_of(grid=box, neighbour={"every": 1, "check": check})) for check in (True, False))
+    kept, anew = (
+        started(case_of(grid=box, neighbour={"every": 1, "check": check})) for check in (True, False)
+    )
     rebuilt = 0
     for step in range(40):
         held = kept._engine.particles["held"].copy()
