@@ -59,7 +59,7 @@ def test_what_check_takes_runs_or_ends_by_one_of_our_errors(model, monkeypatch, 
     from ridgeline.simulation import report
     from ridgeline.simulation.job import Options, run_case
 
-    monkeypatch.setattr(report, "measure_limits", lambda context: {})
+    monkeypatch.setattr(report, "measure_limits", lambda *arguments: {})
     rng = random.Random(f"{model} run")
     done = 0
     while done < RUNS:

@@ -82,7 +82,7 @@ def test_a_run_is_refused_unless_told_otherwise(monkeypatch):
 
 @pytest.mark.parametrize("error", [MemoryError("nothing left"), RuntimeError("STREAM went wrong")])
 def test_limits_that_cannot_be_measured_do_not_fail_a_run(monkeypatch, caplog, error):
-    def fail(*_):
+    def fail(*_, **options):
         raise error
 
     monkeypatch.setattr(limits, "measure_stream", fail)

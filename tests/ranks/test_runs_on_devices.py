@@ -58,7 +58,7 @@ def state_after(model, steps, **settings) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run(comm, folder, monkeypatch, name) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(report, "measure_limits", lambda context, message: {})
+    monkeypatch.setattr(report, "measure_limits", lambda *arguments: {})
     model, steps, grid, parameters = RUNS[name]
     found = state_after(model, steps, grid=grid, parameters=parameters, run={"device": "cuda"})
     assert all(np.isfinite(values).all() for values in found.values())

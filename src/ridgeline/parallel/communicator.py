@@ -76,6 +76,11 @@ def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
         if node.rank == 0:
             with stops_at_once():
                 result = action()
+        else:
+            from numba.core.registry import cpu_target
+
+            # Meanwhile load Numba's tables of functions, which takes 0.3 s at the first call.
+            cpu_target.target_context.refresh()
         _wait_idle(node)
         if node.rank != 0:
             result = action()

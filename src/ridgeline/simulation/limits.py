@@ -7,6 +7,7 @@ measured by an earlier job of the same day.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,26 +31,46 @@ from ridgeline.version import VERSION
 
 log = logging.getLogger(__name__)
 
+_SHORT_RUN = 1.0  # seconds, for which STREAM runs otherwise
+_SHORT_REPEATS = 3
 _PEAK_SECONDS, _PEAK_REPEATS = 0.03, 3
 _WINDOW = 16  # messages in flight
 _MOST_MOVED = 64 * 2**20  # bytes each way between two ranks
 _MOST_WINDOWS = 50
 
 
-def measure_limits(context: Context, message: float = 0.0, fresh: bool = False) -> dict[str, Any]:
-    """Return the rates that bound the run, of all ranks together. Collective, the same on all ranks.
+def measure_limits(
+    context: Context, message: float = 0.0, run_seconds: float = math.inf, fresh: bool = False
+) -> dict[str, Any]:
+    """Return the rates that bound the run, of all ranks together.
 
-    best: B/s of memory, the highest of all kernels and store kinds of a short STREAM; best_name: which it was. peak:
-    FLOP/s by dtype; caches: level, capacity in B and B/s, on CPUs; network: message in B and B/s, of more ranks than
-    one; ages: seconds since these three were measured; others_share: of a node's processors, what others used then.
+    The run is over and its report waits, so what goes wrong here is a warning.
 
-    message: mean bytes of the run's messages, 0 for none. fresh: measure all now.
-    The work is done and its report waits: what goes wrong here is a warning. {"best": 0.0, "unknown": why} has no
-    share to give.
+    Parameters
+    ----------
+    message
+        The mean size of the run's messages in bytes, 0 for none.
+    run_seconds
+        What the run took, the same on all ranks. After a run that was shorter than STREAM would be, STREAM is
+        repeated less often.
+    fresh
+        Measure everything now, even if it is remembered.
+
+    Returns
+    -------
+    dict
+        best: B/s of memory, the highest of all kernels and store kinds of a short STREAM; best_name: which it was;
+        peak: FLOP/s by dtype; caches: level, capacity in B and B/s, on CPUs; network: message in B and B/s, if there
+        are several ranks; ages: seconds since these three were measured; others_share: which share of a node's
+        processors others used then. If nothing could be measured, {"best": 0.0, "unknown": why}.
+
+    Notes
+    -----
+    Collective; the result is the same on all ranks.
     """
     try:
         since = read_load()
-        limits = _bandwidth(context)
+        limits = _bandwidth(context, _SHORT_REPEATS if run_seconds < _SHORT_RUN else None)
         start = time.perf_counter()
         limits |= _further(context, round(message), since, fresh)
         return limits | {"seconds_beside_stream": time.perf_counter() - start}
@@ -60,9 +81,9 @@ def measure_limits(context: Context, message: float = 0.0, fresh: bool = False) 
         return {"best": 0.0, "best_name": "not measured", "unknown": why}
 
 
-def _bandwidth(context: Context) -> dict[str, Any]:
+def _bandwidth(context: Context, repeats: int | None) -> dict[str, Any]:
     if context.device == "cpu":
-        return measure_stream(context.comm, context.threads).to_dict()
+        return measure_stream(context.comm, context.threads, repeats=repeats).to_dict()
     from ridgeline.bench.memory.device_copy import measure_device_copy
 
     with together(context.comm):

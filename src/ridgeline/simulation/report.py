@@ -96,9 +96,10 @@ def make_report(
     """Return the report of a run that ended at `step`, the same on all ranks. Collective; measures the limits."""
     comm = context.comm
     work = model.work()
-    limits = measure_limits(context, work.bytes_exchanged / work.messages if work.messages else 0.0)
-    ceilings = Ceilings.of(limits)
     timing = gather_timing(comm, measured, context.regions, model.phases)
+    message = work.bytes_exchanged / work.messages if work.messages else 0.0
+    limits = measure_limits(context, message, timing.total)
+    ceilings = Ceilings.of(limits)
     memory = RegionContext(
         case.run.precision, model.precisions(), comm.size * facts.get("field_bytes_per_rank", math.inf)
     )

@@ -101,7 +101,7 @@ def run_of(device: str) -> ridgeline.Simulation:
 def test_a_run(tmp_path, monkeypatch) -> None:
     """It is that of the CPU, and takes the memory that `ridgeline check` says."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(report, "measure_limits", lambda context, message: {})
+    monkeypatch.setattr(report, "measure_limits", lambda *arguments: {})
     found, work = {}, {}
     for device in ("cpu", "cuda"):
         with run_of(device) as simulation:

@@ -100,7 +100,7 @@ def test_start_is_the_laminar_flow_and_the_perturbation() -> None:
 
 
 def test_seeds_make_different_perturbations() -> None:
-    factors = [PeriodicFactor(0.0, 1.0), WallFactor(-1.0, 2.0), PeriodicFactor(0.0, 2.0)]
+    factors = (PeriodicFactor(0.0, 1.0), WallFactor(-1.0, 2.0), PeriodicFactor(0.0, 2.0))
     x, y, z = (np.full(3, v) for v in (0.2, 0.1, 0.7))
     one, two = (solenoidal((0, 1, 2), factors, seed)(x, y, z) for seed in (0, 1))
     assert np.abs(one - two).max() > 1e-3

@@ -69,7 +69,7 @@ class Duct:
     def perturbation(self, seed: int) -> Callable[[Array, Array, Array], Array]:
         """Return a solenoidal velocity (x, y, z) -> [3, *shape], 0 at the walls, periodic along, largest about 1."""
         first, second = (WallFactor(c - h, 2 * h) for c, h in zip(self.centre, self.half))
-        return solenoidal(self.axes, [PeriodicFactor(self.start, self.length), first, second], seed)
+        return solenoidal(self.axes, (PeriodicFactor(self.start, self.length), first, second), seed)
 
 
 def exact_flow(case: NavierStokesSettings) -> Flow | None:

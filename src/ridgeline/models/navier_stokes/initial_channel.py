@@ -64,5 +64,5 @@ class Channel:
     def perturbation(self, seed: int) -> Callable[[Array, Array, Array], Array]:
         """Return a solenoidal velocity (x, y, z) -> [3, *shape], 0 at the walls, periodic else, largest about 1."""
         along, between, across = ((self.low[axis], self.size[axis]) for axis in self.axes)
-        factors: list[Factor] = [PeriodicFactor(*along), WallFactor(*between), PeriodicFactor(*across)]
+        factors: tuple[Factor, ...] = (PeriodicFactor(*along), WallFactor(*between), PeriodicFactor(*across))
         return solenoidal(self.axes, factors, seed)

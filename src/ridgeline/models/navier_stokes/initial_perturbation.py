@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -48,8 +49,10 @@ class WallFactor:
 Factor = PeriodicFactor | WallFactor  # what a mode is along one direction; low, size: of the box there
 
 
+# Kept, because finding the largest value costs more than the velocities of some elements.
+@lru_cache(maxsize=4)
 def solenoidal(
-    axes: Sequence[int], factors: Sequence[Factor], seed: int
+    axes: tuple[int, ...], factors: tuple[Factor, ...], seed: int
 ) -> Callable[[Array, Array, Array], Array]:
     """Return a solenoidal velocity (x, y, z) -> [3, *shape], float64, whose largest value is about 1.
 
