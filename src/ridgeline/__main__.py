@@ -1,6 +1,12 @@
 """`python -m ridgeline`: the command line."""
 
-from ridgeline.cli.main import main
+import sys
+
+from ridgeline.runtime.signals import hold_stop_signals
 
 if __name__ == "__main__":
+    if "run" in sys.argv[1:2]:
+        hold_stop_signals()  # a scheduler may send one while everything else is being imported
+    from ridgeline.cli.main import main
+
     main()

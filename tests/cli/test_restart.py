@@ -1,9 +1,11 @@
 """A run that is stopped, killed or limited continues as if nothing had happened."""
 
+import contextlib
 import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,19 +52,52 @@ def test_kill_and_resume_on_other_ranks_gives_the_same_bits(ridgeline, before, a
     same_data(ridgeline, "whole.bp", "gray_scott.bp")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.full)])
-def test_signal_ends_the_run_with_a_checkpoint_and_exit_code_0(ridgeline, number):
+def ranks_of(launcher):
+    """Return the process numbers of the ranks that a command has started."""
+    found, ahead = [], [launcher]
+    while ahead:
+        children = Path(f"/proc/{ahead[0]}/task/{ahead[0]}/children").read_text().split()
+        ahead = [*ahead[1:], *map(int, children)]
+        found += [pid for pid in map(int, children) if "PMI_RANK" in Path(f"/proc/{pid}/environ").read_text()]
+    return found
+
+
+# What Slurm sends, in ms: at a time limit by srun, to a batch job on scancel, and to a batch job at its time limit.
+SEQUENCES = {
+    "once": [(0, signal.SIGUSR1)],
+    "time limit": [(0, signal.SIGTERM), (13, signal.SIGCONT), (14, signal.SIGTERM)],
+    "scancel": [(0, signal.SIGTERM), (1, signal.SIGTERM)],
+    "batch": [(0, signal.SIGTERM), (1, signal.SIGTERM), (30, signal.SIGTERM)],
+}
+
+
+@pytest.mark.parametrize(
+    ("sequence", "reaches_ranks"),
+    [
+        ("time limit", True),
+        *(pytest.param(name, to, marks=pytest.mark.full) for name in SEQUENCES for to in (False, True)),
+    ],
+)
+def test_signals_end_the_run_with_a_checkpoint_and_exit_code_0(ridgeline, sequence, reaches_ranks):
     case = ridgeline.write(steps=10_000, every=10_000)  # says that it goes on at every tenth
     process = ridgeline.start("run", case, "-n", 2)
     wait_for(
         lambda: process.stderr.readline().startswith("step "), process
     )  # any moment from here on must do
-    process.send_signal(number)
+    receivers = [process.pid, *(ranks_of(process.pid) if reaches_ranks else [])]
+    assert len(receivers) == 1 + 2 * reaches_ranks
+    begin = time.monotonic()
+    for after, number in SEQUENCES[sequence]:
+        while time.monotonic() < begin + after / 1000:
+            pass
+        for pid in receivers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert len(manifests(ridgeline)) == 1
     report = json.loads((ridgeline.path / "gray_scott.bp.run.json").read_text())
-    assert report["run"]["ended"] == number.name
+    assert report["run"]["ended"] == SEQUENCES[sequence][0][1].name
     reached = report["run"]["last_step"]
     assert 1000 <= reached < 10_000
     resumed = ridgeline("run", case, "--set", f"run.steps={reached + 5}", "--resume", "auto")

@@ -8,6 +8,7 @@ import typer
 
 from ridgeline.cli.options import CasePath, Debug, Device, NoPython, Ranks, Settings, Threads, with_options
 from ridgeline.runtime.options import options_of
+from ridgeline.runtime.signals import hold_stop_signals
 from ridgeline.simulation.options import RunOptions
 
 
@@ -25,6 +26,7 @@ def run(
 ) -> None:
     """Run a simulation: settings in, data set, checkpoints and a report out."""
     started = time.monotonic()
+    hold_stop_signals()
     from ridgeline.cli.options import load
     from ridgeline.parallel.job import start_ranks
     from ridgeline.simulation.start import run_on_this_rank

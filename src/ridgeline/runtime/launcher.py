@@ -1,6 +1,7 @@
 """Starting MPI ranks, and seeing whether somebody else already has. Imports no MPI."""
 
 import ctypes
+import itertools
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from typing import IO
 
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
+from ridgeline.runtime.signals import STOP_SIGNALS, release_stop_signals
 
 # Variables by which launchers tell a process the size of its job step, and its rank in it. Slurm's variables
 # count only where srun started this very process: a batch script sees SLURM_NTASKS without being a task.
@@ -27,7 +29,6 @@ _LAUNCHERS = (
     ("MPICH Hydra or PALS", "PMI_SIZE", "PMI_RANK"),
     ("MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
 )
-_FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,12 @@ def end_with_launcher() -> None:
         die_with_parent()
 
 
+def _prepare_mpiexec() -> None:
+    """Let mpiexec die with this process, and receive the signals that this process may be holding."""
+    die_with_parent()
+    release_stop_signals()
+
+
 def launch_ranks(
     n_ranks: int,
     arguments: Sequence[str],
@@ -138,14 +145,18 @@ def launch_ranks(
             start_new_session=True,
             stdout=None if heard is None else subprocess.PIPE,
             stderr=None if heard is None else subprocess.PIPE,
-            preexec_fn=die_with_parent,
+            preexec_fn=_prepare_mpiexec,
         )
     except OSError as error:
         raise LauncherError(f"cannot start {command[0]}: {error.strerror}; check RIDGELINE_MPIEXEC") from None
 
+    interrupts = itertools.count()
+
     def forward(number: int, frame: FrameType | None) -> None:
-        # Hydra kills the job on SIGINT; the ranks treat SIGTERM the same way but get to write a checkpoint.
-        job.send_signal(signal.SIGTERM if number == signal.SIGINT else number)
+        # Hydra kills the job on SIGINT, which is what a second Ctrl-C is for. The ranks treat SIGTERM as they treat a
+        # first Ctrl-C, and get to write a checkpoint.
+        first = number == signal.SIGINT and next(interrupts) == 0
+        job.send_signal(signal.SIGTERM if first else number)
 
     listeners = [
         threading.Thread(target=_pass_on, args=(pipe, number, heard), daemon=True)
@@ -154,7 +165,8 @@ def launch_ranks(
     ]
     for listener in listeners:
         listener.start()
-    previous = {number: signal.signal(number, forward) for number in _FORWARDED}
+    previous = {number: signal.signal(number, forward) for number in STOP_SIGNALS}
+    release_stop_signals()
     try:
         code = job.wait() if over is None else _wait_bounded(job, over, grace)
     finally:

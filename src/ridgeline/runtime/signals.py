@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+# Seconds in which a signal that comes again counts as the first one: schedulers send it two or three times.
+_REPEATED = 5.0
+# Seconds in which one Ctrl-C may arrive twice, from the terminal and from a launcher.
+_ONE_PRESS = 0.3
 _WALLTIME = 1 << 16  # more than any signal number: where ranks differ, the maximum prefers it
 
 
@@ -28,22 +33,36 @@ class StoppedError(RidgelineError):
         self.exit_code = 128 + number
 
 
+def hold_stop_signals() -> None:
+    """Let stop signals wait until a `SignalCatcher` or a launcher of ranks is ready for them. Call first of all."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+
+
+def release_stop_signals() -> None:
+    """Let stop signals in again, those first that came while they were held."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
 class SignalCatcher:
-    """Remembers the first stop signal instead of dying of it. A context manager around the whole run.
+    """Remembers a stop signal instead of dying of it. A context manager around the whole run.
 
     Installed before MPI starts and kernels compile, so that a signal that comes early still ends the run in
-    order. A second signal of the same kind finds the default handler, so an impatient user can end the job
-    at once. The former handlers come back at the end.
+    order. Schedulers repeat a signal within milliseconds, so repeats count as the first one; only a second Ctrl-C
+    of an impatient person ends the process at once. The former handlers come back at the end.
     """
 
     def __init__(self) -> None:
         self.received = 0
         self.polled = False  # a StopRequest looks at it from now on
+        self._last = 0
+        self._since = 0.0
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> SignalCatcher:
         for number in STOP_SIGNALS:
             self._previous[number] = signal.signal(number, self._receive)
+        if threading.current_thread() is threading.main_thread():
+            release_stop_signals()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -51,12 +70,24 @@ class SignalCatcher:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def forget(self) -> None:
-        """Go on after a signal that was answered."""
+        """Continue after a signal that was answered. Another Ctrl-C is then a first one again."""
         self.received = 0
+        if self._last == signal.SIGINT:
+            self._last = 0
+
+    def note(self, number: int) -> bool:
+        """Note that a signal came; return whether it is new, and not a repeat of the last one."""
+        now = time.monotonic()
+        if number == self._last and number == signal.SIGINT and now > self._since + _ONE_PRESS:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        if number == self._last and now < self._since + _REPEATED:
+            return False
+        self._last, self._since, self.received = number, now, number
+        return True
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        signal.signal(number, signal.SIG_DFL)
+        self.note(number)
 
 
 @contextmanager
@@ -75,8 +106,8 @@ def stops_at_once() -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        caught.received = number
-        raise StoppedError(number)
+        if caught.note(number):
+            raise StoppedError(number)
 
     if caught.received:
         raise StoppedError(caught.received)
