@@ -309,6 +309,19 @@ def test_only_io_reads_and_writes_arrays_on_disk() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_child_process_gets_an_environment_that_is_stated() -> None:
+    """Open MPI puts variables into the C environment, and a child that starts ranks must not inherit them."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node.func)} without env="
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen", "subprocess.check_output")
+        and "env" not in {keyword.arg for keyword in node.keywords}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_function_rebinds_a_module_variable() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}: global {', '.join(node.names)}"

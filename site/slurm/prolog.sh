@@ -29,10 +29,12 @@ case $code in
 0) exit 0 ;;
 1)
     printf '%s\n' "$said" | tail -n 5
-    echo "ridgeline $phase: $(hostname) is suspect, see $report/report.html"
+    # Slurm may know this node by another name than its host name.
+    node=${SLURMD_NODENAME:-$(hostname -s)}
+    echo "ridgeline $phase: $node is suspect, see $report/report.html"
     # Slurm drains the node for a failed Prolog by itself; the reason says why.
     command -v scontrol >/dev/null &&
-        scontrol update "NodeName=$(hostname -s)" State=DRAIN "Reason=ridgeline $phase: $report"
+        scontrol update "NodeName=$node" State=DRAIN "Reason=ridgeline $phase: $report"
     exit 1
     ;;
 *)

@@ -50,6 +50,13 @@ def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_slurm_drains_the_node_by_the_name_that_slurm_knows(centre, monkeypatch):
+    monkeypatch.setenv("RIDGELINE_CODE", "1")
+    monkeypatch.setenv("SLURMD_NODENAME", "node-of-slurm")
+    assert subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, timeout=30).returncode == 1
+    assert "NodeName=node-of-slurm State=DRAIN" in (centre / "drained").read_text()
+
+
 @pytest.mark.parametrize(("check", "script"), [(0, 0), (1, 1), (2, 0), (124, 0), (137, 0)])
 @pytest.mark.parametrize("phase", ["prolog", "epilog"])
 def test_slurm_drains_a_suspect_node_only(centre, monkeypatch, check, script, phase):

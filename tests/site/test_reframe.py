@@ -16,6 +16,9 @@ REFERENCES = """
 ["local:default".Latency]
 latency = { value = 1e6, unit = "us", above = 0.0 }
 
+["local:default".Stream]
+triad = { value = 1e-3, unit = "GB/s", below = 0.5 }
+
 ["local:default".MultiBandwidth]
 bandwidth = { value = 1e12, unit = "MB/s", below = 0.5 }
 """
@@ -30,7 +33,18 @@ def test_a_healthy_figure_passes_and_one_below_its_reference_fails(tmp_path):
         "HOME": str(tmp_path),
     }
     checks = ["-C", SITE / "settings.py", "-c", SITE / "ridgeline_checks.py", "--prefix", tmp_path]
-    wanted = ["-n", "^Latency", "-n", "^MultiBandwidth", "--nocolor", "-r", "--setvar", "others_share=1.0"]
+    wanted = [
+        "-n",
+        "^Latency",
+        "-n",
+        "^MultiBandwidth",
+        "-n",
+        "^Stream",
+        "--nocolor",
+        "-r",
+        "--setvar",
+        "others_share=1.0",
+    ]
     done = subprocess.run(
         [REFRAME, *checks, *wanted],
         cwd=tmp_path,
@@ -40,8 +54,9 @@ def test_a_healthy_figure_passes_and_one_below_its_reference_fails(tmp_path):
         timeout=150,
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert re.search(r"OK \] \(./2\) Latency", done.stdout)
-    assert re.search(r"FAIL \] \(./2\) MultiBandwidth", done.stdout)
+    assert re.search(r"OK \] \(./3\) Latency", done.stdout)
+    assert re.search(r"OK \] \(./3\) Stream", done.stdout)
+    assert re.search(r"FAIL \] \(./3\) MultiBandwidth", done.stdout)
     assert re.search(r"failed to meet reference.*bandwidth=", done.stdout), done.stdout
     # Limits are printed as what they are, shares of the reference: not as "u:0.0", which looks like a figure.
     assert re.search(r"P: latency: [\d.]{1,6} us \(r:1000000.0, l:None, u:\+0 %\)", done.stdout), done.stdout

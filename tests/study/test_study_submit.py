@@ -91,7 +91,7 @@ def test_slurm(tmp_path, stand_ins):
     assert execute(four, SLURM_ARRAY_TASK_ID="2") == 1  # of an array that somebody made longer
     calls = stand_ins()
     assert [call for call in calls if call.startswith("srun")] == [
-        "srun -n 4 --bound-as 2-srun sh command.sh"
+        "srun --kill-on-bad-exit -n 4 --bound-as 2-srun sh command.sh"
     ] * 2
     assert sum(call.startswith("run ") for call in calls) == 2
     good, bad = (study.path / "points" / "n4" / number for number in "12")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.private_folder import private_folder
 
@@ -155,6 +156,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             command,
+            env=child_environment(),
             capture_output=True,
             text=True,
             timeout=COMPILE_SECONDS,

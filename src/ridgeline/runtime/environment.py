@@ -27,6 +27,14 @@ def prepare_process() -> None:
     give_home()
 
 
+def child_environment() -> dict[str, str]:
+    """Return the variables for a child process, which must not inherit what is in the C environment alone.
+
+    There Open MPI puts its own variables when MPI starts, and a child that starts ranks would take itself for one.
+    """
+    return dict(os.environ)
+
+
 def give_home() -> str:
     """Return the home folder; set HOME to it if it is not set. ADIOS2 crashes without one."""
     home = os.environ.get("HOME")

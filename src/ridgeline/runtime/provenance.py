@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ridgeline.runtime.environment import child_environment
 from ridgeline.version import VERSION
 
 _PACKAGES = ("numpy", "numba", "llvmlite", "mpi4py", "adios2", "numba-cuda")
@@ -30,7 +31,12 @@ def git_commit() -> str:
 
     def git(*arguments: str) -> str:
         done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=True
+            ["git", "-C", str(root), *arguments],
+            env=child_environment(),
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
         )
         return done.stdout.strip()
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import check_folder, output_errors, replace_file
 from ridgeline.runtime.launcher import die_with_parent
@@ -85,6 +86,7 @@ def _process(jobs: Sequence[StudyJob], folder: Path, number: int) -> Iterator[su
             process = subprocess.Popen(
                 command,
                 cwd=jobs[0].directory,
+                env=child_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import output_errors
 from ridgeline.runtime.launcher import die_with_parent
@@ -52,6 +53,7 @@ def run_here(job: StudyJob) -> int:
             process = subprocess.Popen(
                 command,
                 cwd=job.directory,
+                env=child_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

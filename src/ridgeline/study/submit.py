@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.files import output_errors, replace_file
 from ridgeline.runtime.threads import cores_available
@@ -123,7 +124,9 @@ def _slurm(batch: Batch, options: SubmitOptions, folder: Path, name: str) -> tup
         f"--output={folder}/{batch.stem}-%a.out",
         *options.directive,
     ]
-    return [f"#SBATCH {line}" for line in lines], "${SLURM_ARRAY_TASK_ID}", f"srun -n {batch.ranks}", "srun"
+    # Without --kill-on-bad-exit the other ranks would wait for one that died until the time limit.
+    start = f"srun --kill-on-bad-exit -n {batch.ranks}"
+    return [f"#SBATCH {line}" for line in lines], "${SLURM_ARRAY_TASK_ID}", start, "srun"
 
 
 def _pbs(batch: Batch, options: SubmitOptions, folder: Path, name: str) -> tuple[list[str], str, str, str]:
@@ -152,7 +155,9 @@ def submit(scripts: Sequence[Path], system: str) -> list[str]:
         )
     said = []
     for script in scripts:
-        done = subprocess.run([program, str(script)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, str(script)], env=child_environment(), capture_output=True, text=True, check=False
+        )
         if done.returncode:
             why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
             raise LauncherError(

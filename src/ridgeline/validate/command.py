@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.job import job, start_ranks
+from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.launcher import detect_launch, launch_ranks, ranks_that_died
 from ridgeline.runtime.machine import describe_machine
 
@@ -282,7 +283,9 @@ def _find_groups(
 def _run_command(command: Sequence[str]) -> str | None:
     """Return what a command of the batch system prints, None if it is not there or fails."""
     with suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            command, env=child_environment(), capture_output=True, text=True, timeout=60, check=True
+        )
         return done.stdout
     return None
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ridgeline.parallel.job import prepare_rank
-from ridgeline.runtime.environment import check_limits
+from ridgeline.runtime.environment import check_limits, child_environment
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.launcher import detect_launch, find_mpiexec
 from ridgeline.runtime.machine import cache_sizes, describe_machine
@@ -98,7 +98,11 @@ def _mpiexec() -> Finding:
         )
     program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
     done = subprocess.run(
-        [command, "-n", "2", sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        [command, "-n", "2", sys.executable, "-c", program],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     # Two ranks write at once: their digits may meet before their line ends.
     if done.returncode == 0 and "".join(done.stdout.split()) == "22":
