@@ -85,7 +85,7 @@ def test_numba_is_asked_to_compile_in_one_file():
 
 
 def test_a_kernel_closes_over_what_reads_the_same_in_every_process():
-    factor, names, table = 2.0, ("a", 3), np.ones(3)
+    factor, names, table, unknown = 2.0, ("a", 3), np.full(3, 5.0), [1.0]
 
     @subroutine(inline="always")
     def made_here(x):
@@ -97,8 +97,14 @@ def test_a_kernel_closes_over_what_reads_the_same_in_every_process():
 
     assert scaled(1.0) == 12.0
 
-    with pytest.raises(TypeError, match=r"cannot close over a value of <class 'numpy\.ndarray'>"):
+    @kernel((float64,))
+    def looked_up(x):
+        return table[1] * x
+
+    assert looked_up(2.0) == 10.0
+
+    with pytest.raises(TypeError, match="cannot close over a value of <class 'list'>"):
 
         @kernel((float64,))
-        def looked_up(x):
-            return table[0] * x
+        def refused(x):
+            return unknown[0] * x

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -36,6 +37,7 @@ from ridgeline.jit.kernel_cache import (
 from ridgeline.runtime.signals import SignalCatcher, StoppedError, stops_at_once
 
 PACKAGE = Path(ridgeline.__file__).parent
+FACTORS = (1.0,)
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",
     "short": lambda content: content[:10],
@@ -129,21 +131,32 @@ def test_an_edit_compiles_what_depends_on_it_again_and_nothing_else(toy: Path, t
 
 
 def test_a_closure_holds_what_a_file_imports_and_the_versions_of_libraries(toy: Path, monkeypatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_began", lambda: float("inf"))
+    monkeypatch.setattr(kernel_cache, "_BEGAN", float("inf"))
+    monkeypatch.syspath_prepend(str(toy.parent))
     (toy / "late.py").write_text("half = 0.5\n")
     edit(
         toy / "sweep.py",
         "    return",
         "    from .late import half\n    import json, scipy.special\n    return",
     )
-    found = closure_of(toy / "sweep.py", "toy.sweep")
+    found = closure_of("toy.sweep")
     assert found is not None
-    ours = {f"toy/{name}" for name in (*TOY, "late.py")} - {"toy/types.py", "toy/other.py"}
-    assert {name for name in found if name.startswith("toy/")} == ours
+    ours = {
+        "toy",
+        *(f"toy.{name}" for name in ("constants", "emit", "late", "operators", "physics", "sweep", "terms")),
+    }
+    assert {name for name in found if name.startswith("toy")} == ours
     assert found["scipy"] == importlib.metadata.version("scipy")
     assert "json" not in found
+    (toy / "sub").mkdir()
+    (toy / "sub" / "__init__.py").write_text(
+        "from typing import TYPE_CHECKING\nfrom ..physics import rate\nif not TYPE_CHECKING:\n    import toy.late\n"
+    )
+    inside = closure_of("toy.sub")
+    assert inside is not None
+    assert {"toy", "toy.sub", "toy.physics", "toy.constants", "toy.late"} <= set(inside)
     # kernel.py imports the cache itself, which puts nothing into a kernel and is therefore left out.
-    assert {name for name in found if name.startswith("ridgeline")} == {"ridgeline/jit/kernel.py"}
+    assert {name for name in found if name.startswith("ridgeline")} == {"ridgeline.jit.kernel"}
 
 
 @pytest.fixture
@@ -182,6 +195,53 @@ def test_options_closures_types_and_the_width_of_vectors_are_part_of_the_key(cac
     assert len(list(cache.glob("*.kernel"))) == 5
 
 
+def test_defaults_options_and_globals_of_what_a_kernel_calls_are_part_of_its_key(cache, monkeypatch) -> None:
+    def make(factor, error_model):
+        @numba.njit(error_model=error_model)
+        def rate(u, factor=factor):
+            return factor / u
+
+        return kernel((numba.float64,))(lambda u: rate(u) * FACTORS[0])
+
+    assert [make(factor, "numpy")(2.0) for factor in (2.0, 7.0)] == [1.0, 3.5]
+    assert make(2.0, "numpy")(0.0) == float("inf")
+    with pytest.raises(ZeroDivisionError):
+        make(2.0, "python")(0.0)
+    monkeypatch.setitem(globals(), "FACTORS", (3.0,))
+    assert make(2.0, "numpy")(2.0) == 3.0, "a global that a program sets"
+
+
+def test_the_fields_of_an_argument_are_part_of_the_key(cache) -> None:
+    def first_of(fields):
+        pair = namedtuple("Pair", fields)
+        compiled = numba.njit(lambda pair: pair.a)
+        keep_kernels(compiled, FunctionCache, dumps)
+        return compiled(pair(1.0, 2.0))
+
+    assert [first_of("a b"), first_of("b a")] == [1.0, 2.0]
+
+
+def test_a_kernel_that_no_other_process_could_find_is_not_kept(cache) -> None:
+    compiled = numba.njit(lambda function, x: function(x))
+    keep_kernels(compiled, FunctionCache, dumps)
+    assert compiled(numba.njit(twice), 2) == 4
+    assert not list(cache.glob("*.kernel"))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "null", "7", '{"a": 3}', '{"a": [[1, 2, 3], "b", 4]}', "[" * 10**5]
+)
+def test_a_damaged_memory_of_sources_is_none(content, cache) -> None:
+    (cache / "sources.json").write_text(content)
+    kernel_cache._remembered.cache_clear()
+    assert kernel_cache._remembered() == {}
+    kernel_cache._remembered.cache_clear()
+
+
+def test_a_file_that_python_cannot_read_is_followed_no_further() -> None:
+    assert kernel_cache._imports(b"print 'of Python 2'\nimport other\n") == set()
+
+
 def test_code_without_a_module_counts_by_its_text_and_is_not_kept_by_itself(cache) -> None:
     def make(text):
         inner = numba.njit(eval(text, {"__builtins__": {}}))
@@ -194,15 +254,14 @@ def test_code_without_a_module_counts_by_its_text_and_is_not_kept_by_itself(cach
 
 
 def test_a_file_that_changed_since_the_process_began_keeps_no_kernel(cache, monkeypatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_began", lambda: 0.0)
-    for function in (kernel_cache._source, kernel_cache._closure_digest):
+    monkeypatch.setattr(kernel_cache, "_BEGAN", 0.0)
+    for function in (kernel_cache._source, kernel_cache._closure_digest, kernel_cache._file_of):
         function.cache_clear()
     assert [hits(), hits()] == [0, 0]
-    for function in (kernel_cache._source, kernel_cache._closure_digest):
+    for function in (kernel_cache._source, kernel_cache._closure_digest, kernel_cache._file_of):
         function.cache_clear()
     monkeypatch.undo()
-    assert kernel_cache._began() / 1e9 < time.time()
-    assert kernel_cache._began() > Path(__file__).stat().st_mtime_ns
+    assert Path(__file__).stat().st_mtime_ns < kernel_cache._BEGAN < time.time_ns()
 
 
 def test_what_is_remembered_of_a_file_holds_for_its_time_and_size_alone(toy, monkeypatch) -> None:
@@ -212,11 +271,11 @@ def test_what_is_remembered_of_a_file_holds_for_its_time_and_size_alone(toy, mon
         assert source is not None
         return source.imports
 
-    monkeypatch.setattr(kernel_cache, "_began", lambda: float("inf"))
+    monkeypatch.setattr(kernel_cache, "_BEGAN", float("inf"))
     remembered: dict = {}
     monkeypatch.setattr(kernel_cache, "_remembered", lambda: remembered)
     before, facts = imports(), (toy / "terms.py").stat()
-    monkeypatch.setattr(kernel_cache, "_imports", lambda tree: {"read.again"})
+    monkeypatch.setattr(kernel_cache, "_imports", lambda text: {"read.again"})
     assert imports() == before
     edit(toy / "terms.py", "+ 1", "+ 2")
     os.utime(toy / "terms.py", ns=(facts.st_atime_ns, facts.st_mtime_ns))
@@ -250,10 +309,12 @@ def test_the_closure_of_every_kernel_holds_the_files_of_all_that_it_calls() -> N
     ours = [d.py_func for d in dispatchers if Path(d.py_func.__code__.co_filename).is_relative_to(PACKAGE)]
     assert len(ours) > 300
     for function in ours:
-        file = Path(function.__code__.co_filename)
-        closure = closure_of(file, function.__module__)
-        assert closure is not None, f"{file} has changed since the tests began"
-        called = {path.relative_to(PACKAGE.parent).as_posix() for path in files_of(function, set())}
+        closure = closure_of(function.__module__)
+        assert closure is not None, f"{function.__module__} has changed since the tests began"
+        called = {
+            ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+            for path in files_of(function, set())
+        }
         assert called <= set(closure), function
 
 
@@ -298,15 +359,16 @@ def test_a_writer_that_is_killed_leaves_nothing_under_the_name_of_a_kernel(cache
         patched.setattr(Path, "unlink", lambda self, missing_ok: None)
         child = os.fork()
         if child == 0:
-            KernelFiles(twice, {}, dumps).save("key", "kernel")
+            KernelFiles(twice, {}, dumps).save((("float64",), "target"), "kernel")
             os._exit(0)  # not reached
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not list(cache.glob("*.kernel"))
     files = KernelFiles(twice, {}, dumps)
-    assert files.load("key") is None
-    files.save("key", "kernel")
-    assert files.load("key") == "kernel"
-    assert files.load("another key") is None
+    key = (("float64",), "target")
+    assert files.load(key) is None
+    files.save(key, "kernel")
+    assert files.load(key) == "kernel"
+    assert files.load((("float32",), "target")) is None
 
 
 def old_file(path: Path, days: float, size: int = 10) -> Path:
@@ -356,6 +418,11 @@ def test_kernels_are_kept_where_the_environment_says(tmp_path, monkeypatch) -> N
     assert (tmp_path / "kernels" / "cleaned").exists()
 
 
+def place_of(dispatcher: Any, signature: Any) -> int:
+    """Return which byte of the lock file is locked while a kernel is compiled."""
+    return int.from_bytes(kernel_cache._digest(f"{dispatcher._cache.files.about()} {signature}".encode())[:7])
+
+
 @pytest.fixture
 def held(cache: Path) -> Iterator[subprocess.Popen]:
     """Let another process hold the lock on `twice` until its standard input is closed."""
@@ -365,7 +432,7 @@ def held(cache: Path) -> Iterator[subprocess.Popen]:
     )
     compiled = numba.njit(twice)
     keep_kernels(compiled, FunctionCache, dumps)
-    path, place = cache / f"{os.uname().nodename}.lock", int(compiled._cache.files.about()[:14], 16)
+    path, place = cache / f"{os.uname().nodename}.lock", place_of(compiled, (numba.int64,))
     command = [sys.executable, "-c", code, str(path), str(place)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -417,7 +484,7 @@ def test_the_lock_is_released_when_compiling_fails(cache) -> None:
     keep_kernels(wrong, FunctionCache, dumps)
     with pytest.raises(numba.TypingError):
         wrong(1)
-    place = int(wrong._cache.files.about()[:14], 16)
+    place = place_of(wrong, (numba.int64,))
     command = ["import fcntl, sys", "f = open(sys.argv[1], 'ab')", "fcntl.lockf(f, 6, 1, int(sys.argv[2]))"]
     path = cache / f"{os.uname().nodename}.lock"
     assert subprocess.run([sys.executable, "-c", ";".join(command), str(path), str(place)]).returncode == 0

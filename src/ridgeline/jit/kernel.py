@@ -39,8 +39,8 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
         A tuple is compiled at once, and the kernel takes no others: for factories, which are asked for one kernel.
     options: those of numba.njit, such as nogil, parallel, error_model, fastmath.
 
-    Raises TypeError if the function closes over a value whose text is not the same in every process, such as an
-    array: what it closes over is part of its key in the cache (`kernel_cache.text_of`).
+    Raises TypeError if the function closes over a value whose text is not the same in every process, such as a
+    list: what it closes over is part of its key in the cache (`kernel_cache.text_of`).
     """
 
     def declare(function: Callable[..., Any]) -> Any:

@@ -1,20 +1,26 @@
 """The kernel cache: which machine code is kept between processes, under which key, where, and for how long.
 
-Each compiled kernel is one file. Its name holds a digest of everything that the machine code depends on: the text of
-the source file that declares the kernel and of all files that this one imports, directly or not; the code and the
-closure of the function itself; its options and the types of its arguments; the processor, and the versions of Python,
-Numba and the other libraries. An edit therefore recompiles the kernels of the edited file and of the files that
-import it, and no others; a stale kernel cannot be found; and two checkouts with the same sources share their kernels.
+Each compiled kernel is one file. Its name holds a digest of what the machine code depends on:
+
+- the text of the source file that declares the kernel and of all files that this one imports, directly or not; an
+  installed library counts by its version;
+- the code, default arguments and closure of the function as it is in memory, the functions that it calls, and the
+  numbers, strings and arrays that they name;
+- the options, the types of the arguments, the processor, Numba's settings and the versions of what compiles.
+
+An edit therefore recompiles the kernels of the edited file and of the files that import it, and no others, and two
+checkouts with the same sources share their kernels. What no source file and no function shows is not seen: an
+`overload` that only the caller has imported, for example.
 
 The import closure is read with `ast`. What a file imports, and the digest of its text, are remembered in
 `sources.json` beside the kernels for as long as the modification time and the size of the file stay the same.
 A file that has changed since this process began may differ from what the process has imported, so the kernels that
 depend on it are compiled but not kept.
 
-The kernels are run as they are, so the folder must be private (`runtime.private_folder`), and every file ends with a
-digest of its content: a file that is damaged, or was cut off by a full disk or a crash, counts as missing. Files are
-replaced atomically. Processes of one host that need the same kernel wait for the first of them to compile it.
-This module must be importable before Numba is.
+The kernels are run as they are, so the folder must be private (`runtime.private_folder`), and each of their files
+ends with a digest of its content: a file that is damaged, or was cut off by a full disk or a crash, counts as
+missing. Files are replaced atomically. Processes of one host that need the same kernel wait for the first to compile
+it. This module must be importable before Numba is.
 """
 
 from __future__ import annotations
@@ -30,15 +36,15 @@ import pickle
 import platform
 import struct
 import sys
-import sysconfig
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import resolve_name
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import IO, Any, NamedTuple
 
 from ridgeline.runtime.launcher import speaks
@@ -54,10 +60,22 @@ KEPT_BYTES = 2 * 1024**3  # of all kernels together
 
 _DAY = 86400.0
 _DIGEST_BYTES = 16
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = __name__.partition(".")[0]
+_PYTHON = Path(os.__file__).parent
 _POLL = 0.05  # seconds between two attempts to take a lock that another process holds
 _SILENT = 2.0  # seconds of waiting before a message says for whom
 _SUFFIX = ".kernel"
+
+
+def _began() -> float:
+    """Return when this process began, in ns of the clock that files are stamped with."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    since_boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    # The next tick: no module can have been imported earlier.
+    return time.time_ns() - since_boot + (ticks + 1) * 1e9 / os.sysconf("SC_CLK_TCK")
+
+
+_BEGAN = _began()  # now, because a child that is forked later has what this process has imported
 
 
 def _digest(content: bytes) -> bytes:
@@ -75,53 +93,83 @@ class SourceFile(NamedTuple):
     imports: list[str]  # absolute dotted names, of modules or of names in modules
 
 
-def closure_of(file: Path, module: str) -> dict[str, str] | None:
-    """Return the digest of every file that a source file imports, directly or not, and of the file itself, by name.
+def closure_of(module: str) -> dict[str, str] | None:
+    """Return what the source file of a module and all files that it imports read like, by the names of the modules.
 
-    Modules of the package that the file belongs to, of Ridgeline, and modules outside the installed libraries are
-    followed, late imports included, imports for type checkers alone not. A library is represented by its version.
-
-    Parameters
-    ----------
-    file
-        The source file.
-    module
-        Its dotted name, which says where the package begins that it belongs to.
+    Modules of the same package, of Ridgeline, and modules outside the installed libraries are followed, late imports
+    included, imports for type checkers alone not.
 
     Returns
     -------
     dict or None
-        None if there is no such file, or one of the files has changed since this process began.
+        The digest of each file, and the version of each library; None if there is no such file, or one of the files
+        has changed since this process began.
     """
-    depth = module.count(".")
-    root = (
-        file.parent
-        if file.with_suffix("").parts[-depth - 1 :] != tuple(module.split("."))
-        else file.parents[depth]
-    )
-    own = module.partition(".")[0]
+    own = {module.partition(".")[0], _PACKAGE}
     found: dict[str, str] = {}
-    ahead = [(file, root)]
+    ahead = [module]
     while ahead:
-        path, root = ahead.pop()
-        name = path.relative_to(root).as_posix()
-        if name in found or path == Path(__file__):
-            continue  # this file stores kernels, and nothing of it is compiled into them
+        name = ahead.pop()
+        if name in found or name == __name__:
+            continue  # this module stores kernels, and nothing of it is compiled into them
+        top = name.partition(".")[0]
+        path = _file_of(name)
+        if path is None:
+            continue  # a name in a module, or a module of Python itself
+        if top not in own and _is_library(path):
+            found[top] = _version_of(top)
+            continue
         source = _source(path)
         if source is None:
             return None
         found[name] = source.digest
-        package = ".".join(path.relative_to(root).parts[:-1])
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        if name == "__main__":
+            package = getattr(sys.modules[name], "__package__", None) or ""
         for imported in source.imports:
-            if imported.startswith("."):
-                imported = _absolute(imported, package)
-            top = imported.partition(".")[0]
-            place = root if top == own else _root_of(top, root)
-            if isinstance(place, str):
-                found[top] = place
-            elif place is not None:
-                ahead += [(other, place) for other in _files_of(imported, place)]
-    return found
+            with suppress(ImportError):  # a relative import beyond the top
+                ahead.append(resolve_name(imported, package))
+    return found if module in found else None
+
+
+@cache
+def _file_of(name: str) -> Path | None:
+    """Return the source file of a module, as Python found it or would find it; None for anything else."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if module is None:
+        parent = name.rpartition(".")[0]
+        folders = _folders_of(parent) if parent else None
+        if folders is not None or not parent:
+            with suppress(ImportError, AttributeError, ValueError):
+                finders = [finder.find_spec(name, folders) for finder in sys.meta_path]
+                file = next((spec.origin for spec in finders if spec is not None), None)
+    if file is None or not file.endswith(".py"):
+        return None
+    path = Path(file)
+    return None if path.is_relative_to(_PYTHON) and not _is_library(path) else path
+
+
+def _is_library(path: Path) -> bool:
+    """Say whether a file belongs to an installed library, whose version stands for it."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+
+
+def _folders_of(package: str) -> list[str] | None:
+    """Return the folders of a package's modules, None if it is no package that can be found."""
+    module = sys.modules.get(package)
+    if module is not None:
+        return list(module.__path__) if hasattr(module, "__path__") else None
+    path = _file_of(package)
+    return [str(path.parent)] if path is not None and path.name == "__init__.py" else None
+
+
+@cache
+def _version_of(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:  # its distribution has another name
+        return str(getattr(sys.modules.get(library), "__version__", ""))
 
 
 @cache
@@ -130,91 +178,55 @@ def _source(path: Path) -> SourceFile | None:
     try:
         facts = path.stat()
         stamp = [facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size]
-        if max(stamp[:2]) > _began():
+        if max(stamp[:2]) > _BEGAN:
+            if max(stamp[:2]) > time.time_ns():
+                log.warning("%s was changed in the future, so its compiled kernels are not kept", path)
             return None
         remembered = _remembered()
         known = remembered.get(str(path))
         if known is None or known.stamp != stamp:
             text = path.read_bytes()
-            known = SourceFile(stamp, _digest(text).hex(), sorted(_imports(ast.parse(text))))
+            known = SourceFile(stamp, _digest(text).hex(), sorted(_imports(text)))
             remembered[str(path)] = known
             _write_at_exit()
-    except (OSError, SyntaxError, ValueError):
+    except OSError:
         return None
     return known
 
 
-def _imports(tree: ast.AST) -> set[str]:
+def _imports(text: bytes) -> set[str]:
     """Return the dotted names that a module imports; those of a relative import begin with its dots."""
     names: set[str] = set()
-    ahead: list[ast.AST] = [tree]
+    try:
+        ahead: list[ast.AST] = [ast.parse(text)]
+    except (SyntaxError, ValueError):  # for another version of Python, say
+        return names
     while ahead:
         node = ahead.pop()
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            for alias in node.names:
+                parts = alias.name.split(".")
+                names |= {".".join(parts[: n + 1]) for n in range(len(parts))}
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             joined = module if module.endswith(".") else f"{module}."
             names |= {module, *(f"{joined}{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             ahead += node.orelse
         else:
             ahead += ast.iter_child_nodes(node)
     return names
 
 
-def _absolute(imported: str, package: str) -> str:
-    """Return the absolute name of a relative import that stands in a module of a package."""
-    name = imported.lstrip(".")
-    up = len(imported) - len(name) - 1
-    parents = package.split(".")[: len(package.split(".")) - up]
-    return ".".join([*parents, name] if name else parents)
-
-
-@cache
-def _root_of(top: str, beside: Path) -> Path | str | None:
-    """Return the folder that holds a top-level module; the version of a library; None for what belongs to Python.
-
-    beside: the root of the file that imports it, which is searched first.
-    """
-    if top == _PACKAGE.name:
-        return _PACKAGE.parent
-    if top in sys.stdlib_module_names:
-        return None
-    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    for folder in (beside, *(Path(folder).resolve() for folder in sys.path)):
-        if (folder / f"{top}.py").is_file() or (folder / top).is_dir():
-            if str(folder) not in installed:
-                return folder
-            break
-    try:
-        return version(top)
-    except PackageNotFoundError:  # its distribution has another name
-        return str(getattr(sys.modules.get(top), "__version__", ""))
-
-
-@cache
-def _files_of(name: str, root: Path) -> list[Path]:
-    """Return the files that a dotted name may stand for: a module, a package, or a name in one of them."""
-    base = root.joinpath(*name.split("."))
-    return [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
-
-
-@cache
-def _began() -> float:
-    """Return when this process began, in ns of the clock that files are stamped with."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    since_boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    # The next tick: no module can have been imported earlier.
-    return time.time_ns() - since_boot + (ticks + 1) * 1e9 / os.sysconf("SC_CLK_TCK")
-
-
 @cache
 def _remembered() -> dict[str, SourceFile]:
     """Return what earlier processes found out about source files, by path."""
-    with suppress(OSError, ValueError, TypeError):
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
         kept = json.loads((kernel_folder() / "sources.json").read_text())
-        return {path: SourceFile(*facts) for path, facts in kept.items()}
+        return {
+            path: SourceFile(list(stamp), str(digest), [str(name) for name in imports])
+            for path, (stamp, digest, imports) in kept.items()
+        }
     return {}
 
 
@@ -235,38 +247,54 @@ def _write_at_exit() -> None:
 # ---- the key of a function ----
 
 
-def text_of(value: Any) -> str:
-    """Return what a value reads like in every process: a function, its sources, its code and what it closes over.
+def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
+    """Return what a value reads like in every process; of a function all that is said at the top of this file.
+
+    seen: the functions that this one is part of, which may call themselves.
 
     Raises
     ------
     TypeError
-        For anything but functions, compiled ones, numbers, strings, dtypes, types and tuples of them.
+        For anything but functions, compiled ones, numbers, strings, arrays, dtypes, types and tuples of them.
     LookupError
         If the sources of a function are not known; see `closure_of`.
     """
-    value = getattr(value, "py_func", value)
+    options = getattr(value, "targetoptions", "")
+    value = getattr(
+        value, "py_func", getattr(value, "_defn", value)
+    )  # of compiled functions, and of intrinsics
     if isinstance(value, FunctionType):
-        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        inner = {name: text_of(cell.cell_contents) for name, cell in cells}
-        sources: str | None = ""
-        # What `eval` made has no module. It names what the file gives it that closes over it.
-        if value.__module__ is not None:
-            sources = _closure_digest(Path(value.__code__.co_filename), value.__module__)
+        top = str(value.__module__).partition(".")[0]
+        if id(value) in seen or (seen and top != _PACKAGE and _is_library(Path(value.__code__.co_filename))):
+            return f"{value.__module__}.{value.__qualname__} {_version_of(top)}"
+        seen |= {id(value)}
+        # What `eval` made has no module, and names what the file gives it that closes over it.
+        sources = "" if value.__module__ is None else _closure_digest(value.__module__)
         if sources is None:
-            raise LookupError(value.__code__.co_filename)
-        return f"{value.__module__}.{value.__qualname__} {sources} {text_of(value.__code__)} {inner}"
+            raise LookupError(value.__module__)
+        inner: dict[str, str] = {}
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with suppress(ValueError):  # it is empty: a function that calls itself is not there yet
+                inner[name] = text_of(cell.cell_contents, seen)
+        defaults = text_of((value.__defaults__ or ()) + tuple((value.__kwdefaults__ or {}).values()), seen)
+        code = text_of(value.__code__, seen)
+        return (
+            f"{value.__module__}.{value.__qualname__} {sources} {options} {code} {defaults} {inner} "
+            f"{_text_of_globals(value, seen)}"
+        )
     if isinstance(value, CodeType):
-        return f"{value.co_code.hex()} {value.co_names} {text_of(value.co_consts)}"
+        return f"{value.co_code.hex()} {value.co_names} {text_of(value.co_consts, seen)}"
     if isinstance(value, tuple):
-        return f"({', '.join(map(text_of, value))})"
+        return f"({', '.join(text_of(item, seen) for item in value)})"
     if isinstance(value, frozenset):
-        return f"{{{', '.join(sorted(map(text_of, value)))}}}"
+        return f"{{{', '.join(sorted(text_of(item, seen) for item in value))}}}"
     if value is None or value is Ellipsis or isinstance(value, int | float | complex | str | bytes):
         return repr(value)
     import numpy as np
     from numba import types
 
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return f"{value.dtype} {value.shape} {_digest(value.tobytes()).hex()}"
     if isinstance(value, np.generic | np.dtype | types.Type):
         return repr(value)
     if isinstance(value, type) and issubclass(value, np.generic):
@@ -276,17 +304,45 @@ def text_of(value: Any) -> str:
     )
 
 
+def _text_of_globals(function: FunctionType, seen: frozenset[int]) -> dict[str, str]:
+    """Return what the names in a function stand for now, as far as that has a lasting text."""
+    names: set[str] = set()
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        names |= set(code.co_names)
+        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+    found = {}
+    for name in sorted(names & function.__globals__.keys()):
+        value = function.__globals__[name]
+        of = [(name, value)]
+        if isinstance(value, ModuleType):
+            path = _file_of(value.__name__)
+            others = [] if path is None or _is_library(path) else sorted(names)
+            of = [(f"{name}.{other}", getattr(value, other)) for other in others if hasattr(value, other)]
+        for key, item in of:
+            with suppress(TypeError):  # a class, say, which its source file stands for
+                found[key] = text_of(item, seen)
+    return found
+
+
 @cache
-def _closure_digest(file: Path, module: str) -> str | None:
-    found = closure_of(file, module)
+def _closure_digest(module: str) -> str | None:
+    found = closure_of(module)
     return None if found is None else _digest(json.dumps(sorted(found.items())).encode()).hex()
 
 
 @cache
 def _machine() -> str:
-    """Return what all kernels of this process depend on: the processor, and the versions of what compiles."""
+    """Return what all kernels of this process depend on: the processor, Numba's settings and the versions."""
     libraries = " ".join(f"{name} {version(name)}" for name in ("numba", "llvmlite", "numpy"))
-    return f"{platform.machine()} {cpu_name()} {os.environ.get(VECTOR_BYTES_VARIABLE, '')} {sys.version} {libraries}"
+    settings = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith("NUMBA_") and not name.endswith(("_DIR", "_NUM_THREADS", "_LAYER", "_CUDASIM"))
+    }
+    width = os.environ.get(VECTOR_BYTES_VARIABLE, "")
+    return f"{platform.machine()} {cpu_name()} {width} {settings} {sys.version} {libraries}"
 
 
 # ---- the files of a function ----
@@ -299,7 +355,7 @@ class KernelFiles:
         """Take the function, the options that it is compiled with, and what pickles its kernels."""
         self._function, self._options, self._dump = function, options, dump
         name = f"{(function.__module__ or '').rpartition('.')[2]}.{function.__qualname__}"
-        self.name = name.replace("<", "").replace(">", "")[:120]
+        self.name = name.replace("<", "").replace(">", "").encode()[:120].decode(errors="ignore")
 
     def about(self) -> str:
         """Return a digest of all that the kernels of the function share; "" if they cannot be kept."""
@@ -311,9 +367,13 @@ class KernelFiles:
 
     def _path(self, key: Any) -> Path | None:
         about = self.about()
-        if not about:
+        signature, *further = key
+        types = [(str(kind), getattr(kind, "fields", "")) for kind in getattr(signature, "args", signature)]
+        if not about or " at 0x" in str(types):  # an address, which no other process has
             return None
-        return kernel_folder() / f"{self.name}-{_digest(f'{about} {key}'.encode()).hex()}{_SUFFIX}"
+        return (
+            kernel_folder() / f"{self.name}-{_digest(f'{about} {types} {further}'.encode()).hex()}{_SUFFIX}"
+        )
 
     def load(self, key: Any) -> Any:
         """Return the kernel of a key: argument types, target and more of Numba's; None if there is none."""
@@ -336,7 +396,9 @@ class KernelFiles:
                 os.utime(path)  # it is in use
         try:
             kept_key, kernel = pickle.loads(body)
-        except (ImportError, AttributeError):  # the function's module cannot be imported by its name here
+        except (
+            Exception
+        ):  # the function's module cannot be imported by its name here, or no longer has what it had
             return None
         return kernel if kept_key == key else None
 
@@ -423,7 +485,7 @@ def _compile_alone(kernels: Any, compile: Callable[[Any], Any], signature: Any) 
     from numba.core.compiler_lock import global_compiler_lock
 
     # In this order: Numba's lock is held where a kernel that is being compiled calls another.
-    with global_compiler_lock, _lock(kernels.files):
+    with global_compiler_lock, _lock(kernels.files, signature):
         return compile(signature)
 
 
@@ -470,7 +532,8 @@ def delete_old_kernels(folder: Path) -> None:
         for path in sorted(facts, key=lambda path: facts[path].st_mtime, reverse=True):
             total += facts[path].st_size
             is_kernel = path.suffix == _SUFFIX
-            if now - facts[path].st_mtime > KEPT_SECONDS or (is_kernel and total > KEPT_BYTES):
+            may_go = is_kernel or path.suffix == ".new" or path.parent != folder
+            if may_go and (now - facts[path].st_mtime > KEPT_SECONDS or (is_kernel and total > KEPT_BYTES)):
                 path.unlink(missing_ok=True)
         for parent, folders, _ in os.walk(folder, topdown=False):
             for name in folders:
@@ -479,10 +542,10 @@ def delete_old_kernels(folder: Path) -> None:
 
 
 @contextmanager
-def _lock(files: KernelFiles) -> Iterator[None]:
-    """Keep other processes of this host from compiling one function meanwhile; after 2 s say what it waits for.
+def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
+    """Keep other processes of this host from compiling one kernel meanwhile; after 2 s say what it waits for.
 
-    The lock is one byte of a file, at a place that the function's digest chooses. The hosts that share a cache are
+    The lock is one byte of a file, at a place that the kernel's digest chooses. The hosts that share a cache are
     not kept apart, and where files cannot be locked nobody is.
     """
     about = files.about()
@@ -490,7 +553,7 @@ def _lock(files: KernelFiles) -> Iterator[None]:
     if file is None:
         yield
         return
-    place = int(about[:14], 16)
+    place = int.from_bytes(_digest(f"{about} {signature}".encode())[:7])
     begin, silent = time.monotonic(), True
     while True:
         try:
