@@ -1,6 +1,7 @@
 """Runs on a mesh from a file: resumed on the same and on other ranks; wrong files are refused in one sentence."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import ridgeline as package
 from mesh_files import BoxFile
 
+DATA = Path(__file__).parents[1] / "data"
 CASE = """\
 [run]
 model = "navier_stokes"
@@ -127,3 +129,39 @@ def test_wrong_files_and_sides_end_with_one_sentence(ridgeline, case, command, o
     assert old in CASE
     case.write_text(CASE.replace(old, new))
     refused(ridgeline(command, case), *words)
+
+
+CAVITY = """\
+[run]
+model = "navier_stokes"
+steps = 3
+[grid]
+mesh = "cav8.re2"
+order = 3
+[model]
+viscosity = 0.05
+dt = 0.002
+[initial]
+kind = "rest"
+[output]
+every = 0
+series = "mesh.csv"
+series_every = 1
+[boundary.W]
+kind = "wall"
+[boundary.v]
+kind = "moving-wall"
+value = [1, 0, 0]
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.full), 3])
+def test_a_side_with_more_faces_than_the_mesh_has_elements(ridgeline, ranks):
+    """All walls of a cavity of 8 x 8 x 1 elements are one side; the numbers are those of the same flow as a box."""
+    shutil.copy(DATA / "cav8.re2", ridgeline.path)
+    (ridgeline.path / "cavity.toml").write_text(CAVITY)
+    done = ridgeline("run", "cavity.toml", "-n", ranks)
+    assert done.returncode == 0, done.stderr
+    last = np.genfromtxt(ridgeline.path / "mesh.csv", delimiter=",", names=True)[-1]
+    assert last["wall_shear_W"] == pytest.approx(0.0453302015, rel=1e-7)
+    assert last["wall_shear"] == pytest.approx(0.110275251, rel=1e-7)

@@ -108,8 +108,14 @@ def test_arrays_of_any_shape_and_order_are_summed(comm) -> None:
     sums = global_sums(comm, parts, 24 * comm.size)
     assert sums.tolist() == [float(part.sum()) * comm.size for part in parts]
     assert global_sums(comm, [], 1).tolist() == []
-    with pytest.raises(ValueError, match="n_global = 3 values cannot hold a part of 24"):
+    with pytest.raises(
+        ValueError, match=f"n_global = 3 is less than the {24 * comm.size} values of all ranks"
+    ):
         global_sums(comm, [values], 3)
+    uneven = values.ravel()[: 24 if comm.rank else 0]  # no rank alone holds more than the bound
+    if comm.size > 2:
+        with pytest.raises(ValueError, match=f"n_global = 24 is less than the {24 * (comm.size - 1)} values"):
+            global_sums(comm, [uneven], 24)
 
 
 def test_sum_beyond_the_largest_float_is_infinite(comm) -> None:

@@ -22,6 +22,8 @@ from ridgeline.runtime.errors import ConfigError
 Array = NDArray[np.float64]
 CHUNK = 2**22  # numbers of temporary arrays at a time
 
+MOST_FACES = 6  # of one element at one side of a mesh
+
 
 def reference_gradient(u: Array, derivative: Array) -> tuple[Array, Array, Array]:
     """Return (u_r, u_s, u_t) of a field [..., z, y, x]: derivatives in the reference directions."""

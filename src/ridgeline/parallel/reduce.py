@@ -50,30 +50,33 @@ def global_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -
     Parameters
     ----------
     arrays : this rank's parts, float32 or float64, up to 3-D and fast with contiguous rows (owned views)
-    n_global : number of values on all ranks, of the largest array
+    n_global : number of values on all ranks, of the largest array, or any larger number that is the same for every
+        process grid
 
-    Returns NaN for an array that holds NaN or infinity anywhere. Raises ValueError if a part alone holds more
-    than n_global values.
-    Communication: 8 and 24 bytes per array in two Allreduces. Cost: two passes over the arrays.
+    Returns NaN for an array that holds NaN or infinity anywhere. Raises ValueError on all ranks if the ranks together
+    hold more than n_global values, whose integers might overflow.
+    Communication: 8 and 32 bytes per array in two Allreduces. Cost: two passes over the arrays.
     """
-    most = max((array.size for array in arrays), default=0)
-    if most > n_global:
-        raise ValueError(f"n_global = {n_global} values cannot hold a part of {most}; pass the global number")
     parts = [_Pitched(array) for array in arrays]
     largest = global_max(comm, [part.largest() for part in parts])
     bits = 62 - max(n_global - 1, 1).bit_length()
     exponents = [math.frexp(value)[1] if math.isfinite(value) else 0 for value in largest]
     shifts = [min(bits - exponent, 1000) for exponent in exponents]  # 2**shift stays a float
-    mine = np.zeros((len(parts), FOLDS), np.int64)
-    for part, shift, value, sums in zip(parts, shifts, largest, mine):
+    mine = np.zeros((len(parts), FOLDS + 1), np.int64)  # the last number is that of the values
+    for array, part, shift, value, sums in zip(arrays, parts, shifts, largest, mine):
+        sums[FOLDS] = array.size
         if math.isfinite(value):
-            part.fold(math.ldexp(1.0, shift), math.ldexp(1.0, bits), sums)
+            part.fold(math.ldexp(1.0, shift), math.ldexp(1.0, bits), sums[:FOLDS])
     total = np.empty_like(mine)
     comm.Allreduce(mine, total, MPI.SUM)
+    if (most := total[:, FOLDS].max(initial=0)) > n_global:
+        raise ValueError(
+            f"n_global = {n_global} is less than the {most} values of all ranks; pass their number"
+        )
     return np.array(
         [
             _combine(sums, shift, bits) if math.isfinite(value) else math.nan
-            for sums, shift, value in zip(total, shifts, largest)
+            for sums, shift, value in zip(total[:, :FOLDS], shifts, largest)
         ]
     )
 

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import ElementGeometry
+from ridgeline.elements.geometry import MOST_FACES, ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, side_axis
 from ridgeline.models.contract import Figure
 from ridgeline.models.navier_stokes.derivatives import (
@@ -114,8 +114,10 @@ class Diagnostics:
         object.__setattr__(self, "wall_directions", self._wall_directions())
 
     def _sums(self, per_element: Sequence[Array]) -> list[float]:
-        """Return sums over all ranks of arrays with a number for each of some elements."""
-        return [float(s) for s in global_sums(self.comm, per_element, self.grid.n_elements_global)]
+        """Return sums over all ranks of arrays with a number for each of some elements, or of some of their faces."""
+        return [
+            float(s) for s in global_sums(self.comm, per_element, MOST_FACES * self.grid.n_elements_global)
+        ]
 
     def _integral(self, values: Array | float, elements: slice = slice(None)) -> Array:
         """Return the integral of point values over each of some elements."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.geometry import ElementGeometry, Side
+from ridgeline.elements.geometry import MOST_FACES, ElementGeometry, Side
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models.contract import FurtherOutput, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 Array = NDArray[np.float64]
-MOST_FACES = 6  # that one element may have at a side
 
 
 @dataclass(frozen=True, eq=False)
