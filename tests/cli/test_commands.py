@@ -103,7 +103,7 @@ def test_compile_leaves_nothing_to_compile_for_the_run(ridgeline, tmp_path):
     cache = {"RIDGELINE_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": ""}
 
     def kernels() -> set[str]:
-        return {path.name for path in Path(tmp_path / "cache").rglob("*.nb*")}
+        return {path.name for path in Path(tmp_path / "cache").rglob("*.kernel")}
 
     done = ridgeline("compile", case, env=cache)
     assert done.returncode == 0, done.stderr
