@@ -1,5 +1,9 @@
 """A case from elsewhere runs no Python of its own where --no-python forbids it."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 CASE = """\
@@ -63,3 +67,16 @@ def test_other_cases_are_not_refused(ridgeline) -> None:
 def test_without_the_option_the_file_is_run(ridgeline, it_ran) -> None:
     ridgeline("check", "case.toml")
     assert it_ran.exists()
+
+
+def test_files_beside_the_case_are_not_taken_for_libraries(ridgeline) -> None:
+    planted = "import pathlib\npathlib.Path(__file__ + '.ran').touch()\n"
+    for name in ("numpy.py", "random.py"):
+        (ridgeline.path / name).write_text(planted)
+    command = Path(sys.executable).with_name("ridgeline")
+    options = ["run", ridgeline.write(steps=2), "-n", "2", "--no-python"]
+    done = subprocess.run(
+        [command, *options], cwd=ridgeline.path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list(ridgeline.path.glob("*.ran"))

@@ -16,10 +16,10 @@ from ridgeline.study.submit import make_batches, submit, write_scripts
 from study_tools import Runner, prepared
 
 STRONG = {"strong": True, "ranks": (1, 4), "repeat": 2}
-# Stands in for `python -m ridgeline`: `bind` says what it was asked, a run writes its report or fails.
+# Stands in for `python -P -m ridgeline`: `bind` says what it was asked, a run writes its report or fails.
 RIDGELINE = """\
 #!/bin/sh
-shift 2
+shift 3
 echo "$@" >> {calls}
 [ "$1" = bind ] && {{ echo "--bound-as $3-$5"; exit 0; }}
 case "$*" in *n4/2/*) echo "error: no route to host"; exit 7;; esac

@@ -31,6 +31,11 @@ def test_ranges_are_written_out(text, expected):
     assert values_between(text) == expected
 
 
+def test_a_count_without_bound_is_refused_before_it_takes_time_and_memory():
+    with pytest.raises(ConfigError, match="a sweep has at most 10000 cases"):
+        values_between("model.F=0:1:100000000")
+
+
 @pytest.mark.parametrize("text", ["F=0:1:1", "F=0:1:x", "F=a:b:3", "F=0:1:2.5", "F=0:1:-3"])
 def test_ranges_that_are_none_are_refused(text):
     with pytest.raises(ConfigError, match=r"need numbers first:last:count, at least 2"):
@@ -42,6 +47,7 @@ def test_ranges_that_are_none_are_refused(text):
     [
         ({"over": ("run.threads=1,2",)}, "a sweep cannot vary run.threads"),
         ({"over": ("model.f=1,2",)}, "Did you mean 'F'"),
+        ({"over": ("model.F=0:1:200", "model.k=0:1:100")}, "the axes have 20000 combinations"),
         ({"over": ("model.F=1:2:0",)}, "need numbers first:last:count"),
         ({"over": ("model.F=-1,2",)}, "point n1_F--1"),
         ({}, "a sweep needs an axis"),

@@ -98,6 +98,11 @@ _POLL = 0.1  # seconds between two looks at a job that may have to be killed
 _LAUNCHED = "RIDGELINE_LAUNCHED"
 
 
+def this_program() -> list[str]:
+    """Return how a process starts this command line again. Without -P a numpy.py beside a case would be imported."""
+    return [sys.executable, "-P", "-m", "ridgeline"]
+
+
 def die_with_parent() -> None:
     """Let the kernel kill this process when its parent dies: a job killed outright leaves nothing behind."""
     if sys.platform == "linux":
@@ -137,7 +142,7 @@ def launch_ranks(
     name the rank that was killed.
     """
     check_limits()
-    command = [find_mpiexec(), "-n", str(n_ranks), sys.executable, "-m", "ridgeline", *arguments]
+    command = [find_mpiexec(), "-n", str(n_ranks), *this_program(), *arguments]
     try:
         job = subprocess.Popen(
             command,

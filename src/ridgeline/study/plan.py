@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +27,7 @@ from ridgeline.study.subject import Changes, Need, Subject
 
 GRID = "process_grid"
 LINK = "&"  # between keys of an axis that change together
+MOST_POINTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,11 @@ def make_plan(asked: Asked, here: bool = True, all_keys: bool = False) -> Plan:
     keys = [key for axis in axes for key in axis[0]]
     ranks = sorted(set(options.ranks))
     threads_of_points: list[int | None] = [*sorted(set(options.threads))] or [None]
+    combinations = math.prod(map(len, axes)) * len(threads_of_points) * len(ranks)
+    if combinations > MOST_POINTS:
+        raise ConfigError(
+            f"the axes have {combinations} combinations; a study or sweep has at most {MOST_POINTS}: use fewer values"
+        )
     points = []
     for chosen in itertools.product(*axes):
         changes = {key: value for values in chosen for key, value in values.items()}
@@ -111,9 +119,8 @@ def make_plan(asked: Asked, here: bool = True, all_keys: bool = False) -> Plan:
                 )
             except RidgelineError as error:
                 raise type(error)(f"point {_name(n_ranks, label)}: {error}") from None
-    names = [point.name for point in points]
-    double = next((name for name in names if names.count(name) > 1), None)
-    if double is not None:
+    (double, times), *_ = Counter(point.name for point in points).most_common(1) or [("", 0)]
+    if times > 1:
         raise ConfigError(f"two points of the study are called {double}; give an axis other values")
     return Plan(subject, options.scaling, tuple(points), options.repeat, options.seed, here)
 

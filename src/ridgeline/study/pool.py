@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import check_folder, output_errors, replace_file
-from ridgeline.runtime.launcher import die_with_parent
+from ridgeline.runtime.launcher import die_with_parent, this_program
 from ridgeline.study.folder import ADVICE, ERROR, REPORT, Found, StudyJob, clear, look
 from ridgeline.study.plan import Plan
 from ridgeline.study.run import END_SECONDS, Tell, write_error
@@ -79,7 +78,7 @@ def _tell_done(jobs: Sequence[StudyJob], told: set[str], tell: Tell) -> None:
 def _process(jobs: Sequence[StudyJob], folder: Path, number: int) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process for some jobs; on leaving it has END_SECONDS to end by itself."""
     entries = folder / FOLDER / f"{number}.json"
-    command = [sys.executable, "-m", "ridgeline", "run-list", str(entries), "-n", str(jobs[0].point.ranks)]
+    command = [*this_program(), "run-list", str(entries), "-n", str(jobs[0].point.ranks)]
     with output_errors(f"write into {folder}", ADVICE), (folder / FOLDER / f"{number}.log").open("ab") as log:
         replace_file(entries, json.dumps([_entry(job) for job in jobs], indent=1).encode())
         try:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import output_errors
-from ridgeline.runtime.launcher import die_with_parent
+from ridgeline.runtime.launcher import die_with_parent, this_program
 from ridgeline.study.folder import ADVICE, ERROR, LOG, Found, StudyJob, clear, look
 from ridgeline.study.plan import Plan
 
@@ -47,7 +46,7 @@ def run_here(job: StudyJob) -> int:
 
     Ctrl-C goes to the job too, which has END_SECONDS to end; the job dies with this process.
     """
-    command = [sys.executable, "-m", "ridgeline", *job.arguments, "-n", str(job.point.ranks)]
+    command = [*this_program(), *job.arguments, "-n", str(job.point.ranks)]
     with output_errors(f"write into {job.folder}", ADVICE), (job.folder / LOG).open("wb") as log:
         try:
             process = subprocess.Popen(

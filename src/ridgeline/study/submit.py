@@ -9,7 +9,6 @@ import math
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.files import output_errors, replace_file
+from ridgeline.runtime.launcher import this_program
 from ridgeline.runtime.threads import cores_available
 from ridgeline.study.folder import ADVICE, ERROR, LOG, StudyJob, clear, look
 from ridgeline.study.options import SubmitOptions
@@ -85,7 +85,7 @@ def make_batches(jobs: Sequence[StudyJob], options: SubmitOptions) -> list[Batch
 
 def command_script(job: StudyJob) -> str:
     """Return what every rank of a job executes."""
-    command = shlex.join([sys.executable, "-m", "ridgeline", *job.arguments])
+    command = shlex.join([*this_program(), *job.arguments])
     return f"cd {shlex.quote(str(job.directory))} || exit 1\nexec {command}\n"
 
 
@@ -93,7 +93,7 @@ def make_script(batch: Batch, options: SubmitOptions, folder: Path, name: str) -
     """Return the script of an array job."""
     system = _slurm if options.submit == "slurm" else _pbs
     head, index, launch, launcher = system(batch, options, folder, name)
-    ridgeline = shlex.join([sys.executable, "-m", "ridgeline"])
+    ridgeline = shlex.join(this_program())
     return "\n".join(
         [
             "#!/bin/sh",

@@ -25,7 +25,7 @@ from ridgeline.study.command import FAILED, Tell, refuse_ranks, show
 from ridgeline.study.contact_sheet import save_contact_sheet
 from ridgeline.study.folder import Found, StudyFolder, StudyJob
 from ridgeline.study.page import table, write_files
-from ridgeline.study.plan import LINK, Plan, make_plan
+from ridgeline.study.plan import LINK, MOST_POINTS, Plan, make_plan
 from ridgeline.study.pool import run_in_processes
 from ridgeline.study.sweep_options import SweepOptions
 
@@ -49,6 +49,8 @@ def _one_axis(text: str) -> str:
         first, last, count = (part.strip() for part in rest.split(":"))
         if int(count) < 2:
             raise ValueError(count)
+        if int(count) > MOST_POINTS:
+            raise ConfigError(f"--over {text}: a sweep has at most {MOST_POINTS} cases, so use fewer values")
         values = np.linspace(float(first), float(last), int(count))
     except ValueError:
         raise ConfigError(
