@@ -34,7 +34,7 @@ def test_limits_are_the_same_on_all_ranks_and_come_from_the_cache_the_second_tim
 ):
     shared_folder(comm, tmp_path_factory, monkeypatch)
     calls = []
-    monkeypatch.setattr(limits, "_bandwidth", lambda context: {"best": 1e9, "best_name": "triad"})
+    monkeypatch.setattr(limits, "_bandwidth", lambda *_: {"best": 1e9, "best_name": "triad"})
     monkeypatch.setattr(
         limits, "_peak", lambda context: calls.append("peak") or {"float64": 1.0, "float32": 2.0}
     )
