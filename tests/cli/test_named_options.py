@@ -30,7 +30,13 @@ FOREIGN = {
     "study/bench_subject.py": {"--no-"},
     "study/options.py": {"--account"},  # sbatch
     "study/submit.py": {"--job-name", "--array", "--nodes", "--ntasks", "--time", "--output", "--exclusive"}
-    | {"--ntasks-per-node", "--cpus-per-task", "--account", "--partition"},  # sbatch
+    | {
+        "--ntasks-per-node",
+        "--cpus-per-task",
+        "--account",
+        "--partition",
+        "--kill-on-bad-exit",
+    },  # sbatch, srun
     "validate/binding.py": {"--ppn", "--cpu-bind", "--ntasks-per-node"},  # launchers
     "validate/report/page.py": {"--ink", "--soft", "--line", "--pale", "--state"},  # names in a style sheet
 }
