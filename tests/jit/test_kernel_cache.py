@@ -258,6 +258,11 @@ def test_a_file_that_changed_since_the_process_began_keeps_no_kernel(cache, monk
     for function in (kernel_cache._source, kernel_cache._closure_digest, kernel_cache._file_of):
         function.cache_clear()
     assert [hits(), hits()] == [0, 0]
+    inner = numba.njit(twice)
+    assert kernel((numba.int64,))(lambda x: inner(x))(2) == 4, (
+        "one that closes over a function of such a file"
+    )
+    assert not list(cache.glob("*.kernel"))
     for function in (kernel_cache._source, kernel_cache._closure_digest, kernel_cache._file_of):
         function.cache_clear()
     monkeypatch.undo()

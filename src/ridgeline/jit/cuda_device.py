@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import cuda, types
 
 from ridgeline.jit import cuda_simulator
-from ridgeline.jit.kernel_cache import keep_kernels, text_of
+from ridgeline.jit.kernel_cache import keep_kernels
 from ridgeline.runtime.device_errors import explain_status
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
@@ -46,8 +46,6 @@ def kernel(threads, blocks=1):
         return cuda.jit
 
     def declare(function):
-        for cell in function.__closure__ or ():
-            text_of(cell.cell_contents)
         dispatcher = cuda.jit(launch_bounds=(threads, blocks))(function)
         keep_kernels(dispatcher, CUDACache, dumps)
         return dispatcher

@@ -18,7 +18,7 @@ from numba import from_dtype, njit, types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-from ridgeline.jit.kernel_cache import keep_kernels, text_of
+from ridgeline.jit.kernel_cache import keep_kernels
 
 # A function that only kernels call: compiled into each of them. Options as for `kernel`, and inline="always".
 subroutine = njit
@@ -44,8 +44,6 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
     """
 
     def declare(function: Callable[..., Any]) -> Any:
-        for cell in function.__closure__ or ():
-            text_of(cell.cell_contents)
         dispatcher = njit(**options)(function)
         keep_kernels(dispatcher, FunctionCache, dumps)
         dispatcher.declared = signature

@@ -156,7 +156,7 @@ def _is_library(path: Path) -> bool:
 
 
 def _folders_of(package: str) -> list[str] | None:
-    """Return the folders of a package's modules, None if it is no package that can be found."""
+    """Return the folders of a package's modules; None if there is no such package."""
     module = sys.modules.get(package)
     if module is not None:
         return list(module.__path__) if hasattr(module, "__path__") else None
@@ -447,6 +447,11 @@ def keep_kernels(dispatcher: Any, base: Any, dump: Callable[[Any], bytes]) -> No
     dump
         What pickles the kernels of its kind.
     """
+    for cell in dispatcher.py_func.__closure__ or ():
+        # Now, where the declaration stands in the traceback. A file that has changed or an empty cell is not an
+        # error: the kernel is then not kept, or gets its key when it is compiled.
+        with suppress(LookupError, ValueError):
+            text_of(cell.cell_contents)
     dispatcher._cache = _cache_class(base)(dispatcher, dump)
     dispatcher.compile = partial(_compile_alone, dispatcher._cache, dispatcher.compile)
 
