@@ -1,19 +1,30 @@
-"""Thread blocks of numba-cuda's simulator without polling: a step of turbulence takes 0.4 s instead of 14 s.
+"""numba-cuda's simulator as the tests want it: thread blocks without polling, arrays without NumPy's attributes.
+
+Without polling a step of turbulence takes 0.4 s instead of 14 s.
 
 The simulator starts a thread of the operating system for each thread of a block, and polls all of them until the last
 one ends. Here one thread runs at a time, up to its next barrier, and then wakes the next one. The threads of a kernel
 without barriers run one after the other in a single thread of the operating system.
 
-Importing this module replaces `run` of the simulator's blocks. tests/conftest.py imports it where kernels are
-simulated.
+The simulator's device arrays pass every attribute on to the NumPy array that they hold. A device array has far
+fewer, so that host code which asked one for `itemsize` ran in all tests and failed on a GPU. Here only those
+attributes exist that numba-cuda's `DeviceNDArray` has.
+
+Importing this module replaces `run` of the simulator's blocks and the attributes of its arrays. tests/conftest.py
+imports it where kernels are simulated.
 """
 
 import threading
 from collections import deque
 
 import numpy as np
+from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from numba.cuda.simulator.kernel import BlockManager, BlockThread, Dim3
 
+# What DeviceNDArray has and the simulator's array takes from NumPy's.
+OF_DEVICE_ARRAYS = {"dtype", "flags", "ndim", "ravel", "reshape", "size", "squeeze", "strides", "view"}
+# By these MPI finds the memory of a simulated array; that of a DeviceNDArray it finds by __cuda_array_interface__.
+FOR_MESSAGES = {"__dlpack__", "__dlpack_device__"}
 IDLE: list["Worker"] = []  # threads of the operating system that wait for a block
 
 
@@ -117,4 +128,12 @@ def run(manager: BlockManager, grid_point, *arguments) -> None:
         raise block.error
 
 
+def attribute_of_device_array(array: FakeCUDAArray, name: str) -> object:
+    """Return an attribute that the simulator's array does not define itself, if device arrays have it."""
+    if name not in OF_DEVICE_ARRAYS | FOR_MESSAGES:
+        raise AttributeError(f"a device array has no attribute {name!r}")
+    return getattr(array._ary, name)
+
+
 BlockManager.run = run
+FakeCUDAArray.__getattr__ = attribute_of_device_array

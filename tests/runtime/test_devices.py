@@ -2,6 +2,7 @@
 
 import sys
 from enum import Enum
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -51,7 +52,8 @@ def driver_with(count: int, status: Result = Result.CUDA_SUCCESS) -> SimpleNames
         cuDevicePrimaryCtxRelease=lambda handle: (ok,),
         cuDeviceGetCount=lambda: (ok, count),
         cuDeviceGet=lambda index: (ok, index),
-        cuDeviceGetName=lambda size, handle: (ok, b"NVIDIA H200\x00\x00"),
+        # as it came from an H200
+        cuDeviceGetName=lambda size, handle: (ok, b"NVIDIA H200".ljust(64, b"\x00").ljust(size)),
         cuDeviceTotalMem=lambda handle: (ok, 141 * 2**30),
         cuDeviceGetAttribute=lambda name, handle: (ok, ATTRIBUTES[name]),
     )
@@ -62,6 +64,7 @@ def install(monkeypatch):
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(devices, "find_spec", lambda name: object())
+    import_module("numba.cuda.cudaimpl")  # with the true bindings
 
     def put(driver):
         monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
@@ -134,6 +137,18 @@ def test_a_driver_without_the_functions_of_the_bindings_is_too_old(install):
         describe_devices()
 
 
+def test_a_compiler_that_does_not_load_is_refused(install, monkeypatch):
+    def missing(name):
+        if name == "numba.cuda.cudaimpl":
+            raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+        return import_module(name)
+
+    install(driver_with(1))
+    monkeypatch.setattr(devices, "import_module", missing)
+    with pytest.raises(DeviceError, match=r"numba-cuda [\d.]+ does not load with NumPy [\d.]+ .*row_stack"):
+        describe_devices()
+
+
 def test_free_memory_is_what_the_driver_says(install):
     install(driver_with(1))
     assert free_memory(GPU) == 100 * 2**30
@@ -200,6 +215,7 @@ def test_a_device_that_takes_no_further_process_is_refused(monkeypatch):
 
 def test_the_simulator_is_a_device_that_says_so(monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda name: object())
+    import_module("numba.cuda.cudaimpl")  # with the true bindings
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert [str(device) for device in describe_devices()] == ["CUDA simulator (runs kernels in Python)"]
 

@@ -5,12 +5,12 @@ offer by name come from `cuda_simulator` instead of from inline PTX. Import this
 is at hand; `runtime.devices` says whether it is.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import cuda, types
+from numba.cuda.core import config
 
 from ridgeline.jit import cuda_simulator
 from ridgeline.jit.kernel_cache import keep_kernels
@@ -23,7 +23,7 @@ if not SIMULATED:
     from numba.cuda.dispatcher import CUDACache
     from numba.cuda.serialize import dumps
 # A face, a small grid and an empty launch to compile are meant to have few thread blocks.
-warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
+config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 WARP = 32
 

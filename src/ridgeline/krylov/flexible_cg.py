@@ -129,7 +129,7 @@ def _solve(
     if operator.nullspace:
         inner.remove_mean(x)
     if regions is not None:
-        small = 2 * z.itemsize
+        small = 2 * z.dtype.itemsize
         regions.count("cg", 17.0 * n * iterations, (8.0 * 16 + small) * n * iterations)
     return SolveResult(iterations, residual, initial, sound and residual <= tolerance)
 

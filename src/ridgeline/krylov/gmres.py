@@ -308,9 +308,10 @@ class _Cycles:
         """Charge a cycle: products and subtractions with 1 ... done vectors, and a sum of `used` vectors."""
         if self.regions is None:
             return
+        itemsize = self.z.dtype.itemsize
         n, pairs = self.weights.size, done * (done + 1) / 2
-        widened = done * (8 + self.z.itemsize) if self.z.dtype != np.float64 else 0
-        moved = 8 * (2 * pairs + 5 * done + 2) + self.z.itemsize * used + widened
+        widened = done * (8 + itemsize) if self.z.dtype != np.float64 else 0
+        moved = 8 * (2 * pairs + 5 * done + 2) + itemsize * used + widened
         self.regions.count("gmres", n * (8 * pairs + 8 * done + 2 * used), n * moved)
 
 

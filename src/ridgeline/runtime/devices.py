@@ -59,7 +59,8 @@ def simulated() -> bool:
 def describe_devices() -> list[DeviceInfo]:
     """Return the GPUs that this process may see, in CUDA's order; creates no context on them.
 
-    Raises DeviceError if numba-cuda, the CUDA driver or a GPU is missing, or the driver is too old.
+    Raises DeviceError if numba-cuda, the CUDA driver or a GPU is missing, the driver is too old, or numba-cuda does
+    not load with the NumPy that is installed.
     """
     if find_spec("numba_cuda") is None:
         raise DeviceError(f"the package numba-cuda, which compiles GPU kernels, is not installed; {INSTALL}")
@@ -70,6 +71,7 @@ def describe_devices() -> list[DeviceInfo]:
     (count,) = _call(driver, "cuDeviceGetCount")
     if count == 0:
         raise DeviceError(f"the NVIDIA driver shows no GPU{_hidden()}; ask the job scheduler for one")
+    _refuse_broken_compiler()
     return [_describe(driver, index) for index in range(count)]
 
 
@@ -141,6 +143,17 @@ def _refuse_old_driver(driver: Any) -> None:
         )
 
 
+def _refuse_broken_compiler() -> None:
+    """Raise DeviceError if the part of numba-cuda that every kernel takes does not load, as 0.30 with NumPy 2.5."""
+    try:
+        import_module("numba.cuda.cudaimpl")
+    except (ImportError, AttributeError) as error:
+        raise DeviceError(
+            f"numba-cuda {version('numba-cuda')} does not load with NumPy {version('numpy')} ({error}); {INSTALL} "
+            "installs versions that go together"
+        ) from error
+
+
 def free_memory(device: DeviceInfo) -> int:
     """Return the bytes that the driver says are free on a device, when this process has its context there.
 
@@ -190,7 +203,7 @@ def _describe(driver: Any, index: int) -> DeviceInfo:
     )
     return DeviceInfo(
         index,
-        name.decode().rstrip("\x00"),
+        name.split(b"\x00", 1)[0].decode(),  # the bindings fill the rest of 128 bytes with NULs, then blanks
         (major, minor),
         int(memory),
         multiprocessors,

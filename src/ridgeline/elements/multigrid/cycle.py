@@ -156,13 +156,15 @@ class SchwarzMultigrid:
         with timed(self.regions, "schwarz", *work):
             level.smooth(r, z)
             left = level.residual(r, z)
-        with timed(self.regions, "transfer", transfer.flops, below.itemsize * (left.size + below.size)):
+        with timed(self.regions, "transfer", transfer.flops, below.dtype.itemsize * (left.size + below.size)):
             transfer.restrict(left, below)
             if place + 1 < len(self.levels):
                 next_level = self.levels[place + 1]
                 next_level.points.sum(below.reshape(next_level.level.shape))
         self._down(place + 1)
-        with timed(self.regions, "transfer", transfer.flops, below.itemsize * (2 * left.size + below.size)):
+        with timed(
+            self.regions, "transfer", transfer.flops, below.dtype.itemsize * (2 * left.size + below.size)
+        ):
             transfer.prolong(self._z[place + 1], z)
 
     def describe(self) -> str:
