@@ -114,12 +114,40 @@ spectra_every = 6
 every = 5
 """
 
+MOLECULAR_DYNAMICS = """\
+[run]
+model = "molecular_dynamics"
+steps = 60
+[grid]
+cells = [6, 5, 7]
+[model]
+cutoff = 2.5
+[neighbour]
+skin = 0.3
+[thermostat]
+kind = "langevin"
+temperature = 1.0
+[initial]
+temperature = 1.44
+seed = 87287
+[output]
+path = "fields.bp"
+every = 4
+series = "series.csv"
+series_every = 1
+spectra = "spectra.bp"
+spectra_every = 6
+[checkpoint]
+every = 5
+"""
+
 # What a run has in common with itself on other ranks and after restarts: all bits, or a distance (docs/restart.md).
 CASES = {
     "gray_scott": (GRAY_SCOTT, 0.0),
     "turbulence": (TURBULENCE, 1e-10),
     "navier_stokes": (NAVIER_STOKES, 1e-6),
     "n_body": (N_BODY, 1e-8),
+    "molecular_dynamics": (MOLECULAR_DYNAMICS, 0.0),
 }
 
 

@@ -18,7 +18,7 @@ from settings_fuzz import SMALLEST, mutated, within
 
 CASES = 1000
 SECONDS = 5  # of one case; a hang is a failure
-RUNS, RUN_SECONDS, MOST_BYTES = 20, 400, 60e6  # the first run compiles
+RUNS, RUN_SECONDS, MOST_BYTES = 30, 400, 60e6  # the first run compiles
 
 
 def checked(monkeypatch: pytest.MonkeyPatch, path: Path, document: Any, ranks: int) -> bool:
