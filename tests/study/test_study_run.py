@@ -239,7 +239,7 @@ def test_a_study_that_runs_is_not_run_twice(tmp_path, monkeypatch):
     study, _ = run(tmp_path, Runner())
     with (
         locks.PathLock.inside(study.path, "the study"),
-        pytest.raises(OutputError, match=r"the study .* is in use by process"),
+        pytest.raises(OutputError, match=r"the study .* is in use by another run in this process"),
     ):
         run_study(str(study.path), {}, None, print, Runner())
     assert not (study.path / ".lock").exists()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -93,6 +94,7 @@ class PathLock:
     def __init__(self, file: Path, what: str) -> None:
         self.file, self._what = file, what
         self._descriptor: int | None = None
+        self._process = 0  # that holds it: a fork of it does not
         self._locks = True  # whether the file system can lock files
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
@@ -114,21 +116,28 @@ class PathLock:
         Raises OutputError if another run holds it, naming that run, or if no file can be made there.
         """
         begin = time.monotonic()
-        told = False
+        told = collected = False
         try:
             while True:
                 descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
                 if self._lock(descriptor):
                     if self._is_this(descriptor):
-                        break  # else its holder ended while we looked: the file is another one now
-                elif time.monotonic() - begin > GRACE:
-                    raise self._in_use(_read(descriptor))
+                        break
+                    os.close(descriptor)  # its holder ended while we looked: the file is another one now
+                    continue
+                holder = _read(descriptor)
+                mine = _is_this_process(holder)
+                os.close(descriptor)
+                if mine and not collected:
+                    gc.collect()  # a run that was dropped, and not closed, gives its locks back
+                    collected = True
+                elif mine or time.monotonic() - begin > GRACE:
+                    raise self._in_use(holder)
                 else:
                     if not told and time.monotonic() - begin > 2.0:
                         log.info("%s is in use: waiting %g s for its holder to end", self._what, GRACE)
                         told = True
                     time.sleep(0.05)
-                os.close(descriptor)
         except OSError as error:
             raise OutputError(
                 f"cannot lock {self._what}: {error.strerror} ({self.file}); choose a place where you may write"
@@ -137,7 +146,7 @@ class PathLock:
         if before is not None and not self._is_over(before, descriptor):
             os.close(descriptor)
             raise self._in_use(before)
-        self._descriptor = descriptor
+        self._descriptor, self._process = descriptor, os.getpid()
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, (json.dumps(asdict(this_process())) + "\n").encode(), 0)
         self._beats = threading.Thread(target=self._beat, daemon=True, name=f"lock {self.file.name}")
@@ -177,6 +186,10 @@ class PathLock:
             return os.stat(probe.name).st_mtime - os.fstat(descriptor).st_mtime
 
     def _in_use(self, holder: Holder | None) -> OutputError:
+        if _is_this_process(holder):
+            return OutputError(
+                f"{self._what} is in use by another run in this process; close that run first, or choose another path"
+            )
         whom = str(holder) if holder is not None else "another run"
         return OutputError(
             f"{self._what} is in use by {whom}; wait for that run or choose another path (if it is dead, "
@@ -190,9 +203,11 @@ class PathLock:
                     os.utime(self._descriptor)
 
     def release(self) -> None:
-        """Give the lock back; does nothing if it is not held."""
+        """Give the lock back; does nothing if it is not held, or in a fork of the process that holds it."""
+        if os.getpid() != self._process:
+            return
         self._ended.set()
-        if self._beats is not None:
+        if self._beats not in (None, threading.current_thread()):  # garbage may be collected in any thread
             self._beats.join()
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
@@ -206,6 +221,12 @@ class PathLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _is_this_process(holder: Holder | None) -> bool:
+    here = this_process()
+    mine = (here.host, here.boot, here.process, here.started)
+    return holder is not None and (holder.host, holder.boot, holder.process, holder.started) == mine
 
 
 def _read(descriptor: int) -> Holder | None:
