@@ -1,6 +1,9 @@
 """Cases and simulations in Python: built, seen, steered, interrupted, and read back."""
 
+import gc
+import os
 import signal
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +88,7 @@ def test_what_is_wrong_is_said_as_on_the_command_line():
         (lambda: ridgeline.Case.read("nowhere.toml"), "nowhere.toml: no such file"),
         (lambda: simulate(many_threads), "run.threads: got 4000, but this Python has started Numba with"),
         (lambda: simulate(small(), resume="nowhere"), "nowhere"),
+        (lambda: small().replace({1: 2}), "1: need the key of a setting"),
     ]:
         check_refusal(make, words)
 
@@ -148,6 +152,11 @@ def test_a_change_that_cannot_be_leaves_the_run_alone():
         )
         check_change_is_refused(simulation, {"model.F": -1.0}, "model.F in the changes: got -1.0")
         check_change_is_refused(simulation, {"run.steps": 1}, "run.steps: got 1, but the run is at step 2")
+        check_change_is_refused(
+            simulation, {"initial.noise": 0.1}, "initial.noise: this setting is of the initial"
+        )
+        check_change_is_refused(simulation, None, "change: got None; need a mapping")
+        check_change_is_refused(simulation, {1: 2}, "1: need the key of a setting")
         assert simulation.run()["run"]["last_step"] == 4
 
 
@@ -160,8 +169,6 @@ def test_a_callback_stops_the_run_which_another_goes_on_with():
     with simulate(small(), resume="auto") as simulation:
         assert simulation.step == 5
         assert simulation.close()["run"]["ended"] == "closed"
-    with pytest.raises(ridgeline.RidgelineError, match="need an integer of steps >= 1"):
-        simulation.every(0, print)
 
 
 def interrupted_at(step):
@@ -212,3 +219,104 @@ def test_an_error_gives_the_paths_free():
         fails()
     with simulate(small()) as simulation:
         assert simulation.run()["run"]["last_step"] == 12
+
+
+def test_numbers_of_steps_are_integers():
+    with simulate(small()) as simulation:
+        for call, words in [
+            (lambda: simulation.advance(2.0), "advance: got 2.0; need an integer of steps >= 0"),
+            (lambda: simulation.advance(None), "advance: got None; need"),
+            (lambda: simulation.advance(-1), "advance: got -1; need"),
+            (lambda: simulation.every(True, print), "every: got True; need an integer of steps >= 1"),
+            (lambda: simulation.every(0, print), "every: got 0; need an integer of steps >= 1"),
+            (lambda: simulation.every(3, None), "every: got None to call; need a function"),
+        ]:
+            check_refusal(call, words)
+        assert simulation.advance(np.int64(2)) == simulation.advance(0) == 2
+        assert simulation.run()["run"]["last_step"] == 12
+
+
+def test_nothing_is_done_after_the_end():
+    def calls(simulation):
+        return [
+            simulation.state, simulation.parts, simulation.fields, simulation.diagnostics, simulation.profiles,
+            simulation.advance, simulation.run, simulation.stop, simulation.save,
+            lambda: simulation.communicator, lambda: simulation.every(1, print),  lambda: simulation.change({}),
+        ]  # fmt: skip
+
+    with simulate(small(2)) as simulation:
+        report = simulation.run()
+    for call in calls(simulation):
+        check_refusal(call, "this simulation is closed; make a new one")
+    assert (simulation.close(), simulation.step, simulation.time) == (report, 2, 2.0)
+    with pytest.raises(ZeroDivisionError), simulate(small(2)) as simulation:
+        simulation.advance(1 / 0)
+    for call in [*calls(simulation), simulation.close]:
+        check_refusal(call, "this simulation ended with an error; make a new one")
+
+
+def test_an_end_that_fails_gives_the_paths_free():
+    simulation = simulate(small(4))
+    simulation.advance(2)
+    Path("checkpoints").rename("elsewhere")
+    Path("checkpoints").write_text("no folder")
+    with pytest.raises((ridgeline.RidgelineError, OSError)):
+        simulation.close()
+    Path("checkpoints").unlink()
+    with simulate(small(2)) as simulation:
+        assert simulation.run()["run"]["last_step"] == 2
+
+
+@pytest.mark.parametrize("call", ["close", "run"])
+def test_a_callback_cannot_end_its_simulation(call):
+    with simulate(small()) as simulation:
+        simulation.every(3, lambda now: check_refusal(getattr(now, call), f"{call}: a callback cannot end"))
+        assert simulation.advance(7) == 7
+
+
+def test_a_callback_may_change_the_last_step():
+    with simulate(small()) as simulation:
+        simulation.every(4, lambda now: now.change({"run.steps": {4: 9, 8: 8}[now.step]}))
+        assert simulation.run()["run"]["last_step"] == 8
+    with simulate(small(4)) as simulation:
+        simulation.every(2, lambda now: now.step == 2 and now.change({"run.steps": 6}))
+        assert simulation.run()["run"]["last_step"] == 6
+
+
+def test_a_fork_leaves_the_run_alone():
+    """A child of a fork neither steps, nor writes, nor gives the paths of its parent free."""
+    with simulate(small(output={"series_every": 1})) as simulation:
+        simulation.advance(2)
+        child = os.fork()
+        if not child:  # pragma: no cover
+            code = 1
+            try:
+                check_refusal(simulation.advance, f"is of process {os.getppid()}, and this is a fork of it")
+                check_refusal(simulation.close, "this is a fork of it")
+                simulation.__exit__(ValueError, ValueError(), None)
+                simulation._dropped()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert Path("checkpoints/.lock").exists()
+        simulation.run()
+    assert ridgeline.open("series.csv").step.values.tolist() == list(range(13))
+
+
+def test_a_dropped_simulation_gives_the_paths_free():
+    simulation = simulate(small())
+    check_refusal(lambda: simulate(small()), "in use by another run in this process; close that run first")
+    with pytest.warns(ResourceWarning, match="dropped before it was closed"):
+        del simulation
+    simulation = simulate(small())
+    simulation.every(1, lambda now: simulation.fields())  # which garbage collection alone finds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.disable()
+        try:
+            del simulation
+            with simulate(small()) as simulation:
+                assert simulation.run()["run"]["last_step"] == 12
+        finally:
+            gc.enable()

@@ -29,6 +29,8 @@ class AnyCase(Checked):
     # Settings that came later, with the values that mean what was before. An identity lacks those that have these
     # values, so that checkpoints of before go on. "scalar.*.key" is the key of every such section.
     LATER: ClassVar[Mapping[str, Plain]] = {}
+    # Keys and tables that decide the initial state alone, "scalar.*.key" as above: they cannot change in a run.
+    START: ClassVar[tuple[str, ...]] = ("initial",)
     # How the grid follows from the number of ranks in a scaling study.
     SIZE_LAW: ClassVar[SizeLaw] = GlobalGrid("grid.shape")
 
@@ -63,6 +65,11 @@ class AnyCase(Checked):
         Tables inside a section and repeated sections lengthen the key: "model.fft.effort", "scalar.0.schmidt".
         """
         return dict(_flat("", self.model_dump(mode="json")))
+
+    @classmethod
+    def is_of_start(cls, key: str) -> bool:
+        """Say whether a setting decides the initial state alone."""
+        return _within(_of_every(key), cls.START)
 
     def identity(self) -> dict[str, Plain]:
         """Return the settings that decide the numbers: equal for two runs that may continue each other.

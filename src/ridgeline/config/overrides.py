@@ -112,7 +112,9 @@ def put_all(document: dict[str, Any], values: Mapping[str, Any]) -> None:
     sentences = []
     for key, value in values.items():
         try:
-            if re.fullmatch(r"[\w-]+(?:\.[\w-]+)+", key) is None or not _put(document, key.split("."), value):
+            if re.fullmatch(r"[\w-]+(?:\.[\w-]+)+", str(key)) is None or not _put(
+                document, key.split("."), value
+            ):
                 raise ValueError("need the key of a setting, such as run.steps")
         except ValueError as error:
             sentences.append(f"{key}: {error}.")

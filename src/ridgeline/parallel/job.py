@@ -66,19 +66,21 @@ def join_from_python(threads: int) -> MPI.Comm:
     import numba
 
     from ridgeline.parallel.communicator import end_job, world
+    from ridgeline.parallel.reduce import together
 
-    available = int(numba.config.NUMBA_NUM_THREADS)
-    if threads > available:
-        raise ConfigError(
-            f"run.threads: got {threads}, but this Python has started Numba with {available}; need at most that, or "
-            f"start Python with NUMBA_NUM_THREADS={threads}"
-        )
     limit_pools()
     comm = world()
     if comm.size > 1:
         # Communicators of its own: the caller may have freed the one that it got when an exception comes.
         kept, failures = comm.Dup(), comm.Dup()
         sys.excepthook = lambda kind, error, trace: end_job(kept, failures, error)
+    with together(comm):
+        available = int(numba.config.NUMBA_NUM_THREADS)
+        if threads > available:
+            raise ConfigError(
+                f"run.threads: got {threads}, but this Python has started Numba with {available}; need at most that, "
+                f"or start Python with NUMBA_NUM_THREADS={threads}"
+            )
     return comm
 
 

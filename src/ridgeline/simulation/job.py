@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ridgeline.models.contract import Model
 from ridgeline.models.memory import refuse_what_does_not_fit
 from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.reduce import require_same
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import ConfigError
@@ -67,6 +68,11 @@ class Options:
     caught: SignalCatcher = field(default_factory=SignalCatcher)
     show: Callable[[dict[str, Any]], None] | None = None
 
+    def of_all_ranks(self) -> dict[str, object]:
+        """Return those that must be the same on all ranks."""
+        names = ("resume", "json_path", "trace_path", "overwrite")
+        return {name: getattr(self, name) for name in names}
+
 
 class CaseRun:
     """One run in its stages: enter (claim, set up, compile, begin), `advance` as often as wanted, `finish`.
@@ -107,6 +113,9 @@ class CaseRun:
             self.context,
             self._options,
             self.context.comm,
+        )
+        require_same(
+            comm, {**case.flatten(), **options.of_all_ranks()}, "start every rank with the same settings"
         )
         claim = held.enter_context(
             Claim(case, comm, {"--json": options.json_path, "--trace": options.trace_path})

@@ -295,6 +295,14 @@ class TurbulenceCase(AnyCase):
         "scalar",
         "particles",
     )
+    START: ClassVar[tuple[str, ...]] = (
+        "initial",
+        "scalar.*.variance",
+        "particles.count",
+        "particles.placement",
+        "particles.separation",
+        "particles.seed",
+    )
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = (
         "initial.path",
         "particles.every",

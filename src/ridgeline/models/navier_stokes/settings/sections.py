@@ -246,6 +246,7 @@ class NavierStokesSettings(AnyCase):
         "scalar",
         "initial",
     )
+    START: ClassVar[tuple[str, ...]] = ("initial", "scalar.*.initial")
 
     run: RunSection
     grid: GridSection
