@@ -45,7 +45,7 @@ def test_terms_at_points_are_moments_of_deviations(comm, mapping):
         (np.stack([y * t + x * x, 1 + t * t * z * y, x * y - t]), t * x + y * z * (1 + t)) for t in TIMES
     ]
     for t, (u, p) in zip(TIMES, flows):
-        statistics.sample(t, u, p, np.empty((0, *grid.shape)))
+        statistics.sample(0, t, u, p, np.empty((0, *grid.shape)))
     weights = np.diff(TIMES) / np.diff(TIMES).sum()
 
     def mean(values):
@@ -81,7 +81,7 @@ def test_terms_averaged_over_directions(comm):
 
     x, y, _ = geometry.coordinates
     for t in TIMES:
-        statistics.sample(t, *flow(x, y, t), np.empty((0, *grid.shape)))
+        statistics.sample(0, t, *flow(x, y, t), np.empty((0, *grid.shape)))
     found = statistics.averages(("x", "z"))
     lines = found["y"].values
     assert lines.shape == (19,)

@@ -7,7 +7,7 @@ from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import periodic_hill
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.checkpoint import CheckpointStore
-from ridgeline.models.navier_stokes.statistics.statistics import Statistics, moment_names
+from ridgeline.models.navier_stokes.statistics.statistics import SAMPLED_STEP, Statistics, moment_names
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 120
@@ -51,7 +51,7 @@ def test_profiles_of_means_and_moments(comm, homogeneous):
     grid, statistics = make(comm)
     times = np.array([0.0, 0.1, 0.3, 0.4])
     for t in times:
-        statistics.sample(t, *flow(grid, t))
+        statistics.sample(0, t, *flow(grid, t))
     assert (statistics.samples, statistics.seconds) == (3, pytest.approx(0.4))
     found = statistics.averages(homogeneous)
     dims = tuple(a for a in "zyx" if a not in homogeneous)
@@ -77,7 +77,7 @@ def test_variation_along_a_homogeneous_direction_counts_as_fluctuation(comm):
     x, _, _ = grid.coordinates
     u = np.stack([np.cos(2 * np.pi * x / 3), 0 * x, 0 * x])
     for t in (0.0, 1.0):
-        statistics.sample(t, u, 0 * x, 0 * x[None])
+        statistics.sample(0, t, u, 0 * x, 0 * x[None])
     profile = statistics.averages(("x", "z"))
     np.testing.assert_allclose(profile["velocity_x"].values, 0.0, atol=1e-8)
     np.testing.assert_allclose(profile["uu"].values, 0.5, atol=1e-8)
@@ -94,7 +94,7 @@ def test_places_on_a_mapped_mesh_are_averaged_too(comm):
     grid, statistics = make(comm, order=5, mapping=periodic_hill((0, 0, 0), LENGTHS, 0.2))
     x, y, z = grid.coordinates
     for t in (0.0, 1.0):
-        statistics.sample(t, np.stack([x, y, z]), x * y, x[None])
+        statistics.sample(0, t, np.stack([x, y, z]), x * y, x[None])
     found = statistics.averages(("z",))
     assert found["velocity_x"].dims == found["x"].dims == ("j", "i")
     assert "z" not in found
@@ -106,7 +106,7 @@ def test_places_on_a_mapped_mesh_are_averaged_too(comm):
 def test_nothing_is_gathered_before_the_start(comm):
     grid, statistics = make(comm, start=0.25)
     for t in (0.0, 0.2, 0.3, 0.5):
-        statistics.sample(t, *flow(grid, t))
+        statistics.sample(0, t, *flow(grid, t))
     assert (statistics.samples, statistics.seconds) == (2, pytest.approx(0.25))
     found = statistics.averages(("x", "z"))["velocity_z"].values
     np.testing.assert_allclose(found, -(0.05 * 0.3 + 0.2 * 0.5) / 0.25)
@@ -120,28 +120,32 @@ def test_averages_do_not_depend_on_ranks(comm):
     for on in (comm, alone):
         grid, statistics = make(on)
         for t in (0.0, 0.5, 0.7):
-            statistics.sample(t, *flow(grid, t))
+            statistics.sample(0, t, *flow(grid, t))
         results.append(statistics.averages(("x",)))
     for name, average in results[0].items():
         np.testing.assert_allclose(average.values, results[1][name].values, rtol=1e-13, atol=1e-14)
     alone.Free()
 
 
-def test_a_resumed_run_has_the_same_sums(comm, folder):
-    """Saved on all ranks, gone on with in another object: the same bits."""
+@pytest.mark.parametrize("left_out", [(), (SAMPLED_STEP,)], ids=["now", "before"])
+def test_a_resumed_run_has_the_same_sums(comm, folder, left_out):
+    """Saved on all ranks, gone on with in another object: the same bits. Older checkpoints lack the step."""
     grid, whole = make(comm)
     _, before = make(comm)
-    for t in (0.0, 0.1):
+    assert (before.step, before.time) == (0, 0.0)
+    for step, t in enumerate((0.0, 0.1)):
         for statistics in (whole, before):
-            statistics.sample(t, *flow(grid, t))
+            statistics.sample(4 * step, t, *flow(grid, t))
     _, after = make(comm)
+    saved = {name: array for name, array in before.state().items() if name not in left_out}
     with CheckpointStore(comm, folder / "saved") as store:
-        store.save(before.state(), step=1, time=0.1, identity={})
-        store.load(after.state(), {})
-    after.restored()
-    for t in (0.15, 0.4):
+        store.save(saved, step=5, time=0.12, identity={})
+        store.load(after.state(), {}, later=(SAMPLED_STEP,))
+    after.restored(3)
+    assert (after.step, after.time) == (3 if left_out else 4, 0.1)
+    for step, t in ((8, 0.15), (12, 0.4)):
         for statistics in (whole, after):
-            statistics.sample(t, *flow(grid, t))
+            statistics.sample(step, t, *flow(grid, t))
     for name, array in whole.state().items():
         np.testing.assert_array_equal(array.local, after.state()[name].local)
     assert (after.samples, after.seconds) == (whole.samples, whole.seconds) == (3, pytest.approx(0.4))

@@ -48,7 +48,7 @@ from ridgeline.models.navier_stokes.problem_of_case import forget_mesh, mesh_of,
 from ridgeline.models.navier_stokes.records.forces import SideForces, forces_output
 from ridgeline.models.navier_stokes.records.probes import Probes, probes_output
 from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState, field_names
-from ridgeline.models.navier_stokes.statistics.statistics import Statistics
+from ridgeline.models.navier_stokes.statistics.statistics import SAMPLED_STEP, Statistics
 from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
@@ -80,7 +80,7 @@ class NavierStokes(Model):
     phases: ClassVar[tuple[str, ...]] = REGIONS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
     advice: ClassVar[str] = "try a smaller model.dt or model.courant, more elements or a higher grid.order"
-    later: ClassVar[tuple[str, ...]] = (TIME_STEPS,)
+    later: ClassVar[tuple[str, ...]] = (TIME_STEPS, SAMPLED_STEP)
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
         """Decompose the mesh, compile what set-up runs, allocate fields and plan. Collective.
@@ -185,7 +185,7 @@ class NavierStokes(Model):
         """Continue from what was read into the arrays of `state`. Collective."""
         self._state.restored()
         if self._statistics is not None:
-            self._statistics.restored()
+            self._statistics.restored(step - step % self._case.output.statistics_every)
         self._forget_times()
 
     def step(self, most: int) -> int:

@@ -126,7 +126,7 @@ class _Samples:
     ) -> None:
         self.path = path
         self._statistics, self._homogeneous, self._flow = statistics, homogeneous, flow
-        self._rank, self._step, self._time = comm.rank, 0, flow().time
+        self._rank = comm.rank
         variables = [
             self._variable(name, average.values, average.dims, average.description, grid)
             for name, average in statistics.averages(homogeneous).items()
@@ -157,8 +157,7 @@ class _Samples:
 
     def write(self, step: int) -> int:
         now = self._flow()
-        self._statistics.sample(now.time, now.velocity, now.pressure, now.scalars)
-        self._step, self._time = step, now.time
+        self._statistics.sample(step, now.time, now.velocity, now.pressure, now.scalars)
         return 0  # written when the run ends
 
     def close(self) -> None:
@@ -168,5 +167,5 @@ class _Samples:
         }
         amounts = {"averaging_time": self._statistics.seconds, "samples": self._statistics.samples}
         arrays |= {name: self._here(np.array([float(amount)])) for name, amount in amounts.items()}
-        self._writer.write(self._step, self._time, arrays)
+        self._writer.write(self._statistics.step, self._statistics.time, arrays)
         self._writer.close()

@@ -3,9 +3,9 @@
     statistics = Statistics(comm, grid, geometry, n_scalars, start)    # zeros: 11 + 5 s numbers for each point
     Statistics(comm, grid, geometry, n_scalars, start, viscosity)      # 25 more, see budgets.py
     compile_kernels(statistics.kernels())
-    statistics.sample(time, velocity, pressure, scalars)               # every so many steps; one pass
+    statistics.sample(step, time, velocity, pressure, scalars)         # every so many steps; one pass
     statistics.state() -> {name: DistributedArray}                     # for Model.state: part of every checkpoint
-    statistics.restored()                                              # after the arrays of `state` were filled
+    statistics.restored(step)                                          # after the arrays of `state` were filled
     statistics.averages(homogeneous) -> {name: Average}                # collective
 
 A sample stands for the time since the one before it, so that steps of any length count by their length. Averages over
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 ELEMENT_DIMS = ("element", "t", "s", "r")
+SAMPLED_STEP = "statistics_step"  # came later than the sums: see Model.later
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,8 @@ class Statistics:
     """Running sums over time at every point of this rank's elements.
 
     start: model time before which nothing is gathered; viscosity: None, or that of the flow, if terms of budgets are
-    gathered too. seconds: model time gathered so far; samples: how many.
+    gathered too. seconds: model time gathered so far; samples: how many; step, time: of the last call of `sample`, 0
+    before the first.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Statistics:
         self._fields = np.empty((4, grid.n_points))
         # Model time gathered, time of the last sample (NaN: none yet), number of samples.
         self._clock = np.array([0.0, np.nan, 0.0])
+        self._step = np.array([np.nan])  # of the last sample
 
     @property
     def seconds(self) -> float:
@@ -108,6 +111,16 @@ class Statistics:
         """Number of samples in the sums."""
         return int(self._clock[2])
 
+    @property
+    def step(self) -> int:
+        """Step of the last sample."""
+        return int(np.nan_to_num(self._step[0]))
+
+    @property
+    def time(self) -> float:
+        """Model time of the last sample."""
+        return float(np.nan_to_num(self._clock[1]))
+
     @staticmethod
     def kernels() -> list[Specialisation]:
         """Return the kernel that `sample` calls."""
@@ -117,15 +130,16 @@ class Statistics:
         """Return the bytes that this holds."""
         return self._sums.nbytes + self._fields.nbytes
 
-    def sample(self, time: float, velocity: Array, pressure: Array, scalars: Array) -> None:
-        """Add the flow at model time `time`, for the time since the last call or since `start`. No communication.
+    def sample(self, step: int, time: float, velocity: Array, pressure: Array, scalars: Array) -> None:
+        """Add the flow of `step`, at model time `time`, for the time since the last call or since `start`.
 
+        Does not communicate.
         velocity: [3, E, n, n, n]; pressure: [E, n, n, n]; scalars: [s, E, n, n, n], float64, contiguous. The first
         call only starts the clock, and so does one at or before `start`.
         Memory: fields read once (velocity and pressure twice, they are put side by side), sums read and written.
         """
         last = self._clock[1]
-        self._clock[1] = time
+        self._clock[1], self._step[0] = time, step
         weight = time - max(last, self._start)  # NaN at the first call
         if not weight > 0:
             return
@@ -141,17 +155,23 @@ class Statistics:
         self._clock[2] += 1
 
     def state(self) -> dict[str, DistributedArray]:
-        """Return what a checkpoint holds: the sums, and the clock on rank 0."""
+        """Return what a checkpoint holds: the sums, and on rank 0 the clock and the step of the last sample."""
         shape = (len(self._sums), *self._grid.shape_global)
-        clock = self._clock if self._comm.rank == 0 else self._clock[:0]
-        return {
-            "statistics": DistributedArray("statistics", shape, (0, self._grid.first, 0, 0, 0), self._sums),
-            "statistics_clock": DistributedArray("statistics_clock", (3,), (0,), clock),
-        }
+        found = [DistributedArray("statistics", shape, (0, self._grid.first, 0, 0, 0), self._sums)]
+        for name, numbers in (("statistics_clock", self._clock), (SAMPLED_STEP, self._step)):
+            here = numbers if self._comm.rank == 0 else numbers[:0]
+            found.append(DistributedArray(name, numbers.shape, (0,), here))
+        return {array.name: array for array in found}
 
-    def restored(self) -> None:
-        """Go on from what was read into the arrays of `state`. Collective."""
+    def restored(self, step: int) -> None:
+        """Continue from what was read into the arrays of `state`. Collective.
+
+        step: of the last sample, if the checkpoint does not tell it, as older ones do not.
+        """
         self._clock[:] = self._comm.bcast(self._clock)
+        self._step[:] = self._comm.bcast(self._step)
+        if np.isnan(self._step[0]) and not np.isnan(self._clock[1]):
+            self._step[0] = step
 
     def averages(self, homogeneous: Sequence[str] = ()) -> dict[str, Average]:
         """Return means, central second moments and, with a viscosity, terms of budgets by name. Collective.

@@ -1,0 +1,118 @@
+"""What a run has written is the same whether it ran at once, or was resumed: every kind of output of every model.
+
+A run that is resumed where it ended already, without a further step, finds what is part of an output and no part of
+a checkpoint: it writes anew what the step before knew.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ridgeline
+from ridgeline.simulation import report
+
+STEPS, HALF = 8, 5
+SERIES = {"path": "fields.bp", "every": 3, "series": "series.csv", "series_every": 2}
+SPECTRA = {"spectra": "spectra.bp", "spectra_every": 3}
+FORCED = {"kind": "eswaran-pope", "amplitude": 0.1, "correlation_time": 0.5}
+CASES = {
+    "gray_scott": {
+        "grid": {"shape": (9, 8, 7)},
+        "parameters": {"noise": 0.01},
+        "output": SERIES,
+    },
+    "turbulence": {
+        "grid": {"shape": (12, 10, 14)},
+        "parameters": {"viscosity": 0.05, "courant": 0.5},
+        "initial": {"kind": "spectrum", "energy": 0.8, "peak_wavenumber": 2.0},
+        "forcing": FORCED,
+        "scalar": [{"schmidt": 1.0, "mean_gradient": (0.0, 1.0, 0.0)}],
+        "particles": {"count": 20, "seed": 3, "every": 2, "sample": ["gradient", "dissipation", "acceleration"]},
+        "output": {**SERIES, **SPECTRA, "average_from": 3},
+    },
+    "navier_stokes": {
+        "grid": {"elements": (2, 2, 2), "order": 3, "lengths": (2.0, 2.0, 2.0), "periodic": [False, False, True]},
+        "parameters": {
+            "viscosity": 0.05,
+            "dt": 0.01,
+            "forcing": {"kind": "flow-rate", "bulk_velocity": 1.0},
+        },
+        "boundary": {side: {"kind": "wall"} for side in ("y_min", "y_max", "z_min", "z_max")},
+        "initial": {"kind": "perturbed-duct", "perturbation": 0.3},
+        "probe": [{"place": [0.5, 0.5, 0.5]}],
+        "output": {
+            **SERIES,
+            "statistics": "statistics.bp",
+            "statistics_every": 3,
+            "homogeneous": ["x"],
+            "nek5000": "duct",
+            "nek5000_every": 3,
+            "probes": {"every": 3},
+            "forces": {"sides": ["y_min"], "every": 3},
+        },
+    },
+    "molecular_dynamics": {"grid": {"cells": (5, 5, 5)}, "output": {**SERIES, **SPECTRA}},
+    "n_body": {
+        "grid": {"shape": (12, 12, 12), "length": 24.0},
+        "parameters": {"steps_to_today": 400, "substeps": 2},
+        "output": {**SERIES, **SPECTRA},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Run in an empty folder, and measure no machine."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "measure_limits", lambda *arguments: {})
+
+
+def written():
+    """Return all that the data sets, tables and field files here hold, by file and name; not what was set aside."""
+    found = {}
+    for path in sorted(each for each in Path().iterdir() if "previous" not in each.name):
+        if path.suffix == ".csv":
+            found[path.name] = path.read_text().splitlines()
+        elif path.suffix == ".bp":
+            with ridgeline.open(path) as data:
+                found |= {
+                    (path.name, name): data[name].values.copy() for name in {**data.coords, **data.data_vars}
+                }
+        elif ".f0" in path.name:
+            found[path.name] = path.read_bytes()
+    return found
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=str(name))
+
+
+def simulate(model, resume="never"):
+    case = ridgeline.Case(model, STEPS, **CASES[model])
+    return ridgeline.Simulation(case, progress=False, resume=resume, overwrite=resume == "never")
+
+
+@pytest.mark.parametrize("model", CASES)
+def test_outputs_of_a_resumed_run_are_those_of_one_that_never_stopped(model):
+    with simulate(model) as simulation:
+        simulation.advance(HALF)
+        simulation.save()  # turbulence rounds where it may be resumed
+        half = simulation.close()
+    before = written()
+    with simulate(model, "auto") as simulation:  # and is closed where it is
+        assert simulation.step == HALF
+        again = simulation.close()
+    assert_equal(written(), before)
+    assert again["summary"] == half["summary"]
+    with simulate(model, "auto") as simulation:
+        resumed = simulation.run()
+    in_two = written()
+    with simulate(model) as simulation:
+        simulation.advance(HALF)
+        simulation.save()
+        at_once = simulation.run()
+    assert_equal(in_two, written())
+    assert resumed["summary"] == at_once["summary"]
