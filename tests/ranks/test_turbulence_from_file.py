@@ -14,6 +14,7 @@ from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.jit.runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence import initial_from_checkpoint
+from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.initial_from_file import fill_from_file, kernels_of_files
 from ridgeline.models.turbulence.restart import SpectralState
 from ridgeline.models.turbulence.solenoidal import project, recover_y, sum_of_squares
@@ -81,7 +82,7 @@ def fill(comm, path, grid, modes, caplog, dtype="complex128", n_scalars=0, step=
     transform = transform or NumpyTransform(comm, grid, modes)
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        fill_from_file(fields, path, grid, modes, transform, comm, step)
+        fill_from_file(fields, path, grid, modes, transform, comm, step, Forcing(modes, comm))
     said = [(record.levelno, record.message) for record in caplog.records]
     assert comm.rank == 0 or not said
     return fields, comm.bcast(said)
@@ -102,6 +103,7 @@ def refusal(comm, kind, path, grid, modes, step=None):
             NumpyTransform(comm, grid, modes),
             comm,
             step,
+            Forcing(modes, comm),
         )
     assert isinstance(caught.value, kind), repr(caught.value)
     messages = comm.allgather(str(caught.value))

@@ -50,7 +50,7 @@ def share(case, process_grid, rank):
 def start_fields(comm, case, modes, grid):
     dtype = np.complex64 if case.run.precision == "float32" else np.complex128
     fields = np.full((3 + len(case.scalar), modes.n_modes), np.nan, dtype)
-    set_initial_modes(fields, case, modes, grid, None, comm)
+    set_initial_modes(fields, case, modes, grid, None, comm, None)
     return fields
 
 

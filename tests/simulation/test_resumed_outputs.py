@@ -1,5 +1,7 @@
 """What a run has written is the same whether it ran at once, or was resumed: every kind of output of every model.
 
+And what a new run takes from the checkpoint of another one.
+
 A run that is resumed where it ended already, without a further step, finds what is part of an output and no part of
 a checkpoint: it writes anew what the step before knew.
 """
@@ -116,3 +118,71 @@ def test_outputs_of_a_resumed_run_are_those_of_one_that_never_stopped(model):
         at_once = simulation.run()
     assert_equal(in_two, written())
     assert resumed["summary"] == at_once["summary"]
+
+
+def last_of_series(column, row=-1):
+    header, *rows = (line.split(",") for line in Path("series.csv").read_text().splitlines())
+    return float(rows[row][header.index(column)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"run.seed": 8}, None),
+        ({}, "the forcing draws the random numbers that the run of the checkpoint drew from its step 0 on"),
+        (
+            {"run.seed": 8, "forcing.amplitude": 0.2},
+            "the random processes of the forcing begin anew: forcing.amplitude was 0.1 in the run of the checkpoint "
+            "and is 0.2 here",
+        ),
+        (
+            {"run.seed": 8, "grid.shape": (4, 10, 14)},
+            "the random processes of the forcing begin anew: the grid of the checkpoint has other forced modes",
+        ),
+        (
+            {
+                "run.seed": 8,
+                "initial.path": "fields.bp",
+                "output.path": "other.bp",
+                "grid.shape": (12, 10, 14),
+            },
+            "the random processes of the forcing begin anew: a data set does not hold them",
+        ),
+    ],
+    ids=["goes on", "same seed", "amplitude", "coarse grid", "data set"],
+)
+def test_a_start_from_another_run_continues_its_forcing_or_says_that_it_does_not(changes, sentence, caplog):
+    settings = {**CASES["turbulence"], "output": {**SERIES, "every": 8, "series_every": 8}}
+    settings["output"]["variables"] = ["velocity_x", "velocity_y", "velocity_z", "scalar_0"]
+    del settings["particles"]
+    first = ridgeline.Case("turbulence", STEPS, **settings, checkpoint={"path": "coarse", "every": STEPS})
+    with ridgeline.Simulation(first, progress=False) as simulation:
+        simulation.run()
+    injection = last_of_series("injection")
+    start = {
+        "initial": {"kind": "file", "path": "coarse"},
+        "grid": {"shape": (16, 12, 18)},
+        "checkpoint": {"path": "fine"},
+    }
+    second = ridgeline.Case("turbulence", STEPS, **{**settings, **start})
+    with ridgeline.Simulation(second.replace(changes), progress=False):
+        pass
+    continues = sentence is None or "draws" in sentence
+    assert (last_of_series("injection", 0) == pytest.approx(injection, rel=1e-12)) == continues
+    said = [record.message for record in caplog.records if "the forcing" in record.message]
+    assert len(said) == (sentence is not None)
+    assert all(text.startswith(sentence) for text in said)
+
+
+def test_a_start_from_another_run_says_what_it_does_not_take_over(caplog):
+    with simulate("turbulence") as simulation:
+        simulation.save()
+    start = {"initial": {"kind": "file", "path": "checkpoints"}, "checkpoint": {"path": "elsewhere"}}
+    case = ridgeline.Case("turbulence", STEPS, **{**CASES["turbulence"], **start})
+    with ridgeline.Simulation(case, progress=False):
+        pass
+    assert any(
+        "the fluid particles and averages of spectra of checkpoint" in record.message
+        and record.message.endswith("are not taken over: this run begins its own")
+        for record in caplog.records
+    )

@@ -42,7 +42,7 @@ def draw(**settings):
     modes = all_modes(case.grid.shape, case.model.dealias, case.grid.lengths)
     dtype = np.complex64 if case.run.precision == "float32" else np.complex128
     fields = np.full((3 + len(case.scalar), modes.n_modes), np.nan, dtype)
-    initial.set_initial_modes(fields, case, modes, None, None, COMM)
+    initial.set_initial_modes(fields, case, modes, None, None, COMM, None)
     return fields, modes, case
 
 

@@ -7,7 +7,8 @@ Every kind answers the same questions, so that an engine need not know which it 
   added to the nonlinear term in every substep. `begin_step` sets it;
 - `end_step`: what is done to the stored velocity after a step; `hold` does it to the modes `touched`, wherever the
   others are;
-- `injection`: power, energy per time; `state`, `restored`: what a checkpoint must hold.
+- `injection`: power, energy per time; `state`, `restored`: what a checkpoint must hold; `fits`: whether that of
+  another run's checkpoint, perhaps of another grid, can be continued.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes, mirrored
+from ridgeline.fourier.pencil import Truncation
 from ridgeline.fourier.random_numbers import normal
 from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence.random_numbers import Purpose
@@ -60,10 +62,11 @@ class Forcing:
 
     modes: of this rank; comm: all ranks. indices: int64 [n_forced], places of the forced modes among this rank's;
     values: complex128 [3, n_forced], f_hat of the current step; touched: int64 [n], places of the modes that are
-    changed after a step.
+    changed after a step. seed: of its random numbers, None if it draws none.
     """
 
     factor_rate = 0.0
+    seed: int | None = None
 
     def __init__(self, modes: Modes, comm: MPI.Comm) -> None:
         self.modes, self.comm = modes, comm
@@ -99,6 +102,17 @@ class Forcing:
 
     def restored(self, state: dict[str, NDArray[np.float64]]) -> None:
         """Take back what `state` gave. Raises CheckpointError if it is of another forcing."""
+
+    def memory(self) -> dict[str, object]:
+        """Return the settings that another run must have had so that its `state` is a past of this forcing.
+
+        Empty for a forcing that needs no past because it follows from the present flow.
+        """
+        return {}
+
+    def fits(self, truncation: Truncation) -> bool:
+        """Say whether a grid of another truncation, of the same box, has the same forced modes."""
+        return True
 
 
 def _restore(target: NDArray[np.float64], state: dict[str, NDArray[np.float64]], name: str) -> None:
@@ -145,7 +159,8 @@ class EswaranPope(Forcing):
     ) -> None:
         super().__init__(modes, comm)
         self.sigma, self.correlation_time, self.seed = sigma, correlation_time, seed
-        self.key = forced_modes(modes, radius)
+        self._radius = radius
+        self.key = forced_modes(modes.truncation, modes.unit, radius)
         if not len(self.key):
             raise ConfigError(
                 f"forcing.shell_radius = {radius:g} leaves no mode to force: the smallest wavenumber is "
@@ -171,6 +186,7 @@ class EswaranPope(Forcing):
     def _draw(self, step: int) -> NDArray[np.complex128]:
         """Return xi + i xi' of the forced modes, [3, n]."""
         jz, jy, jx = self._drawn_by.T
+        assert self.seed is not None
         numbers = normal(self.seed, Purpose.FORCING, step, jz, jy, jx, 3)
         return np.where(self._mirrored, numbers.conj(), numbers)
 
@@ -203,6 +219,20 @@ class EswaranPope(Forcing):
         self.process = parts[0] + 1j * parts[1]
         self._project()
 
+    def memory(self) -> dict[str, object]:
+        """Return what makes the processes the ones that they are, but for their seed."""
+        return {
+            "forcing.kind": "eswaran-pope",
+            "forcing.amplitude": self.sigma,
+            "forcing.correlation_time": self.correlation_time,
+            "forcing.shell_radius": self._radius,
+        }
+
+    def fits(self, truncation: Truncation) -> bool:
+        """Say whether both grids retain the same modes within the radius."""
+        theirs = forced_modes(truncation, self.modes.unit, self._radius)
+        return np.array_equal(self.key, theirs)
+
 
 _BEFORE_THE_FIRST_STEP = 0xFFFFFFFF  # the step whose numbers start the processes; no run gets so far
 
@@ -224,7 +254,7 @@ class FrozenShells(Forcing):
                 f"forcing.shell_radius = {radius:g} reaches no shell of modes: the smallest wavenumber is "
                 f"{shells.width:.4g}; use a larger radius"
             )
-        key = forced_modes(modes, n_shells * shells.width)
+        key = forced_modes(modes.truncation, modes.unit, n_shells * shells.width)
         kz, ky, kx = key.T * np.array(modes.unit)[:, np.newaxis]
         shell = shells.of(np.sqrt(kx * kx + kz * kz + ky * ky))
         places, here = _places(modes, key)
@@ -278,10 +308,15 @@ class FrozenShells(Forcing):
         _restore(self.kept, state, "forcing_energies")
 
 
-def forced_modes(modes: Modes, radius: float) -> NDArray[np.int64]:
-    """Return (j_z, j_y, j_x) of all retained modes with 0 < |k| <= radius and j_x >= 0, [n, 3], sorted."""
+def forced_modes(
+    truncation: Truncation, units: tuple[float, float, float], radius: float
+) -> NDArray[np.int64]:
+    """Return (j_z, j_y, j_x) of all retained modes with 0 < |k| <= radius and j_x >= 0, [n, 3], sorted.
+
+    units: smallest wavenumbers along z, y, x.
+    """
     reach = [
-        min(math.floor(radius * RADIUS_SLACK / unit), n // 2) for unit, n in zip(modes.unit, modes.shape)
+        min(math.floor(radius * RADIUS_SLACK / unit), n // 2) for unit, n in zip(units, truncation.shape)
     ]
     jz, jy, jx = (
         j.ravel()
@@ -292,8 +327,8 @@ def forced_modes(modes: Modes, radius: float) -> NDArray[np.int64]:
             indexing="ij",
         )
     )
-    k2 = sum((unit * j) ** 2 for unit, j in zip(modes.unit, (jz, jy, jx)))
-    inside = (k2 > 0) & (k2 <= (radius * RADIUS_SLACK) ** 2) & (np.abs(jy) <= modes.truncation.most_y(jz, jx))
+    k2 = sum((unit * j) ** 2 for unit, j in zip(units, (jz, jy, jx)))
+    inside = (k2 > 0) & (k2 <= (radius * RADIUS_SLACK) ** 2) & (np.abs(jy) <= truncation.most_y(jz, jx))
     return np.stack([jz, jy, jx], axis=1)[inside]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.models.turbulence.config import TurbulenceCase
+    from ridgeline.models.turbulence.forcing import Forcing
     from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform
 
 Fields = NDArray[Any]
@@ -40,8 +41,9 @@ def set_initial_modes(
     grid: PencilGrid,
     transform: ForwardTransform,
     comm: MPI.Comm,
+    forcing: Forcing,
 ) -> None:
-    """Set the fields of step 0. Collective.
+    """Set the fields of step 0, and from a checkpoint the past of the forcing. Collective.
 
     fields: complex64 or complex128 [3 + S, n_modes], overwritten; grid: this rank's share, of which `modes` are;
     transform: of the grid, for data sets. Scalars that a file does not have start as their settings say. Memory:
@@ -61,7 +63,7 @@ def set_initial_modes(
         energies = shell_energies(case, modes, initial.energy)
         random_velocity(fields, modes, comm, energies, case.run.seed)
     else:
-        fill_from_file(fields, initial.path, grid, modes, transform, comm, initial.step)
+        fill_from_file(fields, initial.path, grid, modes, transform, comm, initial.step, forcing)
 
 
 def initial_scalars(case: TurbulenceCase, fields: Fields, modes: Modes, comm: MPI.Comm) -> None:

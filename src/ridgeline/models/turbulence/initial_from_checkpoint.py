@@ -30,8 +30,11 @@ from ridgeline.io.checkpoint_format import (
 from ridgeline.io.checkpoint_load import read_parts
 from ridgeline.io.file_errors import explained
 from ridgeline.jit.runs import scatter_runs
+from ridgeline.models.turbulence.fluid_particles.tracers import PREFIX
+from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.restart import VELOCITY_Y, field_sizes
 from ridgeline.models.turbulence.solenoidal import recover_y, sum_of_squares
+from ridgeline.models.turbulence.statistics.averages import CURVES
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.errors import CheckpointError
@@ -92,9 +95,9 @@ class Source:
 
 
 def read_checkpoint(
-    fields: NDArray[Any], path: Path, modes: Modes, comm: MPI.Comm, step: int | None
+    fields: NDArray[Any], path: Path, modes: Modes, comm: MPI.Comm, step: int | None, forcing: Forcing
 ) -> tuple[list[str], str]:
-    """Set velocity and scalars from a checkpoint; see `from_file.fill_from_file`. Collective.
+    """Set velocity and scalars from a checkpoint, and the forcing's past; see `fill_from_file`. Collective.
 
     Returns warnings, and a sentence that says where the state is from. Memory beside the fields: 5 + S numbers
     for each of max(BATCH, an eighth of a rank's modes) modes, and five int64 per line of the checkpoint.
@@ -107,11 +110,12 @@ def read_checkpoint(
         try:
             source = decide(comm, partial(_open, candidate, modes, len(fields) - 3))
             total = _read(fields, source, modes, comm)
+            of_forcing = _continue_forcing(forcing, source, comm)
         except DamagedError as error:
             refused.append(f"checkpoint {candidate} was refused: {error}")
             continue
         warnings, sentence = _remarks(fields, source, modes, comm, total)
-        return refused + warnings, sentence
+        return [*refused, *warnings, *of_forcing, *_left_out(source)], sentence
     raise CheckpointError(
         f"no usable checkpoint at initial.path = {path}: {'; '.join(refused)}; name another one"
     )
@@ -244,6 +248,51 @@ def _energy(source: Source, part: NDArray[Any], first: int, end: int) -> float:
     """Return the kinetic energy of lines first ... end - 1."""
     weight = np.where(source.waves(first, end)[1] == 0, 1.0, 2.0)
     return 0.5 * float(sum(sum_of_squares(source.most[first:end], weight, values) for values in part[:3]))
+
+
+def _continue_forcing(forcing: Forcing, source: Source, comm: MPI.Comm) -> list[str]:
+    """Give the forcing its past from the checkpoint, if that is one of it; return what must be said. Collective."""
+    needed, state = forcing.memory(), forcing.state()
+    if not needed:
+        return []
+    settings, fields = source.manifest.settings, source.manifest.fields
+    other = [
+        f"{key} was {settings.get(key)!r} in the run of the checkpoint and is {value!r} here"
+        for key, value in needed.items()
+        if settings.get(key) != value
+    ]
+    if not other and not (forcing.fits(source.truncation) and state.keys() <= fields.keys()):
+        other = ["the grid of the checkpoint has other forced modes"]
+    if other:
+        said = [f"the random processes of the forcing begin anew: {', and '.join(other)}"]
+    else:
+        arrays = {name: DistributedArray(name, a.shape, (0,) * a.ndim, a) for name, a in state.items()}
+        with together(comm), explained(f"cannot read checkpoint {source.path}", comm):
+            if comm.rank == 0:
+                read_parts(source.path, source.manifest, arrays)
+        forcing.restored({name: comm.bcast(array, 0) for name, array in state.items()})
+        said = []
+    if settings.get("run.seed") == forcing.seed:
+        said.append(
+            f"the forcing draws the random numbers that the run of the checkpoint drew from its step 0 on, because "
+            f"both have run.seed = {forcing.seed}; set another run.seed if the two runs are to be independent"
+        )
+    return said
+
+
+def _left_out(source: Source) -> list[str]:
+    """Say what else the checkpoint's run had gathered, which a new run does not take over."""
+    names = source.manifest.fields
+    found = []
+    if any(name.startswith(PREFIX) for name in names):
+        found.append("fluid particles")
+    if CURVES in names:
+        found.append("averages of spectra")
+    if not found:
+        return []
+    return [
+        f"the {' and '.join(found)} of checkpoint {source.path} are not taken over: this run begins its own"
+    ]
 
 
 def _remarks(

@@ -17,6 +17,7 @@ from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.bp_files import INDEX, describe
 from ridgeline.io.checkpoint_format import MANIFEST, find_checkpoints, step_of
 from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.initial_from_checkpoint import read_checkpoint
 from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform, read_data_set
 from ridgeline.models.turbulence.restart import kernels_of_state
@@ -37,9 +38,10 @@ def fill_from_file(
     modes: Modes,
     transform: ForwardTransform,
     comm: MPI.Comm,
-    step: int | None = None,
+    step: int | None,
+    forcing: Forcing,
 ) -> None:
-    """Set velocity and scalars from a file. Collective.
+    """Set velocity and scalars from a file, and the past of the forcing. Collective.
 
     Parameters
     ----------
@@ -47,6 +49,8 @@ def fill_from_file(
         it does not have is left as it is
     path : a checkpoint, a directory of checkpoints (the newest usable one is taken), or a BP data set
     step : of which step; None takes the last one
+    forcing : of this run; its random processes continue from a checkpoint whose run had the same ones, and begin anew
+        otherwise, with a warning
 
     A checkpoint may be of another grid, truncation, precision or rank count, in a box of the same lengths. Modes that
     it lacks become zero; modes that this grid lacks are left out. A data set is of the same grid; its velocity is
@@ -58,9 +62,11 @@ def fill_from_file(
     """
     path = Path(path)
     if decide(comm, lambda: _is_checkpoint(path)):
-        warnings, sentence = read_checkpoint(fields, path, modes, comm, step)
+        warnings, sentence = read_checkpoint(fields, path, modes, comm, step, forcing)
     else:
         warnings, sentence = read_data_set(fields, path, grid, modes, transform, comm, step)
+        if forcing.memory():
+            warnings.append("the random processes of the forcing begin anew: a data set does not hold them")
     if comm.rank == 0:
         for warning in warnings:
             log.warning("%s", warning)

@@ -129,7 +129,9 @@ class Turbulence(Model):
     def initialize(self) -> None:
         """Set the initial state, mode by mode or from a file. Collective."""
         engine, comm = self._engine, self._context.comm
-        set_initial_modes(engine.fields, self._case, engine.modes, self._grid, engine.transform, comm)
+        set_initial_modes(
+            engine.fields, self._case, engine.modes, self._grid, engine.transform, comm, engine.forcing
+        )
         engine.commit()
         engine.forcing.start(engine.fields)
         engine.time, engine.step_index = 0.0, 0
