@@ -13,18 +13,21 @@ EDGE_OF = {  # our corners of the edges 1 ... 12 of the file
 FACE_OF = {0: 4, 1: 2, 2: 1, 3: 3, 4: 5, 5: 6}  # of the file, by our faces
 
 
-def write_re2(path, corners, curves=(), faces=(), version="#v002", order="<", dimensions=3):
-    """Write elements with corners [E, 8, 3] in our order.
+def write_re2(path, corners, curves=(), faces=(), version="#v002", order="<", dimensions=3, fluid=None):
+    """Write elements with corners [E, 8, 3] in our order; fluid: how many of them are no solid, None for all.
 
     curves: (element, edge of the file, values, letter); faces: (element, our face, letters, values), elements from 0.
     """
     words = WORDS.get(version, 8)
     number, whole = f"{order}f{words}", f"{order}{'i4' if words == 4 else 'f8'}"
     n = len(corners)
-    data = (
-        f"{version}{n:9d}{dimensions:3d}{n:9d} hdr".ljust(80).encode()
-        + np.array(6.54321, f"{order}f4").tobytes()
+    fluid = n if fluid is None else fluid
+    counts = (
+        f"{n:16d}{dimensions:3d}{fluid:16d}{1:4d}"
+        if version == "#v004"
+        else f"{n:9d}{dimensions:3d}{fluid:9d}"
     )
+    data = f"{version}{counts} hdr".ljust(80).encode() + np.array(6.54321, f"{order}f4").tobytes()
     places = np.asarray(corners)[:, CORNERS]  # swaps two and two: its own inverse
     for element in places:
         data += np.zeros(1, number).tobytes() + element.T.astype(number).tobytes()

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mesh_files import BoxFile
+from mesh_files import BoxFile, quadrilateral
+from ridgeline.elements.meshes.hexahedra import build_mesh
 from ridgeline.io.meshes.gmsh import node_places, read_gmsh
 from ridgeline.io.meshes.read import read_mesh
 from ridgeline.runtime.errors import ConfigError
@@ -81,6 +82,66 @@ def test_damaged_files(tmp_path, old, new, match):
     path.write_text(text.replace(old, new))
     with pytest.raises(ConfigError, match=match):
         read_gmsh(path)
+
+
+def write_new(path, groups, binary):
+    """Write two elements in a row in version 4.1 of the format: groups of their six sides, each a surface."""
+    box = BoxFile((1, 1, 2), (1.0, 1.0, 2.0))
+    data = []
+
+    def put(dtype, *values):
+        made = np.array(values, dtype)
+        data.append(made.tobytes() if binary else " ".join(map(repr, made.tolist())).encode() + b"\n")
+
+    data.append(b"$MeshFormat\n4.1 %d 8\n" % binary + (b"\1\0\0\0\n" if binary else b""))
+    data.append(b'$EndMeshFormat\n$PhysicalNames\n2\n2 1 "inlet"\n2 5 "open"\n$EndPhysicalNames\n$Entities\n')
+    put("u8", 0, 0, 6, 1)
+    for dimension, number, of in [(2, i, of) for i, of in enumerate(groups, 1)] + [(3, 1, (10,))]:
+        put("i4", number)
+        put("f8", *6 * [0.0])
+        put("u8", len(of))
+        put("i4", *of)
+        put("u8", 0 if dimension == 2 else 6)
+        if dimension == 3:
+            put("i4", *range(1, 7))
+    data.append(b"\n$EndEntities\n$Nodes\n")
+    put("u8", 1, len(box.points), 1, len(box.points))
+    put("i4", 3, 1, 0)
+    put("u8", len(box.points))
+    put("u8", *range(1, len(box.points) + 1))
+    put("f8", *box.points.ravel())
+    data.append(b"\n$EndNodes\n$Elements\n")
+    x, y, z = np.array(node_places(1)).T
+    blocks = [
+        (2, i, 3, [quadrilateral(face) for face in faces]) for i, faces in enumerate(box.sides.values(), 1)
+    ]
+    blocks += [(3, 1, 5, [element[z, y, x] for element in box.lattice])]
+    total = sum(len(cells) for *_, cells in blocks)
+    put("u8", len(blocks), total, 1, total)
+    for dimension, number, kind, cells in blocks:
+        put("i4", dimension, number, kind)
+        put("u8", len(cells))
+        for nodes in cells:
+            put("u8", 1, *np.array(nodes) + 1)
+    data.append(b"\n$EndElements\n")
+    path.write_bytes(b"".join(data))
+    return path
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_surface_in_two_groups_is_refused_in_every_version(tmp_path, binary):
+    path = write_new(tmp_path / "a.msh", [(1,), (2,), (3,), (3,), (4,), (4,)], binary)
+    mesh = build_mesh(read_gmsh(path))
+    assert {side: mesh.side_size(side) for side in mesh.sides} == {
+        "inlet": 1,
+        "side_2": 1,
+        "side_3": 4,
+        "side_4": 4,
+    }
+    for second, name in ((5, "open"), (7, "side_7")):  # with and without a name
+        path = write_new(tmp_path / "a.msh", [(1, second), (2,), (3,), (3,), (4,), (4,)], binary)
+        with pytest.raises(ConfigError, match=f'is of the sides "inlet" and "{name}"; name it once'):
+            build_mesh(read_gmsh(path))
 
 
 def test_files_that_end_early_say_so(tmp_path):

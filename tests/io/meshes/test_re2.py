@@ -31,7 +31,7 @@ def box_re2(path, seed=1, around=False, **how):
     return write_re2(path, raw.corner_places(), faces=faces, **how)
 
 
-@pytest.mark.parametrize(("version", "order"), list(product(("#v001", "#v002", "#v003"), "<>")))
+@pytest.mark.parametrize(("version", "order"), list(product(("#v001", "#v002", "#v003", "#v004"), "<>")))
 def test_a_box_comes_back(tmp_path, version, order):
     mesh = build_mesh(read_re2(box_re2(tmp_path / "box.re2", version=version, order=order)))
     assert mesh.sides == ("O", "SYM", "W", "v")
@@ -53,6 +53,27 @@ def test_periodic_faces_of_the_file(tmp_path):
     box = ElementMesh.box((2, 3, 2), (1.0, 2.0, 3.0), periodic=(True, False, False))
     assert mesh.n_unique((4,) * 3) == box.n_unique((4,) * 3)
     assert (mesh.neighbours(mesh.range(0, 12)) < 0).sum() == 20
+
+
+@pytest.mark.parametrize("letters", ["MSH", "EXO"])
+def test_each_number_of_a_surface_without_condition_is_a_side(tmp_path, letters):
+    box = BoxFile((2, 3, 2), (1.0, 2.0, 3.0), seed=2)
+    raw = box.raw()
+    number = {"x_min": 1, "x_max": 2, "y_min": 3, "y_max": 3, "z_min": 14, "z_max": 14}
+    faces = [(e, f, letters, (0, 0, 0, 0, number[raw.sides[s]])) for e, f, s in raw.named.tolist()]
+    mesh = build_mesh(read_re2(write_re2(tmp_path / "box.re2", raw.corner_places(), faces=faces)))
+    sizes = {side: mesh.side_size(side) for side in mesh.sides}
+    assert sizes == {f"{letters}_1": 6, f"{letters}_2": 6, f"{letters}_3": 8, f"{letters}_14": 12}
+    faces[0] = (*faces[0][:3], (0, 0, 0, 0, 1.5))
+    with pytest.raises(ConfigError, match=f"a face marked {letters} has the surface number 1.5"):
+        read_re2(write_re2(tmp_path / "box.re2", raw.corner_places(), faces=faces))
+
+
+def test_solids_are_refused(tmp_path):
+    with pytest.raises(
+        ConfigError, match="has 12 elements, of which 5 are fluid and the others solid; solids are"
+    ):
+        read_re2(box_re2(tmp_path / "box.re2", fluid=5))
 
 
 def ring(n=4, inner=1.0, outer=2.0, height=0.5):
@@ -115,7 +136,7 @@ def test_every_shorter_file_says_so(tmp_path):
         (
             0,
             b"#v007",
-            "is no .re2 file of Nek5000; need one of versions #v001, #v002, #v003: it begins with '#v007'",
+            "is no .re2 file of Nek5000; need one of versions #v001, #v002, #v003, #v004: it begins with '#v007'",
         ),
         (16, b"2", "has 2 dimensions; need three"),
         (80, b"\0\0\0\0", "lacks the number that tells its byte order"),

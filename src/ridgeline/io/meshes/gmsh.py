@@ -1,7 +1,8 @@
 """Meshes of Gmsh: complete hexahedra of any order, and named surfaces. Read by meshio.
 
 Order of the nodes of an element: https://gmsh.info/doc/texinfo/gmsh.html#Node-ordering. Physical surfaces are sides,
-by their names with _ for what is no letter, digit, _ or -; one without a name is "side_" and its number.
+by their names with _ for what is no letter, digit, _ or -; one without a name is "side_" and its number. A face in
+two of them has two names, which `elements.meshes` refuses.
 """
 
 from __future__ import annotations
@@ -69,8 +70,17 @@ def node_places(p: int) -> tuple[Place, ...]:
 def read_gmsh(path: Path) -> RawMesh:
     """Return the mesh of a .msh file. Raises ConfigError for what is no such file, or has other elements."""
     mesh = _read(path)
-    blocks = list(zip(mesh.cells, mesh.cell_data.get("gmsh:physical", [None] * len(mesh.cells))))
-    cells = [(block.type, block.data, tags) for block, tags in blocks if not block.type.startswith(IGNORED)]
+    none = [None] * len(mesh.cells)
+    of_block = (mesh.cell_data.get(f"gmsh:{kind}", none) for kind in ("physical", "geometrical"))
+    blocks = list(zip(mesh.cells, *of_block))
+    groups = _groups_of_surfaces(path)
+    cells = [
+        (block.type, block.data, tags) for block, tags, _ in blocks if not block.type.startswith(IGNORED)
+    ]
+    for block, _, surface in blocks:
+        if block.type.startswith("quad") and surface is not None and len(surface):
+            for group in groups.get(int(surface[0]), ())[1:]:  # the first is among the tags
+                cells.append((block.type, block.data, np.full(len(block.data), group)))
     volumes = [(kind, data) for kind, data, _ in cells if not kind.startswith(("quad", "triangle"))]
     order = _order(path, {kind for kind, _ in volumes})
     nodes = np.concatenate([data for _, data in volumes]).astype(np.int64)
@@ -118,6 +128,35 @@ def _read(path: Path) -> Any:
             raise
         why = re.sub(r"\s+", " ", str(problem)).strip() or type(problem).__name__
         raise _error(path, f"cannot be read as a mesh of Gmsh ({why[:120]})", "write it again") from None
+
+
+def _groups_of_surfaces(path: Path) -> dict[int, list[int]]:
+    """Return the physical groups of each surface by its number: meshio tells the first alone.
+
+    Empty for versions of the format before 4, which list an element once for each group.
+    """
+    found: dict[int, list[int]] = {}
+    with path.open("rb") as file:
+        lines = iter(file.readline, b"")
+        version, binary, size = next(line for line in lines if line[:1].isdigit()).split()
+        if not version.startswith(b"4") or not any(line.strip() == b"$Entities" for line in lines):
+            return found
+
+        def take(dtype: str, count: int) -> NDArray[Any]:
+            return np.fromfile(file, dtype, count, sep="" if int(binary) else " ")
+
+        counts = take(f"u{int(size)}", 4)
+        for dimension, number_of_entities in enumerate(counts):
+            box = 3 if dimension == 0 and version == b"4.1" else 6
+            for _ in range(int(number_of_entities)):
+                number = int(take("i4", 1)[0])
+                take("f8", box)
+                groups = take("i4", int(take(f"u{int(size)}", 1)[0]))
+                if dimension > 0:
+                    take("i4", int(take(f"u{int(size)}", 1)[0]))  # what bounds it
+                if dimension == 2:
+                    found[number] = groups.tolist()
+    return found
 
 
 def _order(path: Path, kinds: set[str]) -> int:

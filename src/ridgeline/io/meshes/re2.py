@@ -1,4 +1,4 @@
-"""Meshes of Nek5000: .re2 files of version #v001 (numbers of 4 bytes), #v002 or #v003 (8), any byte order.
+"""Meshes of Nek5000: .re2 files of version #v001 (numbers of 4 bytes) or #v002 to #v004 (8), any byte order.
 
     80 bytes of text: version, elements, dimensions, fluid elements; 6.54321 in 4 bytes, which tells the byte order
     for each element: a group, then x, y and z of its 8 corners
@@ -8,8 +8,9 @@
 A count is a whole number in #v001, else a float. Corners go around the lower face, then around the upper one. Edges
 and faces have the numbers of Nek5000's preprocessor. Edges: "C", an arc of a circle in planes of equal z, whose
 radius is positive where the element bulges; "m", the point in the middle. A side is called as its three letters are
-without blanks; "E" is inside, and "P" is one with another face. Source: https://nek5000.github.io/NekDoc (mesh file
-formats); the reader of Nek5000 itself.
+without blanks; "E" is inside, and "P" is one with another face. Converters (gmsh2nek, exo2nek) write no conditions,
+but "MSH" or "EXO" and as the fifth number that of the surface in the mesh that they read: sides "MSH_1", "MSH_2".
+Source: https://nek5000.github.io/NekDoc (mesh file formats); the reader of Nek5000 itself.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 HEADER, TAG_BYTES = 80, 4
-WORDS = {"#v001": 4, "#v002": 8, "#v003": 8}
+WORDS = {"#v001": 4, "#v002": 8, "#v003": 8, "#v004": 8}
 CORNERS = (0, 1, 3, 2, 4, 5, 7, 6)  # of the file, by our numbers
 FACES = np.array([2, 1, 3, 0, 4, 5])  # of the file, 1 ... 6, by our numbers
 # Edges of the file, 1 ... 12, by their first and second corner.
@@ -43,6 +44,7 @@ AROUND = ((0, 1), (1, 3), (3, 2), (2, 0))
 EDGES = (*AROUND, *((a + 4, b + 4) for a, b in AROUND), (0, 4), (1, 5), (3, 7), (2, 6))
 ARC_POINTS = 9  # along an element of a mesh with arcs: of an eighth of a circle right to rounding
 NEAR = 0.02  # of the shortest edge: corners that are nearer are one
+NUMBERED = ("MSH", "EXO")  # letters that stand for no condition: the fifth number tells the surfaces apart
 MOST_NUMBER_IN_FLOAT = 10**6  # elements from which Nek5000 writes numbers of partners as integers
 
 
@@ -103,6 +105,12 @@ def _header(reader: _Reader) -> tuple[int, str, int]:
     reader.place = HEADER + TAG_BYTES
     if int(counts[0]) < 1:
         raise reader.error("has no elements", "need at least one")
+    fluid = int(counts[2]) if len(counts) > 2 else int(counts[0])
+    if fluid < int(counts[0]):
+        raise reader.error(
+            f"has {counts[0]} elements, of which {fluid} are fluid and the others solid",
+            "solids are not computed: write a mesh of the fluid alone, with a condition on each of its outer faces",
+        )
     return int(counts[0]), orders[0], WORDS[version]
 
 
@@ -234,9 +242,20 @@ def _surface(
         partner = np.ascontiguousarray(partner).view(f"{order}i4")
     pairs = _pairs(reader, element[around], face[around], partner, values[:, 1], n)
     side = ~around & ~np.isin(letters, ("E", ""))
-    names, number = np.unique(letters[side], return_inverse=True)
+    names, number = np.unique(_numbered(reader, letters, faces)[side], return_inverse=True)
     sides = tuple(re.sub(r"[^A-Za-z0-9_-]", "_", str(name)) for name in names)
     return sides, np.stack([element[side], face[side], number.reshape(-1)], axis=1), pairs
+
+
+def _numbered(reader: _Reader, letters: NDArray[Any], faces: NDArray[Any]) -> NDArray[Any]:
+    """Return the names of sides: letters, and the number of the surface behind those that stand for no condition."""
+    found = letters.astype("U32")
+    for at in np.flatnonzero(np.isin(letters, NUMBERED)):
+        number = float(faces["values"][at, 4])
+        if not number.is_integer():
+            raise reader.error(f"is damaged: a face marked {letters[at]} has the surface number {number:g}")
+        found[at] = f"{letters[at]}_{number:.0f}"
+    return found
 
 
 def _pairs(

@@ -35,7 +35,8 @@ class GridSection(sections.AnyGridSection):
     mesh: PathText = setting(
         "",
         "Mesh of hexahedra instead of a box: a file of Gmsh (.msh), of any order, whose physical surfaces are the "
-        'sides [boundary.NAME], or of Nek5000 (.re2), whose sides have the names of its conditions; "" is a box.',
+        "sides [boundary.NAME], or of Nek5000 (.re2), whose sides have the names of its conditions, with the number "
+        'of the surface behind MSH and EXO (MSH_1); "" is a box.',
         rule="a path that ends in .msh or .re2",
     )
     order: Integer = setting(
