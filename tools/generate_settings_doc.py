@@ -25,6 +25,8 @@ check TOML (in VS Code with Even Better TOML: a first line `#:schema gray_scott.
 - The smallest case names `run.model`, `run.steps` and `grid.shape`; everything else has a default.
 - Unknown keys, wrong types and values out of range are errors. All of them are reported at once, each in a line
   with key, place, value, what is allowed, and the nearest valid key; the exit code is 2.
+- A key that another one switches off, such as the temperature of a thermostat of kind "none", gives a warning in
+  `ridgeline check` and at the start of a run, which names both. What a key needs is said at the end of its meaning.
 - Numbers are numbers (`"1"` is not), and whole numbers have no point (`1.0` is not 1). They are at most 1e30 in
   size, and 0 or at least 1e-30; whole numbers are at most 2147483647.
 - A path has at most 4000 bytes, 200 between slashes, and no NUL. A file has at most 1 MiB.

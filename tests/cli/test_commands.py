@@ -46,6 +46,21 @@ def test_check_says_what_would_run_and_runs_nothing(ridgeline):
     assert [path.name for path in ridgeline.path.iterdir()] == ["case.toml"]
 
 
+def test_a_setting_without_effect_is_told_once_by_check_and_before_a_run(ridgeline):
+    case = ridgeline.write(steps=1, every=0)
+    override = ("--set", "initial.count=3")
+    words = (
+        'warning: initial.count in --set: got 3, which has no effect with initial.kind = "box"; it needs '
+        'initial.kind = "patches"\n'
+    )
+    checked = ridgeline("check", case, *override)
+    assert (checked.returncode, checked.stdout.count(words), checked.stderr) == (0, 1, "")
+    for line in ("diffusivities: 0.03333 and 0.01667 cells^2/time", "front: "):
+        assert line in checked.stdout
+    run = ridgeline("run", case, *override)
+    assert (run.returncode, run.stderr.count(words)) == (0, 1)
+
+
 def test_check_refuses_what_run_would_refuse(ridgeline):
     done = ridgeline("check", ridgeline.write(shape="3, 2, 2"), "-n", 64, "--set", "initial.half_width=1")
     assert done.returncode == 3

@@ -46,7 +46,15 @@ def test_report_says_what_ran_and_how_fast(ridgeline):
         report["work"]["bytes_memory"] / report["seconds_per_step"] / report["limits"]["best"]
     )
     assert report["settings"]["model.F"] == 0.02
-    for word in ("gray_scott", "steps/s", "V_mean", "ridgeline plot gray_scott.bp", "of the limit"):
+    for word in (
+        "gray_scott",
+        "diffusivities: 0.03333 and 0.01667 cells^2/time",
+        "front: ",
+        "steps/s",
+        "V_mean",
+        "ridgeline plot gray_scott.bp",
+        "of the limit",
+    ):
         assert word in done.stderr
     assert "max over ranks" not in done.stderr
 

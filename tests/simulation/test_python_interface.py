@@ -320,3 +320,12 @@ def test_a_dropped_simulation_gives_the_paths_free():
                 assert simulation.run()["run"]["last_step"] == 12
         finally:
             gc.enable()
+
+
+def test_a_setting_without_effect_is_told_before_the_first_step(caplog):
+    case = small(2, initial={"count": 3}).replace({"model.F": 0.02})
+    with simulate(case):
+        assert [record.getMessage() for record in caplog.records] == [
+            'initial.count in the case: got 3, which has no effect with initial.kind = "box"; it needs '
+            'initial.kind = "patches"'
+        ]

@@ -41,8 +41,9 @@ def load(
     threads: int | None = None,
     device: str | None = None,
     no_python: bool = False,
+    warn: bool = True,
 ) -> LoadedCase:
-    """Load and check a case with the command line's overrides on top; print warnings once."""
+    """Load and check a case with the command line's overrides on top. warn: print its warnings, once."""
     from ridgeline.config.load import NO_PYTHON, load_case
     from ridgeline.models import case_class
     from ridgeline.runtime.launcher import speaks
@@ -55,7 +56,7 @@ def load(
     if device is not None:
         overrides.append(f'run.device="{device}"')
     loaded = load_case(path, case_class, overrides)
-    if speaks():
+    if warn and speaks():
         for warning in loaded.warnings:
             typer.echo(f"warning: {warning}", err=True)
     return loaded

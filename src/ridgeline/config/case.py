@@ -52,6 +52,14 @@ class AnyCase(Checked):
         yield from self.problems()
         yield from overlaps(self.written() | {"output.path (its report)": self.report_path()})
 
+    def remarks(self) -> Iterator[str]:
+        """Yield what people should know of these values: `ridgeline check` and the header of a run say it."""
+        yield from ()
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield (key, sentence) for values that a run can use and that are hardly meant: warnings."""
+        yield from ()
+
     def settled(self, identity: Mapping[str, Plain] | None = None) -> Self:
         """Return the case with those settings chosen that are left to the run: what it writes says them.
 

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from ridgeline.config.fields import extra_of, rule_of, toml, type_of
-from ridgeline.config.schema import sections_of, settings_of
+from ridgeline.config.needs import needs_words
+from ridgeline.config.schema import fields_of, sections_of, settings_of
 
 
 class Row(NamedTuple):
@@ -23,9 +24,11 @@ class Row(NamedTuple):
 def explain_rows(case_class: type[BaseModel]) -> list[Row]:
     """Return one row for every setting of a model's case, section by section."""
     rows = []
+    fields = fields_of(case_class)
     for section in sections_of(case_class):
         for name, field in settings_of(section.table).items():
             default = "not set" if field.default is None else toml(field.default, most=80)
+            needed = needs_words(fields, f"{section.key}.", field)
             rows.append(
                 Row(
                     section.header,
@@ -34,7 +37,7 @@ def explain_rows(case_class: type[BaseModel]) -> list[Row]:
                     extra_of(field, "unit"),
                     "required" if field.is_required() else default,
                     rule_of(field),
-                    field.description or "",
+                    f"{field.description or ''}{f' Needs {needed}.' if needed else ''}",
                 )
             )
     return rows

@@ -1,7 +1,7 @@
 """What a setting is made of: value, unit, range and words, stated once for checks, help and documents."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
@@ -84,12 +84,30 @@ Triple = tuple[Count, Count, Count]
 PathText = Annotated[str, AfterValidator(_path)]
 
 
-def setting(default: Any, description: str, *, unit: str = "", rule: str = "", **bounds: Any) -> Any:
+# What other keys must be for a key to have an effect: their allowed values by key, all of them; see needs.py.
+Needs = Mapping[str, Any]
+ON: tuple[Any, ...] = ()  # any value that is not 0, false, "none" or empty
+
+
+def setting(
+    default: Any,
+    description: str,
+    *,
+    unit: str = "",
+    rule: str = "",
+    needs: Needs | tuple[Needs, ...] = (),
+    **bounds: Any,
+) -> Any:
     """Return the pydantic field of one setting; `...` as default makes it required.
 
-    unit is "" for pure numbers and words. rule says what is allowed where types and bounds do not.
+    unit is "" for pure numbers and words. rule says what is allowed where types and bounds do not. needs: what other
+    keys must be for this one to have an effect, {"kind": ("box", "patches")}; of several mappings, one must hold.
     """
-    extra: dict[str, Any] = {"unit": unit} | ({"rule": rule} if rule else {})
+    ways = needs if isinstance(needs, tuple) else (needs,)
+    plain = [{k: list(v) if isinstance(v, tuple) else [v] for k, v in way.items()} for way in ways]
+    extra: dict[str, Any] = (
+        {"unit": unit} | ({"rule": rule} if rule else {}) | ({"needs": plain} if plain else {})
+    )
     return Field(default, description=description, json_schema_extra=extra, **bounds)
 
 
@@ -107,6 +125,13 @@ def extra_of(field: FieldInfo, name: str) -> str:
     """Return "unit" or "rule" of a field made by `setting`, "" if it has none."""
     extra = field.json_schema_extra
     return str(extra.get(name, "")) if isinstance(extra, dict) else ""
+
+
+def needs_of(field: FieldInfo) -> list[dict[str, list[Any]]]:
+    """Return what a field made by `setting` needs: the conditions of which one must hold, [] if there are none."""
+    extra = field.json_schema_extra
+    found: Any = extra.get("needs", []) if isinstance(extra, dict) else []
+    return list(found)
 
 
 def toml(value: Any, most: int = 60) -> str:

@@ -2,7 +2,7 @@
 
 import stat
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from ridgeline.config import julia
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import Locate, Origin, check_case, nearest, refuse_form
 from ridgeline.config.fields import toml
+from ridgeline.config.needs import idle_settings
 from ridgeline.config.overrides import OVERRIDE, apply_overrides
 from ridgeline.config.schema import sections_of, settings_of
 from ridgeline.config.toml_lines import key_lines, line_of
@@ -135,7 +136,16 @@ def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[
         line = line_of(lines, key)
         return Origin(key, f"{path}:{line}" if line else str(path))
 
-    return LoadedCase(check_document(document, case_class_of, locate), path, warnings, resume)
+    case = check_document(document, case_class_of, locate)
+    return LoadedCase(case, path, (*warnings, *warnings_of(case, locate)), resume)
+
+
+def warnings_of(case: AnyCase, locate: Locate) -> Iterator[str]:
+    """Yield a sentence for each value of a checked case that has no effect or is hardly meant."""
+    yield from idle_settings(case, locate)
+    for key, sentence in case.doubts():
+        origin = locate(key)
+        yield f"{origin.name} in {origin.place}: {sentence}"
 
 
 def check_document(document: dict[str, Any], case_class_of: CaseClassOf, locate: Locate) -> AnyCase:

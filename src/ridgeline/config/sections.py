@@ -13,9 +13,11 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
 from ridgeline.config.fields import (
     MOST_POINTS,
+    ON,
     Checked,
     Count,
     Integer,
+    Needs,
     Number,
     PathText,
     Problem,
@@ -48,6 +50,14 @@ Walltime = Annotated[
 ]
 
 
+Seed = Annotated[int, Strict()]
+
+
+def seed_setting(description: str, needs: Needs | tuple[Needs, ...] = ()) -> Any:
+    """Return the field of a seed: any key of Philox."""
+    return setting(0, description, rule="an integer from 0 to 2^64 - 1", needs=needs, ge=0, le=2**64 - 1)
+
+
 class RunSection(Checked):
     """What runs, how long, in which precision and on what."""
 
@@ -60,12 +70,8 @@ class RunSection(Checked):
         ..., "Time steps of the whole run, those before a resume included.", unit="steps", ge=1
     )
     precision: Literal["float64", "float32"] = setting("float64", "Floating-point type of the fields.")
-    seed: Annotated[int, Strict()] = setting(
-        0,
-        "Key of the random numbers. The same seed gives the same noise on any ranks, threads and process grid.",
-        rule="an integer from 0 to 2^64 - 1",
-        ge=0,
-        le=2**64 - 1,
+    seed: Seed = seed_setting(
+        "Key of the random numbers. The same seed gives the same noise on any ranks, threads and process grid."
     )
     threads: Integer = setting(1, "Threads of each rank.", unit="threads", ge=1, le=4096)
     device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run.")
@@ -186,6 +192,7 @@ class TransposeSection(Checked):
         'How ranks exchange: "alltoall" (equal blocks), "alltoallv" (exact blocks), "ialltoallv" (overlapped '
         'with computing), "node" (within nodes first), "shared" (memory that all ranks share, on one node); "auto" '
         "measures them before the first step.",
+        needs={"run.device": "cpu"},
     )
 
 
@@ -196,6 +203,7 @@ class DeviceTransposeSection(TransposeSection):
         "auto",
         'How messages go between GPUs: "mpi" (MPI takes GPU memory), "nccl" (NVIDIA\'s library), "host" (through '
         'pinned host memory); "auto" measures those that are there before the first step.',
+        needs={"run.device": "cuda"},
     )
 
 
@@ -206,6 +214,7 @@ class FftSection(Checked):
         "measure",
         'How long FFTW looks for the fastest plan; what it finds is kept for later runs. "wisdom-only" refuses '
         "sizes that were never planned, so that no job spends time on it.",
+        needs={"run.device": "cpu"},
     )
 
 
@@ -217,6 +226,7 @@ class DeviceFftSection(FftSection):
         'How GPUs pass over memory: "apart" (transforms by cuFFT, packing and products between them), "fused" (the '
         'passes of transforms pack and multiply, for sizes 8 x 2^a and 12 x 2^a); "auto" takes the faster one, which '
         "a long run measures before its first step.",
+        needs={"run.device": "cuda"},
     )
 
 
@@ -230,15 +240,24 @@ class OutputSection(Checked):
         unit="steps",
         ge=0,
     )
-    initial: Truth = setting(False, "Whether the state of step 0 is written too.")
+    initial: Truth = setting(
+        False,
+        "Whether the state of step 0 is written too.",
+        needs={"every": ON},
+    )
     variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1, max_length=200)
     compression: Literal["none", "lz4", "blosc"] = setting(
         "none",
         'Lossless compression of every field, before it leaves its rank: "lz4" is fast, "blosc" smaller. Needs an '
         "ADIOS2 with Blosc2; `ridgeline doctor` says whether the one found has it.",
+        needs={"every": ON},
     )
     series: PathText = setting(
-        "series.csv", "Time series of the model's figures to write: CSV.", rule="a path", min_length=1
+        "series.csv",
+        "Time series of the model's figures to write: CSV.",
+        rule="a path",
+        min_length=1,
+        needs={"series_every": ON},
     )
     series_every: Integer = setting(
         0, "Steps between rows of the time series, step 0 included; 0 writes none.", unit="steps", ge=0

@@ -70,7 +70,7 @@ class Case:
 
         Raises ConfigError, with a sentence for each fault.
         """
-        document = self.settings.model_dump(mode="json", exclude_none=True)
+        document = self.settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
         put_all(document, {key: _plain(value) for key, value in changes.items()})
         case = type(self).__new__(type(self))
         case.settings = _checked(document, place)

@@ -128,7 +128,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "checkpoint_bytes": plan.checkpoint_bytes,
         "bytes_exchanged_per_step": plan.work.bytes_exchanged,
         "messages_per_step": plan.work.messages,
-        "remarks": list(plan.remarks),
+        "remarks": [*case.remarks(), *plan.remarks],
         "device_memory": dict(plan.device_memory),
         "limit": limit,
         "least_seconds": limit and case.run.steps * plan.work.bytes_memory / (devices * limit[1]),
@@ -173,6 +173,6 @@ def print_prediction(plan: dict[str, Any], console: Console) -> None:
         )
     console.print(table, highlight=False)
     for remark in plan["remarks"]:
-        console.print(remark, highlight=False, soft_wrap=True)
+        console.print(remark, highlight=False, soft_wrap=True, markup=False)
     for warning in plan["warnings"]:
-        console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
+        console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)

@@ -60,6 +60,7 @@ def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
         "device": context.device,
         "cores": describe_machine().cores,
         **model.describe(),
+        "remarks": list(case.remarks()),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -14,6 +15,8 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from ridgeline.config.check import Origin
+from ridgeline.config.load import warnings_of
 from ridgeline.models import create
 from ridgeline.parallel.job import join_from_python
 from ridgeline.runtime.errors import ConfigError, RidgelineError
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ridgeline.parallel.distributed import DistributedArray
+
+log = logging.getLogger(__name__)
 
 Callback = Callable[["Simulation"], None]
 
@@ -78,6 +83,9 @@ class Simulation:
         self._process = os.getpid()
         context = Context(self._communicator, run.device, run.threads)
         self._run = CaseRun(case.settings, create(run.model), context, options)
+        if self._communicator.rank == 0:
+            for warning in warnings_of(case.settings, lambda key: Origin(key, "the case")):
+                log.warning("%s", warning)
         with contextlib.ExitStack() as held:
             held.enter_context(numba_threads(run.threads))
             held.enter_context(blas_threads(1))  # of a NumPy that was imported before: see `limit_pools`

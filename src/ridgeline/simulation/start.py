@@ -66,6 +66,7 @@ def _print_header(facts: dict[str, Any]) -> None:
     for key in ("process_grid", "block", "method"):
         if key in facts:
             lines.append(f"{key.replace('_', ' ')}: {facts[key]}")
+    lines += facts["remarks"]
     sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
 

@@ -274,3 +274,17 @@ def test_launches_of_long_runs_are_timed_by_what_each_gpu_moves() -> None:
     assert not launch_is_timed(gpu_case("auto", shape, steps=enough - 1), grid)
     assert not launch_is_timed(gpu_case("rule", shape, steps=enough), grid)
     assert not launch_is_timed(gpu_case("auto", (3, 10**3, 10**3), steps=enough), grid), "too thin"
+
+
+def test_what_textbooks_would_not_expect_is_said() -> None:
+    textbook = {"Du": 0.16, "Dv": 0.08, "F": 0.035, "k": 0.065}
+    said = [*case(model=textbook).remarks()]
+    assert said[0].startswith(
+        "diffusivities: 0.02667 and 0.01333 cells^2/time, which are model.Du/6 and model.Dv/6"
+    )
+    assert said[1].startswith("noise: model.noise = 0.1 by default")
+    assert said[2].startswith("front: sqrt(D/(F + k)) with the diffusivity D of V is 0.37 cells")
+    usual = case(grid={"shape": [1, 16, 16], "cell_size": 1.0}, model=textbook | {"noise": 0.1})
+    assert [text.split(":")[0] for text in usual.remarks()] == ["front"]
+    fine = case(grid={"shape": [1, 16, 16], "cell_size": 0.4}, model=textbook | {"dt": 0.1, "noise": 0.0})
+    assert not [*fine.remarks()]

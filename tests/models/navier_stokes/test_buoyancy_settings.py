@@ -71,12 +71,6 @@ def test_gravity_and_expansions_arrive(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["scalar.0.expansion=0", "scalar.0.reference=0"],
-         "model.gravity: got [0, -10, 0]; need [0, 0, 0], or a [[scalar]] with an expansion on which it acts."),
-        (["model.gravity=[0,0,0]"],
-         "scalar.0.expansion: got 0.5; need 0, or a model.gravity that is not [0, 0, 0]."),
-        (["model.gravity=[0,0,0]", "scalar.0.expansion=0"],
-         "scalar.0.reference: got 20; need 0, or an expansion that is not 0."),
         (["scalar.0.mean_gradient=[0.1,1,0]"],
          "scalar.0.mean_gradient: got [0.1, 1, 0]; need a gradient along model.gravity with an expansion: no "
          "pressure balances the buoyancy of another."),

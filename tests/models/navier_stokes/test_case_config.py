@@ -13,7 +13,12 @@ from ridgeline.elements.quadrature import gauss
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
-from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of, problem_of
+from ridgeline.models.navier_stokes.problem_of_case import (
+    dealias_points,
+    mesh_of,
+    problem_of,
+    velocity_sides,
+)
 from ridgeline.models.navier_stokes.settings.fluxes import Faces
 from ridgeline.runtime.errors import ConfigError
 
@@ -119,8 +124,6 @@ INCONSISTENT = [
     (["model.courant=0.5"], "model.courant: got 0.5; need exactly one of model.dt and model.courant."),
     (["model.courant=0.9"],
      "model.courant: got 0.9; need a number > 0 and <= 0.8, or model.dt instead."),
-    (["model.dt_max=0.1"],
-     "model.dt_max: got 0.1; need no bound beside model.dt: it is of the steps that model.courant sets."),
     (["model.dt_min=0"], "model.dt_min: got 0; need a number > 0."),
     (["model.dt_change=1"],
      "model.dt_change: got 1; need a number > 1 and <= 1.5, which the third order stands."),
@@ -135,8 +138,6 @@ INCONSISTENT = [
      "true."),
     (["boundary.y_max.kind=periodic", "scalar.0.boundary.y_max.kind=adiabatic"],
      'boundary.y_max.kind: got "periodic"; need another kind, or grid.periodic[1] (direction y) = true.'),
-    (["boundary.y_max.value=[1,0,0]"],
-     'boundary.y_max.value: got [1, 0, 0]; need no value but at kind = "inflow" and "moving-wall".'),
     (["boundary.y_min.kind=moving-wall"],
      'boundary.y_min.value: not set; need three numbers or formulas of x, y, z, t as [x, y, z], or '
      '"exact", at kind = "moving-wall".'),
@@ -176,6 +177,27 @@ INCONSISTENT = [
     (["grid.mapping=here.py:bend"],
      'grid.mapping = "here.py:bend": no file here.py here; need a Python file and a function of it'),
 ]  # fmt: skip
+
+
+def test_an_inflow_through_which_nothing_flows_is_doubted() -> None:
+    Path("case.toml").write_text(TEXT)
+    for value, closed in (
+        ('[0,0,"1.2*y*(0.41-y)"]', True),
+        ("[0,0,0]", True),
+        ('["t",0,0]', False),
+        ('["1e-3*y",1,0]', False),
+    ):
+        warnings = load_case("case.toml", case_class, [f"boundary.x_min.value={value}"]).warnings
+        expected = [
+            "boundary.x_min.value in --set: nothing flows through this inflow, as its velocity is 0 or along"
+        ]
+        assert [text[: len(expected[0])] for text in warnings] == expected * closed, f"{value=}"
+
+
+def test_a_value_of_a_wall_changes_nothing() -> None:
+    case = load("boundary.y_min.value=exact", "boundary.y_min.partner=y_max", "model.dt_min=5")
+    assert velocity_sides(case)["y_min"] == velocity_sides(load())["y_min"]
+    assert case.boundary.periodic_pairs() == ()
 
 
 def test_inconsistent_settings_are_refused() -> None:

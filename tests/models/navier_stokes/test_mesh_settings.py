@@ -123,7 +123,6 @@ WRONG = [
     (["boundary.front.kind=wall"], "boundary.back.partner .* need another side of kind"),
     (["boundary.front.partner=roof"], "boundary.front.partner .* need another side of kind"),
     (["boundary.back.partner=nowhere"], "boundary.back.partner .* need another side of kind"),
-    (["boundary.floor.partner=roof"], "boundary.floor.partner .* need no partner but at kind"),
     (["scalar.0.boundary.flor.kind=adiabatic"], "boundary.flor.kind .* not set; need"),
     (["boundary.x_max.kind=symmetry"], "boundary.inlet.value .* need as much flow in as out"),
     (['boundary.inlet.value=["1/x","0","0"]'], "boundary.inlet.value .* need values that are finite"),

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
-from ridgeline.config.fields import MOST, Checked, Count, Integer, Number, PathText, Problem, setting
+from ridgeline.config.fields import MOST, ON, Checked, Count, Integer, Number, PathText, Problem, setting
 
 Formula = Annotated[str, Field(min_length=1, max_length=2000)]
 
@@ -17,6 +17,10 @@ class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["gray_scott"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    seed: sections.Seed = sections.seed_setting(
+        "Key of the random numbers. The same seed gives the same noise on any ranks, threads and process grid.",
+        ({"model.noise": ON}, {"initial.noise": ON}, {"initial.kind": "patches"}),
+    )
 
 
 class OutputSection(sections.OutputSection):
@@ -82,13 +86,13 @@ class ModelSection(Checked):
         0.2,
         "Diffusion rate of U. The Laplacian is a sixth of the usual one: a diffusivity D on cells of width h is "
         "6 D/h^2 here, so that Pearson's D = 2e-5 with h = 2.5/256 is 1.258.",
-        unit="cells^2/time",
+        unit="1/time; length^2/time with grid.cell_size",
         ge=0,
     )
     Dv: Number = setting(
         0.1,
         "Diffusion rate of V, in the same measure: Pearson's D = 1e-5 is 0.629.",
-        unit="cells^2/time",
+        unit="1/time; length^2/time with grid.cell_size",
         ge=0,
     )
     F: Number = setting(0.02, "Feed rate of U.", unit="1/time", ge=0)
@@ -98,6 +102,7 @@ class ModelSection(Checked):
         "auto",
         "What draws r: Philox of 7 rounds, 16 bits a number, or of 10 rounds, 32 bits (24 in float32), as runs had "
         'before there was a choice. "auto" is "philox4x32-7", or in a resumed run what its checkpoint had.',
+        needs={"noise": ON},
     )
     dt: Number = setting(
         1.0,
@@ -144,12 +149,19 @@ class InitialSection(Checked):
         "directions with fewer cells it spans them all. Patches are as wide.",
         unit="cells",
         ge=1,
+        needs={"kind": ("box", "patches")},
     )
     u: Number = setting(
-        0.25, "U in the box, in patches, where a picture is black, or everywhere.", unit="concentration"
+        0.25,
+        "U in the box, in patches, where a picture is black, or everywhere.",
+        unit="concentration",
+        needs={"kind": ("box", "uniform", "patches", "image")},
     )
     v: Number = setting(
-        0.33, "V in the box, in patches, where a picture is black, or everywhere.", unit="concentration"
+        0.33,
+        "V in the box, in patches, where a picture is black, or everywhere.",
+        unit="concentration",
+        needs={"kind": ("box", "uniform", "patches", "image")},
     )
     noise: Number = setting(
         0.0,
@@ -158,26 +170,48 @@ class InitialSection(Checked):
         ge=0,
         le=1,
     )
-    count: Integer = setting(10, 'Patches of kind "patches", which may overlap.', ge=1, le=100_000)
-    formula_u: Formula = setting("1", 'U of kind "formula", of x, y, z.', unit="concentration")
-    formula_v: Formula = setting("0", 'V of kind "formula", of x, y, z.', unit="concentration")
+    count: Integer = setting(
+        10,
+        'Patches of kind "patches", which may overlap.',
+        ge=1,
+        le=100_000,
+        needs={"kind": "patches"},
+    )
+    formula_u: Formula = setting(
+        "1",
+        'U of kind "formula", of x, y, z.',
+        unit="concentration",
+        needs={"kind": "formula"},
+    )
+    formula_v: Formula = setting(
+        "0",
+        'V of kind "formula", of x, y, z.',
+        unit="concentration",
+        needs={"kind": "formula"},
+    )
     path: PathText = setting(
         "",
         'Picture of kind "image", spread over the grid in x and y; data set of kind "file".',
         rule="a path",
+        needs={"kind": ("image", "file")},
     )
     step: Integer | None = setting(
-        None, 'Step of the data set of kind "file"; the last one if left out.', unit="steps", ge=0
+        None,
+        'Step of the data set of kind "file"; the last one if left out.',
+        unit="steps",
+        ge=0,
+        needs={"kind": "file"},
     )
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
         if self.kind in ("image", "file") and not self.path:
             yield Problem("path", f'a path with initial.kind = "{self.kind}"')
-        if self.kind == "formula":
-            from ridgeline.config.expressions import faults  # NumPy, which other kinds load without
+        given = [key for key in ("formula_u", "formula_v") if key in self.model_fields_set]
+        if given:
+            from ridgeline.config.expressions import faults  # NumPy, which other settings load without
 
-            for key in ("formula_u", "formula_v"):
+            for key in given:
                 yield from faults(key, (getattr(self, key),), steady=True)
 
 
@@ -226,6 +260,24 @@ class GrayScottCase(AnyCase):
         """Return the diffusion rates of U and V on cells of width 1, of a Laplacian that is a sixth of the usual."""
         h, m = self.grid.cell_size, self.model
         return (m.Du, m.Dv) if h is None else (6 * m.Du / h**2, 6 * m.Dv / h**2)
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what differs from textbooks, what a default adds, and whether the grid resolves a front."""
+        m, h = self.model, self.grid.cell_size
+        diffusivity_u, diffusivity_v = (rate / 6 for rate in self.diffusion())  # in cells
+        if h is None:
+            yield (
+                f"diffusivities: {diffusivity_u:.4g} and {diffusivity_v:.4g} cells^2/time, which are model.Du/6 and "
+                "model.Dv/6; with grid.cell_size = 1 they are model.Du and model.Dv"
+            )
+        if m.noise and "noise" not in m.model_fields_set:
+            yield f"noise: model.noise = {m.noise:g} by default, a random rate of U in every cell and step; 0 is none"
+        width = math.sqrt(diffusivity_v / (m.F + m.k)) if m.F + m.k else math.inf
+        if width < 1:
+            yield (
+                f"front: sqrt(D/(F + k)) with the diffusivity D of V is {width:.2g} cells; below 1 the grid can pin "
+                "a pattern that a finer grid would let move"
+            )
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break."""

@@ -11,6 +11,7 @@ from ridgeline.config import sections
 from ridgeline.config.case import AnyCase
 from ridgeline.config.fields import (
     MOST_POINTS,
+    ON,
     Checked,
     Count,
     Integer,
@@ -31,6 +32,10 @@ class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["molecular_dynamics"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    seed: sections.Seed = sections.seed_setting(
+        "Key of the thermostat's noise, which is the same on any ranks and threads.",
+        {"thermostat.kind": "langevin"},
+    )
     precision: Literal["float64", "float32"] = setting(
         "float64",
         "Floating-point type of distances and forces of pairs. Positions, velocities and sums of forces are float64 "
@@ -109,9 +114,19 @@ class ThermostatSection(Checked):
     kind: Literal["none", "langevin"] = setting(
         "none", '"none": constant energy; "langevin": friction and noise, exact for any time step.'
     )
-    temperature: Number = setting(1.0, "Temperature that is kept.", unit="epsilon", ge=0)
+    temperature: Number = setting(
+        1.0,
+        "Temperature that is kept.",
+        unit="epsilon",
+        ge=0,
+        needs={"kind": "langevin"},
+    )
     damping: Number = setting(
-        1.0, "Time in which friction takes a velocity to 1/e.", unit="sigma sqrt(m/epsilon)", gt=0
+        1.0,
+        "Time in which friction takes a velocity to 1/e.",
+        unit="sigma sqrt(m/epsilon)",
+        gt=0,
+        needs={"kind": "langevin"},
     )
 
 
@@ -119,7 +134,12 @@ class InitialSection(Checked):
     """The state of step 0: the lattice, and velocities as of `velocity all create T seed loop geom`."""
 
     temperature: Number = setting(1.44, "Temperature.", unit="epsilon", ge=0)
-    seed: Integer = setting(87287, "Seed of the velocities.", ge=1)
+    seed: Integer = setting(
+        87287,
+        "Seed of the velocities.",
+        ge=1,
+        needs={"temperature": ON},
+    )
 
 
 class OutputSection(sections.OutputSection):
@@ -140,6 +160,7 @@ class OutputSection(sections.OutputSection):
         "ADIOS2 BP5 data set of the radial distribution function to write.",
         rule="a path",
         min_length=1,
+        needs={"spectra_every": ON},
     )
     spectra_every: Integer = setting(
         0,

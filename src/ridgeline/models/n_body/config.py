@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase
-from ridgeline.config.fields import Checked, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
 from ridgeline.config.size_law import Cube
 from ridgeline.models.n_body.cosmology import Cosmology
 from ridgeline.models.n_body.power_spectra import Spectrum, bbks, from_table, power_law
@@ -37,6 +37,7 @@ class RunSection(sections.RunSection):
         0,
         "Key of the random phases: the same seed gives the same waves on any ranks and any finer lattice.",
         ge=0,
+        needs={"initial.kind": "random"},
     )
     device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
 
@@ -82,14 +83,34 @@ class CosmologySection(Checked):
     omega_m: Number = setting(
         0.31, "Density of matter over the critical one today; 1 is Einstein-de Sitter.", gt=0, le=1
     )
-    omega_b: Number = setting(0.0, "That of baryons, which lower the peak of the BBKS spectrum.", ge=0, lt=1)
-    hubble: Number = setting(0.68, "Expansion rate H0 today.", unit="100 km/s/Mpc", gt=0, le=10)
+    omega_b: Number = setting(
+        0.0,
+        "That of baryons, which lower the peak of the BBKS spectrum.",
+        ge=0,
+        lt=1,
+        needs={"spectrum": "bbks"},
+    )
+    hubble: Number = setting(
+        0.68,
+        "Expansion rate H0 today.",
+        unit="100 km/s/Mpc",
+        gt=0,
+        le=10,
+        needs={"spectrum": "bbks"},
+    )
     spectrum: Literal["bbks", "power-law", "table"] = setting(
         "bbks",
         'Linear power spectrum of today: "bbks" is cold dark matter (Bardeen et al. 1986), "power-law" k^index, '
         '"table" is read from a file.',
+        needs={"initial.kind": "random"},
     )
-    index: Number = setting(0.97, "n: the spectrum begins as k^n; of a power law -3 < n < 1.", ge=-3, le=2)
+    index: Number = setting(
+        0.97,
+        "n: the spectrum begins as k^n; of a power law -3 < n < 1.",
+        ge=-3,
+        le=2,
+        needs={"spectrum": ("bbks", "power-law")},
+    )
     sigma8: Number | None = setting(
         None,
         "Root mean square of the linear density contrast today in spheres of 8 Mpc/h; not set: 0.8, and of a table "
@@ -97,9 +118,13 @@ class CosmologySection(Checked):
         rule="a number > 0",
         gt=0,
         le=100,
+        needs={"initial.kind": "random"},
     )
     table: PathText = setting(
-        "", 'Text file with the columns k in h/Mpc and P in (Mpc/h)^3 for spectrum = "table".', rule="a path"
+        "",
+        'Text file with the columns k in h/Mpc and P in (Mpc/h)^3 for spectrum = "table".',
+        rule="a path",
+        needs={"spectrum": "table"},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -130,7 +155,12 @@ class ModelSection(Checked):
         True, "Whether near particles attract each other directly (P3M); without, the mesh alone does (PM)."
     )
     substeps: Integer = setting(
-        4, "Substeps of the short-range force in a step; 1 without it.", unit="substeps", ge=1, le=1000
+        4,
+        "Substeps of the short-range force in a step; 1 without it.",
+        unit="substeps",
+        ge=1,
+        le=1000,
+        needs={"short_range": ON},
     )
     matching_radius: Number = setting(
         3.2,
@@ -139,9 +169,15 @@ class ModelSection(Checked):
         unit="cells",
         ge=2.5,
         le=5,
+        needs={"short_range": ON},
     )
     softening: Number = setting(
-        0.1, "Plummer softening of the force between near particles.", unit="cells", ge=0.001, le=1
+        0.1,
+        "Plummer softening of the force between near particles.",
+        unit="cells",
+        ge=0.001,
+        le=1,
+        needs={"short_range": ON},
     )
     filter_width: Number = setting(0.8, "sigma of the filter exp(-k^2 sigma^2/4).", unit="cells", ge=0, le=2)
     filter_power: Integer = setting(3, "Exponent n_s of the filter's (2/k) sin(k/2).", ge=0, le=10)
@@ -158,8 +194,18 @@ class InitialSection(Checked):
         "collapses at initial.collapse (Zel'dovich).",
     )
     redshift: Number = setting(49.0, "Redshift of step 0.", gt=0, le=1e4)
-    order: Literal[1, 2] = setting(2, "Order of Lagrangian perturbation theory: 1 (Zel'dovich) or 2 (2LPT).")
-    collapse: Number = setting(1.0, "Redshift at which the pancake collapses.", ge=0, le=1e4)
+    order: Literal[1, 2] = setting(
+        2,
+        "Order of Lagrangian perturbation theory: 1 (Zel'dovich) or 2 (2LPT).",
+        needs={"kind": "random"},
+    )
+    collapse: Number = setting(
+        1.0,
+        "Redshift at which the pancake collapses.",
+        ge=0,
+        le=1e4,
+        needs={"kind": "pancake"},
+    )
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
@@ -170,12 +216,25 @@ class InitialSection(Checked):
 class AnalysisSection(Checked):
     """What output.spectra holds beside the power spectrum: halos, and the density of a slab, z from 0 on."""
 
-    halos: Truth = setting(True, "Whether halos are found, by friends of friends, for their mass function.")
+    halos: Truth = setting(
+        True,
+        "Whether halos are found, by friends of friends, for their mass function.",
+        needs={"output.spectra_every": ON},
+    )
     linking_length: Number = setting(
-        0.2, "Distance below which particles are friends, over their mean separation.", gt=0, le=1
+        0.2,
+        "Distance below which particles are friends, over their mean separation.",
+        gt=0,
+        le=1,
+        needs={"halos": ON},
     )
     least_halo: Integer = setting(
-        20, "Particles of the smallest halo that counts.", unit="particles", ge=2, le=10**6
+        20,
+        "Particles of the smallest halo that counts.",
+        unit="particles",
+        ge=2,
+        le=10**6,
+        needs={"halos": ON},
     )
     slab: Number | None = setting(
         None,
@@ -183,8 +242,16 @@ class AnalysisSection(Checked):
         unit="Mpc/h",
         rule="a number > 0",
         gt=0,
+        needs={"output.spectra_every": ON},
     )
-    pixels: Integer = setting(256, "Pixels along each edge of its picture.", unit="pixels", ge=4, le=8192)
+    pixels: Integer = setting(
+        256,
+        "Pixels along each edge of its picture.",
+        unit="pixels",
+        ge=4,
+        le=8192,
+        needs={"output.spectra_every": ON},
+    )
 
 
 class OutputSection(sections.OutputSection):
@@ -203,6 +270,7 @@ class OutputSection(sections.OutputSection):
         "ADIOS2 BP5 data set of power spectra, mass functions of halos and slices of density to write.",
         rule="a path",
         min_length=1,
+        needs={"spectra_every": ON},
     )
     spectra_every: Integer = setting(
         0, "Steps between them, step 0 included; 0 writes none.", unit="steps", ge=0

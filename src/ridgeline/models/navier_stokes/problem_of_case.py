@@ -166,7 +166,7 @@ def velocity_sides(case: NavierStokesSettings) -> dict[str, VelocitySide]:
         if case.is_periodic(name):
             if not case.grid.mesh:  # of a mesh from a file, periodic sides are none
                 found[name] = VelocitySide("periodic")
-        elif side.value is None:
+        elif side.value is None or not side.has_value:
             found[name] = VelocitySide(kind)
         elif side.value == "exact":
             flow = exact_flow(case)

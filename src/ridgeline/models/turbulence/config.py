@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
-from ridgeline.config.fields import Checked, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
 from ridgeline.config.size_law import GlobalGrid
 from ridgeline.models.turbulence.fluid_particles.config import ParticlesSection
 from ridgeline.models.turbulence.problem import Waves
@@ -33,6 +33,16 @@ class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["turbulence"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    seed: sections.Seed = sections.seed_setting(
+        "Key of the random numbers: modes, phase shifts, forcing and places of particles, the same on any ranks.",
+        (
+            {"model.dealias": "phase-shift"},
+            {"initial.kind": "spectrum"},
+            {"scalar.N.variance": ON},
+            {"forcing.kind": "eswaran-pope"},
+            {"particles.count": ON, "particles.placement": ("uniform", "pairs", "tetrads")},
+        ),
+    )
     device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run. On GPUs, no fluid particles.")
 
 
@@ -135,44 +145,103 @@ class InitialSection(Checked):
         '"abc": Beltrami flow (A sin z + C cos y, B sin x + A cos z, C sin y + B cos x); "spectrum": random '
         'solenoidal modes with a given E(k); "file": from path. x, y, z stand for 2 pi m x/L.',
     )
-    velocity: Number = setting(1.0, "V of the Taylor-Green vortices.", unit="length/time")
-    waves: Integer = setting(
-        1, "m: waves along each edge of the box in Taylor-Green and ABC flow.", unit="waves", ge=1
+    velocity: Number = setting(
+        1.0,
+        "V of the Taylor-Green vortices.",
+        unit="length/time",
+        needs={"kind": ("taylor_green", "taylor_green_2d")},
     )
-    A: Number = setting(1.0, "A of the ABC flow.", unit="length/time")
-    B: Number = setting(1.0, "B of the ABC flow.", unit="length/time")
-    C: Number = setting(1.0, "C of the ABC flow.", unit="length/time")
+    waves: Integer = setting(
+        1,
+        "m: waves along each edge of the box in Taylor-Green and ABC flow.",
+        unit="waves",
+        ge=1,
+        needs={"kind": ("taylor_green", "taylor_green_2d", "abc")},
+    )
+    A: Number = setting(
+        1.0,
+        "A of the ABC flow.",
+        unit="length/time",
+        needs={"kind": "abc"},
+    )
+    B: Number = setting(
+        1.0,
+        "B of the ABC flow.",
+        unit="length/time",
+        needs={"kind": "abc"},
+    )
+    C: Number = setting(
+        1.0,
+        "C of the ABC flow.",
+        unit="length/time",
+        needs={"kind": "abc"},
+    )
     spectrum: Literal["power-law", "von-karman-pao", "comte-bellot-corrsin"] = setting(
         "power-law",
         'E(k): "power-law" (k/k_p)^low_slope below k_p and (k/k_p)^slope above; "von-karman-pao" '
         "(k L)^4 (1 + (k L)^2)^(-17/6) exp(-2.25 (k eta)^(4/3)) with its maximum near k_p without the cut-off; "
         '"comte-bellot-corrsin" measured in grid turbulence (1971) at t U/M = station. All are scaled to energy.',
+        needs=({"kind": "spectrum"}, {"scalar.N.variance": ON}),
     )
-    energy: Number = setting(1.5, "Kinetic energy <u.u>/2 of a given spectrum.", unit="length^2/time^2", gt=0)
-    peak_wavenumber: Number = setting(4.0, "k_p, where E(k) is largest.", unit="1/length", gt=0)
-    low_slope: Number = setting(4.0, "Slope of the power law below k_p.", gt=0)
-    slope: Number = setting(-5 / 3, "Slope of the power law above k_p.", lt=0)
+    energy: Number = setting(
+        1.5,
+        "Kinetic energy <u.u>/2 of a given spectrum.",
+        unit="length^2/time^2",
+        gt=0,
+        needs={"kind": "spectrum"},
+    )
+    peak_wavenumber: Number = setting(
+        4.0,
+        "k_p, where E(k) is largest.",
+        unit="1/length",
+        gt=0,
+        needs={"spectrum": ("power-law", "von-karman-pao")},
+    )
+    low_slope: Number = setting(
+        4.0,
+        "Slope of the power law below k_p.",
+        gt=0,
+        needs={"spectrum": "power-law"},
+    )
+    slope: Number = setting(
+        -5 / 3,
+        "Slope of the power law above k_p.",
+        lt=0,
+        needs={"spectrum": "power-law"},
+    )
     kolmogorov_length: Number | None = setting(
         None,
         "eta of the von Karman-Pao spectrum; not set: 1.5 over the largest wavenumber of the grid.",
         unit="length",
         rule="a number > 0",
         gt=0,
+        needs={"spectrum": "von-karman-pao"},
     )
-    station: Literal[42, 98, 171] = setting(42, "Distance t U/M from the grid of Comte-Bellot and Corrsin.")
+    station: Literal[42, 98, 171] = setting(
+        42,
+        "Distance t U/M from the grid of Comte-Bellot and Corrsin.",
+        needs={"spectrum": "comte-bellot-corrsin"},
+    )
     length_cm: Number = setting(
         8.732,
         "Centimetres of that experiment that are one unit of length here; 8.732 makes 2 pi its 10.8 M.",
         unit="cm/length",
         gt=0,
+        needs={"spectrum": "comte-bellot-corrsin"},
     )
-    path: PathText = setting("", 'BP data set or checkpoint of kind "file".', rule="a path")
+    path: PathText = setting(
+        "",
+        'BP data set or checkpoint of kind "file".',
+        rule="a path",
+        needs={"kind": "file"},
+    )
     step: Integer | None = setting(
         None,
         "Step of the data set to take; not set: the last one.",
         unit="steps",
         rule="an integer >= 0",
         ge=0,
+        needs={"kind": "file"},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -195,13 +264,30 @@ class ForcingSection(Checked):
         unit="length/time^2",
         rule="a number > 0",
         gt=0,
+        needs={"kind": "eswaran-pope"},
     )
     correlation_time: Number | None = setting(
-        None, "T_L of Eswaran and Pope.", unit="time", rule="a number > 0", gt=0
+        None,
+        "T_L of Eswaran and Pope.",
+        unit="time",
+        rule="a number > 0",
+        gt=0,
+        needs={"kind": "eswaran-pope"},
     )
-    shell_radius: Number = setting(2.5, "Largest wavenumber that is forced.", unit="1/length", gt=0)
+    shell_radius: Number = setting(
+        2.5,
+        "Largest wavenumber that is forced.",
+        unit="1/length",
+        gt=0,
+        needs={"kind": ("eswaran-pope", "frozen")},
+    )
     coefficient: Number | None = setting(
-        None, "Rate of the linear forcing.", unit="1/time", rule="a number > 0", gt=0
+        None,
+        "Rate of the linear forcing.",
+        unit="1/time",
+        rule="a number > 0",
+        gt=0,
+        needs={"kind": "linear"},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -245,7 +331,11 @@ class OutputSection(sections.OutputSection):
         10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
     )
     spectra: PathText = setting(
-        "spectra.bp", "ADIOS2 BP5 data set of spectra and densities to write.", rule="a path", min_length=1
+        "spectra.bp",
+        "ADIOS2 BP5 data set of spectra and densities to write.",
+        rule="a path",
+        min_length=1,
+        needs={"spectra_every": ON},
     )
     spectra_every: Integer = setting(
         0, "Steps between spectra, step 0 included; 0 writes none.", unit="steps", ge=0
@@ -257,6 +347,7 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         rule="an integer >= 0",
         ge=0,
+        needs={"spectra_every": ON},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -264,10 +355,6 @@ class OutputSection(sections.OutputSection):
         known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
         if not known or len(set(self.variables)) < len(self.variables):
             yield Problem("variables", VARIABLES_RULE)
-        if self.average_from is not None and not self.spectra_every:
-            yield Problem(
-                "average_from", "output.spectra_every > 0 with it: averages are over what is written"
-            )
 
     def written(self) -> dict[str, str]:
         """Return the paths that a run writes to, by their keys."""

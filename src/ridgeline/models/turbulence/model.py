@@ -100,7 +100,7 @@ class Turbulence(Model):
         self._restoring: Mapping[str, NDArray[np.float64]] = {}
         begin, every = case.output.average_from, case.output.spectra_every
         numbers = self._diagnostics.averaged_numbers()
-        self._averages = None if begin is None else TimeAverages(begin, every, numbers)
+        self._averages = None if begin is None or not every else TimeAverages(begin, every, numbers)
         self._tracers: Tracers | None = None
         if case.particles.count:
             self._make_tracers(case)

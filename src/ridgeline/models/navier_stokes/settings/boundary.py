@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ridgeline.config.expressions import faults
-from ridgeline.config.fields import Checked, Number, Problem, setting
+from ridgeline.config.fields import ON, Checked, Number, Problem, setting
 
 
 def _as_text(value: Any) -> Any:
@@ -43,6 +43,7 @@ class SideSection(Checked):
         "",
         "Side of a mesh from a file with which a periodic side is one, after a translation.",
         rule=NAME_RULE,
+        needs={"kind": "periodic", "grid.mesh": ON},
     )
     value: Literal["exact"] | Formulas | None = setting(
         None,
@@ -50,17 +51,18 @@ class SideSection(Checked):
         "of initial.kind.",
         unit="length/time",
         rule=f'{VECTOR_RULE}, or "exact"',
+        needs={"kind": ("moving-wall", "inflow")},
     )
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the velocity of the side is its value."""
+        return self.kind in ("moving-wall", "inflow")
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
-        if self.partner and self.kind != "periodic":
-            yield Problem("partner", 'no partner but at kind = "periodic"')
-        if self.kind in ("moving-wall", "inflow"):
-            if self.value is None:
-                yield Problem("value", f'{VECTOR_RULE}, or "exact", at kind = "{self.kind}"')
-        elif self.value is not None:
-            yield Problem("value", 'no value but at kind = "inflow" and "moving-wall"')
+        if self.has_value and self.value is None:
+            yield Problem("value", f'{VECTOR_RULE}, or "exact", at kind = "{self.kind}"')
         if self.value is not None and self.value != "exact":
             yield from faults("value", self.value)
 
@@ -91,7 +93,7 @@ class BoundarySection(Checked):
         pairs = {
             (min(name, partner), max(name, partner))
             for name in self.given()
-            if (partner := self.side(name).partner)
+            if self.side(name).kind == "periodic" and (partner := self.side(name).partner)
         }
         return tuple(sorted(pairs))
 
@@ -115,6 +117,7 @@ class ScalarSideSection(Checked):
         "Scalar or flux at the side: a number or a formula of x, y, z, t.",
         unit="scalar; scalar length/time",
         rule="a number or a formula of x, y, z, t",
+        needs={"kind": ("fixed", "flux")},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -168,9 +171,13 @@ class ScalarSection(Checked):
         0.0,
         "Expansion beta, the density lost per unit of the scalar, relative; negative for salt; 0 is passive.",
         unit="1/scalar",
+        needs={"model.gravity": ON},
     )
     reference: Number = setting(
-        0.0, "Scalar at which there is no buoyancy; goes with an expansion.", unit="scalar"
+        0.0,
+        "Scalar at which there is no buoyancy; goes with an expansion.",
+        unit="scalar",
+        needs={"expansion": ON},
     )
     initial: Formula = setting(
         "0",
@@ -187,7 +194,5 @@ class ScalarSection(Checked):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
-        if self.reference and not self.expansion:
-            yield Problem("reference", "0, or an expansion that is not 0")
         yield from faults("source", (self.source,))
         yield from faults("initial", (self.initial,), steady=True)

@@ -149,6 +149,25 @@ def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:
             return
 
 
+def closed_inflows(case: NavierStokesSettings) -> Iterator[tuple[str, str]]:
+    """Yield (key, sentence) for each given inflow through which nothing flows at any time that is looked at."""
+    sides = velocity_sides(case)
+    names = [name for name in sides_of(sides, "inflow") if case.boundary.side(name).value != "exact"]
+    mesh = mesh_of(case) if names else None
+    for name in names:
+        assert mesh is not None
+        if not countable(mesh, name):
+            continue
+        faces, times = Faces.of(mesh, name, gauss(POINTS)), times_of(case, sides[name].steady)
+        fluxes = [Flux.of(faces, faces.dirichlet_velocity(sides, t)) for t in times]
+        if all(flux.moved <= TOLERANCE * flux.most for flux in fluxes):
+            yield (
+                f"boundary.{name}.value",
+                "nothing flows through this inflow, as its velocity is 0 or along the side; give it a velocity "
+                f'through the side, or boundary.{name}.kind = "moving-wall" or "wall"',
+            )
+
+
 def _at_time(
     sides: Mapping[str, VelocitySide], smooth: Mapping[str, Faces], discrete: Mapping[str, Faces], t: float
 ) -> Iterator[Problem]:

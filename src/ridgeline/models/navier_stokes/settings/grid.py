@@ -65,6 +65,7 @@ class GridSection(sections.AnyGridSection):
         (1.0, 1.0, 1.0),
         "Ratio of a geometric distribution, a in (0, pi/2] of a sine, along z, y, x.",
         rule="three numbers > 0 as [z, y, x]; at most pi/2 for a sine",
+        needs={"distribution": ("geometric", "geometric-walls", "sine")},
     )
     mapping: PathText = setting(
         "none",
@@ -72,7 +73,11 @@ class GridSection(sections.AnyGridSection):
         'of hills), or "file.py:function" with a function of arrays (x, y, z) that returns three.',
         rule='"none", "wavy", "annulus", "periodic-hill" or "file.py:function"',
     )
-    mapping_amplitude: Number = setting(0.05, "How far a named map moves the points, in lengths of the box.")
+    mapping_amplitude: Number = setting(
+        0.05,
+        "How far a named map moves the points, in lengths of the box.",
+        needs={"mapping": ("wavy", "annulus", "periodic-hill")},
+    )
     periodic: tuple[Truth, Truth, Truth] = setting(
         (False, False, False),
         "Directions z, y, x in which the flow is periodic; their sides need no [boundary].",

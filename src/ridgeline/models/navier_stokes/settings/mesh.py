@@ -27,7 +27,9 @@ def sides_of_file(case: NavierStokesSettings) -> Iterator[Problem]:
         partner = boundary.side(name).partner
         if boundary.side(name).kind != "periodic":
             continue
-        named_by = [other for other in boundary.given() if boundary.side(other).partner == name]
+        named_by = [
+            one for one in boundary.given() if name == boundary.side(one).partner and case.is_periodic(one)
+        ]
         if not partner and not named_by:
             yield Problem(f"boundary.{name}.partner", "the side with which this one is periodic")
         elif partner:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from ridgeline.config import sections
-from ridgeline.config.fields import Checked, Integer, Number, PathText, Problem, Triple, setting
+from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Triple, setting
 
 Direction = Literal["x", "y", "z"]
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude", "q_criterion")
@@ -22,13 +22,26 @@ class ProbeSection(Checked):
     """A place where the flow is recorded, or places along a line, one section each."""
 
     place: tuple[Number, Number, Number] = setting(
-        ..., "Place [x, y, z], or the first of a line.", unit="length", rule=PLACE_RULE
+        ...,
+        "Place [x, y, z], or the first of a line.",
+        unit="length",
+        rule=PLACE_RULE,
+        needs={"output.probes.every": ON},
     )
     to: tuple[Number, Number, Number] | None = setting(
-        None, "The last place of a line; not set: one place.", unit="length", rule=PLACE_RULE
+        None,
+        "The last place of a line; not set: one place.",
+        unit="length",
+        rule=PLACE_RULE,
+        needs={"output.probes.every": ON},
     )
     points: Integer = setting(
-        1, "Places from place to to, both included, evenly spread.", unit="places", ge=1, le=MOST_PROBES
+        1,
+        "Places from place to to, both included, evenly spread.",
+        unit="places",
+        ge=1,
+        le=MOST_PROBES,
+        needs={"output.probes.every": ON},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -40,25 +53,57 @@ class ProbeSection(Checked):
 class ProbesSection(Checked):
     """Velocity, pressure and scalars at the [[probe]] and the places of a file, as CSV."""
 
-    path: PathText = setting("probes.csv", "CSV file to write.", rule="a path", min_length=1)
-    every: Integer = setting(1, "Steps between rows, step 0 included; 0 writes none.", unit="steps", ge=0)
+    path: PathText = setting(
+        "probes.csv",
+        "CSV file to write.",
+        rule="a path",
+        min_length=1,
+        needs={"every": ON},
+    )
+    every: Integer = setting(
+        1,
+        "Steps between rows, step 0 included; 0 writes none.",
+        unit="steps",
+        ge=0,
+        needs=({"probe.N": ON}, {"file": ON}),
+    )
     file: PathText = setting(
-        "", "CSV file with more places, a line x,y,z each; they follow those of [[probe]].", rule="a path"
+        "",
+        "CSV file with more places, a line x,y,z each; they follow those of [[probe]].",
+        rule="a path",
+        needs={"every": ON},
     )
 
 
 class ForcesSection(Checked):
     """Force and torque of the flow on sides of the domain, as CSV: density is 1."""
 
-    path: PathText = setting("forces.csv", "CSV file to write.", rule="a path", min_length=1)
-    every: Integer = setting(1, "Steps between rows, step 0 included; 0 writes none.", unit="steps", ge=0)
+    path: PathText = setting(
+        "forces.csv",
+        "CSV file to write.",
+        rule="a path",
+        min_length=1,
+        needs={"every": ON},
+    )
+    every: Integer = setting(
+        1,
+        "Steps between rows, step 0 included; 0 writes none.",
+        unit="steps",
+        ge=0,
+        needs={"sides": ON},
+    )
     sides: tuple[str, ...] = setting(
         (),
         "Sides whose force is recorded; none writes nothing.",
         rule="a list of sides that are not periodic",
+        needs={"every": ON},
     )
     about: tuple[Number, Number, Number] = setting(
-        (0.0, 0.0, 0.0), "Point [x, y, z] about which torques are.", unit="length", rule=PLACE_RULE
+        (0.0, 0.0, 0.0),
+        "Point [x, y, z] about which torques are.",
+        unit="length",
+        rule=PLACE_RULE,
+        needs={"every": ON},
     )
     reference_velocity: Number | None = setting(
         None,
@@ -66,9 +111,15 @@ class ForcesSection(Checked):
         unit="length/time",
         rule="a number > 0",
         gt=0,
+        needs={"every": ON},
     )
     reference_area: Number | None = setting(
-        None, "Area A of the coefficients.", unit="length^2", rule="a number > 0", gt=0
+        None,
+        "Area A of the coefficients.",
+        unit="length^2",
+        rule="a number > 0",
+        gt=0,
+        needs={"every": ON},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -100,18 +151,22 @@ class OutputSection(sections.OutputSection):
         "",
         'Prefix of Nek5000 field files, "prefix0.f00001" ... and "prefix.nek5000"; "" writes none.',
         rule="a path",
+        needs={"nek5000_every": ON},
     )
     nek5000_every: Integer = setting(
         0, "Steps between Nek5000 field files; 0 writes none.", unit="steps", ge=0
     )
     nek5000_precision: Literal["float32", "float64"] = setting(
-        "float32", "Floating-point type in these files."
+        "float32",
+        "Floating-point type in these files.",
+        needs={"nek5000_every": ON},
     )
     statistics: PathText = setting(
         "statistics.bp",
         "ADIOS2 BP5 data set of means and second moments to write.",
         rule="a path",
         min_length=1,
+        needs={"statistics_every": ON},
     )
     statistics_every: Integer = setting(
         0,
@@ -119,16 +174,24 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         ge=0,
     )
-    statistics_start: Number = setting(0.0, "Model time of the first sample.", unit="time", ge=0)
+    statistics_start: Number = setting(
+        0.0,
+        "Model time of the first sample.",
+        unit="time",
+        ge=0,
+        needs={"statistics_every": ON},
+    )
     homogeneous: tuple[Direction, ...] = setting(
         (),
         "Directions over which statistics are averaged as well.",
         rule='a list of "x", "y" and "z", each at most once',
+        needs={"statistics_every": ON},
     )
     statistics_of: Literal["moments", "budgets"] = setting(
         "moments",
         'What statistics hold: "moments", means and second moments; "budgets", also third moments and the terms of '
         "the budget of Reynolds stresses, 25 more numbers for each point.",
+        needs={"statistics_every": ON},
     )
     probes: ProbesSection = Field(default_factory=ProbesSection)
     forces: ForcesSection = Field(default_factory=ForcesSection)

@@ -12,6 +12,7 @@ from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.expressions import faults, is_number
 from ridgeline.config.fields import (
+    ON,
     Checked,
     Integer,
     Number,
@@ -33,7 +34,10 @@ from ridgeline.models.navier_stokes.settings.output import Direction, OutputSect
 from ridgeline.models.navier_stokes.settings.time import TimeSettings
 
 Positive = Annotated[Number, Field(gt=0)]
-
+# Initial flows that are exact solutions of the equations: "exact" values and histories exist for them.
+EXACT_KINDS = (
+    "uniform", "taylor_green_2d", "abc", "walsh", "ethier_steinman", "kovasznay", "duct", "channel",
+)  # fmt: skip
 
 InitialKind = Literal[
     "rest", "uniform", "expression", "taylor_green", "taylor_green_2d", "abc", "walsh", "ethier_steinman",
@@ -45,6 +49,10 @@ class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["navier_stokes"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    seed: sections.Seed = sections.seed_setting(
+        "Key of the modes of a perturbation, which are the same on any ranks.",
+        {"initial.kind": ("perturbed-duct", "perturbed-channel")},
+    )
     precision: Literal["float64"] = setting(
         "float64",
         "Floating-point type of the fields; the preconditioner has its own (model.pressure.precision).",
@@ -64,6 +72,7 @@ class FilterSection(Checked):
         "Highest modes that are damped, by shares that fall quadratically to 0 below them.",
         unit="modes",
         ge=1,
+        needs={"weight": ON},
     )
 
 
@@ -85,12 +94,15 @@ class PressureSection(Checked):
         "schwarz", 'Preconditioner: "schwarz" is hybrid Schwarz multigrid.'
     )
     precision: Literal["float32", "float64"] = setting(
-        "float32", "Floating-point type of the preconditioner."
+        "float32",
+        "Floating-point type of the preconditioner.",
+        needs={"preconditioner": "schwarz"},
     )
     coarse: Literal["auto", "direct", "amg"] = setting(
         "auto",
         'Solver of the coarse vertex problem: "direct" for axis-aligned boxes, whole on every rank; "amg" for any '
         'mesh, spread over the ranks; "auto" takes "direct" for boxes with at most 4096 unknowns.',
+        needs={"preconditioner": "schwarz"},
     )
 
 
@@ -131,13 +143,19 @@ class ForcingSection(Checked):
         'Constant f = [f_x, f_y, f_z] of kind "force".',
         unit="length/time^2",
         rule="three numbers as [f_x, f_y, f_z]",
+        needs={"kind": "force"},
     )
-    direction: Direction = setting("x", "Direction of a flow rate, which must be periodic.")
+    direction: Direction = setting(
+        "x",
+        "Direction of a flow rate, which must be periodic.",
+        needs={"kind": "flow-rate"},
+    )
     bulk_velocity: Number | None = setting(
         None,
         "Mean of the velocity over the volume that is kept.",
         unit="length/time",
         rule='a number with model.forcing.kind = "flow-rate"',
+        needs={"kind": "flow-rate"},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -181,6 +199,7 @@ class ModelSection(TimeSettings):
         "Gravity g = [g_x, g_y, g_z] of the buoyancy; goes with a scalar that has an expansion.",
         unit="length/time^2",
         rule="three numbers as [g_x, g_y, g_z]",
+        needs={"scalar.N.expansion": ON},
     )
     filter: FilterSection = Field(default_factory=FilterSection)
     pressure: PressureSection = Field(default_factory=PressureSection)
@@ -206,18 +225,52 @@ class InitialSection(Checked):
         'Velocity of kinds "uniform" and "expression", wind of "walsh" (numbers only).',
         unit="length/time",
         rule=VECTOR_RULE,
+        needs={"kind": ("uniform", "expression", "walsh")},
     )
-    speed: Number = setting(1.0, "V of the vortices; bulk velocity of a duct or channel.", unit="length/time")
-    a: Number = setting(math.pi / 4, "a of Ethier and Steinman.", unit="1/length")
-    d: Number = setting(math.pi / 2, "d of Ethier and Steinman.", unit="1/length")
-    direction: Direction = setting("x", "Direction along a duct or channel.")
+    speed: Number = setting(
+        1.0,
+        "V of the vortices; bulk velocity of a duct or channel.",
+        unit="length/time",
+        needs={
+            "kind": (
+                "taylor_green",
+                "taylor_green_2d",
+                "abc",
+                "duct",
+                "perturbed-duct",
+                "channel",
+                "perturbed-channel",
+            )
+        },
+    )
+    a: Number = setting(
+        math.pi / 4,
+        "a of Ethier and Steinman.",
+        unit="1/length",
+        needs={"kind": "ethier_steinman"},
+    )
+    d: Number = setting(
+        math.pi / 2,
+        "d of Ethier and Steinman.",
+        unit="1/length",
+        needs={"kind": "ethier_steinman"},
+    )
+    direction: Direction = setting(
+        "x",
+        "Direction along a duct or channel.",
+        needs={"kind": ("duct", "perturbed-duct", "channel", "perturbed-channel")},
+    )
     perturbation: Number = setting(
-        0.1, "Largest velocity of a perturbation of a duct or channel over the bulk velocity.", ge=0
+        0.1,
+        "Largest velocity of a perturbation of a duct or channel over the bulk velocity.",
+        ge=0,
+        needs={"kind": ("perturbed-duct", "perturbed-channel")},
     )
     exact_history: Truth = setting(
         True,
         "Whether a kind that is an exact solution also gives the velocities before step 0, so that the first steps "
         "have full order; else they are of order 1, 2, ...",
+        needs={"kind": EXACT_KINDS},
     )
 
     def problems(self) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from ridgeline.config.fields import Checked, Number, Problem, setting
+from ridgeline.config.fields import ON, Checked, Number, Problem, setting
 from ridgeline.models.navier_stokes.courant import BAND, StepControl
 from ridgeline.models.navier_stokes.multistep import MOST_CHANGE
 
@@ -37,6 +37,7 @@ class TimeSettings(Checked):
         unit="time",
         rule="a number > 0",
         gt=0,
+        needs={"courant": ON},
     )
     dt_max: Number | None = setting(
         None,
@@ -44,6 +45,7 @@ class TimeSettings(Checked):
         unit="time",
         rule="a number > 0",
         gt=0,
+        needs={"courant": ON},
     )
     dt_change: Number = setting(
         1.25,
@@ -51,6 +53,7 @@ class TimeSettings(Checked):
         rule=f"a number > 1 and <= {MOST_CHANGE:g}, which the third order stands",
         gt=1,
         le=MOST_CHANGE,
+        needs={"courant": ON},
     )
     time_order: Literal[1, 2, 3] = setting(3, "Order of backward differences and extrapolation.")
 
@@ -58,12 +61,6 @@ class TimeSettings(Checked):
         """Yield the rules that these values break."""
         if (self.dt is None) == (self.courant is None):
             yield Problem("courant", "exactly one of model.dt and model.courant")
-        elif self.courant is None:
-            for name in ("dt_min", "dt_max"):
-                if getattr(self, name) is not None:
-                    yield Problem(
-                        name, "no bound beside model.dt: it is of the steps that model.courant sets"
-                    )
         elif self.dt_min is not None and self.dt_max is not None and self.dt_min > self.dt_max:
             yield Problem("dt_max", f"a number >= model.dt_min = {self.dt_min:g}")
 

@@ -1,0 +1,144 @@
+"""Which settings another one switches off.
+
+A key states in the schema what it needs to have an effect: `setting(..., needs={"kind": ("box", "patches")})`. A key
+without a dot is of the same table, others are whole, with N for the number of any repeated table; a key that ends in
+N is the table itself. Every condition must hold; of several mappings one must. Values are those that the other key
+may have, and `ON` is any that is not 0, false, "none" or empty.
+
+A setting whose needs are not met does nothing, and `idle_settings` says so: a warning, since the value is that of
+another run. A request that lacks a part of itself, such as a forcing without its amplitude, is an error and the
+business of `Checked.problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from ridgeline.config.check import Locate
+from ridgeline.config.fields import choices, needs_of, toml
+from ridgeline.config.schema import ANY, fields_of, in_schema
+
+
+class _Switch(NamedTuple):
+    """What switches a setting off, and what it needs, in words."""
+
+    found: str
+    needed: str
+
+
+def idle_settings(case: BaseModel, locate: Locate) -> Iterator[str]:
+    """Yield a sentence for each given setting that another one switches off. locate: where it was written."""
+    fields = fields_of(type(case))
+    for table, path, name in _given(case, ""):
+        field, value = type(table).model_fields[name], getattr(table, name)
+        asks_nothing = value == field.default and (value == "auto" or not _is_on(value))
+        switch = None if asks_nothing else _switched_off(case, fields, path, field, (path + name,))
+        if switch is not None:
+            origin = locate(path + name)
+            yield (
+                f"{origin.name} in {origin.place}: got {toml(value)}, which has no effect with {switch.found}; it "
+                f"needs {switch.needed}"
+            )
+
+
+def needs_words(fields: Mapping[str, FieldInfo], prefix: str, field: FieldInfo) -> str:
+    """Say what a field needs, "" if nothing. fields: of the case; prefix: of the keys of its table."""
+    return ", or ".join(
+        " and ".join(_words(fields, _whole(prefix, key), values) for key, values in needs.items())
+        for needs in needs_of(field)
+    )
+
+
+def _words(fields: Mapping[str, FieldInfo], key: str, values: list[Any]) -> str:
+    if values:
+        return f"{key} = {choices(values)}"
+    if in_schema(key) not in fields:
+        return f"a [[{key.removesuffix(f'.{ANY}')}]]"
+    default = fields[in_schema(key)].default
+    if isinstance(default, bool):
+        return f"{key} = true"
+    return f"{key} other than 0" if isinstance(default, int | float) else f"{key} to be set"
+
+
+def _given(table: BaseModel, path: str) -> Iterator[tuple[BaseModel, str, str]]:
+    """Yield (table, its key with a dot behind, name) of every setting that was given."""
+    for name in (*type(table).model_fields, *(table.__pydantic_extra__ or {})):
+        value = getattr(table, name)
+        if isinstance(value, BaseModel):
+            yield from _given(value, f"{path}{name}.")
+        elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+            for number, item in enumerate(value):
+                yield from _given(item, f"{path}{name}.{number}.")
+        elif name in table.model_fields_set:
+            yield table, path, name
+
+
+def _switched_off(
+    case: BaseModel, fields: Mapping[str, FieldInfo], prefix: str, field: FieldInfo, seen: tuple[str, ...]
+) -> _Switch | None:
+    """Return what keeps a field from having an effect, None if nothing does.
+
+    prefix: of the keys of its table; seen: keys on the way here. A key that is switched off cannot switch others on.
+    """
+    found: dict[str, None] = {}
+    deeper: _Switch | None = None
+    for needs in needs_of(field):
+        keys = {_whole(prefix, name): values for name, values in needs.items()}
+        unmet = {key: None for key, values in keys.items() if not _is_met(case, key, values)}
+        if unmet:
+            found |= unmet
+            continue
+        behind = [
+            _switched_off(case, fields, f"{key.rpartition('.')[0]}.", fields[in_schema(key)], (*seen, key))
+            for key in keys
+            if key not in seen and in_schema(key) in fields
+        ]
+        if not any(behind):
+            return None
+        deeper = next(filter(None, behind))
+    if deeper is not None or not found:
+        return deeper
+    return _Switch(" and ".join(_state(case, key) for key in found), needs_words(fields, prefix, field))
+
+
+def _is_met(case: BaseModel, key: str, values: list[Any]) -> bool:
+    have = _values(case, key.split("."))
+    return any(_is_among(value, values) if values else _is_on(value) for value in have)
+
+
+def _state(case: BaseModel, key: str) -> str:
+    """Say what a case has at a key: the first of repeated tables."""
+    have = next(_values(case, key.split(".")), ...)
+    if have is ...:
+        return f"no [[{key.partition(f'.{ANY}')[0]}]]"
+    return f"{key} not set" if have is None else f"{key} = {toml(have)}"
+
+
+def _whole(prefix: str, key: str) -> str:
+    return key if "." in key else prefix + key
+
+
+def _values(value: Any, path: list[str]) -> Iterator[Any]:
+    """Yield the values of a case at a key: of each repeated table where the key has N."""
+    if not path:
+        yield value
+    elif path[0] == ANY:
+        for item in value:
+            yield from _values(item, path[1:])
+    else:
+        yield from _values(
+            value[int(path[0])] if isinstance(value, tuple) else getattr(value, path[0]), path[1:]
+        )
+
+
+def _is_on(value: Any) -> bool:
+    """Say whether a value is another than 0, false, "none" and empty; a list is if an item is."""
+    return any(map(_is_on, value)) if isinstance(value, tuple) else value not in (None, 0, "", "0", "none")
+
+
+def _is_among(value: Any, values: list[Any]) -> bool:
+    return any(item in values for item in value) if isinstance(value, tuple) else value in values
