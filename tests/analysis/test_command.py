@@ -36,6 +36,26 @@ def test_movie_comes_alone_or_with_a_picture(path, tmp_path):
     assert draw(path, ["V"], png, slice="y=0", step=10, movie=gif) == [tmp_path / "m.gif", tmp_path / "p.png"]
 
 
+IDLE = [
+    ({"rate": 5.0}, "--rate has no effect without --movie; add --movie"),
+    (
+        {"volume": "U", "isosurface": "V=0.1"},
+        "--volume has no effect beside --isosurface; draw one picture with each",
+    ),
+    ({"pdf": True, "volume": "U"}, "--pdf has no effect beside --volume"),
+    ({"slice": "z=1", "volume": "U"}, "--slice has no effect beside --volume"),
+    ({"variables": ["U"], "isosurface": "V=0.1"}, "--variable has no effect beside --isosurface"),
+    ({"movie": "m.gif", "pdf": True}, "--pdf has no effect on a movie; name a picture too with --output"),
+]
+
+
+@pytest.mark.parametrize(("wishes", "words"), IDLE)
+def test_an_option_without_effect_is_refused(path, tmp_path, wishes, words):
+    with pytest.raises(ConfigError, match=words):
+        draw(path, **wishes)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_impossible_wishes(path, dataset, monkeypatch):
     with pytest.raises(ConfigError, match="'W'"):
         draw(path, ["W"])

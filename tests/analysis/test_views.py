@@ -60,7 +60,7 @@ def test_a_second_field_colours_the_surface(ball, monkeypatch):
 
 def test_a_colour_needs_a_surface(ball, tmp_path, monkeypatch):
     monkeypatch.setattr("ridgeline.open", lambda name: ball)
-    with pytest.raises(ConfigError, match="name it with --isosurface FIELD=VALUE"):
+    with pytest.raises(ConfigError, match="--colour has no effect without --isosurface; add --isosurface"):
         draw(str(tmp_path / "r.bp"), colour="rho")
 
 

@@ -16,7 +16,7 @@ from ridgeline.analysis.data_sets import kind_of
 from ridgeline.analysis.element_images import PLACES, on_grid
 from ridgeline.analysis.movie import save_movie
 from ridgeline.analysis.nek5000_fields import is_nek5000, open_nek5000
-from ridgeline.analysis.no_picture import refuse_wishes, refuse_without_picture
+from ridgeline.analysis.no_picture import refuse_idle, refuse_wishes, refuse_without_picture
 from ridgeline.analysis.options import PictureOptions
 from ridgeline.analysis.plot import save_figure
 from ridgeline.analysis.roofline import plot_roofline
@@ -69,6 +69,7 @@ def draw_as(data: str, options: PictureOptions, output: str | None = None) -> li
     with _opened(data, options) as dataset:
         kind = kind_of(dataset)
         refuse_wishes(data, kind.what, options, kind.wishes)
+        refuse_idle(options, options.movie is not None and output is None)
         if options.movie is not None:
             _save_movie(dataset, data, options, options.movie)
             written.append(Path(options.movie))

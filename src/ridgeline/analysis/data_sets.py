@@ -16,7 +16,6 @@ from ridgeline.analysis.plot import plot_pdf, plot_slices
 from ridgeline.analysis.spectra import has_spectra, plot_densities, plot_spectra
 from ridgeline.analysis.structure import has_structure, plot_structure
 from ridgeline.analysis.views import plot_isosurface, plot_volume
-from ridgeline.runtime.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,6 @@ def _atoms(dataset: xr.Dataset, asked: PictureOptions) -> Figure:
 def _fields(dataset: xr.Dataset, asked: PictureOptions) -> Figure:
     if asked.isosurface is not None:
         return plot_isosurface(dataset, asked.isosurface, asked.step, asked.colour)
-    if asked.colour is not None:
-        raise ConfigError("--colour colours a surface; name it with --isosurface FIELD=VALUE")
     if asked.volume is not None:
         return plot_volume(dataset, asked.volume, asked.step)
     return (plot_pdf if asked.pdf else plot_slices)(dataset, asked.variable or None, asked.slice, asked.step)

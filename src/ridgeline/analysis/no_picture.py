@@ -76,6 +76,43 @@ def _of_file(path: Path) -> str:
     return BY_SUFFIX.get(path.suffix, "") if path.exists() else ""
 
 
+# An option, and the one without which it has no effect; an option, and the one beside which it has none.
+NEEDED = (("rate", "movie"), ("colour", "isosurface"))
+EXCLUDED = (
+    ("volume", "isosurface"),
+    ("pdf", "isosurface"),
+    ("pdf", "volume"),
+    ("compensated", "pdf"),
+    ("average", "pdf"),
+)
+# The same where no movie is drawn, which has a variable and a plane too.
+EXCLUDED_FROM_VIEWS = tuple(
+    (name, view) for name in ("variable", "slice") for view in ("isosurface", "volume")
+)
+
+
+OF_PICTURES = ("step", "pdf", "isosurface", "volume")
+
+
+def refuse_idle(options: PictureOptions, movie_alone: bool) -> None:
+    """Raise ConfigError for the first option that another one leaves without an effect.
+
+    movie_alone: whether no picture is drawn beside the movie.
+    """
+    given = options.given()
+    for name, needed in NEEDED:
+        if name in given and needed not in given:
+            raise ConfigError(
+                f"--{name} has no effect without --{needed}; add --{needed}, or leave --{name} out"
+            )
+    for name, other in EXCLUDED + (() if "movie" in given else EXCLUDED_FROM_VIEWS):
+        if name in given and other in given:
+            raise ConfigError(f"--{name} has no effect beside --{other}; draw one picture with each")
+    for name in OF_PICTURES:
+        if movie_alone and name in given:
+            raise ConfigError(f"--{name} has no effect on a movie; name a picture too with --output")
+
+
 def refuse_wishes(data: str, what: str, options: PictureOptions, useful: Iterable[str]) -> None:
     """Raise ConfigError for the first wish that has no meaning for `data`, which is `what`."""
     for name in options.given():
