@@ -43,14 +43,25 @@ def it_ran(ridgeline):
     return ridgeline.path / "it_ran"
 
 
-@pytest.mark.parametrize("command", ["run", "check", "compile"])
+COMMANDS = (
+    "run",
+    "check",
+    "compile",
+    "sweep --over run.steps=1,2 -o out",
+    "study run -o out",
+    "study run --submit slurm -o out",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_no_python_refuses_the_file_and_names_the_key(command, ridgeline, it_ran) -> None:
-    done = ridgeline(command, "case.toml", "--no-python")
+    done = ridgeline(*command.split(), "case.toml", "--no-python")
     assert done.returncode == 2
     assert "grid.mapping" in done.stderr
     assert "theirs.py" in done.stderr
     assert "Traceback" not in done.stderr
     assert not it_ran.exists()
+    assert not (ridgeline.path / "out").exists()
 
 
 def test_ranks_that_are_started_refuse_it_too(ridgeline, it_ran) -> None:
@@ -67,6 +78,14 @@ def test_other_cases_are_not_refused(ridgeline) -> None:
 def test_without_the_option_the_file_is_run(ridgeline, it_ran) -> None:
     ridgeline("check", "case.toml")
     assert it_ran.exists()
+
+
+def test_a_file_that_leaves_python_fails_its_check(ridgeline) -> None:
+    (ridgeline.path / "case.toml").write_text(CASE)
+    (ridgeline.path / "theirs.py").write_text("raise SystemExit(0)\n")
+    done = ridgeline("check", "case.toml")
+    assert done.returncode == 2
+    assert 'grid.mapping = "theirs.py:bend": running theirs.py failed (SystemExit: 0)' in done.stderr
 
 
 def test_files_beside_the_case_are_not_taken_for_libraries(ridgeline) -> None:

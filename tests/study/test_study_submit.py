@@ -12,7 +12,7 @@ from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.study.folder import look
 from ridgeline.study.options import SubmitOptions
 from ridgeline.study.run import run_jobs
-from ridgeline.study.submit import make_batches, submit, write_scripts
+from ridgeline.study.submit import command_script, make_batches, submit, write_scripts
 from study_tools import Runner, prepared
 
 STRONG = {"strong": True, "ranks": (1, 4), "repeat": 2}
@@ -126,6 +126,14 @@ def test_only_missing_jobs_are_in_the_scripts(tmp_path, stand_ins):
     assert "--array=0-0" in directives(script, "SBATCH")
     run_jobs(plan, jobs, print, Runner())
     assert scripts_of(tmp_path, "slurm")[2] == []
+
+
+def test_scripts_forbid_python_where_the_study_did(tmp_path, stand_ins, monkeypatch):
+    monkeypatch.setenv("RIDGELINE_NO_PYTHON", "1")
+    _, jobs, _ = scripts_of(tmp_path, "slurm")
+    assert command_script(jobs[0]).startswith("export RIDGELINE_NO_PYTHON=1\n")
+    monkeypatch.delenv("RIDGELINE_NO_PYTHON")
+    assert "export" not in command_script(jobs[0])
 
 
 def test_threads_and_ranks_make_batches(tmp_path):

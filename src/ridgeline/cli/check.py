@@ -54,7 +54,7 @@ def check(
     from ridgeline.cli.options import load
     from ridgeline.simulation.check import predict, print_prediction
 
-    loaded = load(case, settings, threads, device, no_python, warn=False)
+    loaded = load(case, settings, threads, device, warn=False)
     planned = predict(loaded, ranks)  # sets the threads, which must come before Numba is imported
     from ridgeline.study.prediction.predict import line_for_check
 

@@ -16,4 +16,4 @@ def compile_kernels(
     from ridgeline.cli.options import load
     from ridgeline.simulation.start import compile_case
 
-    compile_case(load(case, settings, threads, device, no_python))
+    compile_case(load(case, settings, threads, device))

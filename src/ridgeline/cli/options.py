@@ -13,6 +13,7 @@ import typer
 
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import Option
+from ridgeline.runtime.user_code import NO_PYTHON
 
 if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase
@@ -29,9 +30,25 @@ Settings = Annotated[
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated."),
 ]
 
+
+def _switch(name: str) -> Callable[[bool], bool]:
+    """Return what sets a variable where a flag is given. Ranks, and jobs that this process starts, inherit it."""
+
+    def keep(given: bool) -> bool:
+        if given:
+            os.environ[name] = "1"
+        return given
+
+    return keep
+
+
 NoPython = Annotated[
     bool,
-    typer.Option("--no-python", help="Refuse settings that run a Python file: for cases from elsewhere."),
+    typer.Option(
+        "--no-python",
+        help="Refuse settings that run a Python file: for cases from elsewhere.",
+        callback=_switch(NO_PYTHON),
+    ),
 ]
 
 
@@ -40,16 +57,13 @@ def load(
     settings: list[str] | None,
     threads: int | None = None,
     device: str | None = None,
-    no_python: bool = False,
     warn: bool = True,
 ) -> LoadedCase:
     """Load and check a case with the command line's overrides on top. warn: print its warnings, once."""
-    from ridgeline.config.load import NO_PYTHON, load_case
+    from ridgeline.config.load import load_case
     from ridgeline.models import case_class
     from ridgeline.runtime.launcher import speaks
 
-    if no_python:
-        os.environ[NO_PYTHON] = "1"
     overrides = list(settings or [])
     if threads is not None:
         overrides.append(f"run.threads={threads}")

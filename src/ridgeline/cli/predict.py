@@ -64,5 +64,5 @@ def predict(
     else:
         from ridgeline.cli.options import load
 
-        question = of_case(load(case, settings, no_python=no_python).case, iterations or [])
+        question = of_case(load(case, settings).case, iterations or [])
     answer(question, machine, nodes, ranks_per_node, sweep, json, plot)

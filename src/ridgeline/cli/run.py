@@ -31,7 +31,7 @@ def run(
     from ridgeline.parallel.job import start_ranks
     from ridgeline.simulation.start import run_on_this_rank
 
-    loaded = load(case, settings, threads, device, no_python)
+    loaded = load(case, settings, threads, device)
     code = start_ranks(ranks)
     if code is not None:
         raise typer.Exit(code)

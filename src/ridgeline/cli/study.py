@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ridgeline.cli.options import with_options
+from ridgeline.cli.options import NoPython, with_options
 from ridgeline.runtime.options import options_of
 from ridgeline.study.options import StudyOptions, SubmitOptions
 
@@ -38,6 +38,7 @@ def run(
         ),
     ] = None,
     output: Output = None,
+    no_python: NoPython = False,
     *,
     options: dict[str, Any],
 ) -> None:

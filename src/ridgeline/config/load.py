@@ -17,9 +17,6 @@ from ridgeline.config.schema import sections_of, settings_of
 from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 
-# Set in the environment: settings that would run a Python file are refused, on every rank that is started too.
-NO_PYTHON = "RIDGELINE_NO_PYTHON"
-
 MOST_BYTES = 2**20  # of a settings file
 CaseClassOf = Callable[[str], type[AnyCase]]
 

@@ -6,6 +6,7 @@ The binding comes from `ridgeline bind` on the node where a task begins, so that
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.files import output_errors, replace_file
 from ridgeline.runtime.launcher import this_program
 from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.user_code import NO_PYTHON
 from ridgeline.study.folder import ADVICE, ERROR, LOG, StudyJob, clear, look
 from ridgeline.study.options import SubmitOptions
 from ridgeline.study.plan import Plan
@@ -86,7 +88,8 @@ def make_batches(jobs: Sequence[StudyJob], options: SubmitOptions) -> list[Batch
 def command_script(job: StudyJob) -> str:
     """Return what every rank of a job executes."""
     command = shlex.join([*this_program(), *job.arguments])
-    return f"cd {shlex.quote(str(job.directory))} || exit 1\nexec {command}\n"
+    no_python = f"export {NO_PYTHON}=1\n" if os.environ.get(NO_PYTHON) else ""
+    return f"{no_python}cd {shlex.quote(str(job.directory))} || exit 1\nexec {command}\n"
 
 
 def make_script(batch: Batch, options: SubmitOptions, folder: Path, name: str) -> str:

@@ -286,7 +286,13 @@ def test_a_mapping_of_ones_own(tmp_path: Path) -> None:
     )
     assert "bend.py has no function nothing; define it" in faults("grid.mapping=bend.py:nothing")[0]
     (tmp_path / "broken.py").write_text("1/0\n")
-    assert "broken.py does not run (division by zero); mend it" in faults("grid.mapping=broken.py:f")[0]
+    words = "running broken.py failed (ZeroDivisionError: division by zero). Correct that file"
+    assert words in faults("grid.mapping=broken.py:f")[0]
+    (tmp_path / "flat.py").write_text(
+        "def flat(x, y, z):\n    return x, y\ndef end(*xyz):\n    raise SystemExit\n"
+    )
+    assert 'grid.mapping = "flat.py:flat": mapping ' in faults("grid.mapping=flat.py:flat")[0]
+    assert "failed (SystemExit: )" in faults("grid.mapping=flat.py:end")[0]
 
 
 LINE = "[[probe]]\nplace = [1, 1, 0]\nto = [2, 1, 0]\n"

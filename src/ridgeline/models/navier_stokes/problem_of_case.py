@@ -5,9 +5,6 @@ Functions of space and time take arrays (x, y, z) of equal shape, float64, and t
 
 from __future__ import annotations
 
-import importlib.util
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.config.expressions import Expression, parse
-from ridgeline.config.load import NO_PYTHON
 from ridgeline.elements.mappings import MAPPINGS
 from ridgeline.elements.mesh import ElementMesh
 from ridgeline.elements.mesh import Mapping as BoxMapping
@@ -35,6 +31,7 @@ from ridgeline.models.navier_stokes.problem import (
 )
 from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.user_code import load_function, user_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,34 +70,6 @@ class FlowVelocity:
         return np.stack(self.flow(x, y, z, t)[:3])
 
 
-def _load_function(text: str) -> Callable[..., Any]:
-    """Return the function that "file.py:function" names, which runs the file; ConfigError if there is none.
-
-    Nothing else in the settings of any model runs Python.
-    """
-    if os.environ.get(NO_PYTHON):
-        raise ConfigError(
-            f'grid.mapping = "{text}" runs that Python file, which --no-python or {NO_PYTHON} forbids; '
-            f"read the file, and leave the option out if you trust it"
-        )
-    name, _, function = text.rpartition(":")
-    path = Path(name)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise ConfigError(
-            f'grid.mapping = "{text}": no file {name} here; need a Python file and a function of it'
-        )
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as problem:
-        raise ConfigError(f'grid.mapping = "{text}": {name} does not run ({problem}); mend it') from problem
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise ConfigError(f'grid.mapping = "{text}": {name} has no function {function}; define it')
-    return found  # type: ignore[no-any-return]
-
-
 def box_mapping(case: NavierStokesSettings) -> BoxMapping | None:
     """Return the map of the case's box, None if there is none; ConfigError if it cannot be had."""
     grid = case.grid
@@ -108,7 +77,14 @@ def box_mapping(case: NavierStokesSettings) -> BoxMapping | None:
         return None
     if grid.mapping in MAPPINGS:
         return MAPPINGS[grid.mapping](grid.origin, grid.lengths, grid.mapping_amplitude)
-    return _load_function(grid.mapping)
+    function = load_function("grid.mapping", grid.mapping)
+
+    def mapped(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        with user_errors(f'grid.mapping = "{grid.mapping}": mapping {x.size} points'):
+            x_new, y_new, z_new = (np.broadcast_to(np.asarray(c, float), x.shape) for c in function(x, y, z))
+        return x_new, y_new, z_new
+
+    return mapped
 
 
 @lru_cache(maxsize=1)
