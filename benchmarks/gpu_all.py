@@ -70,10 +70,10 @@ PARTS: dict[str, Part] = {
     "turbulence": _script("gpu_turbulence.py", small=("--sizes", "8", "--seconds", "0.001")),
     "nekbone": _script("gpu_nekbone.py", small=("--nx1", "3", "--seconds", "0.001")),
     "navier-stokes": _script("gpu_navier_stokes.py", small=("--runs", "p=7")),
-    "hpl": _bench("hpl", "--n", "auto", "--threads", "{threads}", small=("--n", "24", "--nb", "8")),
+    "hpl": _bench("hpl", "--order", "auto", "--threads", "{threads}", small=("--order", "24", "--nb", "8")),
     "hpl-mxp": _bench(
-        "hpl-mxp", "--n", "auto", "--storage", "float16", "--threads", "{threads}",
-        small=("--n", "24", "--nb", "8"),
+        "hpl-mxp", "--order", "auto", "--storage", "float16", "--threads", "{threads}",
+        small=("--order", "24", "--nb", "8"),
     ),
     "node": _script(
         "gpu_node.py", "--gpus", "{gpus}", small=("--size", "8", "--elements", "1", "--cores", "1", "--steps", "2")

@@ -126,9 +126,9 @@ def test_a_file_as_hpl_dat(ridgeline):
 REFUSALS = [
     (("hpl", "--dat", "HPL.dat"), 3, "HPL.dat has a 2 x 4 grid, which needs 8 ranks, and there are 1; use -n 8"),
     (("hpl", "--dat", "short.dat"), 2, "short.dat, line 13: the file ends here, where the threshold"),
-    (("hpl", "--dat", "HPL.dat", "--n", "99"), 2, "--n goes not with --dat"),
+    (("hpl", "--dat", "HPL.dat", "--order", "99"), 2, "--order goes not with --dat"),
     (("hpl", "--dat", "none.dat"), 6, "none.dat"),
-    (("hpl", "--n", "many"), 2, "--n = many: auto, or a whole number"),
+    (("hpl", "--n", "many"), 2, "--order = many: auto, or a whole number"),
     (("hpl", "--p", "3"), 3, "a 3 x 1 grid needs 3 ranks, not 1; possible are 1 x 1"),
     (("hpl", "--n", "10000000"), 2, "needs 800.1 TB a rank, and "),
     (("hpl-mxp", "--n", "10000000"), 2, "GB a rank are free; N = "),

@@ -52,6 +52,8 @@ def test_ranges_that_are_none_are_refused(text):
         ({"over": ("model.F=-1,2",)}, "point n1_F--1"),
         ({}, "a sweep needs an axis"),
         ({"over": ("model.F=1,2",), "ranks": 0}, "--ranks"),
+        ({"over": ("model.F=0.01,0.02",), "ranks": 8000}, "8000 ranks"),
+        ({"over": ("model.F=0.01:0.02:90",), "ranks": 3, "at_once": 80}, "240 ranks"),
     ],
 )
 def test_refusals_leave_nothing_behind(tmp_path, monkeypatch, given, words):

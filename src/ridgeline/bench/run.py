@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.parallel.job import job
-from ridgeline.parallel.layout import busiest_share
+from ridgeline.parallel.layout import busiest_share, crowding
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.node_load import read_load
@@ -50,7 +50,8 @@ def run_benchmark(
     VerificationError.
     """
     outputs = outputs or BenchmarkOutputs()
-    with job(getattr(options, "threads", 1), debug) as comm:
+    threads = getattr(options, "threads", 1)
+    with job(threads, debug) as comm:
         from ridgeline.parallel.reduce import together
 
         with together(comm):
@@ -59,7 +60,11 @@ def run_benchmark(
         before = read_load()
         with Phases(benchmark.name, comm.rank == 0) as progress:
             result = benchmark.measure(comm, options, progress=progress, **_memory(comm, options))
+        crowded = crowding(comm, threads)
+        if crowded is not None:
+            result.notes.append(crowded)
         facts = result.to_dict() | {"machine": describe_machine().to_dict()}
+        facts["oversubscribed"] = crowded is not None
         facts["others_share"] = busiest_share(comm, before)
         with together(comm):
             if comm.rank == 0:

@@ -9,7 +9,7 @@ import typer
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.registry import available
-from ridgeline.cli.options import Debug, Ranks, with_options
+from ridgeline.cli.options import Debug, Oversubscribe, Ranks, with_options
 
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the figures here too; - for stdout alone.")
@@ -22,7 +22,7 @@ Plot = Annotated[
     str | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF file.")
 ]
 # What every benchmark has, after its own options; the job's names, which no option of a benchmark may have.
-OUTPUTS = ("json", "csv", "plot", "debug")
+OUTPUTS = ("json", "csv", "plot", "debug", "oversubscribe")
 
 bench = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -38,6 +38,7 @@ def make_command(benchmark: Benchmark) -> Callable[..., None]:
     @with_options(benchmark.offered, benchmark.make_options)
     def run(
         ranks: Ranks = None,
+        oversubscribe: Oversubscribe = False,
         *,
         options: BenchmarkOptions,
         json: Json = None,

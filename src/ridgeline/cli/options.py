@@ -13,6 +13,7 @@ import typer
 
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import Option
+from ridgeline.runtime.rank_limits import OVERSUBSCRIBE
 from ridgeline.runtime.user_code import NO_PYTHON
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ NoPython = Annotated[
         "--no-python",
         help="Refuse settings that run a Python file: for cases from elsewhere.",
         callback=_switch(NO_PYTHON),
+    ),
+]
+Oversubscribe = Annotated[
+    bool,
+    typer.Option(
+        "--oversubscribe",
+        help="Start more ranks on a machine than max(16, 4 x cores).",
+        callback=_switch(OVERSUBSCRIBE),
     ),
 ]
 

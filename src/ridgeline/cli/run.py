@@ -6,7 +6,17 @@ import time
 
 import typer
 
-from ridgeline.cli.options import CasePath, Debug, Device, NoPython, Ranks, Settings, Threads, with_options
+from ridgeline.cli.options import (
+    CasePath,
+    Debug,
+    Device,
+    NoPython,
+    Oversubscribe,
+    Ranks,
+    Settings,
+    Threads,
+    with_options,
+)
 from ridgeline.runtime.options import options_of
 from ridgeline.runtime.signals import hold_stop_signals
 from ridgeline.simulation.options import RunOptions
@@ -20,6 +30,7 @@ def run(
     device: Device = None,
     settings: Settings = None,
     no_python: NoPython = False,
+    oversubscribe: Oversubscribe = False,
     *,
     options: RunOptions,
     debug: Debug = False,
@@ -28,10 +39,12 @@ def run(
     started = time.monotonic()
     hold_stop_signals()
     from ridgeline.cli.options import load
+    from ridgeline.models.memory import refuse_before_ranks
     from ridgeline.parallel.job import start_ranks
     from ridgeline.simulation.start import run_on_this_rank
 
     loaded = load(case, settings, threads, device)
+    refuse_before_ranks(loaded.case, ranks)
     code = start_ranks(ranks)
     if code is not None:
         raise typer.Exit(code)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ridgeline.cli.options import NoPython, with_options
+from ridgeline.cli.options import NoPython, Oversubscribe, with_options
 from ridgeline.runtime.options import options_of
 from ridgeline.study.options import StudyOptions, SubmitOptions
 
@@ -39,6 +39,7 @@ def run(
     ] = None,
     output: Output = None,
     no_python: NoPython = False,
+    oversubscribe: Oversubscribe = False,
     *,
     options: dict[str, Any],
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ridgeline.cli.options import CasePath, NoPython, Ranks, with_options
+from ridgeline.cli.options import CasePath, NoPython, Oversubscribe, Ranks, with_options
 from ridgeline.runtime.options import options_of
 from ridgeline.study.sweep_options import SweepOptions
 
@@ -19,6 +19,7 @@ def sweep(
         typer.Option("-o", "--output", metavar="DIR", help="Folder of the sweep. [default: by its name]"),
     ] = None,
     no_python: NoPython = False,
+    oversubscribe: Oversubscribe = False,
     *,
     options: SweepOptions,
 ) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from ridgeline.cli.options import Debug, Ranks, with_options
+from ridgeline.cli.options import Debug, Oversubscribe, Ranks, with_options
 from ridgeline.runtime.options import options_of
 from ridgeline.validate.options import ValidationOptions
 
 
 @with_options(options_of(ValidationOptions), ValidationOptions)
-def validate(ranks: Ranks = None, *, options: ValidationOptions, debug: Debug = False) -> None:
+def validate(
+    ranks: Ranks = None,
+    oversubscribe: Oversubscribe = False,
+    *,
+    options: ValidationOptions,
+    debug: Debug = False,
+) -> None:
     """Measure each node alone, then groups of nodes, then the whole system, and blame slow nodes and slow links.
 
     Nodes: memory patterns, exact arithmetic and the share of the processor that ranks get, multiply-adds, STREAM

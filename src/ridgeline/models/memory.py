@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from ridgeline.models import estimate
 from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.memory import node_memory_available, process_memory_available
+from ridgeline.runtime.rank_limits import check_ranks, nodes_of_job
 from ridgeline.runtime.units import number
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from ridgeline.models.contract import Estimate
 
 _MOST_NODES = 1_000_000  # more than any machine has
+_TRY_ANYWAY = "run.check_memory = false starts the run anyway"
 _TRIES = 12  # of smaller grids and of more nodes: the first guesses are nearly right
 
 
@@ -99,6 +102,22 @@ def _more_nodes(case: AnyCase, n_ranks: int, room: Room, nodes: int) -> str:
     return ""
 
 
+def refuse_before_ranks(case: AnyCase, ranks: int | None) -> None:
+    """Raise ConfigError if this machine has less memory than `ranks` ranks need that are to be started here.
+
+    It saves a machine the ranks of a run that they would refuse. Where a batch system gives several nodes, where a
+    launcher has started the ranks already, and for one rank, that is left to `refuse_what_does_not_fit`.
+    """
+    if ranks is None or ranks == 1 or detect_launch() is not None or nodes_of_job() > 1:
+        return
+    check_ranks(ranks)
+    problem = (
+        shortage(case, estimate(case, ranks), ranks, Room.here(ranks)) if case.run.check_memory else None
+    )
+    if problem is not None:
+        raise ConfigError(f"{problem}; {_TRY_ANYWAY}")
+
+
 def refuse_what_does_not_fit(case: AnyCase, comm: MPI.Comm) -> None:
     """Raise ConfigError on all ranks if a node has less memory than its ranks need. Collective.
 
@@ -116,4 +135,4 @@ def refuse_what_does_not_fit(case: AnyCase, comm: MPI.Comm) -> None:
     nodes = sum(one for _, one in rooms)
     problem = decide(comm, lambda: shortage(case, estimate(case, comm.size), comm.size, tightest, nodes))
     if problem is not None:
-        raise ConfigError(f"{problem}; run.check_memory = false goes on all the same")
+        raise ConfigError(f"{problem}; {_TRY_ANYWAY}")

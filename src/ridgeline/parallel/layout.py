@@ -11,6 +11,7 @@ from ridgeline.parallel.communicator import node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.node_load import Reading, others_share, read_load
+from ridgeline.runtime.threads import oversubscription, usable_cores
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -28,6 +29,21 @@ def place_on_node(comm: MPI.Comm) -> Place:
     """Return the place of this rank of comm: ranks that share memory are on one node. Collective."""
     with node_communicator(comm) as node:
         return Place(node.rank, node.size, node.bcast(comm.rank))
+
+
+def node_cores(comm: MPI.Comm) -> int:
+    """Return how many cores the ranks of a node may use together, however a launcher has bound them. Collective."""
+    with node_communicator(comm) as node:
+        return len(set().union(*node.allgather(usable_cores())))
+
+
+def crowding(comm: MPI.Comm, threads: int) -> str | None:
+    """Return a warning if the ranks of a node have more threads than cores, the same on all ranks. Collective.
+
+    threads: of each rank.
+    """
+    warning = oversubscription(place_on_node(comm).ranks, threads, node_cores(comm))
+    return next(filter(None, comm.allgather(warning)), None)
 
 
 @dataclass(frozen=True)

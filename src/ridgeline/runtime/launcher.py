@@ -19,6 +19,7 @@ from typing import IO
 
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
+from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.signals import STOP_SIGNALS, release_stop_signals
 
 # Variables by which launchers tell a process the size of its job step, and its rank in it. Slurm's variables
@@ -140,8 +141,12 @@ def launch_ranks(
 
     heard: called in threads with every piece that the launcher and the ranks print, which is still printed. Launchers
     name the rank that was killed.
+
+    Raises ConfigError for more ranks than a machine can take (`rank_limits.check_ranks`), LauncherError if there is
+    no launcher.
     """
     check_limits()
+    check_ranks(n_ranks, environ)
     command = [find_mpiexec(), "-n", str(n_ranks), *this_program(), *arguments]
     try:
         job = subprocess.Popen(

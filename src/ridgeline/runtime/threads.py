@@ -5,11 +5,16 @@ import os
 _POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
-def cores_available() -> int:
-    """Return the number of cores that this process may use (its affinity mask)."""
+def usable_cores() -> set[int]:
+    """Return the cores that this process may use (its affinity mask)."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def cores_available() -> int:
+    """Return the number of cores that this process may use."""
+    return len(usable_cores())
 
 
 def limit_pools() -> None:
@@ -33,7 +38,13 @@ def oversubscription(ranks_on_node: int, threads: int, cores: int) -> str | None
     """Return a warning if the node's ranks x threads exceed its cores, None otherwise."""
     if ranks_on_node * threads <= cores:
         return None
+    fewer = []
+    if ranks_on_node > 1 and threads <= cores:
+        fewer.append(f"-n {cores // threads}")
+    if threads > 1 and ranks_on_node <= cores:
+        fewer.append(f"--threads {cores // ranks_on_node}")
     return (
-        f"{ranks_on_node} ranks x {threads} threads share {cores} cores: oversubscribed, expect less than the "
-        f"machine's speed; -n {max(1, cores // threads)} would use them all"
+        f"{ranks_on_node} rank{'s' * (ranks_on_node > 1)} x {threads} thread{'s' * (threads > 1)} share {cores} "
+        f"core{'s' * (cores > 1)}: oversubscribed, expect less than the machine's speed; use "
+        f"{' or '.join(fewer) or f'-n {cores} --threads 1'}"
     )

@@ -20,7 +20,7 @@ from ridgeline.runtime.devices import (
     free_memory,
     simulated,
 )
-from ridgeline.runtime.errors import DeviceError, RidgelineError
+from ridgeline.runtime.errors import ConfigError, DeviceError
 from ridgeline.runtime.threads import cores_available, oversubscription
 from ridgeline.runtime.units import number
 
@@ -46,7 +46,7 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
         )
     warnings += _problems_on_devices(case, plan, n_ranks)
     free = _free_space(Path(case.output.path))
-    if plan.output_bytes > free:
+    if free is not None and plan.output_bytes > free:
         warnings.append(
             f"the data set will have {number(plan.output_bytes, 'B')}, but {number(free, 'B')} are free on its disk"
         )
@@ -81,11 +81,17 @@ def _problems_on_devices(case: AnyCase, plan: Estimate, n_ranks: int) -> list[st
 
 
 def _bandwidth(case: AnyCase, workers: int) -> tuple[str, float] | None:
-    """Measure the memory bandwidth that bounds a step here; return its name and B/s, None without the GPU."""
+    """Measure the memory bandwidth that bounds a step here; return its name and B/s, None if it cannot be had."""
     if case.run.device == "cpu":
         from ridgeline.bench.memory.stream import measure_stream
 
-        return "this machine's memory bandwidth", measure_stream(None, workers).best
+        try:
+            return "this machine's memory bandwidth", measure_stream(None, workers).best
+        except (
+            ConfigError,
+            MemoryError,
+        ):  # too few threads or too little memory here say nothing against the case
+            return None
     if simulated():
         return None
     try:
@@ -136,13 +142,14 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     }
 
 
-def _free_space(path: Path) -> int:
-    while not path.exists() and path != path.parent:
-        path = path.parent
+def _free_space(path: Path) -> int | None:
+    """Return the bytes that are free where a path is or would be, None where this user may not look."""
     try:
+        while not path.exists() and path != path.parent:
+            path = path.parent
         return shutil.disk_usage(path).free
-    except OSError as problem:
-        raise RidgelineError(f"cannot look at {path}: {problem.strerror}") from None
+    except OSError:
+        return None
 
 
 def print_prediction(plan: dict[str, Any], console: Console) -> None:

@@ -21,7 +21,6 @@ from ridgeline.parallel.reduce import require_same
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.memory import peak_memory
 from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.provenance import start_time
@@ -289,6 +288,6 @@ def _announce(facts: dict[str, Any], context: Context, options: Options) -> None
         return
     if options.show is not None:
         options.show(facts)
-    crowded = oversubscription(facts["ranks_on_node"], context.threads, describe_machine().cores)
+    crowded = oversubscription(facts["ranks_on_node"], context.threads, facts["cores"])
     if crowded:
         log.warning("%s", crowded)

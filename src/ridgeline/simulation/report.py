@@ -14,7 +14,7 @@ from ridgeline.io.checkpoint_format import find_checkpoints
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.models.contract import Model, Region, StepTimes
 from ridgeline.parallel.communicator import mpi_versions
-from ridgeline.parallel.layout import place_on_node
+from ridgeline.parallel.layout import node_cores, place_on_node
 from ridgeline.parallel.reduce import global_max, of_all, together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.machine import describe_machine
@@ -58,7 +58,7 @@ def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
         "ranks_on_node": place_on_node(context.comm).ranks,
         "threads": context.threads,
         "device": context.device,
-        "cores": describe_machine().cores,
+        "cores": node_cores(context.comm),
         **model.describe(),
         "remarks": list(case.remarks()),
     }

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ridgeline.config.overrides import parse_value
 from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.threads import cores_available, oversubscription
 from ridgeline.runtime.units import in_words, number
 from ridgeline.study.asked import Asked
@@ -98,6 +99,8 @@ def make_plan(asked: Asked, here: bool = True, all_keys: bool = False) -> Plan:
     keys = [key for axis in axes for key in axis[0]]
     ranks = sorted(set(options.ranks))
     threads_of_points: list[int | None] = [*sorted(set(options.threads))] or [None]
+    if here:
+        check_ranks(ranks[-1])
     combinations = math.prod(map(len, axes)) * len(threads_of_points) * len(ranks)
     if combinations > MOST_POINTS:
         raise ConfigError(

@@ -19,6 +19,8 @@ from ridgeline.bench.result import Column, Result, make_table
 from ridgeline.io.previous import discard
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.locks import PathLock
+from ridgeline.runtime.memory import node_memory_available
+from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.threads import cores_available
 from ridgeline.study.asked import read_asked
 from ridgeline.study.command import FAILED, Tell, refuse_ranks, show
@@ -81,7 +83,9 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
     if asked.case is None or asked.folder is not None:
         raise ConfigError(f"{case}: a sweep needs the settings file of a case")
     path = Path(output or f"{PREFIX}{asked.name.removesuffix('_strong')}")
-    _one_kind(make_plan(asked, all_keys=True))  # what cannot be leaves no folder behind
+    plan = make_plan(asked, all_keys=True)  # what cannot be leaves no folder behind
+    _one_kind(plan)
+    at_once = _cases_at_once(plan, options)
     folder, asked = StudyFolder.prepare(path, asked)
     plan = make_plan(asked, all_keys=True)
     with PathLock.inside(folder.path, f"the sweep {folder.path}"):
@@ -89,7 +93,6 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
             folder.jobs(plan, asked.directory.resolve()), key=lambda job: plan.points.index(job.point)
         )
         folder.keep_asked(asked)
-        at_once = options.at_once or max(1, cores_available() // plan.points[0].cores)
         tell(
             f"{len(jobs)} cases of {plan.subject.name}, {at_once} at a time, each on {options.ranks} ranks x "
             f"{plan.points[0].threads} threads"
@@ -104,6 +107,26 @@ def _one_kind(plan: Plan) -> None:
     threads = {point.threads for point in plan.points}
     if len(threads) > 1:
         raise ConfigError("a sweep cannot vary run.threads: its cases share processes; `ridgeline study` can")
+
+
+def _cases_at_once(plan: Plan, options: SweepOptions) -> int:
+    """Return how many cases run at a time. Raises ConfigError for more than this machine holds."""
+    if options.at_once is None:
+        return max(1, min(cores_available() // plan.points[0].cores, _fitting(plan)))
+    at_once = min(options.at_once, len(plan.points))
+    check_ranks(at_once * options.ranks)
+    if at_once > max(1, _fitting(plan)):
+        raise ConfigError(
+            f"--at-once {options.at_once}: so many cases need more memory than is free; use at most {_fitting(plan)}"
+        )
+    return at_once
+
+
+def _fitting(plan: Plan) -> int:
+    """Return how many cases fit into the free memory at a time."""
+    return int(
+        node_memory_available() // max(point.ranks * (point.need.memory or 1) for point in plan.points)
+    )
 
 
 def _collect(

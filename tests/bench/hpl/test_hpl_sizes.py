@@ -77,7 +77,7 @@ def test_a_longer_time_than_the_limit_is_refused():
 
 @pytest.mark.parametrize(("text", "value"), [("auto", None), ("1", 1), ("20000", 20000)])
 def test_numbers(text, value):
-    assert parse_number(text, "--n") == value
+    assert parse_number(text, "--order") == value
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "many", "1.5", ""])

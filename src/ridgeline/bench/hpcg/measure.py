@@ -19,10 +19,9 @@ from ridgeline.bench.numba_threads import check_threads
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.layout import find_layout, place_on_node
+from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.progress import Phases, silent
-from ridgeline.runtime.threads import cores_available, oversubscription
 
 # Of a rank's finest grid: the matrix twice, coarser grids, vectors; some 900 at 104^3, and room for more halo.
 _BYTES_PER_ROW = 1100
@@ -64,9 +63,6 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
         progress.begin("bandwidth of memory")
         limits = measure_stream(comm, threads)
     result = _result(record, moved, limits, chosen, find_layout(comm).n_nodes)
-    crowded = _crowded(comm, threads)
-    if crowded is not None:
-        result.notes.append(crowded)
     if not record.valid:
         result.failures.append(
             f"HPCG result is INVALID: {', '.join(record.failures)}; the report in {options.output} has the figures, "
@@ -79,10 +75,6 @@ def compile_hpcg(comm: MPI.Comm, threads: int) -> None:
     """Compile the kernels of both implementations, or load them from the cache. Collective."""
     wanted = [*problem.kernels(), *reference.kernels(), *optimised.kernels(threads)]
     in_turn_per_node(comm, lambda: compile_kernels(wanted))
-
-
-def _crowded(comm: MPI.Comm, threads: int) -> str | None:
-    return oversubscription(place_on_node(comm).ranks, threads, cores_available())
 
 
 def require_room(comm: MPI.Comm, geometry: HpcgGeometry) -> None:

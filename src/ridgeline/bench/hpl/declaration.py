@@ -18,9 +18,9 @@ from ridgeline.runtime.options import OptionSpec
 class HplOptions(SystemOptions):
     """Options of hpl."""
 
-    order: Annotated[Literal["row", "column"], OptionSpec("How ranks are numbered in the process grid.")] = (
-        "row"
-    )
+    numbering: Annotated[
+        Literal["row", "column"], OptionSpec("How ranks are numbered in the process grid.")
+    ] = "row"
     broadcast: Annotated[
         Literal["fastest", "1ring", "1ringM", "2ring", "2ringM", "long", "longM"],
         OptionSpec("How panels travel along rows of processes; fastest: as a trial says."),
@@ -39,7 +39,7 @@ class HplOptions(SystemOptions):
     def __post_init__(self) -> None:
         """Check the range of every value, and that a file is not contradicted."""
         super().__post_init__()
-        given = {"--n": self.n != "8000", "--nb": self.nb != AUTO, "--p": self.p != 0, "--q": self.q != 0}
+        given = {"--order": self.n != "8000", "--nb": self.nb != AUTO, "--p": self.p != 0, "--q": self.q != 0}
         if self.dat is not None and any(given.values()):
             flag = next(name for name, there in given.items() if there)
             raise ConfigError(

@@ -13,7 +13,7 @@ from ridgeline.bench.hpl.declaration import HplOptions
 from ridgeline.bench.hpl.hpl_dat import HplTest
 from ridgeline.bench.hpl.plan import HplPlan, make_plan
 from ridgeline.bench.hpl.products import ORDER, product_rate
-from ridgeline.bench.hpl.progress_figures import COLUMNS, TEST_COLUMN, crowding, progress_plot
+from ridgeline.bench.hpl.progress_figures import COLUMNS, TEST_COLUMN, progress_plot
 from ridgeline.bench.hpl.record import BROADCASTS, HplRun, HplSample, HplSettings, operations
 from ridgeline.bench.hpl.result_lines import HplOutcome, output_lines
 from ridgeline.bench.hpl.sizes import require_time
@@ -58,7 +58,7 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
         dgemm = max(dgemm, _product_rate(comm, options))
     result = make_result(plan, outcomes, runs, dgemm, comm.size)
     result.notes.append(who_multiplies(comm, memory, "panels"))
-    result.notes += notes + crowding(comm, options.threads)
+    result.notes += notes
     result.extra["lines"] = output_lines(outcomes, notes)
     result.extra["output"] = plan.output
     result.nodes = find_layout(comm).n_nodes

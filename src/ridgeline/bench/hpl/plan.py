@@ -102,7 +102,7 @@ def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
         sizes.nb,
         sizes.p,
         sizes.q,
-        row_major=options.order == "row",
+        row_major=options.numbering == "row",
         broadcast=0 if tried else BROADCASTS.index(options.broadcast),
         divisions=options.ndiv,
         least_columns=options.nbmin,

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from mpi4py import MPI
-
 from ridgeline.bench.result import Column, Plot
-from ridgeline.parallel.layout import place_on_node
-from ridgeline.runtime.threads import cores_available, oversubscription
 
 COLUMNS = (
     Column("columns", "columns"),
@@ -30,9 +26,3 @@ def progress_plot(by: tuple[str, ...] = ()) -> Plot:
         log_x=False,
         log_y=False,
     )
-
-
-def crowding(comm: MPI.Comm, threads: int) -> list[str]:
-    """Return a warning if the ranks and threads of a node exceed its cores. Collective."""
-    warning = oversubscription(place_on_node(comm).ranks, threads, cores_available())
-    return [] if warning is None else [warning]

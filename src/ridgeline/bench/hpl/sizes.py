@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 BytesOf = Callable[[int, int, int, int], int]  # of n, nb, p, q: the most that a rank needs
-FEWEST = 16  # unknowns that `--n auto` is content with
+FEWEST = 16  # unknowns that `--order auto` is content with
 
 
 class FreeMemory(NamedTuple):
@@ -78,7 +78,7 @@ def choose_sizes(
     blocks: gives NB for N. Raises ConfigError for an N that does not fit, with what would, DecompositionError for a
     grid unlike the ranks.
     """
-    n, nb = parse_number(options.n, "--n"), parse_number(options.nb, "--nb")
+    n, nb = parse_number(options.n, "--order"), parse_number(options.nb, "--nb")
     p, q, share = options.p, options.q, options.memory_share
     grid = choose_grid(comm.size, p, q)
     free, bytes_of = memory

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from ridgeline.bench.hpl.plan import memory_of
 from ridgeline.bench.hpl.products import product_rate
-from ridgeline.bench.hpl.progress_figures import COLUMNS, crowding, progress_plot
+from ridgeline.bench.hpl.progress_figures import COLUMNS, progress_plot
 from ridgeline.bench.hpl.record import HplSample, HplSettings, operations
 from ridgeline.bench.hpl.sizes import choose_sizes, require_time
 from ridgeline.bench.hpl.who_multiplies import who_multiplies
@@ -64,7 +64,7 @@ def measure_hpl_mxp(
     run = solve_mixed(comm, settings, options.storage, options.testing, on_progress)
     result = make_result(run, limit, comm.size, [])
     result.notes.append(who_multiplies(comm, memory, "diagonal blocks"))
-    result.notes += notes + crowding(comm, settings.threads)
+    result.notes += notes
     result.nodes = find_layout(comm).n_nodes
     return result
 

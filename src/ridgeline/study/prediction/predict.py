@@ -8,7 +8,7 @@ from typing import Any
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import nearest
 from ridgeline.config.machine_file import MachineFile
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.study.prediction.allocation import Allocation
 from ridgeline.study.prediction.blocks import predict_blocks
 from ridgeline.study.prediction.hpcg import HpcgBox, predict_hpcg
@@ -71,7 +71,7 @@ def line_for_check(case: AnyCase, ranks: int, machine: str | None) -> str | None
     try:
         here = machine_here()
         return None if here is None else _in_a_line(predict_case(case, Allocation.of(here, 1, ranks)))
-    except ConfigError as why:
+    except RidgelineError as why:
         return f"no prediction for this machine: {why}"
 
 
