@@ -3,6 +3,8 @@
 import logging
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from ridgeline.fourier import fft
 from ridgeline.fourier.fft_wisdom import (
+    choices_file,
     load_wisdom,
     save_wisdom,
     wisdom_folder,
@@ -103,7 +106,7 @@ def test_damaged_wisdom_costs_a_remark(damage: str, remarks: pytest.LogCaptureFi
     pyfftw.forget_wisdom()
     load_wisdom()
     assert "double.wisdom" in remarks.text
-    assert "measured anew" in remarks.text
+    assert "measured again" in remarks.text
     make(24, "wisdom-only", "c8")
     with pytest.raises(ConfigError):
         make(24, "wisdom-only")
@@ -116,14 +119,25 @@ def test_damaged_wisdom_costs_a_remark(damage: str, remarks: pytest.LogCaptureFi
     make(24, "wisdom-only")
 
 
-def test_folder_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remarks: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "file"))
+def test_a_full_disk_is_a_remark(monkeypatch: pytest.MonkeyPatch, remarks: pytest.LogCaptureFixture) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ridgeline.runtime.kept_files.replace_file", full)
     make(24)
     save_wisdom()
     assert "cannot keep what was measured" in remarks.text
+
+
+@pytest.mark.parametrize("make_folder", [wisdom_folder, choices_file])
+def test_another_users_folder_is_not_used(
+    make_folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    (tmp_path / "fft").mkdir()
+    (tmp_path / "fft").chmod(0o777)
+    assert make_folder().is_relative_to(tmp_path / "temp")
 
 
 def test_wisdom_is_kept_by_library_and_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The machine file of the machine at hand: where it lies, and that another one makes way."""
 
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_a_written_file_is_found_and_an_earlier_one_set_aside() -> None:
     assert read_machine_file(first.with_name(f"{first.stem}.previous.toml")).node.peak == Quantity(
         1e9, "counted"
     )
+
+
+def test_another_users_folder_is_not_used(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    (cache / "machines").mkdir(parents=True)
+    (cache / "machines").chmod(0o777)
+    path = write_machine_file(DOCUMENT)
+    assert path == machine_file_here()
+    assert path.is_relative_to(tmp_path / "temp")
 
 
 def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:

@@ -469,6 +469,27 @@ def test_another_kernel_and_a_short_wait_are_silent(held, monkeypatch, caplog) -
     assert not caplog.records
 
 
+@pytest.mark.parametrize("name", ["sources.json", f"{os.uname().nodename}.lock", "a kernel"])
+@pytest.mark.parametrize("kind", ["a pipe", "a link"])
+def test_pipes_are_not_waited_for_nor_links_followed(name, kind, cache, tmp_path, monkeypatch) -> None:
+    """As somebody may have left them while the folder was open to others."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "own"))
+    hits()
+    (kept,) = kernel_folder().glob("*.kernel")
+    path = kept if name == "a kernel" else kernel_folder() / name
+    path.unlink(missing_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(tmp_path / "precious")
+    kernel_cache._lock_file.cache_clear()
+    kernel_cache._remembered.cache_clear()
+    assert hits() == (name != "a kernel")
+    assert not (tmp_path / "precious").exists()
+    assert hits() == 1
+
+
 def test_a_signal_ends_the_wait(held, monkeypatch) -> None:
     monkeypatch.setattr(kernel_cache.time, "sleep", lambda seconds: os.kill(os.getpid(), signal.SIGTERM))
     with SignalCatcher(), pytest.raises(StoppedError, match="SIGTERM"), stops_at_once():

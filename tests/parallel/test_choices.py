@@ -11,7 +11,7 @@ from ridgeline.parallel.choices import Trial, remember_trial, remembered_trial
 
 @pytest.fixture
 def choices(tmp_path: Path) -> Path:
-    return tmp_path / "a" / "choices.json"
+    return tmp_path / "choices.json"
 
 
 @pytest.fixture
@@ -42,7 +42,8 @@ def test_a_choice_of_an_older_version_is_known_without_its_seconds(choices: Path
 
 @pytest.mark.parametrize(
     "kept", [None, 3, [], {}, {"taken": "a"}, {"taken": "a", "seconds": 1}, {"taken": "a", "seconds": {"a": 1}},
-             {"taken": "a", "seconds": {"a": {"total": "soon"}}}]
+             {"taken": "a", "seconds": {"a": {"total": "soon"}}},
+             {"taken": "a", "seconds": {"a": {"total": 10**400}}}]
 )  # fmt: skip
 def test_a_trial_that_makes_no_sense_is_unknown(choices: Path, kept) -> None:
     remember_trial(choices, "a", Trial("packed", {}))

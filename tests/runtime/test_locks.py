@@ -137,10 +137,24 @@ def test_holder_touches_its_lock(path, monkeypatch):
         assert touched.wait(30)
 
 
-def test_garbage_in_a_lock_file_is_nobody(path):
-    lock_of(path).file.write_text("{cut off")
+@pytest.mark.parametrize("content", [b"{cut off", b"\xff\xfe\x80", b"[" * 4096, b"1" * 5000])
+def test_garbage_in_a_lock_file_is_nobody(path, content):
+    lock_of(path).file.write_bytes(content)
     with lock_of(path):
         pass
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_lock_file_is_not_written_through_a_link(path, kind, tmp_path):
+    """In a folder that others can write to, the link may lead to any file."""
+    (tmp_path / "precious").write_text("mine")
+    if kind == "link":
+        lock_of(path).file.symlink_to(tmp_path / "precious")
+    else:
+        os.mkfifo(lock_of(path).file)
+    with pytest.raises(OutputError, match=r"cannot lock the data set .*choose a place"):
+        lock_of(path).acquire()
+    assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_a_link_has_the_lock_of_what_it_points_to(path, tmp_path):

@@ -1,4 +1,4 @@
-"""What is run later lies only where nobody else can have put it."""
+"""What is kept between runs lies only where nobody else can have put it."""
 
 import os
 import stat
@@ -23,6 +23,7 @@ def places(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
     module._warn.cache_clear()
+    module._folder_of_this_process.cache_clear()
     return tmp_path
 
 
@@ -82,7 +83,7 @@ def test_what_somebody_left_under_the_guessable_name_is_not_used(planted, places
     assert not folder.is_relative_to(guessable)
     assert mode(folder) == 0o700
     assert not list(folder.iterdir())
-    assert "is not kept after this run" in capsys.readouterr().err
+    assert "are not kept after this run" in capsys.readouterr().err
 
 
 def test_another_users_folder_is_not_used(places, monkeypatch) -> None:
@@ -90,7 +91,34 @@ def test_another_users_folder_is_not_used(places, monkeypatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(places).st_uid + 1)
     folder = private_folder("kernels")
     assert not folder.is_relative_to(places / "cache")
-    assert folder.name.startswith("ridgeline-")
+    assert folder.parent.name.startswith("ridgeline-")
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_another_users_link_is_not_followed_even_to_a_folder_of_mine(make, places, monkeypatch) -> None:
+    """Whoever owns the link could turn it after the check."""
+    (places / "mine").mkdir(mode=0o700)
+    (places / "cache").mkdir()
+    (places / "cache").chmod(0o1777)
+    link = places / "cache" / OWN
+    link.symlink_to(places / "mine")
+    if os.geteuid() == 0:
+        os.lchown(link, 65534, 65534)
+    else:
+        real = Path.lstat
+        others = os.stat_result([0o120777, 0, 0, 1, os.geteuid() + 1, 0, 0, 0, 0, 0])
+        monkeypatch.setattr(Path, "lstat", lambda path: others if path == link else real(path))
+    assert private_folder("fft", make=make) == places / "temp" / OWN / "fft"
+    assert not list((places / "mine").iterdir())
+
+
+def test_a_look_makes_nothing(places) -> None:
+    assert private_folder("machines", make=False) == places / "cache" / "machines"
+    assert not (places / "cache").exists()
+    (places / "cache").mkdir()
+    (places / "cache").chmod(0o1777)
+    assert private_folder("machines", make=False) == places / "cache" / OWN / "machines"
+    assert not list((places / "cache").iterdir())
 
 
 def test_a_link_is_followed_once(places) -> None:
@@ -107,14 +135,16 @@ def test_the_folder_that_is_not_kept_is_gone_at_the_end(places) -> None:
         [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()).parent == places / "temp"
+    assert Path(done.stdout.strip()).parent.parent == places / "temp"
     assert sorted(path.name for path in (places / "temp").iterdir()) == [OWN]
 
 
 def test_no_folder_at_all_is_said_in_one_sentence(places, monkeypatch) -> None:
     (places / "cache").write_text("")
     monkeypatch.setattr(tempfile, "tempdir", str(places / "cache" / "temp"))
-    with pytest.raises(OutputError, match=r"no folder to compile into: .*RIDGELINE_CACHE_DIR"):
+    with pytest.raises(
+        OutputError, match=r"no folder for compiled code and measurements: .*RIDGELINE_CACHE_DIR"
+    ):
         private_folder("c")
 
 

@@ -76,7 +76,7 @@ def test_what_was_measured_on_a_busy_node_is_told_and_not_kept(folder, monkeypat
     "changed",
     [
         {"rates": {"rate": "fast"}}, {"rates": {"rate": float("nan")}}, {"rates": {"rate": 0.0}}, {"rates": {}},
-        {"rates": [1.0]}, {"measured": None}, {"others_share": 0.4}, {"key": None},
+        {"rates": [1.0]}, {"measured": None}, {"measured": 10**400}, {"others_share": 0.4}, {"key": None},
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_measured_again_and_replaced(folder, changed):
@@ -114,6 +114,6 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(folder, monkeypa
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "replace_file", full)
+    monkeypatch.setattr("ridgeline.runtime.kept_files.replace_file", full)
     assert ask(1.0).rates == {"rate": 1.0}
     assert ask(2.0).rates == {"rate": 2.0}

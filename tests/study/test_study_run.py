@@ -124,6 +124,12 @@ def test_a_failed_job_keeps_its_error_and_the_others_go_on(tmp_path):
         ('{"model": "gray', "failed", "report.json: is not JSON, or cut off"),
         ("[]", "failed", "report.json: is not JSON, or cut off (is no table)"),
         ('{"answer": 42}', "failed", "is JSON, but no report of a run or a benchmark"),
+        ("[" * 100_000, "failed", "report.json: is not JSON, or cut off"),
+        (
+            '{"model": 1, "work": 1, "seconds_per_step": 1, "run": []}',
+            "failed",
+            "does not say where the run ended",
+        ),
     ],
 )
 def test_a_job_that_ends_well_without_a_report_has_failed(tmp_path, text, state, why):

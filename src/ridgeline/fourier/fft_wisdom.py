@@ -9,24 +9,21 @@ time to measure anew.
 from __future__ import annotations
 
 import hashlib
-import logging
 import platform
 import re
 from pathlib import Path
 
 from ridgeline.fourier.fft import describe, export_wisdom, import_wisdom
-from ridgeline.parallel.choices import read_kept, write_kept
+from ridgeline.runtime.kept_files import read_kept, remark_damage, write_kept
 from ridgeline.runtime.machine import cpu_name
-from ridgeline.runtime.private_folder import cache_root
-
-log = logging.getLogger(__name__)
+from ridgeline.runtime.private_folder import private_folder
 
 
 def wisdom_folder() -> Path:
-    """Return the folder for this library version and this CPU; it need not exist."""
+    """Return the folder for this library version and this CPU, which is made if it is missing."""
     machine = hashlib.blake2b(f"{platform.machine()} {cpu_name()}".encode(), digest_size=4).hexdigest()
     library = re.sub(r"[^\w.]+", "-", describe().lower()).strip("-")
-    return cache_root() / "fft" / f"{library}-{machine}"
+    return private_folder("fft", f"{library}-{machine}")
 
 
 def choices_file() -> Path:
@@ -41,7 +38,7 @@ def load_wisdom() -> None:
         path = folder / f"{precision}.wisdom"
         text = read_kept(path)
         if text is not None and import_wisdom({precision: text}):
-            log.warning("FFTW does not take the wisdom in %s (damaged?); plans are measured anew", path)
+            remark_damage(path)
 
 
 def save_wisdom() -> None:

@@ -28,6 +28,7 @@ import xxhash
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.runtime.errors import CheckpointError
+from ridgeline.runtime.files import DAMAGED
 
 FORMAT = 1
 MAGIC = b"ridgeline ckpt 1"  # first bytes of every data file
@@ -231,7 +232,7 @@ class Manifest:
             body = json.loads(data)
             claimed = body.pop("xxh3_64")
             version = body.pop("format")
-        except (ValueError, TypeError, AttributeError, KeyError):
+        except DAMAGED:
             raise DamagedError(f"{MANIFEST} is damaged (it is not a manifest)") from None
         whole = {"format": version, **body}
         if digest(_to_json(whole)) != claimed or _to_json({**whole, "xxh3_64": claimed}) != data:

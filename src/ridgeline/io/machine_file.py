@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ridgeline.config.machine_file import MachineDocument, machine_text
 from ridgeline.io.previous import GENERATOR, write_text
-from ridgeline.runtime.files import output_errors
-from ridgeline.runtime.private_folder import cache_root
+from ridgeline.runtime.private_folder import private_folder
 
 
 def machine_name(host: str) -> str:
@@ -31,7 +30,7 @@ def machine_file_here() -> Path:
 
     Nothing is made.
     """
-    return cache_root() / "machines" / f"{machine_name_here()}.toml"
+    return private_folder("machines", make=False) / f"{machine_name_here()}.toml"
 
 
 def write_machine_file(
@@ -45,10 +44,7 @@ def write_machine_file(
 
     Raises ConfigError for what is no machine file, OutputError for a file that cannot be written.
     """
-    path = machine_file_here() if file is None else Path(file)
+    path = private_folder("machines") / machine_file_here().name if file is None else Path(file)
     content = f"# {GENERATOR}\n\n{machine_text(document)}"
-    if file is None:
-        with output_errors(f"make {path.parent}", f"choose another {option}"):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_text(path, content, option)
     return path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import output_errors
+from ridgeline.runtime.files import DAMAGED, output_errors
 
 WHICH = "name the NAME.bp.run.json beside a data set, or a file that --json of run or bench wrote"
 KINDS = ({"model", "run", "phases"}, {"benchmark", "columns", "rows"})  # keys of a run's, of a benchmark's
@@ -35,14 +35,7 @@ def is_run(report: dict[str, Any]) -> bool:
 @contextmanager
 def damage_errors(path: str, *more: type[Exception]) -> Iterator[None]:
     """Raise what the use of a damaged report raises in the block as OutputError. more: further such errors."""
-    errors: tuple[type[Exception], ...] = (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        *more,
-    )
+    errors: tuple[type[Exception], ...] = (*DAMAGED, *more)
     try:
         yield
     except errors as error:

@@ -47,6 +47,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import IO, Any, NamedTuple
 
+from ridgeline.runtime.files import DAMAGED, read_regular
+from ridgeline.runtime.kept_files import open_kept, read_kept_bytes
 from ridgeline.runtime.launcher import speaks
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.private_folder import private_folder
@@ -221,8 +223,8 @@ def _imports(text: bytes) -> set[str]:
 @cache
 def _remembered() -> dict[str, SourceFile]:
     """Return what earlier processes found out about source files, by path."""
-    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
-        kept = json.loads((kernel_folder() / "sources.json").read_text())
+    with suppress(OSError, *DAMAGED):
+        kept = json.loads(_read(kernel_folder() / "sources.json"))
         return {
             path: SourceFile(list(stamp), str(digest), [str(name) for name in imports])
             for path, (stamp, digest, imports) in kept.items()
@@ -381,7 +383,7 @@ class KernelFiles:
         if path is None:
             return None
         try:
-            content = path.read_bytes()
+            content = _read(path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -414,11 +416,17 @@ class KernelFiles:
                 _say_not_kept(path.parent, error.strerror or str(error))
 
 
+def _read(path: Path) -> bytes:
+    """Return what a file of the cache holds; the owner of NUMBA_CACHE_DIR answers for it, whose ever it is."""
+    return read_regular(path) if os.environ.get("NUMBA_CACHE_DIR") else read_kept_bytes(path)
+
+
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, which only this user can write, whatever the umask."""
     new = path.with_name(f".{uuid.uuid4().hex}.new")
     try:
-        new.write_bytes(content)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
+            file.write(content)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
@@ -527,10 +535,10 @@ def delete_old_kernels(folder: Path) -> None:
     """
     mark, now = folder / "cleaned", time.time()
     with suppress(OSError):
-        if mark.exists() and now - mark.stat().st_mtime < _DAY:
+        if mark.is_file() and now - mark.stat().st_mtime < _DAY:
             return
-        mark.touch(mode=0o600)
-        os.utime(mark)
+        with open(mark, "ab", opener=open_kept) as file:
+            os.utime(file.fileno())
         paths = [Path(parent, name) for parent, _, names in os.walk(folder) for name in names]
         facts = {path: path.lstat() for path in paths if path != mark}
         total = 0
@@ -586,5 +594,5 @@ def _lock_file(path: Path) -> IO[bytes] | None:
     """Return a file to lock, open until this process ends; None if it cannot be made."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
+        return open(path, "ab", opener=open_kept)
     return None

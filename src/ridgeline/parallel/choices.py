@@ -8,7 +8,6 @@ written, costs a remark and the time to measure anew.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.reduce import decide, global_max
-from ridgeline.runtime.files import replace_file
+from ridgeline.runtime.files import DAMAGED
+from ridgeline.runtime.kept_files import read_kept_table, write_kept
 from ridgeline.runtime.units import number
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 Candidate = Callable[[], Mapping[str, float]]
-log = logging.getLogger(__name__)
 
 ROUNDS = (3, 40)  # of measuring candidates, at least and at most
 SECONDS = 0.3  # for measuring them all, about
@@ -156,7 +155,7 @@ def _fastest(names: Iterable[str], times: Mapping[tuple[str, str], float]) -> st
 
 def remembered_trial(file: Path, key: str) -> Trial | None:
     """Return what `remember_trial` was last told about `key`, None if nothing."""
-    found: Any = _choices(file).get(key)
+    found: Any = read_kept_table(file).get(key)
     if isinstance(found, str):  # as kept by versions that did not keep the seconds
         return Trial(found, {}, earlier_run=True)
     try:
@@ -165,49 +164,11 @@ def remembered_trial(file: Path, key: str) -> Trial | None:
             for way, parts in found["seconds"].items()
         }
         return Trial(str(found["taken"]), seconds, earlier_run=True)
-    except (TypeError, KeyError, AttributeError, ValueError):
+    except DAMAGED:
         return None
 
 
 def remember_trial(file: Path, key: str, trial: Trial) -> None:
     """Keep the choice, and the seconds that it rests on, for later runs."""
     choice = {"taken": trial.taken, "seconds": trial.seconds}
-    write_kept(file, json.dumps(_choices(file) | {key: choice}, indent=0, sort_keys=True).encode())
-
-
-def _choices(file: Path) -> dict[str, Any]:
-    text = read_kept(file)
-    if text is None:
-        return {}
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        log.warning("%s is damaged; what it remembered is measured anew", file)
-        return {}
-    return found
-
-
-def read_kept(file: Path) -> bytes | None:
-    """Return the content of a file of measurements; None without one, with a remark where it cannot be read."""
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        log.warning("cannot read %s: %s; what it holds is measured anew", file, error.strerror)
-        return None
-
-
-def write_kept(file: Path, content: bytes) -> None:
-    """Write a file of measurements whole or not at all; a remark where it cannot be written."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, content)
-    except OSError as error:
-        log.warning(
-            "cannot keep what was measured in %s: %s; RIDGELINE_CACHE_DIR names another folder",
-            file,
-            error.strerror,
-        )
+    write_kept(file, json.dumps(read_kept_table(file) | {key: choice}, indent=0, sort_keys=True).encode())

@@ -1,12 +1,17 @@
 """Small files and folders: what goes wrong with them in words for people, and files that are never half written."""
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ridgeline.runtime.errors import OutputError
+
+# What the use of JSON of an unexpected form raises, beside errors of reading it.
+DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 @contextmanager
@@ -17,6 +22,31 @@ def output_errors(doing: str, advice: str = "") -> Iterator[None]:
     except OSError as error:
         more = f"; {advice}" if advice else ""
         raise OutputError(f"cannot {doing}: {error.strerror or error}{more}") from error
+
+
+def open_regular(file: str | Path, flags: int, mode: int = 0o600) -> int:
+    """Return the descriptor of a regular file, as os.open. Raises OSError for anything else, which is not waited for.
+
+    A link is not followed: in a folder that others can write to, it may lead to any file of this user.
+    """
+    descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+    return descriptor
+
+
+def read_regular(file: str | Path, most: int = 2**31) -> bytes:
+    """Return what a regular file holds. Raises OSError, also for more than `most` bytes.
+
+    A device may have no end and a pipe no writer, so both are refused before they are opened.
+    """
+    if not Path(file).is_dir() and not stat.S_ISREG(os.stat(file).st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+    with open(file, "rb") as opened:
+        if os.fstat(opened.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most >> 30} GiB", str(file))
+        return opened.read()
 
 
 def check_folder(folder: str | Path, what: str, option: str) -> Path:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Self
 
 from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.files import DAMAGED, open_regular
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ class PathLock:
         told = collected = False
         try:
             while True:
-                descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
+                descriptor = open_regular(self.file, os.O_RDWR | os.O_CREAT, 0o644)
                 if self._lock(descriptor):
                     if self._is_this(descriptor):
                         break
@@ -233,5 +234,5 @@ def _read(descriptor: int) -> Holder | None:
     """Return who a lock file names; None where it names nobody, as one that was cut off."""
     try:
         return Holder(**json.loads(os.pread(descriptor, 4096, 0)))
-    except (OSError, ValueError, TypeError):
+    except (OSError, *DAMAGED):
         return None

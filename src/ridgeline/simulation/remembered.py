@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.layout import busiest_share
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import replace_file
+from ridgeline.runtime.files import DAMAGED
+from ridgeline.runtime.kept_files import read_kept_table, write_kept
 from ridgeline.runtime.node_load import MOST_OTHERS, Reading
 from ridgeline.runtime.private_folder import private_folder
 
@@ -72,11 +73,11 @@ def _file(key: Mapping[str, Any]) -> Path:
 
 def _read(key: Mapping[str, Any]) -> Remembered | None:
     try:
-        content = json.loads(_file(key).read_text(encoding="utf-8"))
+        content = read_kept_table(_file(key))
         age, others = time.time() - float(content["measured"]), float(content["others_share"])
         rates = {str(name): float(rate) for name, rate in content["rates"].items()}
         is_ours = content["key"] == json.loads(json.dumps(key))
-    except (OSError, OutputError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (OutputError, *DAMAGED):
         return None
     whole = rates and all(math.isfinite(rate) and rate > 0 for rate in rates.values())
     good = is_ours and whole and 0 <= others <= MOST_OTHERS and 0 <= age <= KEPT_SECONDS
@@ -88,7 +89,7 @@ def _write(key: Mapping[str, Any], found: Remembered) -> None:
     with suppress(OSError, OutputError):
         file = _file(key)
         content = {"key": key, "measured": time.time()} | asdict(found)
-        replace_file(file, json.dumps(content, indent=1).encode())
+        write_kept(file, json.dumps(content, indent=1).encode())
         oldest = time.time() - KEPT_SECONDS
         for other in file.parent.glob("*.json"):
             if other.stat().st_mtime < oldest:

@@ -26,7 +26,7 @@ from typing import Any, Literal
 from ridgeline.config.load import read_text
 from ridgeline.io.previous import to_json
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import check_folder, output_errors, replace_file
+from ridgeline.runtime.files import DAMAGED, check_folder, output_errors, replace_file
 from ridgeline.study.asked import FILE, Asked, to_toml, with_case
 from ridgeline.study.plan import Plan, Point
 
@@ -197,7 +197,7 @@ def look(folder: Path) -> Found:
     try:
         record = _read(folder / JOB)
         record.pop("generator", None)
-    except (OSError, ValueError) as problem:
+    except (OSError, *DAMAGED) as problem:
         return Found(name, "damaged", f"{JOB}: {_words(problem)}")
     if (folder / ERROR).exists():
         text = (folder / ERROR).read_text(errors="replace").strip()
@@ -206,12 +206,16 @@ def look(folder: Path) -> Found:
         report = _read(folder / REPORT)
     except FileNotFoundError:
         return Found(name, "missing", "has no report yet", record)
-    except (OSError, ValueError) as problem:
+    except (OSError, *DAMAGED) as problem:
         return Found(name, "damaged", f"{REPORT}: {_words(problem)}", record)
     if not any(kind <= report.keys() for kind in KINDS):
         return Found(name, "damaged", f"{REPORT}: is JSON, but no report of a run or a benchmark", record)
     run = report.get("run", {})
-    if "run" in report and run.get("last_step", 0) < run.get("steps", 0):
+    try:
+        ended_early = "run" in report and run.get("last_step", 0) < run.get("steps", 0)
+    except DAMAGED:
+        return Found(name, "damaged", f"{REPORT}: does not say where the run ended", record)
+    if ended_early:
         why = f"ended at step {run.get('last_step')} of {run.get('steps')} ({run.get('ended')})"
         return Found(name, "missing", why, record)
     return Found(name, "done", "", record, report)
@@ -224,7 +228,7 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _words(problem: OSError | ValueError) -> str:
+def _words(problem: Exception) -> str:
     if isinstance(problem, OSError):
         return str(problem.strerror)
     return f"is not JSON, or cut off ({problem})"

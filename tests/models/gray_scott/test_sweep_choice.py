@@ -1,7 +1,7 @@
 """How sweeps are cut: as set, by rule, or as timed; kept for later runs; the same bits in any case."""
 
 import json
-import logging
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -139,14 +139,12 @@ def test_a_damaged_or_stale_file_is_timed_anew(content: str) -> None:
     assert made(case()).describe()["sweep_chosen"] == EARLIER
 
 
-def test_a_home_that_cannot_be_written_is_a_remark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(logging.getLogger("ridgeline"), "propagate", True)
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "file"))
-    assert made(case()).describe()["sweep_chosen"] == NOW
-    assert "cannot keep what was measured" in caplog.text
+def test_choices_lie_in_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    (tmp_path / "cache" / "sweeps").mkdir(parents=True)
+    (tmp_path / "cache" / "sweeps").chmod(0o777)
+    assert choices_file().is_relative_to(tmp_path / "temp")
 
 
 def test_what_was_timed_beside_others_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,12 @@
 """Drift against a stored validation, and baselines that are of another machine."""
 
 import copy
+import os
 
 import numpy as np
 import pytest
 
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.validate.judge.baseline import compare_with_baseline
 from ridgeline.validate.judge.screening import screen
 from ridgeline.validate.measure.measurements import NodeQuantity, load_measurements, save_measurements
@@ -92,3 +93,19 @@ def test_a_stored_baseline_compares_as_the_one_in_memory(before, tmp_path):
     save_measurements(before, tmp_path / "baseline.json")
     stored = load_measurements(tmp_path / "baseline.json")
     assert compare_with_baseline(before, stored) == compare_with_baseline(before, before)
+
+
+@pytest.mark.parametrize("content", ["", "[" * 100_000, "[]", '{"schema": 1}', "{}"])
+def test_a_damaged_baseline_is_refused_in_one_sentence(content, tmp_path):
+    path = tmp_path / "baseline.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=rf"^{path}[^\n]*$"):
+        load_measurements(path)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "pipe"])
+def test_a_baseline_that_is_no_regular_file_is_not_read(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with pytest.raises(OutputError, match=f"cannot read {path}: it is not a regular file"):
+        load_measurements(path)

@@ -40,7 +40,7 @@ from ridgeline.parallel.partition import Triple
 from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.machine import cache_sizes, cpu_name, describe_machine
 from ridgeline.runtime.node_load import MOST_OTHERS, read_load
-from ridgeline.runtime.private_folder import cache_root
+from ridgeline.runtime.private_folder import private_folder
 from ridgeline.version import VERSION
 
 SECONDS = 0.3  # to be spent on timing, about, after a round that warms up
@@ -73,7 +73,7 @@ class SweepChoice:
 
 def choices_file() -> Path:
     """Return where choices are kept; it need not exist."""
-    return cache_root() / "sweeps" / "choices.json"
+    return private_folder("sweeps") / "choices.json"
 
 
 def choose_sweep(

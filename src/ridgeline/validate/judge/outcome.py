@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.runtime.errors import OutputError, VerificationError
-from ridgeline.runtime.files import replace_file
+from ridgeline.runtime.files import DAMAGED, replace_file
 from ridgeline.runtime.progress import Phases, silent
 from ridgeline.validate.judge.screening import screen
 from ridgeline.validate.judge.thresholds import Thresholds
@@ -49,7 +49,7 @@ def read_progress(path: str) -> SessionProgress:
     """Return what rank 0 left, nothing if it left nothing."""
     try:
         return SessionProgress(**json.loads(Path(path).read_text()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, *DAMAGED):
         return SessionProgress()
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.files import output_errors
+from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
 
 SCHEMA = 1  # of the stored file; raised when a reader of the last one could not read it
 
@@ -126,7 +126,7 @@ class Measurements:
                 for name, nodes in content.get("others", {}).items()
             }
             return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
+        except DAMAGED as error:
             raise ConfigError(
                 f"not the measurements of a validation: {type(error).__name__} at {error}"
             ) from None
@@ -160,8 +160,8 @@ def load_measurements(path: str | Path) -> Measurements:
     """Read what `save_measurements` wrote. Raises OutputError or ConfigError, naming the file."""
     try:
         with output_errors(f"read {path}"):
-            content = json.loads(Path(path).read_text())
-    except ValueError as error:
+            content = json.loads(read_regular(path))
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {error}") from None
     try:
         return Measurements.from_dict(content)
