@@ -56,6 +56,7 @@ def test_json_of_chosen_cases(ridgeline):
         (("-n", 2, "--process-grid", 3, 1), 3, "process grid 3 x 1 has 3 ranks, the job has 2"),
         (("-n", 2, "--shape", 16, 15, 16), 3, "grid.shape has 15 points in y"),
         (("--json", "nowhere/x.json"), 6, "cannot write nowhere/x.json"),
+        (("--plot", "x.word"), 2, "cannot write a picture to 'x.word': its suffix must be one of"),
     ],
 )
 def test_refusals(ridgeline, options, code, words):
@@ -64,6 +65,14 @@ def test_refusals(ridgeline, options, code, words):
     assert done.stderr.count("error:") == 1
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_be_written_leaves_the_table_and_the_others(ridgeline):
+    done = bench(ridgeline, "--json", "/dev/full", "--csv", "rows.csv")
+    assert done.returncode == 6
+    assert done.stderr.count("error: cannot write /dev/full: No space left on device") == 1, done.stderr
+    assert "P_r x P_c" in done.stdout
+    assert (ridgeline.path / "rows.csv").read_text().startswith("benchmark,")
 
 
 @pytest.mark.parametrize("option", [("--dealias", "half"), ("-q", 5), ("--method", "fast"), ("--cycles", 0)])

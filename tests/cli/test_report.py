@@ -76,6 +76,15 @@ def test_what_is_no_report_gets_one_sentence(ridgeline, text, words):
     assert words in done.stderr
 
 
+@pytest.mark.parametrize("command", ["report", "plot"])
+def test_a_device_that_has_no_end_is_not_read(ridgeline, command):
+    (ridgeline.path / "some.json").symlink_to("/dev/zero")
+    done = ridgeline(command, "some.json")
+    assert done.returncode == 6
+    assert done.stderr.startswith("error: cannot read the report some.json: it is not a regular file")
+    assert done.stderr.count("\n") == 1
+
+
 def test_plot_of_a_report_that_is_not_there_gets_one_sentence(ridgeline):
     done = ridgeline("plot", "some.bp.run.json")
     assert done.returncode == 6

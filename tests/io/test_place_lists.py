@@ -41,3 +41,5 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_places(tmp_path / "bytes.csv", "file")
+    with pytest.raises(ConfigError, match=r"/dev/zero.*cannot be read \(it is not a regular file\)"):
+        read_places("/dev/zero", "file")

@@ -174,6 +174,43 @@ def test_devices_and_pipes_are_written_as_they_are(tmp_path, capsys):
     assert capsys.readouterr().out == "{}"
 
 
+def test_a_pipe_gets_all_of_a_file_and_one_without_a_reader_is_not_waited_for(tmp_path):
+    pipe = tmp_path / "report.json"
+    os.mkfifo(pipe)
+    previous.check_file(pipe, "--json")
+    with pytest.raises(OutputError, match=r"cannot write .*report.json: nobody reads this pipe; .*--json"):
+        previous.write_text(pipe, "{}", "--json")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    previous.write_text(pipe, "{}", "--json")
+    assert os.read(reader, 100) == b"{}"
+    os.close(reader)
+    reading, writing = os.pipe()
+    previous.check_file(f"/dev/fd/{writing}", "--json")
+    previous.write_text(f"/dev/fd/{writing}", "[]", "--json")
+    assert os.read(reading, 100) == b"[]"
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_full_device_is_a_sentence():
+    with pytest.raises(OutputError, match=r"cannot write /dev/full: No space left on device; .*--trace"):
+        previous.write_text("/dev/full", "{}", "--trace")
+
+
+@pytest.mark.parametrize(("name", "write"), [("gs.bp", write_data_set), ("series.csv", write_series)])
+@pytest.mark.parametrize("kind", ["/dev/full", "a pipe"])
+def test_what_is_continued_or_renamed_is_no_device_and_no_pipe(tmp_path, name, write, kind):
+    """Their first bytes are not looked for: a device has no end, and a pipe perhaps no writer."""
+    path = tmp_path / name
+    if kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(kind)
+    with pytest.raises(OutputError, match=r"= .* is a device, a pipe or a socket, and a file is needed"):
+        write(path)
+    assert not previous.is_ours(path)
+
+
 def test_whether_a_file_can_be_written_is_known_before(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_json("old.json")

@@ -1,5 +1,6 @@
 """Time series as CSV: the bits come back, a resumed run cuts and goes on, damage and foreign files are named."""
 
+import os
 import resource
 from itertools import pairwise
 
@@ -187,9 +188,34 @@ def test_a_full_disk_is_an_error_and_leaves_whole_rows(path):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert read_series(path)["step"].tolist()[:5] == [0, 10, 20, 30, 40]
+    assert path.read_bytes().endswith(b"\n"), "half a number reads as another one"
     with writer(path, keep_rows=4) as series:
         put(series, 40, 50)
     assert read_series(path)["step"].tolist() == [0, 10, 20, 30, 40, 50]
+
+
+@pytest.mark.parametrize("change", ["removed", "renamed", "replaced", "its folder"])
+@pytest.mark.parametrize("moment", ["row", "end"])
+def test_a_series_that_is_no_longer_at_its_path_is_an_error(path, change, moment):
+    series = writer(path, keep_rows=4)
+    if change == "removed":
+        path.unlink()
+    elif change == "its folder":
+        path.parent.rename(path.parent.with_name("elsewhere"))
+    else:
+        path.rename(path.with_name("other.csv"))
+        if change == "replaced":
+            path.write_bytes(path.with_name("other.csv").read_bytes())
+    with pytest.raises(OutputError, match=r"series\.csv was removed, renamed or replaced .* with 4 rows"):
+        put(series, 40) if moment == "row" else series.close()
+
+
+def test_a_series_that_is_not_regular_is_not_read(tmp_path):
+    for name in ("pipe.csv", "/dev/zero"):
+        if name == "pipe.csv":
+            os.mkfifo(tmp_path / name)
+        with pytest.raises(OutputError, match="it is not a regular file"):
+            read_series(tmp_path / name)
 
 
 def test_columns_are_checked(tmp_path, path):

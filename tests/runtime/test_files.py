@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import check_folder, output_errors, replace_file
+from ridgeline.runtime.files import LastWrites, check_folder, output_errors, read_regular, replace_file
 
 
 def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
@@ -29,6 +29,34 @@ def test_a_protected_folder_is_said(tmp_path: Path) -> None:
             check_folder(tmp_path / "report", "the report", "--report")
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    assert read_regular(tmp_path / "file") == b"abc"
+    with pytest.raises(OSError, match="has more than 0 GiB"):
+        read_regular(tmp_path / "file", most=2)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(OSError, match="it is not a regular file"):
+            read_regular(path)
+    with pytest.raises(IsADirectoryError):
+        read_regular(tmp_path)
+
+
+def test_each_of_the_last_files_is_tried() -> None:
+    writes = LastWrites()
+    tried = []
+    for name in "ab":
+        with writes.trying():
+            tried.append(name)
+            raise OutputError(f"cannot write {name}")
+    with writes.trying():
+        tried.append("c")
+    with pytest.raises(OutputError, match=r"^cannot write a; cannot write b$"):
+        writes.raise_failures()
+    assert tried == ["a", "b", "c"]
+    LastWrites().raise_failures()
 
 
 def test_an_error_of_the_system_is_said_in_words(tmp_path: Path) -> None:

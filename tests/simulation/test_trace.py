@@ -1,6 +1,7 @@
 """`ridgeline run --trace`: which steps it holds, where it is written, and what refuses it."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import OutputError
 from ridgeline.simulation import report, trace
 from ridgeline.simulation.job import Options, run_case
+from ridgeline.simulation.trace import StepTrace
 
 
 @pytest.fixture(autouse=True)
@@ -22,14 +24,14 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "measure_limits", lambda *arguments: {})
 
 
-def run(steps, trace_path="trace.json", **output):
+def run(steps, trace_path="trace.json", json_path=None, show_end=None, **output):
     """Run a small case on this rank with a trace; return its report."""
     parameters = {"noise": 0, "steps_per_sweep": 1}
     case = ridgeline.Case(
         "gray_scott", steps, grid={"shape": (6, 5, 7)}, parameters=parameters, output=output
     )
     context = Context(MPI.COMM_SELF)
-    options = Options(trace_path=trace_path, progress=False)
+    options = Options(trace_path=trace_path, json_path=json_path, show_end=show_end, progress=False)
     return run_case(case.settings, create("gray_scott"), context, options), context
 
 
@@ -75,6 +77,32 @@ def test_a_trace_of_an_earlier_run_is_set_aside_and_other_files_are_kept():
         run(2, "mine.txt")
     with pytest.raises(OutputError, match=r"--trace gray_scott\.bp/t is output\.path or lies in it"):
         run(2, "gray_scott.bp/t")
+
+
+def test_what_cannot_be_written_leaves_the_other_files_and_the_figures(monkeypatch):
+    monkeypatch.setattr(trace, "CALLS", 2)  # the trace fails long before the end
+    shown = []
+    with pytest.raises(OutputError) as failure:
+        run(6, "/dev/full", "/dev/full", shown.append)
+    assert str(failure.value).count("No space left on device") == 2
+    assert "choose another --trace; cannot write /dev/full" in str(failure.value)
+    assert (shown[0]["run"]["last_step"], shown[0]["run"]["ended"]) == (6, "all steps done")
+    assert json.loads(Path("gray_scott.bp.run.json").read_text())["steps"] == 6
+
+
+@pytest.mark.parametrize("key", ["path", "series"])
+def test_an_output_that_is_a_pipe_or_a_device_is_refused_before_a_lock_is_made(key, tmp_path):
+    os.mkfifo("pipe")
+    for path in ("pipe", "/dev/full"):
+        with pytest.raises(OutputError, match=rf"output\.{key} = {path} is a device, a pipe or a socket"):
+            run(2, **{"series_every": 1, key: path})
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_series_that_is_removed_while_the_run_writes_it_ends_the_run(monkeypatch):
+    monkeypatch.setattr(StepTrace, "sample", lambda trace: Path("s.csv").unlink(missing_ok=True))
+    with pytest.raises(OutputError, match=r"the time series s\.csv was removed, renamed or replaced"):
+        run(3, series="s.csv", series_every=3, every=0)
 
 
 def test_results_do_not_depend_on_it():

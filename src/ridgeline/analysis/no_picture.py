@@ -11,6 +11,7 @@ from ridgeline.analysis.sweep_plots import is_sweep
 from ridgeline.io import bp_files, checkpoint_format
 from ridgeline.io.stored_reports import is_run
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import read_regular
 
 # What is in a folder, or in the JSON of a report, and what to do instead.
 IN_FOLDERS = {
@@ -63,11 +64,13 @@ def _of_folder(path: Path) -> str:
 
 def _of_file(path: Path) -> str:
     if path.suffix == ".csv":
+        if not path.is_file():
+            return ""
         with path.open("rb") as file:
-            table = file.readline().startswith(b"benchmark,")
+            table = file.readline(10).startswith(b"benchmark,")
         return _ROWS if table else ""
     if path.suffix == ".json":
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path).decode())
         if not isinstance(content, dict) or is_run(content):
             return ""
         if "benchmark" in content:

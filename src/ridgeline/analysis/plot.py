@@ -19,7 +19,7 @@ from matplotlib.image import AxesImage
 from ridgeline.analysis.pdf import bin_range, compute_pdf
 from ridgeline.analysis.shades import Shade, extent_of, finite_range, shades_of
 from ridgeline.analysis.slices import STEP, field_names, get_field, select_step, take_slice
-from ridgeline.io.previous import GENERATOR, written
+from ridgeline.io.previous import GENERATOR, check_file, written
 from ridgeline.runtime.errors import ConfigError
 
 DOTS_PER_INCH = 150
@@ -131,16 +131,27 @@ def save_figure(
     option: what errors tell the user to change. crop: whether white margins are cut off.
     Raises ConfigError for a suffix that names no format, OutputError if the file cannot be written.
     """
+    suffix = _format_of(path)
+    key = "Software" if suffix == "png" else "Creator"
+    with written(path, option) as new:
+        metadata = {key: GENERATOR} if suffix in ("png", "svg", "svgz", "pdf", "ps", "eps") else None
+        figure.savefig(new, dpi=DOTS_PER_INCH, metadata=metadata, bbox_inches="tight" if crop else None)
+
+
+def check_picture(path: str | PathLike[str], option: str) -> None:
+    """Raise ConfigError or OutputError, as `save_figure` would, before there is anything to draw."""
+    _format_of(path)
+    check_file(path, option)
+
+
+def _format_of(path: str | PathLike[str]) -> str:
     suffix = Path(path).suffix.removeprefix(".")
     formats = FigureCanvasAgg.get_supported_filetypes()
     if suffix not in formats:
         raise ConfigError(
             f"cannot write a picture to '{path}': its suffix must be one of {', '.join(formats)}; try .png"
         )
-    key = "Software" if suffix == "png" else "Creator"
-    with written(path, option) as new:
-        metadata = {key: GENERATOR} if suffix in ("png", "svg", "svgz", "pdf", "ps", "eps") else None
-        figure.savefig(new, dpi=DOTS_PER_INCH, metadata=metadata, bbox_inches="tight" if crop else None)
+    return suffix
 
 
 def load_plane(dataset: xr.Dataset, variable: str, slice_spec: str, step: int) -> xr.DataArray:

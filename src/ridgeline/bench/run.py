@@ -12,6 +12,7 @@ from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.parallel.job import job
 from ridgeline.parallel.layout import busiest_share, crowding
 from ridgeline.runtime.errors import VerificationError
+from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.node_load import read_load
 from ridgeline.runtime.progress import Phases
@@ -35,7 +36,10 @@ class BenchmarkOutputs:
         """Raise OutputError if one of them cannot be written."""
         check_file(self.json, "--json")
         check_file(self.csv, "--csv")
-        check_file(self.plot, "--plot")
+        if self.plot is not None:
+            from ridgeline.analysis.plot import check_picture
+
+            check_picture(self.plot, "--plot")
 
 
 def run_benchmark(
@@ -68,8 +72,11 @@ def run_benchmark(
         facts["others_share"] = busiest_share(comm, before)
         with together(comm):
             if comm.rank == 0:
-                _write(result, facts, outputs)
-                _finish(benchmark, result, options, quiet=outputs.json == "-")
+                writes = LastWrites()
+                _write(result, facts, outputs, writes)
+                with writes.trying():
+                    _finish(benchmark, result, options, quiet=outputs.json == "-")
+                writes.raise_failures()
         if result.failures:
             raise VerificationError("; ".join(result.failures))
     return facts
@@ -85,22 +92,25 @@ def _memory(comm: MPI.Comm, options: BenchmarkOptions) -> dict[str, Any]:
     return {"memory": memory_for(comm, device)}
 
 
-def _write(result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs) -> None:
+def _write(result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs, writes: LastWrites) -> None:
     """Write the files that were asked for, and print the table unless JSON goes to stdout."""
     from ridgeline.bench.result import make_table, to_csv
 
     if outputs.json is not None:
-        write_text(outputs.json, to_json(facts), "--json")
+        with writes.trying():
+            write_text(outputs.json, to_json(facts), "--json")
     if outputs.json != "-":
         # A table cut at 80 columns would be of no use in a file.
         console = Console(width=None if sys.stdout.isatty() else 200)
         console.print(make_table(result), highlight=False, markup=False)
     if outputs.csv is not None:
-        write_text(outputs.csv, to_csv(result), "--csv")
+        with writes.trying():
+            write_text(outputs.csv, to_csv(result), "--csv")
     if outputs.plot is not None:
         from ridgeline.analysis.bench_plots import save_plot
 
-        save_plot(facts, outputs.plot)
+        with writes.trying():
+            save_plot(facts, outputs.plot)
 
 
 def _finish(benchmark: Benchmark, result: Result, options: BenchmarkOptions, quiet: bool) -> None:

@@ -59,8 +59,10 @@ def describe(path: Path) -> str:
     """Say what is at `path`, for messages: "a file", "a folder with a.txt, b.txt"."""
     if not path.exists():
         return "nothing"
-    if not path.is_dir():
+    if path.is_file():
         return "a file"
+    if not path.is_dir():
+        return "a device, a pipe or a socket"
     names = sorted(entry.name for entry in path.iterdir())
     if not names:
         return "an empty folder"

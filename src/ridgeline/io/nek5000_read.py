@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io.nek5000_format import DATA_START, ENDIAN_TAG, HEADER_BYTES, Header, decode_header
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import output_errors
+from ridgeline.runtime.files import output_errors, require_regular
 
 Array = NDArray[np.float64]
 
@@ -57,6 +57,7 @@ def read_field_file(path: str | os.PathLike[str], *, compare: bool = True) -> Fi
     """
     path = Path(path)
     with output_errors(f"read the Nek5000 field file {path}"):
+        require_regular(path)
         raw = path.read_bytes()
     header = decode_header(raw[:HEADER_BYTES], path)
     if len(raw) not in (header.data_end, header.size):

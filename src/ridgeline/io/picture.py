@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import require_regular
 
 
 def read_darkness(path: str, shape: tuple[int, int], setting: str) -> NDArray[np.float64]:
@@ -16,6 +17,7 @@ def read_darkness(path: str, shape: tuple[int, int], setting: str) -> NDArray[np
     messages. Raises ConfigError if there is no picture to read.
     """
     try:
+        require_regular(path)
         with Image.open(path) as image:
             flat = Image.new("L", image.size, 255)
             flat.paste(image.convert("L"), mask=image.convert("RGBA").getchannel("A"))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io.previous import GENERATOR, write_text
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.files import output_errors
+from ridgeline.runtime.files import output_errors, read_regular
 
 Array = NDArray[np.float64]
 HEADERS = (["x", "y", "z"], ["probe", "x", "y", "z"])
@@ -26,10 +26,11 @@ def read_places(path: str | Path, option: str) -> Array:
     """
     path = Path(path)
     try:
-        lines = path.read_text().splitlines()
+        lines = read_regular(path).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(
-            f'{option} = "{path}": cannot be read ({error}); need a CSV file with a line x,y,z for each place'
+            f'{option} = "{path}": cannot be read ({why}); need a CSV file with a line x,y,z for each place'
         ) from error
     found: list[list[float]] = []
     first = 0  # column of x

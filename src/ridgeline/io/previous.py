@@ -11,6 +11,7 @@ MARK, in its text or its metadata. A hostfile can have none, and is known by its
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -43,6 +44,8 @@ def is_ours(path: Path) -> bool:
         return bp_files.is_ours(path)
     if path.name == _HOSTFILE:
         return True
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
         head = file.read(_LOOK)
         if head.startswith(_CSV_STARTS):
@@ -64,6 +67,7 @@ def free_name(path: Path) -> Path:
 
 def refuse_foreign(path: Path, option: str) -> None:
     """Raise OutputError if something that is not ours is at `path`. option: what the user may change."""
+    refuse_special(path, option)
     with output_errors(f"look at {path}", f"choose another {option}"):
         if _is_nothing(path) or is_ours(path):
             return
@@ -71,6 +75,16 @@ def refuse_foreign(path: Path, option: str) -> None:
         f"{path} exists and Ridgeline did not write it ({bp_files.describe(path)}), so it is not replaced; move it "
         f"away or choose another {option}"
     )
+
+
+def refuse_special(path: Path, option: str) -> None:
+    """Raise OutputError for a device, a pipe or a socket. Opens nothing: a pipe would wait, a device has no end."""
+    with output_errors(f"look at {path}", f"choose another {option}"):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise OutputError(
+                f"{option} = {path} is {bp_files.describe(path)}, and a file is needed that can be read, renamed and "
+                f"continued; choose another {option}"
+            )
 
 
 def _is_nothing(path: Path) -> bool:
@@ -127,8 +141,11 @@ def check_file(file: str | os.PathLike[str] | None, option: str) -> None:
     if file is None or str(file) == "-":
         return
     path = Path(os.path.realpath(file))
-    if _is_special(path):
-        return
+    with output_errors(f"write {file}", f"choose another {option}"):
+        if _is_stream(Path(file)):
+            if not os.access(file, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
     refuse_foreign(path, option)
     with output_errors(f"write {file}", f"choose another {option}"):
         try_folder(path.parent)
@@ -138,12 +155,24 @@ def check_file(file: str | os.PathLike[str] | None, option: str) -> None:
 def written(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
     """Give the path of a new file, which becomes `file` when the block ends well, after `make_way`.
 
-    So `file` is at no time half written. A device or a pipe is written as it is. Raises OutputError.
+    So `file` is at no time half written. A device or a pipe is written as it is. Raises OutputError, also for a pipe
+    that nobody reads.
     """
     path = Path(os.path.realpath(file))
-    if _is_special(path):
-        yield path
-        return
+    with output_errors(f"write {file}", f"choose another {option}"):
+        if _is_stream(Path(file)):
+            # Open until all is written: otherwise a reader that waits would see the end of the pipe at once.
+            try:
+                kept_open = os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    raise OSError(errno.ENXIO, "nobody reads this pipe") from None
+                raise
+            try:
+                yield Path(file)
+            finally:
+                os.close(kept_open)
+            return
     check_file(path, option)
     new = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
@@ -170,6 +199,6 @@ def to_json(content: dict[str, Any], indent: int | None = 2) -> str:
     return _PLAIN_LIST.sub(lambda found: f"[{' '.join(found[0][1:-1].split())}]", text) + "\n"
 
 
-def _is_special(path: Path) -> bool:
-    """Say whether this is a device, a pipe or a socket: nothing that could be replaced."""
-    return path.exists() and not path.is_file() and not path.is_dir()
+def _is_stream(path: Path) -> bool:
+    """Say whether this is a pipe or a device of characters, such as a terminal: it is written as it is."""
+    return path.exists() and (path.is_fifo() or path.is_char_device())

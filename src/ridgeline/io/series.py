@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io.previous import make_way
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import output_errors
+from ridgeline.runtime.files import output_errors, require_regular
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -92,6 +93,7 @@ class SeriesWriter:
         row = (",".join([str(int(step)), *(repr(float(number)) for number in numbers)]) + "\n").encode()
         with self._together(self._comm):
             if self._comm.rank == 0:
+                self._refuse_if_moved()
                 doing = f"write the row of step {step} to the time series {self.path}"
                 where = f"free space there, or set {self._option} to another file system"
                 with output_errors(doing, where):
@@ -100,11 +102,29 @@ class SeriesWriter:
         return len(row)
 
     def _put(self, data: bytes) -> None:
-        """Write all of it, unbuffered."""
+        """Write all of it, unbuffered, or nothing: half a number would read as another one."""
         assert self._file is not None, "the time series was closed"
+        end, rest = self._file.tell(), data
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(end)
+                self._file.seek(end)
+            raise
         self._hash.update(data)
-        while data:
-            data = data[self._file.write(data) :]
+
+    def _refuse_if_moved(self) -> None:
+        """Raise OutputError if the open file is not the one at `path`: nobody would find what is written."""
+        assert self._file is not None, "the time series was closed"
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
+                return
+        raise OutputError(
+            f"the time series {self.path} was removed, renamed or replaced while the run wrote it, with {self.rows} "
+            f"rows in it; leave outputs in place: restore it and continue with --resume auto, or start anew"
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -112,7 +132,15 @@ class SeriesWriter:
         return str(self._hash.hexdigest())
 
     def close(self) -> None:
-        """Finish the file; does nothing if it is closed already."""
+        """Finish the file; does nothing if it is closed already. Raises OutputError if its path is another file."""
+        with self._together(self._comm):
+            try:
+                if self._file is not None:
+                    self._refuse_if_moved()
+            finally:
+                self._release()
+
+    def _release(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -120,8 +148,11 @@ class SeriesWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._release()
 
 
 def read_series(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
@@ -132,9 +163,11 @@ def read_series(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64] |
     Raises OutputError if `path` is not a time series, or is damaged.
     """
     path = Path(path)
-    with output_errors(f"read the time series {path}"), path.open("rb") as file:
-        names = _header(path, file).decode().strip().split(",")
-        rows = list(_rows(path, file, len(names)))
+    with output_errors(f"read the time series {path}"):
+        require_regular(path)
+        with path.open("rb") as file:
+            names = _header(path, file).decode(errors="replace").strip().split(",")
+            rows = list(_rows(path, file, len(names)))
     numbers = np.array([row[1] for row in rows], np.float64).reshape(-1, len(names) - 1)
     steps = np.array([row[0] for row in rows], np.int64)
     return {"step": steps} | {name: numbers[:, i].copy() for i, name in enumerate(names[1:])}

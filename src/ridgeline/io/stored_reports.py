@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import DAMAGED, output_errors
+from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
 
 WHICH = "name the NAME.bp.run.json beside a data set, or a file that --json of run or bench wrote"
 KINDS = ({"model", "run", "phases"}, {"benchmark", "columns", "rows"})  # keys of a run's, of a benchmark's
@@ -19,7 +18,7 @@ def read_report(path: str) -> dict[str, Any]:
     """Return the report in a file. Raises OutputError if it holds neither that of a run nor of a benchmark."""
     try:
         with output_errors(f"read the report {path}", WHICH):
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(read_regular(path).decode())
     except (ValueError, RecursionError) as error:
         raise OutputError(f"the report {path} is not JSON, or cut off ({error}); {WHICH}") from None
     if not isinstance(content, dict) or not any(kind <= content.keys() for kind in KINDS):

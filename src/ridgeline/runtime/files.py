@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.errors import OutputError, RidgelineError
 
 # What the use of JSON of an unexpected form raises, beside errors of reading it.
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -36,17 +36,48 @@ def open_regular(file: str | Path, flags: int, mode: int = 0o600) -> int:
     return descriptor
 
 
-def read_regular(file: str | Path, most: int = 2**31) -> bytes:
-    """Return what a regular file holds. Raises OSError, also for more than `most` bytes.
+def require_regular(file: str | Path) -> None:
+    """Raise OSError for a file that is missing or not a regular one: a device may have no end, and a pipe no writer.
 
-    A device may have no end and a pipe no writer, so both are refused before they are opened.
+    A folder passes, since opening it says what is wrong.
     """
-    if not Path(file).is_dir() and not stat.S_ISREG(os.stat(file).st_mode):
+    mode = os.stat(file).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+
+
+def read_regular(file: str | Path, most: int = 2**31) -> bytes:
+    """Return what a regular file holds. Raises OSError, also for anything else and for more than `most` bytes."""
+    require_regular(file)
     with open(file, "rb") as opened:
         if os.fstat(opened.fileno()).st_size > most:
             raise OSError(errno.EFBIG, f"it has more than {most >> 30} GiB", str(file))
         return opened.read()
+
+
+class LastWrites:
+    """The files that a command writes at its end: each is tried, whether or not the others could be written.
+
+    Raises what failed when all have been tried (`raise_failures`).
+    """
+
+    def __init__(self) -> None:
+        self._failures: list[RidgelineError] = []
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Remember an error of ours that the block raises."""
+        try:
+            yield
+        except RidgelineError as error:
+            self._failures.append(error)
+
+    def raise_failures(self) -> None:
+        """Raise what failed, as one error."""
+        if len(self._failures) > 1:
+            raise type(self._failures[0])("; ".join(map(str, self._failures)))
+        for failure in self._failures:
+            raise failure
 
 
 def check_folder(folder: str | Path, what: str, option: str) -> Path:

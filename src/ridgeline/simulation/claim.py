@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from ridgeline.io.previous import check_file, discard, refuse_foreign
+from ridgeline.io.previous import check_file, discard, refuse_foreign, refuse_special
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import CheckpointError, OutputError
 from ridgeline.runtime.files import output_errors, try_folder
@@ -72,6 +72,8 @@ class Claim:
 
     def _take(self) -> None:
         self._refuse_files_over_outputs()
+        for key, name in self._outputs():
+            refuse_special(Path(name), key)  # before a lock is made beside it
         checkpoints = Path(self._paths["checkpoint.path"])
         self._take_checkpoints(checkpoints)
         outputs = [(key, Path(path)) for key, path in self._paths.items() if key != "checkpoint.path"]

@@ -21,6 +21,7 @@ from ridgeline.parallel.reduce import require_same
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.memory import peak_memory
 from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.provenance import start_time
@@ -56,6 +57,7 @@ class Options:
     caught: the stop signals received so far; the caller has entered it.
     overwrite: whether outputs of earlier runs are deleted rather than set aside, if the run starts anew.
     show: called on rank 0 with the header's facts once the grid is decomposed.
+    show_end: called on rank 0 with the report, before an error says which of the last files could not be written.
     """
 
     resume: str = "never"
@@ -66,6 +68,7 @@ class Options:
     started: float = field(default_factory=time.monotonic)
     caught: SignalCatcher = field(default_factory=SignalCatcher)
     show: Callable[[dict[str, Any]], None] | None = None
+    show_end: Callable[[dict[str, Any]], None] | None = None
 
     def of_all_ranks(self) -> dict[str, object]:
         """Return those that must be the same on all ranks."""
@@ -89,6 +92,7 @@ class CaseRun:
         self.changes: list[tuple[int, str, Plain]] = []
         self._options = options
         self._spent = Regions()
+        self._writes = LastWrites()
 
     def __enter__(self) -> Self:
         with ExitStack() as held, explained():
@@ -152,7 +156,7 @@ class CaseRun:
             position is not None,
             self._sample,
         )
-        self._trace = StepTrace(options.trace_path, context) if options.trace_path else None
+        self._trace = StepTrace(options.trace_path, context, self._writes) if options.trace_path else None
         self._stop = held.enter_context(StopRequest(comm, options.caught, case.run.walltime, options.started))
         self._progress = held.enter_context(
             Progress(first, schedule.steps, options.progress and comm.rank == 0)
@@ -207,7 +211,10 @@ class CaseRun:
             last.close()
 
     def finish(self, reason: str | None = None) -> dict[str, Any]:
-        """End the run where it is and return its report, which is written too; reason: why it ends before its end."""
+        """End the run where it is and return its report, which is written too; reason: why it ends before its end.
+
+        Says nothing of a trace or report that could not be written: `raise_failures` does.
+        """
         with self._spent("loop"):
             self._loop.end()
         self._meters.stop()
@@ -226,6 +233,10 @@ class CaseRun:
         report = self._report(measured, reason)
         self.model.close()
         return report
+
+    def raise_failures(self) -> None:
+        """Raise OutputError if the trace or a report could not be written."""
+        self._writes.raise_failures()
 
     def _report(self, measured: Measured, reason: str | None) -> dict[str, Any]:
         case, model, comm, outputs = self.case, self.model, self.context.comm, self._loop.outputs
@@ -252,7 +263,7 @@ class CaseRun:
         report["written"] = describe_files(
             case, model, outputs.position(), report["checkpoint"]["written"], comm
         )
-        write_report(report, case, self._options.json_path, comm)
+        write_report(report, case, self._options.json_path, comm, self._writes)
         return report
 
 
@@ -262,7 +273,11 @@ def run_case(case: AnyCase, model: Model, context: Context, options: Options) ->
     Raises what `CaseRun` does; all ranks raise together.
     """
     with CaseRun(case, model, context, options) as run:
-        return run.finish(run.advance(case.run.steps))
+        report = run.finish(run.advance(case.run.steps))
+        if options.show_end is not None and context.comm.rank == 0:
+            options.show_end(report)
+        run.raise_failures()
+        return report
 
 
 def _copy_state(source: Model, target: Model) -> None:

@@ -17,6 +17,7 @@ from ridgeline.parallel.communicator import mpi_versions
 from ridgeline.parallel.layout import node_cores, place_on_node
 from ridgeline.parallel.reduce import global_max, of_all, together
 from ridgeline.runtime.context import Context
+from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.provenance import git_commit, package_versions
 from ridgeline.runtime.regions import Regions
@@ -228,16 +229,15 @@ def _bytes_on_disk(path: Path) -> int | None:
         return None
 
 
-def write_report(report: dict[str, Any], case: AnyCase, json_path: str | None, comm: MPI.Comm) -> None:
-    """Write the report beside the data set and where asked. Rank 0 writes; all ranks learn of a failure."""
+def write_report(
+    report: dict[str, Any], case: AnyCase, json_path: str | None, comm: MPI.Comm, writes: LastWrites
+) -> None:
+    """Write the report beside the data set and where asked. Rank 0 writes; `writes` notes failures on all ranks."""
     beside = case.report_path()
     report["files"]["report"] = beside
-    with together(comm):
-        if comm.rank == 0:
-            write_text(beside, to_json(report), "output.path")
-            if (
-                json_path is not None
-                and json_path != "-"
-                and os.path.realpath(json_path) != os.path.realpath(beside)
-            ):
-                write_text(json_path, to_json(report), "--json")
+    for path, option in ((json_path, "--json"), (beside, "output.path")):
+        is_other = option == "output.path" or os.path.realpath(path or "-") != os.path.realpath(beside)
+        if path not in (None, "-") and is_other:
+            with writes.trying(), together(comm):
+                if comm.rank == 0:
+                    write_text(path, to_json(report), option)

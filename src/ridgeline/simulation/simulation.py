@@ -256,6 +256,7 @@ class Simulation:
                 raise
             self._release(None, None, None)
             self._communicator.Free()
+            self._run.raise_failures()
         return self._report
 
     def _release(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:

@@ -32,6 +32,13 @@ def run_on_this_rank(
         from ridgeline.simulation.job import Options, run_case
         from ridgeline.simulation.print_report import print_report, report_console
 
+        def show_end(report: dict[str, Any]) -> None:
+            if asked.json == "-":
+                print(json.dumps(report, indent=2, default=str))
+            else:
+                screen = sys.stdout if sys.stdout.isatty() else sys.stderr
+                print_report(report, report_console(screen), asked.verbose)
+
         configure_logging(comm.rank, comm.size, asked.verbose)
         context = Context(comm, case.run.device, case.run.threads)
         options = Options(
@@ -42,15 +49,9 @@ def run_on_this_rank(
             started=started,
             caught=caught,
             show=_print_header,
+            show_end=show_end,
         )
-        report = run_case(case, create(case.run.model), context, options)
-        if comm.rank == 0:
-            if asked.json == "-":
-                print(json.dumps(report, indent=2, default=str))
-            else:
-                screen = sys.stdout if sys.stdout.isatty() else sys.stderr
-                print_report(report, report_console(screen), asked.verbose)
-    return report
+        return run_case(case, create(case.run.model), context, options)
 
 
 def _print_header(facts: dict[str, Any]) -> None:

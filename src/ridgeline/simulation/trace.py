@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.parallel.reduce import together
+from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.timeline import Span, Timeline, trace_events
 
 if TYPE_CHECKING:
@@ -29,14 +30,14 @@ log = logging.getLogger(__name__)
 class StepTrace:
     """The trace of a run's first steps, written to `path` by rank 0. All methods are collective."""
 
-    def __init__(self, path: str, context: Context) -> None:
-        """Begin with the call of `step` after the next."""
-        self.path, self._context = path, context
+    def __init__(self, path: str, context: Context, writes: LastWrites) -> None:
+        """Begin with the call of `step` after the next. writes: told of a trace that cannot be written."""
+        self.path, self._context, self._writes = path, context, writes
         self._calls = 0
         self._written = False
 
     def sample(self) -> None:
-        """Note that a call of `step` is over. Raises OutputError on all ranks."""
+        """Note that a call of `step` is over."""
         self._calls += 1
         if self._calls == 1:
             self._context.comm.Barrier()
@@ -46,7 +47,7 @@ class StepTrace:
             self.finish()
 
     def finish(self) -> None:
-        """Write what was traced, if that is not done; the run is over. Raises OutputError on all ranks."""
+        """Write what was traced, if that is not done; the run is over."""
         if self._written:
             return
         self._written = True
@@ -54,7 +55,8 @@ class StepTrace:
         spans = [] if timeline is None else timeline.spans()
         if self._calls < 2 and self._context.comm.rank == 0:
             log.warning("%s has no steps: the run ended with its first call of step", self.path)
-        write_trace(self.path, self._context.comm, spans, self._origin if spans else 0.0)
+        with self._writes.trying():
+            write_trace(self.path, self._context.comm, spans, self._origin if spans else 0.0)
 
 
 def write_trace(path: str, comm: MPI.Comm, spans: Sequence[Span], origin: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.files import output_errors
+from ridgeline.runtime.files import output_errors, read_regular
 
 NAME = "hpcg.dat"
 DEFAULT_SECONDS = 1800  # where the file does not say, as the official code
@@ -28,7 +28,7 @@ def read_hpcg_dat(path: str | Path) -> HpcgDat:
     Raises OutputError if it cannot be read, ConfigError if it has no three sizes or a wrong time.
     """
     with output_errors(f"read {path}", f"--dat names a file as {NAME} of HPCG"):
-        lines = Path(path).read_text(errors="replace").splitlines()
+        lines = read_regular(path).decode(errors="replace").splitlines()
     sizes: list[int] = []
     rest = iter(lines[2:])
     while len(sizes) < 3:

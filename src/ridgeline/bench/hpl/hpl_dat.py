@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.files import output_errors
+from ridgeline.runtime.files import output_errors, read_regular
 
 NAME = "HPL.dat"
 MOST_VALUES = 20  # of a list, as in the official code
@@ -96,7 +96,7 @@ def read_hpl_dat(path: str | Path) -> HplDat:
     Raises OutputError if it cannot be read, ConfigError that names the line and what it must hold.
     """
     with output_errors(f"read {path}", f"--dat names a file as {NAME} of HPL"):
-        lines = Path(path).read_text(errors="replace").splitlines()
+        lines = read_regular(path).decode(errors="replace").splitlines()
     file = _DatLines(path, lines)
     output = file.words("the name of the output file", 1)[0]
     device = file.whole("the device: 6, 7 or another number")

@@ -10,6 +10,7 @@ from ridgeline.elements.meshes.raw import RawMesh
 from ridgeline.io.meshes.gmsh import read_gmsh
 from ridgeline.io.meshes.re2 import read_re2
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import require_regular
 
 READERS = {".msh": read_gmsh, ".re2": read_re2}
 
@@ -20,6 +21,7 @@ def read_mesh(path: Path) -> RawMesh:
     if reader is None:
         raise ConfigError(f'grid.mesh = "{path}": need a file of {" or ".join(READERS)}')
     try:
+        require_regular(path)
         return reader(path)
     except OSError as error:
         raise ConfigError(

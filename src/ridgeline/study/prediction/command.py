@@ -11,6 +11,7 @@ from ridgeline.bench.result import make_table
 from ridgeline.config.case import AnyCase
 from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import LastWrites
 from ridgeline.study.prediction.machines import find_machine
 from ridgeline.study.prediction.navier_stokes import Iterations
 from ridgeline.study.prediction.predict import Predict, predict_benchmark, predict_case, sweep
@@ -47,12 +48,17 @@ def answer(
 ) -> None:
     """Print the prediction, and write JSON and picture. Raises ConfigError, DecompositionError, OutputError."""
     check_file(json, "--json")
-    check_file(plot, "--plot")
+    if plot is not None:
+        from ridgeline.analysis.plot import check_picture
+
+        check_picture(plot, "--plot")
     counts = numbers(sweep_nodes) if sweep_nodes is not None else (nodes,)
     found = sweep(predict, find_machine(machine), counts, ranks_per_node)
     result = breakdown(found[0]) if sweep_nodes is None else scaling(found)
+    writes = LastWrites()
     if json is not None:
-        write_text(json, to_json({"predictions": [each.to_dict() for each in found]}), "--json")
+        with writes.trying():
+            write_text(json, to_json({"predictions": [each.to_dict() for each in found]}), "--json")
     if json != "-":
         Console(width=None if sys.stdout.isatty() else 200).print(
             make_table(result), highlight=False, markup=False, soft_wrap=False
@@ -60,4 +66,6 @@ def answer(
     if plot is not None:
         from ridgeline.analysis.bench_plots import save_plot
 
-        save_plot(result.to_dict(), plot)
+        with writes.trying():
+            save_plot(result.to_dict(), plot)
+    writes.raise_failures()

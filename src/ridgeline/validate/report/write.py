@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ridgeline.io.previous import check_file, to_json, write_text
-from ridgeline.runtime.files import check_folder
+from ridgeline.runtime.files import LastWrites, check_folder
 from ridgeline.validate.judge.verdict import Verdict, write_hostfile
 from ridgeline.validate.measure.measurements import Measurements
 from ridgeline.validate.report.page import make_page
@@ -22,11 +22,16 @@ def check_report(folder: str | Path) -> Path:
 def write_report(measurements: Measurements, verdict: Verdict, folder: str | Path) -> Path:
     """Write report.html, report.json (measurements and verdict) and nodes.good; return the page's path.
 
-    Raises OutputError if they cannot be written.
+    Raises OutputError if they cannot be written, when each has been tried.
     """
-    path = check_report(folder)
+    path = check_folder(folder, "the report", "--report")
+    writes = LastWrites()
     content = measurements.to_dict() | {"verdict": verdict.to_dict()}
-    write_text(path / "report.json", to_json(content, indent=None), "--report")
-    write_text(path / "report.html", make_page(measurements, verdict), "--report")
-    write_hostfile(verdict.good_nodes(), path / "nodes.good")
+    with writes.trying():
+        write_text(path / "report.json", to_json(content, indent=None), "--report")
+    with writes.trying():
+        write_text(path / "report.html", make_page(measurements, verdict), "--report")
+    with writes.trying():
+        write_hostfile(verdict.good_nodes(), path / "nodes.good")
+    writes.raise_failures()
     return path / "report.html"
