@@ -60,6 +60,7 @@ def test_settings_are_the_same_on_all_ranks(comm):
 def test_calls_are_the_same_on_all_ranks(comm):
     one = comm.rank == 1
     with ridgeline.Simulation(case(), progress=False) as simulation:
+        mine = simulation.parts("U")["U"].local
         for call, words in [
             (
                 lambda: simulation.advance(5 + one),
@@ -82,6 +83,8 @@ def test_calls_are_the_same_on_all_ranks(comm):
                 "model.F is 0.03 on rank 0, but 1.03 on rank 1",
             ),
             (lambda: simulation.change({"model.F": -1 if one else 0.03}), "model.F in the changes: got -1"),
+            (lambda: simulation.set_fields({"UV"[one]: mine}), "set_fields(['U'])\" on rank 0"),
+            (lambda: simulation.set_fields({"U": mine[: len(mine) - one]}), "need this rank's part"),
             (
                 lambda: simulation.fields("UV"[one]),
                 "\"parts('U',)\" on rank 0, but \"parts('V',)\" on rank 1",

@@ -241,7 +241,8 @@ def test_nothing_is_done_after_the_end():
         return [
             simulation.state, simulation.parts, simulation.fields, simulation.diagnostics, simulation.profiles,
             simulation.advance, simulation.run, simulation.stop, simulation.save,
-            lambda: simulation.communicator, lambda: simulation.every(1, print),  lambda: simulation.change({}),
+            lambda: simulation.communicator, lambda: simulation.every(1, print),
+            lambda: simulation.set_fields({}), lambda: simulation.change({}),
         ]  # fmt: skip
 
     with simulate(small(2)) as simulation:
@@ -329,3 +330,55 @@ def test_a_setting_without_effect_is_told_before_the_first_step(caplog):
             'initial.count in the case: got 3, which has no effect with initial.kind = "box"; it needs '
             'initial.kind = "patches"'
         ]
+
+
+def test_what_is_handed_out_is_read_only():
+    with simulate(small()) as simulation:
+        part = simulation.parts("U")["U"]
+        for array in (*simulation.state().values(), *simulation.fields().values(), part.local):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+        simulation.profiles()
+        simulation.advance(2)
+
+
+def test_a_hole_is_cut_into_a_pattern():
+    case = small(8)
+    with simulate(case) as simulation:
+        simulation.advance(3)
+        u, v = (simulation.fields()[name].copy() for name in "UV")
+        simulation.save()
+        v[:, :4, :5] = 0.3
+        simulation.set_fields({"V": v})
+        path = simulation.save()  # another one of this step
+        simulation.advance(2)
+        expected = stepped(case, u, v, 2)
+        for name, values in zip("UV", expected):
+            np.testing.assert_allclose(simulation.fields(name)[name], values, rtol=1e-13)
+        simulation.set_fields({"U": simulation.fields()["V"], "V": simulation.fields()["U"]})
+        for name, values in zip("VU", expected):
+            np.testing.assert_allclose(simulation.fields(name)[name], values, rtol=1e-13)
+        changes = simulation.close()["changes"]
+    assert changes == [
+        {"step": 3, "key": "fields", "value": ["V"]},
+        {"step": 5, "key": "fields", "value": ["U", "V"]},
+    ]
+    with simulate(case, resume=str(path)) as simulation:
+        np.testing.assert_array_equal(simulation.fields("V")["V"], v)
+
+
+def test_fields_that_cannot_be_set_leave_the_run_alone():
+    with simulate(small()) as simulation:
+        bits = {name: values.copy() for name, values in simulation.state().items()}
+        u, bad = bits["U"], np.full_like(bits["U"], np.nan)
+        for fields, words in [
+            (None, "set_fields: got None; need a mapping"),
+            ({"u": u}, "set_fields: got 'u'; gray_scott takes U, V"),
+            ({"U": u[1:]}, "U has shape [8, 8, 7] and dtype float64; need this rank's part"),
+            ({"V": u, "U": 1j * u}, "dtype complex128; need this rank's part"),
+            ({"U": [[1], [2, 3]]}, "need this rank's part as `fields` returns it, of shape [9, 8, 7]"),
+            ({"V": u, "U": bad}, "set_fields: U holds NaN or infinity"),
+        ]:
+            check_refusal(lambda fields=fields: simulation.set_fields(fields), words)
+        for name, values in simulation.state().items():
+            np.testing.assert_array_equal(values, bits[name])

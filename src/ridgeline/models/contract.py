@@ -234,6 +234,19 @@ class Model(ABC):
         state = self.state()
         return {name: state[name] for name in names}
 
+    def settable(self) -> tuple[str, ...]:
+        """Name the outputs that `set_fields` takes; none by default. Raises ConfigError where settings forbid it."""
+        return ()
+
+    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        """Replace fields of the present state, and go on from there as from an initial state. Collective.
+
+        fields: some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and
+        dtype that `output_layout` says. What follows from the state, as ghosts and forces, is computed anew. What a
+        scheme keeps of earlier steps is forgotten. Time and averages go on.
+        """
+        raise NotImplementedError
+
     def image_fields(self) -> tuple[str, ...]:
         """Name the outputs that are images on the uniform grid, for the viewer schemas."""
         return ()

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ridgeline.models.contract import Model
+import numpy as np
+
+from ridgeline.models.contract import Model, Variable
 from ridgeline.models.memory import refuse_what_does_not_fit
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.reduce import require_same
+from ridgeline.parallel.reduce import require_same, together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import ConfigError
@@ -44,6 +46,8 @@ from ridgeline.simulation.restart import Restart
 from ridgeline.simulation.trace import StepTrace
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ridgeline.config.case import AnyCase, Plain
 
 log = logging.getLogger(__name__)
@@ -210,6 +214,26 @@ class CaseRun:
             self._loop.follow(model, make_schedule(case, model), again)
             last.close()
 
+    def set_fields(self, fields: Mapping[str, Any]) -> None:
+        """Replace fields of the present state by this rank's part of others, by the names of outputs.
+
+        Raises ConfigError if a field cannot be set, or has another shape than it has, or is not finite.
+        """
+        model = self.model
+        known = model.settable()
+        names = [name for name in known if name in fields]
+        if unknown := [name for name in fields if name not in known]:
+            raise ConfigError(
+                f"set_fields: got {unknown[0]!r}; {model.name} takes {', '.join(known) or 'no fields'}"
+            )
+        layout = model.output_layout(names)
+        with self._spent("setup"):
+            with together(self.context.comm):
+                found = {one.name: _part(one, fields[one.name]) for one in layout if one.name in names}
+            model.set_fields(found)
+            self._loop.forget_saved()
+            self.changes.append((self.step, "fields", list(names)))
+
     def finish(self, reason: str | None = None) -> dict[str, Any]:
         """End the run where it is and return its report, which is written too; reason: why it ends before its end.
 
@@ -278,6 +302,25 @@ def run_case(case: AnyCase, model: Model, context: Context, options: Options) ->
             options.show_end(report)
         run.raise_failures()
         return report
+
+
+def _part(layout: Variable, values: Any) -> NDArray[Any]:
+    """Return a copy of this rank's part of a field, as `layout` says; ConfigError if it is none."""
+    shape, dtype = tuple(layout.shape_local), np.dtype(layout.dtype)
+    try:
+        given = np.asarray(values)
+    except ValueError:
+        given = np.array(None)
+    if given.shape != shape or not np.can_cast(given.dtype, dtype, "same_kind"):
+        raise ConfigError(
+            f"set_fields: {layout.name} has shape {list(given.shape)} and dtype {given.dtype}; need this rank's part "
+            f"as `fields` returns it, of shape {list(shape)} and dtype {dtype}"
+        )
+    with np.errstate(over="ignore"):
+        part = given.astype(dtype)
+    if not np.isfinite(part).all():
+        raise ConfigError(f"set_fields: {layout.name} holds NaN or infinity; need finite numbers")
+    return part
 
 
 def _copy_state(source: Model, target: Model) -> None:

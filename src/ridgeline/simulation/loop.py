@@ -86,11 +86,15 @@ class TimeLoop:
                 self._refuse_nonfinite(self.step)
                 self._save(self.step)
 
+    def forget_saved(self) -> None:
+        """Let the next checkpoint be written even if there is one of this step: the state is another one now."""
+        self._saved = None
+
     def follow(self, model: Model, schedule: Schedule, outputs: Outputs) -> None:
         """Go on with another model of the same phases, which is at the present step; and what belongs to it."""
         self.model, self.schedule, self.outputs = model, schedule, outputs
         self._warm = {}
-        self._saved = None
+        self.forget_saved()
 
     def steady_regions(self) -> dict[str, Region]:
         """Return the model's regions on this rank without the first call of `step`; with it if there was no other."""

@@ -11,6 +11,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -128,27 +129,45 @@ class Simulation:
         return self._run.model.time(self.step)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return this rank's part of the fields that define the state, by name: views, valid until the next step.
+        """Return this rank's part of the fields that define the state, by name: read-only, valid until the next step.
 
         What they are is the model's business: turbulence keeps Fourier coefficients. They are what a checkpoint
         holds, and asking for them rounds as a checkpoint does. See `fields`.
         """
         self._begin_call("state()")
-        return {name: array.local for name, array in self._run.model.state().items()}
+        return {name: _read_only(array.local) for name, array in self._run.model.state().items()}
 
     def parts(self, *names: str) -> dict[str, DistributedArray]:
         """Return fields as the data set holds them, by name: `local` is this rank's part, `offset_global` its place.
 
-        names: as in output.variables, which they are by default. Valid until the next step or call.
+        names: as in output.variables, which they are by default. Read-only, and valid until the next step or call:
+        `set_fields` takes changed copies.
         """
         self._begin_call(f"parts{names!r}")
         wanted = names or tuple(self.case.settings.output.variables)
         known = self.case.replace({"output.variables": wanted}, "the fields asked for")  # refuses in words
-        return dict(self._run.model.outputs(tuple(known.settings.output.variables)))
+        found = self._run.model.outputs(tuple(known.settings.output.variables))
+        return {name: replace(part, local=_read_only(part.local)) for name, part in found.items()}
 
     def fields(self, *names: str) -> dict[str, NDArray[Any]]:
         """Return this rank's part of fields as the data set holds them, by name; see `parts`."""
         return {name: part.local for name, part in self.parts(*names).items()}
+
+    def set_fields(self, fields: Mapping[str, Any]) -> None:
+        """Replace fields of the present state, and go on from there as from an initial state.
+
+        fields: this rank's part of each, by name, with the shape that `fields` returns; copies are taken. All ranks
+        set the same fields, of those that the model advances, and the others stay. The model computes ghosts and
+        forces again, takes out divergence, and forgets earlier steps. Time, forcing and averages go on. What was
+        written at this step stays as it is. The report lists the names under `changes`.
+
+        Raises ConfigError for a field that the model does not take, that has another shape, or that is not finite;
+        the run is as before then.
+        """
+        names = sorted(map(str, fields)) if isinstance(fields, Mapping) else type(fields).__name__
+        self._begin_call(f"set_fields({names})")
+        _require_mapping("set_fields", fields)
+        self._run.set_fields(fields)
 
     def diagnostics(self) -> dict[str, float]:
         """Return global scalars of the present state, equal on all ranks."""
@@ -236,7 +255,7 @@ class Simulation:
                 )
             if case.settings.is_of_start(key):
                 raise ConfigError(
-                    f"{key}: this setting is of the initial state, which is past; start a new run"
+                    f"{key}: this setting is of the initial state, which is past; use set_fields, or start a new run"
                 )
         if case.settings.run.steps < self.step:
             raise ConfigError(
@@ -339,6 +358,13 @@ def _drop(held: contextlib.ExitStack, process: int) -> None:
         error = ResourceWarning("a Simulation was dropped before it was closed: it has no report")
         held.__exit__(ResourceWarning, error, None)
         warnings.warn(error, stacklevel=2)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view of an array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _whole(call: str, steps: Any, least: int) -> int:

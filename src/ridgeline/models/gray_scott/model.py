@@ -129,6 +129,17 @@ class GrayScott(Model):
         self._engine.commit()
         self._step = step
 
+    def settable(self) -> tuple[str, ...]:
+        """Name U and V."""
+        return NAMES
+
+    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        """Replace U or V, and fill the ghosts. Neighbours."""
+        for name, field in zip(NAMES, self._engine.host()):
+            if name in fields:
+                field[...] = fields[name]
+        self._engine.commit()
+
     def step(self, most: int) -> int:
         """Advance by one sweep, of as many steps as fit into `most`. Neighbours."""
         done = self._engine.advance(self._step, most)

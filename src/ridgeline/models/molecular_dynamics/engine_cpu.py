@@ -117,6 +117,8 @@ class CpuEngine:
         """
         renamed = {**fields, POSITION: fields["held"], "held": fields[POSITION]}
         self.ranges.scatter(renamed, self.boxes, self.particles)
+        if self._migration is not None:
+            self._migration.free()
         self._migration = Migration(self._comm, self.boxes, self.particles)
         self._sort()
         now = np.array(self.particles["held"])

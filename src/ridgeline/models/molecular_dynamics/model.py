@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
@@ -135,6 +136,21 @@ class MolecularDynamics(Model):
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
         """Return fields of atoms in the order of identities. Collective."""
         return {name: output_field(self._engine.ranges, self._engine, name) for name in names}
+
+    def settable(self) -> tuple[str, ...]:
+        """Name positions, velocities and images; forces follow from positions."""
+        return ("position", "velocity", "image")
+
+    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        """Replace places, velocities or images of atoms. New places get new lists and forces. Collective."""
+        engine = self._engine
+        found = {name: engine.ranges.gather(engine.particles, name) for name in (POSITION, *FIELDS)}
+        found |= {name: np.ascontiguousarray(values.T) for name, values in fields.items()}
+        if "position" in fields:
+            found[POSITION] = engine.rounded(found["position"])
+            engine.boxes.settle(found[POSITION], self._context.comm.rank, found["image"])
+            found["held"] = found[POSITION]
+        engine.start(found, self._step)
 
     def point_places(self) -> str:
         """Name the places of atoms, in the periodic box."""

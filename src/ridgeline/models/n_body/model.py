@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
@@ -15,11 +16,12 @@ from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Figure, Model, Profile, StepTimes, Work
 from ridgeline.models.n_body.config import NBodyCase
-from ridgeline.models.n_body.diagnostics import Diagnostics, EnergyBudget
-from ridgeline.models.n_body.engine_cpu import FIELDS, PHASES, CpuEngine
+from ridgeline.models.n_body.diagnostics import KM_PER_S, Diagnostics, EnergyBudget
+from ridgeline.models.n_body.engine_cpu import FIELDS, MOMENTUM, PHASES, CpuEngine
 from ridgeline.models.n_body.estimate import DEALIAS, law_of, least_work, process_grid
 from ridgeline.models.n_body.initial import lattice_particles, pancake
 from ridgeline.models.n_body.kernels_halos import kernels_of_halos
+from ridgeline.models.n_body.outputs import FIELDS as OUTPUTS
 from ridgeline.models.n_body.outputs import layout, output_field
 from ridgeline.models.n_body.structure import Structure
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -74,8 +76,12 @@ class NBody(Model):
         # Half a cell away from the mesh's points, where the weights of clouds have a kink.
         self._engine.start_anywhere(position + 0.5 * self._case.gravity.cell, momentum, identity)
         self._step, self._read = 0, None
-        a, figures = self._a, self._diagnostics
-        self._budget.begin(a, figures.kinetic(a), self._potential())
+        self._begin_budget()
+
+    def _begin_budget(self) -> None:
+        """Let the energy equation begin with the present state. Collective."""
+        a = self._a
+        self._budget.begin(a, self._diagnostics.kinetic(a), self._potential())
 
     def _lattice(self) -> Any:
         """Return positions, momenta and identities of the lattice points of this rank. Collective."""
@@ -212,6 +218,21 @@ class NBody(Model):
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
         """Return fields of particles in the order of identities. Collective."""
         return {name: output_field(self._engine, name, self._a) for name in names}
+
+    def settable(self) -> tuple[str, ...]:
+        """Name positions and velocities."""
+        return tuple(OUTPUTS)
+
+    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        """Replace positions or velocities; forces and the energy equation begin anew. Collective."""
+        engine = self._engine
+        found = {name: engine.ranges.gather(engine.particles, name) for name in (POSITION, MOMENTUM)}
+        if "position" in fields:
+            found[POSITION] = engine.rounded(fields["position"].T)
+        if "velocity" in fields:
+            found[MOMENTUM] = np.ascontiguousarray(fields["velocity"].T) * (self._a / KM_PER_S)
+        engine.start(found)
+        self._begin_budget()
 
 
 def create_model() -> NBody:

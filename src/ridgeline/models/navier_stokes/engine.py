@@ -230,6 +230,18 @@ class SplittingEngine(ABC):
         self._refresh()
         self._refuse_leak()
 
+    def restart(self, fields: Array) -> None:
+        """Go on at the present time from other velocity and scalars, as `start` does. Collective. Raises as `start`.
+
+        Where a side gives the value, it stays; a divergence is removed by the pressure of the next step.
+        """
+        step = self.step_index
+        self.start(fields, self.time)
+        self.step_index = step
+        self.boundaries.update(self.time)
+        self._write_dirichlet(self.time_levels.fields[0])
+        self._refresh()
+
     def first_dt(self, fields: Array) -> float:
         """Return the length of the first step from velocity and scalars [3 + S, E, n, n, n]. Collective.
 
@@ -385,6 +397,9 @@ class SplittingEngine(ABC):
             self.kernels.filter(fields)
             if not self.grid.mesh.regular:  # turned elements round differently: copies of a point stay equal
                 self._average(fields)
+        self._write_dirichlet(fields)
+
+    def _write_dirichlet(self, fields: Any) -> None:
         self.velocity.dirichlet.write(fields[:3])
         for i, solve in enumerate(self.scalars, start=3):
             solve.dirichlet.write(fields[i : i + 1])

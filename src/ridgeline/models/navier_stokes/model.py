@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
@@ -247,6 +248,24 @@ class NavierStokes(Model):
         """Compute the outputs. Collective."""
         engine = self._engine
         return self._outputs.compute(names, engine.u, engine.p, engine.fields[3:])
+
+    def settable(self) -> tuple[str, ...]:
+        """Name velocity and scalars at the points of the elements; pressure follows from them."""
+        if self._case.output.uniform is not None:
+            raise ConfigError(
+                "set_fields: with output.uniform the fields are images, from which no flow can be set; leave "
+                "output.uniform out to set fields at the points of the elements"
+            )
+        return field_names(len(self._case.scalar))
+
+    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        """Replace velocity or scalars and begin again at first order, see `SplittingEngine.restart`. Collective."""
+        engine = self._engine
+        whole = np.array(engine.fields)
+        for row, name in enumerate(self.settable()):
+            if name in fields:
+                whole[row] = fields[name]
+        engine.restart(whole)
 
     def further_outputs(self) -> Sequence[FurtherOutput]:
         """Return Nek5000 files, statistics, probes and forces, as the settings ask for them."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowOperation
-from ridgeline.jit.kernel import compile_kernels
+from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import (
     Context,
     DistributedArray,
@@ -51,9 +51,10 @@ from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
 from ridgeline.models.turbulence.fluid_particles.tracers import PARTS, Tracers
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
-from ridgeline.models.turbulence.outputs import output_field, output_names
+from ridgeline.models.turbulence.outputs import output_field, output_names, state_names
 from ridgeline.models.turbulence.problem import COLUMNS, FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState, kernels_of_state
+from ridgeline.models.turbulence.solenoidal import project
 from ridgeline.models.turbulence.statistics.averages import TimeAverages
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
@@ -285,6 +286,24 @@ class Turbulence(Model):
             )
             for name in names
         }  # fmt: skip
+
+    def settable(self) -> tuple[str, ...]:
+        """Name velocity and scalars."""
+        return state_names(len(self._case.scalar))
+
+    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        """Replace velocity or scalars by the modes that are retained, without divergence. Collective."""
+        engine, comm = self._engine, self._context.comm
+        in_turn_per_node(comm, lambda: compile_kernels(specialise([project], engine.transform.complex)))
+        modes, lines = engine.fields, engine.modes.lines
+        for row, name in enumerate(self.settable()):
+            if name in fields:
+                engine.transform.to_spectral(fields[name][np.newaxis], out=modes[row : row + 1])
+        kx, kz, unit_y = engine.modes.kx, engine.modes.kz, engine.modes.unit[1]
+        project(lines.most, kx, kz, unit_y, engine.modes.line_weight, *modes[:3], np.zeros(3))
+        engine.commit()
+        if self._tracers is not None:
+            self._samples.forget()
 
     def further_outputs(self) -> Sequence[FurtherOutput]:
         """Return the output of particles, if the settings ask for it."""
