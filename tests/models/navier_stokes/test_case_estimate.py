@@ -60,6 +60,8 @@ def test_figures(tmp_path: Path) -> None:
     mapped = load(tmp_path, f"grid.mapping={tmp_path}/same.py:same")
     assert first_courant_rate(mapped, mesh_of(mapped)) == pytest.approx(rate)
     assert estimate(mapped, 5).work.bytes_memory > found.work.bytes_memory
+    assert any("worst scaled Jacobian: 1 at x=" in remark for remark in estimate(mapped, 1).remarks)
+    assert not any("Jacobian" in remark or "leaves" in remark for remark in found.remarks)
 
 
 def test_a_time_step_that_is_too_long_is_told(tmp_path: Path) -> None:

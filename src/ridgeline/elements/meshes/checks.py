@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
@@ -23,10 +26,17 @@ MOST_LOOKED_AT = 1000  # faces without partner whose neighbourhood is searched
 NEWTON_STEPS = 12
 
 
-def jacobians(places: Array, derivative: Array) -> Array:
-    """Return the Jacobians of elements at their points, [m, q, q, q], from coordinates [3, m, q, q, q]."""
-    x_r, x_s, x_t = (np.stack(t) for t in zip(*(reference_gradient(c, derivative) for c in places)))
-    return np.asarray((x_r * np.cross(x_s, x_t, axis=0)).sum(axis=0))
+def jacobians(places: Array, derivative: Array) -> tuple[Array, Array]:
+    """Return the Jacobians J of elements at their points, and the scaled ones, both [m, q, q, q].
+
+    places: coordinates [3, m, q, q, q]. Scaled is J/(|x_r| |x_s| |x_t|), 1 where the directions of an element are at
+    right angles and 0 where it is flat. Source: Knupp, Ernst, Thompson, Stimpson and Pebay, Verdict, SAND2007-1751.
+    """
+    tangents = [np.stack(t) for t in zip(*(reference_gradient(c, derivative) for c in places))]
+    x_r, x_s, x_t = tangents
+    jacobian = (x_r * np.cross(x_s, x_t, axis=0)).sum(axis=0)
+    lengths = np.prod([np.sqrt((t**2).sum(axis=0)) for t in tangents], axis=0)
+    return jacobian, jacobian / np.where(lengths > 0, lengths, 1.0)
 
 
 def require_right_handed(raw: RawMesh) -> None:
@@ -34,7 +44,8 @@ def require_right_handed(raw: RawMesh) -> None:
     derivative = derivative_matrix(raw.points)
     step = max(1, CHUNK // (12 * len(raw.points) ** 3))
     for start in range(0, raw.n_elements, step):
-        found = jacobians(raw.nodes[:, start : start + step], derivative).reshape(-1, len(raw.points) ** 3)
+        found, _ = jacobians(raw.nodes[:, start : start + step], derivative)
+        found = found.reshape(-1, len(raw.points) ** 3)
         low, high = found.min(axis=1), found.max(axis=1)
         bad = np.flatnonzero(~(low > 0))
         if len(bad) == 0:
@@ -51,20 +62,39 @@ def require_right_handed(raw: RawMesh) -> None:
         )
 
 
-def require_unfolded(mesh: Mesh, order: int) -> None:
-    """Raise ConfigError naming the element whose map folds at the Gauss-Lobatto points of an order."""
+class WorstElement(NamedTuple):
+    """The worst element of a mesh: its scaled Jacobian, where that is, and words that name the element."""
+
+    scaled: float
+    place: tuple[float, float, float]
+    element: str
+
+
+def worst_element(mesh: Mesh, positions: Indices, order: int) -> WorstElement:
+    """Return the worst of some elements at the Gauss-Lobatto points of an order.
+
+    Raises ConfigError that names the element whose map folds.
+    """
     n = order + 1
     points, derivative = gauss_lobatto(n)[0], gll_derivative(n)
     step = max(1, CHUNK // (12 * n**3))
-    for start in range(0, mesh.n_elements, step):
-        positions = mesh.range(start, min(step, mesh.n_elements - start))
-        worst = jacobians(mesh.places(positions, points), derivative).reshape(len(positions), -1).min(axis=1)
-        bad = int(np.argmin(worst))
-        if not worst[bad] > 0:
+    found = WorstElement(math.inf, (0.0, 0.0, 0.0), "")
+    for start in range(0, len(positions), step):
+        some = positions[start : start + step]
+        places = mesh.places(some, points)
+        jacobian, scaled = jacobians(places, derivative)
+        least = jacobian.reshape(len(some), -1).min(axis=1)
+        bad = int(np.argmin(least))
+        if not least[bad] > 0:
             raise ConfigError(
-                f"the map of the mesh folds {mesh.name_of(positions[bad])}: its Jacobian falls to {worst[bad]:.3g} "
+                f"the map of the mesh folds {mesh.name_of(some[bad])}: its Jacobian falls to {least[bad]:.3g} "
                 f"at order {order}; need > 0 everywhere: check {mesh.advice}, or use more elements"
             )
+        at = np.unravel_index(np.argmin(scaled), scaled.shape)
+        if scaled[at] < found.scaled:
+            x, y, z = (float(c[at]) for c in places)
+            found = WorstElement(float(scaled[at]), (x, y, z), mesh.name_of(some[at[0]]))
+    return found
 
 
 def require_fitting(raw: RawMesh, pairs: Indices, codes: Indices) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.mesh_protocol import Mesh
-from ridgeline.elements.meshes.checks import require_unfolded
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts
@@ -23,6 +22,7 @@ from ridgeline.models.navier_stokes.convection import convection_remarks
 from ridgeline.models.navier_stokes.courant import first_step_remark
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
 from ridgeline.models.navier_stokes.estimate_device import device_memory
+from ridgeline.models.navier_stokes.estimate_mesh import mesh_remarks
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_units
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
 from ridgeline.models.navier_stokes.records.probe_places import places_inside
@@ -219,6 +219,7 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
     words = [
         f"{mesh.n_elements} elements of order {case.grid.order}: {stored} points stored, {unique} unique",
         _smallest(case, mesh),
+        *mesh_remarks(case, mesh),
         "memory per rank: " + ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items()),
     ]
     words += wall_units(case, mesh)
@@ -252,8 +253,6 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     folds an element, and for probes outside the box.
     """
     plan = estimate_sizes(case, n_ranks)
-    if case.grid.mesh:
-        require_unfolded(mesh_of(case), case.grid.order)
     most, n, *_ = plan.block
     return replace(plan, remarks=remarks(case, mesh_of(case), memory(case, most * n**3)))
 

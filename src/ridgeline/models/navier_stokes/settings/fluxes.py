@@ -122,6 +122,16 @@ def times_of(case: NavierStokesSettings, steady: bool) -> list[float]:
     return [0.0] if steady or not end else np.linspace(0.0, end, TIMES).tolist()
 
 
+def fluxes_at(case: NavierStokesSettings, mesh: Mesh, t: float) -> dict[str, Flux]:
+    """Return what goes through each side that gives the velocity, at a time; no side with too many faces is there."""
+    sides, rule = velocity_sides(case), gauss(POINTS)
+    found = {}
+    for name in (name for name in sides if sides[name].value is not None and countable(mesh, name)):
+        faces = Faces.of(mesh, name, rule)
+        found[name] = Flux.of(faces, faces.dirichlet_velocity(sides, t))
+    return found
+
+
 def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:
     """Yield what is wrong with the flow through the sides.
 
