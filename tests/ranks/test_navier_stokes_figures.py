@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mappings import wavy
+from ridgeline.elements.mappings import periodic_hill, wavy
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.models.navier_stokes.diagnostics import Diagnostics, ScalarFigures, locate_nonfinite
 
@@ -75,6 +75,24 @@ def test_a_channel_between_two_walls(comm):
     without = Diagnostics(comm, grid, geometry, NU, ("y_min", "y_max")).series(-u, none(grid), 0.0, 0.0)
     assert without["wall_shear"] == pytest.approx(shear)
     assert "friction_factor" not in without
+
+
+@pytest.mark.parametrize(
+    ("walls", "axis", "height", "expected"),
+    [
+        (("y_min", "y_max"), 0, None, True),
+        (("y_min", "y_max", "z_min", "z_max"), 0, None, True),
+        (("y_min", "y_max"), None, None, False),  # nothing drives or directs the flow
+        ((), 0, None, False),
+        (("x_min", "y_min", "y_max"), 0, None, False),  # a wall stands across it
+        (("y_min", "y_max"), 0, 0.0, True),
+        (("y_min", "y_max"), 0, 0.2, False),  # the floor has a hill
+    ],
+)
+def test_flows_between_walls_are_told_from_others(comm, walls, axis, height, expected):
+    mapping = None if height is None else periodic_hill((0, 0, 0), (2.0, 2.0, 3.0), height)
+    grid, geometry = geometry_of(comm, 4, lengths=(2.0, 2.0, 3.0), mapping=mapping)
+    assert Diagnostics(comm, grid, geometry, NU, walls, axis).between_walls == expected
 
 
 def test_walls_of_a_duct_are_told_apart(comm):

@@ -30,7 +30,8 @@ distance H, fixed at T_0 and T_1, conduction alone gives the flux k (T_0 - T_1)/
     scalar_0_nusselt_y                  of the flux through the volume: 1 + <u_y T> H/(k (T_0 - T_1))
 
 With an axis also bulk_velocity U and peak_velocity, the largest u_a. A figure is 0 where it has no meaning. Sums
-are rounded alike for any number of ranks.
+are rounded alike for any number of ranks. Re_tau and friction are those of a flow between walls, as in a channel or
+a duct: `between_walls`. The summary of a run leaves them out elsewhere, as in a cavity or behind a cylinder.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ SUMMARY_UNITS = {
     "courant": "",
     "divergence": "1/time",
 }
+BETWEEN_WALLS = ("re_tau", "friction_factor", "f_re")  # figures of flows between walls alone
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,14 @@ class Diagnostics:
     volume: float = field(init=False)
     wall_area: float = field(init=False)
     wall_directions: int = field(init=False)
+    between_walls: bool = field(init=False)
 
     def __post_init__(self) -> None:
         (volume,) = self._sums([self._integral(1.0)])
         object.__setattr__(self, "volume", volume)
         object.__setattr__(self, "wall_area", sum(self._areas(self.walls).values()))
         object.__setattr__(self, "wall_directions", self._wall_directions())
+        object.__setattr__(self, "between_walls", self._between_walls())
 
     def _sums(self, per_element: Sequence[Array]) -> list[float]:
         """Return sums over all ranks of arrays with a number for each of some elements, or of some of their faces."""
@@ -142,11 +146,22 @@ class Diagnostics:
         """Return how many of x, y, z walls stand across: of a box by their names, of other meshes by normals."""
         if self.grid.mesh.regular:
             return len({side_axis(name)[0] for name in self.walls})
+        across = self._area_across()
+        return int((across > FLAT * across.max()).sum())
+
+    def _area_across(self) -> Array:
+        """Return how much area the walls have across x, y and z, by their normals."""
         total = np.zeros(3)
         for name in self.walls:
             total += np.abs(self.geometry.sides[name].normal_area).sum(axis=(0, 2, 3))
-        total = self.comm.allreduce(total)
-        return int((total > FLAT * total.max()).sum())
+        return np.asarray(self.comm.allreduce(total))
+
+    def _between_walls(self) -> bool:
+        """Say whether there are walls, and all of them are along the axis of the flow."""
+        if self.axis is None or not self.walls:
+            return False
+        across = self._area_across()
+        return bool(across[self.axis] <= FLAT * across.max())
 
     def state_figures(self, velocity: Array, scalars: Array) -> dict[str, float]:
         """Return the figures without derivatives: energy, mean velocity, bulk velocity, scalars. Two passes."""
@@ -294,9 +309,10 @@ def _ratio(a: float, b: float) -> float:
     return a / b if b else 0.0
 
 
-def summarise(row: Mapping[str, float]) -> dict[str, Figure]:
+def summarise(row: Mapping[str, float], between_walls: bool) -> dict[str, Figure]:
     """Return the figures of a row of the series that are looked at first, with units. No communication."""
-    units = {name: unit for name, unit in SUMMARY_UNITS.items() if name in row}
+    left_out = () if between_walls else BETWEEN_WALLS
+    units = {name: unit for name, unit in SUMMARY_UNITS.items() if name in row and name not in left_out}
     for name in row:
         quantity = re.fullmatch(r"scalar_\d+_(mean|min|max|nusselt(?:_[xyz])?)", name)
         if quantity:

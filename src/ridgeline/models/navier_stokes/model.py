@@ -212,8 +212,12 @@ class NavierStokes(Model):
         return self._figures.state_figures(engine.u, engine.fields[3:])
 
     def summary(self, step: int) -> Mapping[str, Figure]:
-        """Return energy, flow, friction and scalars, as far as this case has them. Collective."""
-        return summarise(self.series(step))
+        """Return energy, flow, friction between walls or forces on walls, and scalars. Collective."""
+        found, forces = summarise(self.series(step), self._figures.between_walls), self._forces
+        if forces is None and self._figures.walls and not self._figures.between_walls:
+            viscosity, walls = self._problem.viscosity, self._figures.walls
+            forces = SideForces(self._context.comm, self._grid, self._geometry, viscosity, walls)
+        return found if forces is None else found | forces.figures(self._flow())
 
     def series(self, step: int) -> Mapping[str, float]:
         """Return a row of the time series. Collective."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import MOST_FACES, ElementGeometry, Side
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.models.contract import FurtherOutput, Recorder
+from ridgeline.models.contract import Figure, FurtherOutput, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
 from ridgeline.models.navier_stokes.outputs_files import FlowState
 from ridgeline.models.navier_stokes.records.rows import RowRecorder
@@ -72,6 +72,20 @@ class SideForces:
         if self.dynamic:
             sums = np.concatenate([sums, sums[:, :1] / self.dynamic], axis=1)
         return dict(zip(self.columns, sums.reshape(-1).tolist()))
+
+    def figures(self, flow: FlowState) -> dict[str, Figure]:
+        """Return the forces, and their coefficients, with units. Collective."""
+        row, kinds = (
+            self.row(flow),
+            {"force": "length^4/time^2"} | ({"coefficient": ""} if self.dynamic else {}),
+        )
+        names = (
+            (f"{side}_{kind}_{axis}", unit)
+            for side in self.sides
+            for kind, unit in kinds.items()
+            for axis in "xyz"
+        )
+        return {name: Figure(row[name], unit) for name, unit in names}
 
     def _faces(self, side: Side, flow: FlowState) -> Array:
         """Return force, its part of the pressure, and torque of each face of a side, [9, f]."""
