@@ -42,3 +42,14 @@ def test_what_has_no_logarithm_and_no_halos_is_left_out() -> None:
     with pytest.raises(ConfigError, match="step"):
         plot_structure(data(), step=3)
     assert not has_structure(xr.Dataset())
+
+
+def test_what_is_empty_is_said() -> None:
+    dataset = data()
+    dataset["matter_power"] = -dataset["matter_power"].where(dataset["matter_power"] > 0, 1.0)
+    figure = plot_structure(dataset, step=0)
+    _, power, halos = (axes for axes in figure.axes if axes.get_label() != "<colorbar>")
+    assert power.lines[0].get_label() == "measured: nowhere positive, not drawn"
+    assert [text.get_text() for text in halos.texts] == ["no halos"]
+    assert not halos.lines
+    assert not [*halos.get_xticks(), *halos.get_yticks()]

@@ -304,8 +304,7 @@ def test_profiles_have_one_shape_and_count_the_same_on_any_ranks(comm):
     assert last["surface_density"].values.mean() == pytest.approx(1, abs=0.8)
     grown = last["linear_power"].values / first["linear_power"].values
     np.testing.assert_allclose(grown, grown[0])
-    early = (first["matter_power"].values + first["shot_noise"].values)[:2]
-    assert (early > 0).all(), "a lattice has no shot noise"
+    assert (first["matter_power"].values > 0).all(), "a lattice has no shot noise that could be taken out"
 
 
 def test_the_estimate_states_the_memory_that_is_held(comm):

@@ -34,10 +34,11 @@ def plot_structure(dataset: xr.Dataset, step: int = -1) -> Figure:
     figure = blank_figure(14.4 if halos else 9.8, 4.4)
     density, power, *beside = panels(figure, 2 + halos)
     _draw_density(figure, density, now)
-    power.loglog(*curve(now, POWER), label="measured")
+    k, measured = curve(now, POWER)
+    power.loglog(k, measured, label="measured" if len(k) else "measured: nowhere positive, not drawn")
     if "linear_power" in now:
         power.loglog(*curve(now, "linear_power"), ":", color="black", label="linear theory")
-    power.loglog(*curve(now, "shot_noise"), "--", color="0.6", label="shot noise, taken out")
+    power.loglog(*curve(now, "shot_noise"), "--", color="0.6", label="shot noise of particles at random")
     power.set(xlabel="k in h/Mpc", ylabel="P in (Mpc/h)³")
     power.xaxis.set_minor_formatter(NullFormatter())
     power.legend(frameon=False)
@@ -61,5 +62,9 @@ def _draw_density(figure: Figure, axes: Axes, now: xr.Dataset) -> None:
 def _draw_halos(axes: Axes, now: xr.Dataset) -> None:
     mass, density = now["halo_mass"].values, now["halo_density"].values
     found = density > 0
+    if not found.any():
+        axes.text(0.5, 0.5, "no halos", ha="center", va="center", transform=axes.transAxes)
+        axes.set(xticks=[], yticks=[])
+        return
     axes.loglog(mass[found], density[found], "o-")
     axes.set(xlabel="mass in solar masses / h", ylabel="halos per (Mpc/h)³ and decade of mass")

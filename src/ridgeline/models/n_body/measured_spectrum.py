@@ -4,17 +4,20 @@ The density is a cloud-in-cell deposit of n equal particles, whose window W mult
 
     W(k) = prod_i sinc(k_i d_i / 2)^2,   d_i: spacing of the grid
 
-Particles at random in a smooth density add the shot noise volume / n. On the grid its modes have, images included,
+The estimate of a shell of wavenumbers (fourier/shells.py) is the mean over its modes of
+
+    P(k) = volume |delta_k|^2 / W(k)^2
+
+The images of delta stay. Of a mode along an axis they add 1/81 of P(3 k) at half the wavenumber of Nyquist, and
+double P at that of Nyquist.
+
+Particles at random in a smooth density would add the shot noise volume / n. On the grid its modes have, images
+included, exactly
 
     S(k) = volume / n prod_i (1 - 2/3 sin(k_i d_i / 2)^2)
 
-exactly. So the estimate of a shell of wavenumbers (fourier/shells.py) is the mean over its modes of
-
-    P(k) = (volume |delta_k|^2 - S(k)) / W(k)^2
-
-The images of delta itself stay. Of a mode along an axis they add 1/81 of P(3 k) at half the wavenumber of Nyquist,
-and double P at that of Nyquist. Particles on a lattice, as at the start, have no shot noise: there the spectrum is
-`power + shot_noise`.
+Its mean over the shell, S / W^2, is given beside the spectrum and not taken out: particles that start from a lattice
+have none at first, and what they have later is not known.
 
 Sources: Hockney and Eastwood, "Computer Simulation Using Particles" (1988), Sec. 5-6; Jing, Astrophys. J. 620 (2005)
 559, Eqs. 17 to 20.
@@ -45,8 +48,8 @@ BLOCK = 1 << 16  # modes worked on at a time: temporary arrays stay small
 class PowerSpectrum:
     """Means over shells of wavenumber, [n]: the shells from that of dk on that are whole below the least Nyquist.
 
-    wavenumber: mean |k| of the modes, h/Mpc; power: (Mpc/h)^3, without shot noise; shot_noise: what was taken out,
-    over W^2 as the power is; modes: int64, how many, both of k and -k.
+    wavenumber: mean |k| of the modes, h/Mpc; power: (Mpc/h)^3, of the particles as they are; shot_noise: that of
+    particles at random, which the power would hold then; modes: int64, how many, both of k and -k.
     """
 
     wavenumber: Real
@@ -83,7 +86,7 @@ def power_spectrum(
             sums += np.bincount(of_shell, weight * values, shells.n_shells)
     total = of_all(comm, mine, lambda parts: np.sum(parts, axis=0))[:, 1:n_shells]
     wavenumber, power, shot_noise = total[:3] / total[3]
-    return PowerSpectrum(wavenumber, power - shot_noise, shot_noise, total[3].astype(np.int64))
+    return PowerSpectrum(wavenumber, power, shot_noise, total[3].astype(np.int64))
 
 
 def _window_and_noise(modes: Modes, numbers: tuple[NDArray[np.int64], ...]) -> tuple[Real, Real]:

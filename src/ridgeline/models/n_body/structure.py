@@ -45,8 +45,10 @@ class Structure:
         words = "mean of the shell, h/Mpc"
         profiles = {
             "k": Profile(k, ("k",), "h/Mpc", words),
-            "matter_power": Profile(found.power, ("k",), "(Mpc/h)^3", "power spectrum without shot noise"),
-            "shot_noise": Profile(found.shot_noise, ("k",), "(Mpc/h)^3", "what was taken out"),
+            "matter_power": Profile(found.power, ("k",), "(Mpc/h)^3", "power spectrum of the particles"),
+            "shot_noise": Profile(
+                found.shot_noise, ("k",), "(Mpc/h)^3", "that of particles at random, which is not taken out"
+            ),
         }
         if case.initial.kind == "random":
             if self._linear is None:
