@@ -92,6 +92,17 @@ def test_damaged_checksums_are_named(path, change, words):
     assert "ridgeline.sums" in check_data_set(path).damages[0]
 
 
+@pytest.mark.parametrize("more", [b"x", bytes(17), b'{"metadata": {'])
+def test_bytes_after_the_last_record_are_named_and_cut_off_by_the_next_run(path, more):
+    """The record of a step that is being written is no damage: the index holds that step."""
+    with (path / "ridgeline.sums").open("ab") as file:
+        file.write(more)
+    assert check_data_set(path).damages == (f"ridgeline.sums has {len(more)} bytes more than were written",)
+    with writer(path, keep_steps=3) as out:
+        put(out, 3)
+    assert not check_data_set(path).damages
+
+
 def test_a_run_continues_before_a_damage_and_not_after_it(path):
     zero(path / "md.0", ends(path, "md.0")[1] + 20)
     with pytest.raises(

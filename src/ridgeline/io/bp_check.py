@@ -64,9 +64,13 @@ def check_data_set(path: Path) -> DataSetCheck:
             f"Ridgeline wrote it"
         )
     records, wrong = bp_files.checked_records(path)
+    # Its length before the index: where a step is being written, the index has that step already.
+    more = (path / bp_sums.SUMS).stat().st_size - bp_sums.end_of(records)
     damages = [f"{damage.what} from output step {damage.step} on" for damage in wrong]
     known = records[: wrong[0].step] if wrong else records
     steps = bp_files.intact_index(path)[0].steps if known or not wrong else ()
+    if more > 0 and not wrong and len(steps) == len(records):
+        damages.append(f"{bp_sums.SUMS} has {more} bytes more than were written")
     lost: set[str] = set()
     for number, step in enumerate(steps[: len(known)]):
         for what in bp_files.problems(path, step):

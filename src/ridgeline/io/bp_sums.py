@@ -100,6 +100,11 @@ def read(path: Path) -> tuple[tuple[StepSums, ...], Damage | None]:
     return tuple(records), None
 
 
+def end_of(records: Sequence[StepSums]) -> int:
+    """Return where the last of some records ends."""
+    return (records[-1] if records else _BEGIN).end
+
+
 def verify(path: Path, records: Sequence[StepSums]) -> list[Damage]:
     """Compare the metadata at `path` with its records: return the first damage of each file that has one."""
     found = []
