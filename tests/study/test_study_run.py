@@ -241,8 +241,8 @@ def test_a_study_is_not_started_by_a_launcher(tmp_path, monkeypatch):
 
 
 def test_a_study_that_runs_is_not_run_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "GRACE", 0.0)
     study, _ = run(tmp_path, Runner())
+    monkeypatch.setattr(locks.time, "sleep", lambda seconds: pytest.fail("it waits"))
     with (
         locks.PathLock.inside(study.path, "the study"),
         pytest.raises(OutputError, match=r"the study .* is in use by another run in this process"),

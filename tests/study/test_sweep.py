@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime import locks
+from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.study import pool
-from ridgeline.study.asked import read_asked
+from ridgeline.study.asked import FILE, read_asked
 from ridgeline.study.folder import look
 from ridgeline.study.plan import make_plan
 from ridgeline.study.sweep import run_sweep, to_result, values_between
@@ -29,6 +30,18 @@ from study_tools import case_file, points_of, prepared, run_report
 )
 def test_ranges_are_written_out(text, expected):
     assert values_between(text) == expected
+
+
+def test_a_sweep_that_runs_is_not_run_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    case, path = case_file(tmp_path), tmp_path / "swept"
+    path.mkdir()
+    (path / FILE).touch()
+    with (
+        locks.PathLock.inside(path, "the sweep"),
+        pytest.raises(OutputError, match=r"the sweep .* is in use by process"),
+    ):
+        run_sweep(str(case), SweepOptions(over=("model.F=0.02,0.03",)), str(path), print)
 
 
 def test_a_count_without_bound_is_refused_before_it_takes_time_and_memory():

@@ -89,11 +89,12 @@ def _start_of(process: int) -> int | None:
 class PathLock:
     """The lock of one output path, held from `acquire` to `release`. For one process of a run, its rank 0.
 
-    file: the lock file; what: what it guards, for errors ("the data set results/gs.bp").
+    file: the lock file; what: what it guards, for errors ("the data set results/gs.bp"); waits: whether a holder has
+    GRACE seconds to end.
     """
 
-    def __init__(self, file: Path, what: str) -> None:
-        self.file, self._what = file, what
+    def __init__(self, file: Path, what: str, waits: bool = True) -> None:
+        self.file, self._what, self._waits = file, what, waits
         self._descriptor: int | None = None
         self._process = 0  # that holds it: a fork of it does not
         self._locks = True  # whether the file system can lock files
@@ -107,9 +108,9 @@ class PathLock:
         return cls(real.with_name(f".{real.name}.lock"), what)
 
     @classmethod
-    def inside(cls, folder: Path, what: str) -> Self:
+    def inside(cls, folder: Path, what: str, waits: bool = True) -> Self:
         """Return the lock of a folder that exists and stays where it is."""
-        return cls(Path(os.path.realpath(folder)) / ".lock", what)
+        return cls(Path(os.path.realpath(folder)) / ".lock", what, waits)
 
     def acquire(self) -> Holder | None:
         """Take the lock; return the dead holder that it was taken from, if there was one.
@@ -132,7 +133,7 @@ class PathLock:
                 if mine and not collected:
                     gc.collect()  # a run that was dropped, and not closed, gives its locks back
                     collected = True
-                elif mine or time.monotonic() - begin > GRACE:
+                elif mine or not self._waits or time.monotonic() - begin > GRACE:
                     raise self._in_use(holder)
                 else:
                     if not told and time.monotonic() - begin > 2.0:

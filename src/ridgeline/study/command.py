@@ -51,7 +51,7 @@ def run_study(
     make_plan(asked, here)  # what cannot be leaves no folder behind
     folder, asked = StudyFolder.prepare(path, asked)
     plan = make_plan(asked, here)  # of the case that was kept
-    with PathLock.inside(folder.path, f"the study {folder.path}"):
+    with PathLock.inside(folder.path, f"the study {folder.path}", waits=False):
         jobs = folder.jobs(plan, asked.directory.resolve())
         folder.keep_asked(asked)
         show(show_plan(plan))

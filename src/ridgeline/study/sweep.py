@@ -88,7 +88,7 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
     at_once = _cases_at_once(plan, options)
     folder, asked = StudyFolder.prepare(path, asked)
     plan = make_plan(asked, all_keys=True)
-    with PathLock.inside(folder.path, f"the sweep {folder.path}"):
+    with PathLock.inside(folder.path, f"the sweep {folder.path}", waits=False):
         jobs = sorted(
             folder.jobs(plan, asked.directory.resolve()), key=lambda job: plan.points.index(job.point)
         )
