@@ -25,6 +25,14 @@ CHECK_POINTS, CHECK_ITERATIONS = 2e5, 50
 REGISTERS = (64, 80, 96, 128, 168, 255)
 
 
+def cube_of(points: float, n: int) -> int:
+    """Return how many elements of n^3 points make a cube of about so many points.
+
+    A number without factors would make a rod of one by one by all, most of whose points are shared by fewer elements.
+    """
+    return max(2, round((points / n**3) ** (1 / 3))) ** 3
+
+
 def correctness(sizes: list[int]) -> Iterator[Row]:
     """Compare residuals and solution with the CPU's."""
     from mpi4py import MPI
@@ -52,7 +60,7 @@ def whole_runs(sizes: list[int], points: float, copy: float) -> Iterator[Row]:
     from ridgeline.bench.elements.nekbone import run_nekbone
 
     for n in sizes:
-        elements, iterations = (4, 1) if simulated() else (max(8, round(points / n**3)), ITERATIONS)
+        elements, iterations = (4, 1) if simulated() else (cube_of(points, n), ITERATIONS)
         figures = run_nekbone(MPI.COMM_SELF, n, elements, iterations, memory="cuda-staged")
         note = f"{elements} elements, {figures.rate / 1e9:.0f} GFLOP/s by Nekbone's count"
         goal = f">= {GOAL / 1e9:g}" if n == GOAL_POINTS else ""
@@ -69,7 +77,7 @@ def parts(n: int, points: float, copy: float, seconds: float) -> Iterator[Row]:
     from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
     from ridgeline.bench.elements.nekbone_kernels_cuda import make_iterate
 
-    elements = 4 if simulated() else max(8, round(points / n**3))
+    elements = 4 if simulated() else cube_of(points, n)
     problem = CudaNekbone(MPI.COMM_SELF, n, elements, device_buffers=False)
     problem.solve(1)
     points = problem.ids.size
@@ -118,7 +126,7 @@ def operator(n: int, points: float, copy: float, seconds: float) -> Iterator[Row
     from ridgeline.elements.device.tensor_cuda import derivative_tables, layout_of, make_stiffness_kernel
     from ridgeline.elements.quadrature import gll_derivative
 
-    count = 4 if simulated() else max(8, round(points / n**3))
+    count = 4 if simulated() else cube_of(points, n)
     layout = layout_of(n)
     for dtype in (np.float64, np.float32):
         u, factors = (cuda.to_device(np.zeros(count * n**3 * words, dtype)) for words in (1, 6))
