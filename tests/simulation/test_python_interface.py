@@ -155,6 +155,9 @@ def test_a_change_that_cannot_be_leaves_the_run_alone():
         check_change_is_refused(
             simulation, {"initial.noise": 0.1}, "initial.noise: this setting is of the initial"
         )
+        check_change_is_refused(
+            simulation, {"model.dt": 0.5}, "step 2, which is at time 2, would be at time 1"
+        )
         check_change_is_refused(simulation, None, "change: got None; need a mapping")
         check_change_is_refused(simulation, {1: 2}, "1: need the key of a setting")
         assert simulation.run()["run"]["last_step"] == 4

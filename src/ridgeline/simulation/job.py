@@ -190,7 +190,7 @@ class CaseRun:
 
         model: a new one, not yet set up. The outputs go on where they are; their attributes tell the new settings.
 
-        Raises ConfigError if the state of the new settings has another shape or dtype than the present one.
+        Raises ConfigError if the state of the new settings has another shape, dtype or time than the present one.
         """
         case = case.settled(self.case.identity())
         before, after = self.case.flatten(), case.flatten()
@@ -200,7 +200,13 @@ class CaseRun:
             in_turn_per_node(self.context.comm, model.compile)
         with self._spent("setup"):
             _copy_state(self.model, model)
-            model.restored(self.step, self.model.time(self.step))
+            time = self.model.time(self.step)
+            model.restored(self.step, time)
+            if (other := model.time(self.step)) != time:
+                raise ConfigError(
+                    f"these settings cannot be changed in a run: step {self.step}, which is at time {time:g}, would "
+                    f"be at time {other:g} then; start a new run"
+                )
             self.changes += [(self.step, key, after[key]) for key in after if after[key] != before.get(key)]
             last, self.case, self.model = self.model, case, model
             self._facts = make_facts(case, model, self.context)
