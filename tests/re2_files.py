@@ -13,8 +13,12 @@ EDGE_OF = {  # our corners of the edges 1 ... 12 of the file
 FACE_OF = {0: 4, 1: 2, 2: 1, 3: 3, 4: 5, 5: 6}  # of the file, by our faces
 
 
-def write_re2(path, corners, curves=(), faces=(), version="#v002", order="<", dimensions=3, fluid=None):
+def write_re2(
+    path, corners, curves=(), faces=(), version="#v002", order="<", dimensions=3, fluid=None, scalars=0
+):
     """Write elements with corners [E, 8, 3] in our order; fluid: how many of them are no solid, None for all.
+
+    scalars: how many times the faces are there once more.
 
     curves: (element, edge of the file, values, letter); faces: (element, our face, letters, values), elements from 0.
     """
@@ -44,9 +48,10 @@ def write_re2(path, corners, curves=(), faces=(), version="#v002", order="<", di
     data += np.array([len(curves)], whole).tobytes()
     for element, edge, values, letter in curves:
         data += record(element, edge, values, letter)
-    data += np.array([len(faces)], whole).tobytes()
+    of_faces = np.array([len(faces)], whole).tobytes()
     for element, face, letters, values in faces:
-        data += record(element, FACE_OF[face], values, letters)
+        of_faces += record(element, FACE_OF[face], values, letters)
+    data += of_faces * (1 + scalars)
     path.write_bytes(data)
     return path
 

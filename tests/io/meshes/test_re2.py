@@ -121,9 +121,15 @@ def test_points_in_the_middle_of_edges(tmp_path):
         build_mesh(raw)
 
 
-def test_every_shorter_file_says_so(tmp_path):
-    path = box_re2(tmp_path / "box.re2", version="#v001")
+@pytest.mark.parametrize("scalars", [0, 2])
+def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
+    path = box_re2(tmp_path / "box.re2", version="#v001", scalars=scalars)
     whole = path.read_bytes()
+    assert len(read_re2(path).sides) == 4
+    for more in (b"\0", bytes(7), bytes([9]) * 17):
+        path.write_bytes(whole + more)
+        with pytest.raises(ConfigError, match=r"ends in its .*faces of a scalar|is damaged: it has"):
+            read_re2(path)
     for length in [0, 3, 40, 79, 82, 84, 100, 500, len(whole) - 1, *range(84, len(whole), 97)]:
         path.write_bytes(whole[:length])
         with pytest.raises(ConfigError, match=r"ends in its|is no .re2 file"):
@@ -160,6 +166,18 @@ def test_damaged_files(tmp_path, place, found, match):
     data = bytearray(path.read_bytes())
     data[place : place + len(found)] = found
     path.write_bytes(data)
+    with pytest.raises(ConfigError, match=match):
+        read_re2(path)
+
+
+def test_a_hole_of_zeros_is_an_element_without_corners(tmp_path):
+    path = box_re2(tmp_path / "box.re2")
+    data = bytearray(path.read_bytes())
+    data[84 + 3 * 200 : 84 + 9 * 200] = bytes(6 * 200)
+    path.write_bytes(data)
+    match = (
+        r"has an element 4 \(about x=0, y=0, z=0\) with two corners at one place; every element needs eight"
+    )
     with pytest.raises(ConfigError, match=match):
         read_re2(path)
 

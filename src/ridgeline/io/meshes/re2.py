@@ -79,10 +79,12 @@ def read_re2(path: Path) -> RawMesh:
     places = np.ascontiguousarray(elements["places"][:, :, CORNERS].transpose(0, 2, 1), np.float64)
     if not np.isfinite(places).all():
         raise reader.error("has corners that are not finite")
-    corners = _join(places)
+    corners = _join(reader, places)
     curves = _records(reader, order, words, n, 12, "curved edges")
     points, nodes = _curved(reader, places, curves)
     faces = _records(reader, order, words, n, 6, "faces of the surface")
+    while reader.place < len(reader.data):  # of no use here, but whole
+        _records(reader, order, words, n, 6, "faces of a scalar")
     sides, named, pairs = _surface(reader, faces, n, order, words)
     return RawMesh(str(path), points, nodes, corners, sides, named, pairs, np.arange(1, n + 1))
 
@@ -129,13 +131,20 @@ def _records(reader: _Reader, order: str, words: int, n: int, most: int, what: s
     return found
 
 
-def _join(places: Array) -> Indices:
+def _join(reader: _Reader, places: Array) -> Indices:
     """Return numbers of vertices [E, 8], and give corners that are one the same place, the mean."""
     edges = places[:, EDGE_CORNERS[:, 1]] - places[:, EDGE_CORNERS[:, 0]]
     lengths = np.sqrt((edges**2).sum(axis=2))
-    shortest = float(lengths[lengths > 0].min(initial=np.inf))
+    # Many elements without size at one place, a hole of zeros in a file, would have all pairs of their corners near.
+    bad = np.flatnonzero((lengths == 0).any(axis=1))
+    if len(bad):
+        x, y, z = places[bad[0]].mean(axis=0)
+        raise reader.error(
+            f"has an element {bad[0] + 1} (about x={x:.6g}, y={y:.6g}, z={z:.6g}) with two corners at one place",
+            "every element needs eight corners: write it again",
+        )
     flat = places.reshape(-1, 3)
-    near = cKDTree(flat).query_pairs(NEAR * shortest, output_type="ndarray") if np.isfinite(shortest) else []
+    near = cKDTree(flat).query_pairs(NEAR * float(lengths.min()), output_type="ndarray")
     a, b = np.asarray(near, np.int64).reshape(-1, 2).T
     links = coo_matrix((np.ones(len(a)), (a, b)), shape=(len(flat), len(flat)))
     _, number = connected_components(links, directed=False)
