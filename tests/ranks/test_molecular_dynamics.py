@@ -115,6 +115,26 @@ def test_the_melt_is_that_of_the_reference(comm):
     assert found["MSD"] == pytest.approx((ways**2).sum(1).mean(), rel=1e-9)
 
 
+def test_outputs_are_in_the_box_at_every_step(comm):
+    """Lists are rebuilt every 20 steps, and atoms cross the sides in between."""
+    model = started(case_of(), comm)
+    engine, left = model._engine, False
+    lengths = np.array(model.output_attributes()["length"])
+    np.testing.assert_allclose(lengths, model._case.melt.lengths, rtol=1e-14)
+    for _ in range(3):
+        run(model, 13)
+        got = whole(model, comm)
+        assert (got["position"] >= 0).all()
+        assert (got["position"] < lengths[:, None]).all()
+        own = engine.particles.position
+        left |= bool(((own < 0) | (own >= lengths[:, None])).any())
+        path = got["position"] + lengths[:, None] * got["image"]
+        np.testing.assert_array_equal(
+            path[:, engine.particles.identity], own + lengths[:, None] * engine.particles["image"]
+        )
+    assert comm.allreduce(left, MPI.LOR), "no atom was outside"
+
+
 def test_the_radial_distribution_is_that_of_a_second_code(comm):
     """SciPy's tree counts the pairs below each distance."""
     case = case_of(neighbour={"every": 1})

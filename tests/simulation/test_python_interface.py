@@ -385,3 +385,16 @@ def test_fields_that_cannot_be_set_leave_the_run_alone():
             check_refusal(lambda fields=fields: simulation.set_fields(fields), words)
         for name, values in simulation.state().items():
             np.testing.assert_array_equal(values, bits[name])
+
+
+def test_atoms_come_with_their_box():
+    case = ridgeline.Case(
+        "molecular_dynamics", 1, grid={"cells": (2, 2, 3)}, output={"every": 1, "path": "a.bp"}
+    )
+    with simulate(case) as simulation:
+        simulation.run()
+    with ridgeline.open("a.bp") as data:
+        edge = (4 / 0.8442) ** (1 / 3)
+        np.testing.assert_allclose(data.length, [3 * edge, 2 * edge, 2 * edge])
+        assert data.axis.values.tolist() == ["x", "y", "z"]
+        assert float(data.position.sel(axis="y").max()) < data.length[1]

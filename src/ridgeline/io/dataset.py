@@ -25,9 +25,9 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
 
     Dims: step, z, y, x. Coordinates: `step` (numbers of the time steps), `time` (step), and z, y, x: places of
     the values, which are cell indices unless the run set a spacing. Spectra have axes of their own, such as
-    wavenumber. Fields on spectral elements have dims element, t, s, r, and the places of their points are the
-    coordinates x, y, z. Attributes as written. Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one
-    plane.
+    wavenumber. Vectors of particles have the dim axis, with the coordinates x, y, z. Fields on spectral
+    elements have dims element, t, s, r, and the places of their points are the coordinates x, y, z. Attributes as
+    written. Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane.
     A data set that a run is still writing shows the output steps that were whole when it was opened.
 
     steps: open the first so many output steps alone, such as those before a damage.
@@ -60,6 +60,8 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
             variables[array.name] = variable
     for name, values in reader.scalars.items():
         (coords if name == "time" else variables)[name] = ("step", values)
+    if any("axis" in dims for dims in named.values()):  # of vectors, such as the places of particles
+        coords["axis"] = ["x", "y", "z"]
     if image is not None:
         coords |= _places(image.shape, reader.attributes)
     dataset = xr.Dataset(variables, coords, reader.attributes)

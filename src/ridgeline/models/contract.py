@@ -247,6 +247,10 @@ class Model(ABC):
         """
         raise NotImplementedError
 
+    def output_attributes(self) -> Mapping[str, Any]:
+        """Return what readers of the outputs need beside the settings, by name; none by default."""
+        return {}
+
     def image_fields(self) -> tuple[str, ...]:
         """Name the outputs that are images on the uniform grid, for the viewer schemas."""
         return ()

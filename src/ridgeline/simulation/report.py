@@ -81,6 +81,7 @@ def make_provenance(case: AnyCase, model: Model, context: Context, started_at: s
             "host": machine.host,
             "cpu": machine.cpu,
             "start_time": started_at,
+            **model.output_attributes(),
         }
     )
     return provenance

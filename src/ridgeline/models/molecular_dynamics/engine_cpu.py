@@ -105,6 +105,11 @@ class CpuEngine:
         waits = "" if self._how.overlap else "; waits for ghosts"
         return f"{lists}; rebuilt every {self._how.every} steps {when}{waits}"
 
+    @property
+    def lengths(self) -> NDArray[np.float64]:
+        """The edges of the box, (3,), x, y, z."""
+        return np.array(self.boxes.high[::-1])
+
     def rounded(self, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return lengths as the nearest multiples of the quantum of positions."""
         return np.asarray(np.rint(lengths / self._quantum) * self._quantum)
@@ -306,9 +311,8 @@ class CpuEngine:
     def paths(self) -> NDArray[np.float64]:
         """Return how far each owned atom has come from its place on the lattice, (3, n): no jumps at sides."""
         particles = self.particles
-        lengths = np.array(self.boxes.high[::-1])
         begin = self.rounded(lattice_places(self.melt, particles.identity).T)
-        return np.asarray(particles.position + lengths[:, None] * particles["image"] - begin)
+        return np.asarray(particles.position + self.lengths[:, None] * particles["image"] - begin)
 
     def allocated(self) -> int:
         """Return the bytes held."""

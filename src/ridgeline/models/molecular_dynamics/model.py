@@ -152,6 +152,10 @@ class MolecularDynamics(Model):
             found["held"] = found[POSITION]
         engine.start(found, self._step)
 
+    def output_attributes(self) -> Mapping[str, Any]:
+        """Return the edges of the periodic box, as coordinates are ordered."""
+        return {"length": self._engine.lengths.tolist()}
+
     def point_places(self) -> str:
         """Name the places of atoms, in the periodic box."""
         return "position"

@@ -39,8 +39,13 @@ def output_field(ranges: IdentityRanges, engine: CpuEngine, name: str) -> Distri
     particles = engine.particles
     if name == "force":
         values = np.ascontiguousarray(engine.forces[: particles.n, :3].T * FORCE_UNIT)
-    else:
+    elif name == "velocity":
         values = particles[name]
+    else:
+        # Between rebuilds of the lists, which put atoms into the box again, some are less than a length outside.
+        lengths = engine.lengths[:, None]
+        turns = np.greater_equal(particles.position, lengths).astype(np.int32) - (particles.position < 0)
+        values = particles.position - turns * lengths if name == "position" else particles["image"] + turns
     local = ranges.send(particles.identity, values, np.empty(field.shape(ranges.n), field.dtype))
     rows = np.ascontiguousarray(local.T)
     return DistributedArray(name, (ranges.n_global, 3), (ranges.first, 0), rows)
