@@ -92,7 +92,7 @@ def _of_row(
     grid = " x ".join(map(str, row.step.grid))
     size = f"{row.step.shape[0]}^3, {row.nodes} nodes, {grid}, Q = {row.step.batch}"
     where = f"Table {row.table}, row {row.row}: {size}"
-    return Judged(kind, where, row.table, row.row, found.seconds, measured, fitted, low, high)
+    return Judged(kind, where, row.table, row.row, found.least_seconds, measured, fitted, low, high)
 
 
 def summary(rows: Sequence[Judged]) -> Iterator[Row]:

@@ -54,10 +54,12 @@ class Predictor:
             return {}
         if found is None:
             return {}
-        lacking = (f"{part} (no {figure})" for part, figure in found.lacks.items())
-        if found.is_bound:
-            why_bound = "; ".join([*found.bounds, *lacking])
-            self.reasons[f"predictions are lower bounds: {why_bound}"] = None
+        if found.seconds is None:
+            lacking = "; ".join(f"{part} (no {figure})" for part, figure in found.lacks.items())
+            self.reasons[f"no prediction, which would lack {lacking}"] = None
+            return {}
+        if found.bounds:
+            self.reasons[f"predictions are lower bounds: {'; '.join(found.bounds)}"] = None
         row = {"predicted": found.seconds}
         if found.interval is not None:
             row["predicted_least"], row["predicted_most"] = found.interval

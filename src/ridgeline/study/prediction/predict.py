@@ -77,11 +77,12 @@ def line_for_check(case: AnyCase, ranks: int, machine: str | None) -> str | None
 
 def _in_a_line(found: Prediction) -> str:
     least = "at least " if found.is_bound else ""
+    more = least or ("at least " if found.node_hours is None else "")
     within = "80 % between {:.4g} and {:.4g} s, ".format(*found.interval) if found.interval else ""
     place = found.place
     return (
         f"predicted for {place.nodes} node{'s' * (place.nodes > 1)} of {place.machine.machine.name}: "
-        f"{least}{found.seconds:.4g} s a step, {within}{least}{found.node_hours:.4g} node hours"
+        f"{least}{found.least_seconds:.4g} s a step, {within}{more}{found.least_node_hours:.4g} node hours"
     )
 
 

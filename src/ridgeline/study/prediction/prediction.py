@@ -76,9 +76,14 @@ class Prediction:
     notes: tuple[str, ...] = ()
 
     @property
-    def seconds(self) -> float:
-        """Seconds of a step: the sum of the parts that could be predicted."""
+    def least_seconds(self) -> float:
+        """Seconds that a step takes at least: the sum of the parts that could be predicted."""
         return math.fsum(part.seconds or 0.0 for part in self.parts)
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of a step; None where a part could not be predicted."""
+        return None if self.lacks else self.least_seconds
 
     @property
     def lacks(self) -> dict[str, str]:
@@ -104,8 +109,8 @@ class Prediction:
         if self.is_bound or any(sums[kind] > 0 and spreads[kind] is None for kind in sums):
             return None
         widths = [sums[kind] * (spreads[kind] or 0.0) for kind in sums]
-        width = math.hypot(*widths, self.seconds * (self.place.find("variability.model") or 0.0))
-        return self.seconds - width, self.seconds + width
+        width = math.hypot(*widths, self.least_seconds * (self.place.find("variability.model") or 0.0))
+        return self.least_seconds - width, self.least_seconds + width
 
     def _network_spread(self) -> float | None:
         rows = self.place.machine.network_variability
@@ -133,9 +138,14 @@ class Prediction:
         return self.output_bytes / min(rates) if rates else None
 
     @property
-    def node_hours(self) -> float:
-        """Node hours of all steps and outputs."""
-        return self.place.nodes * (self.steps * self.seconds + (self.output_seconds or 0.0)) / 3600
+    def least_node_hours(self) -> float:
+        """Node hours that all steps and outputs take at least."""
+        return self.place.nodes * (self.steps * self.least_seconds + (self.output_seconds or 0.0)) / 3600
+
+    @property
+    def node_hours(self) -> float | None:
+        """Node hours of all steps and outputs; None where a part or the outputs could not be predicted."""
+        return None if self.lacks or self.output_seconds is None else self.least_node_hours
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON, in SI units."""
@@ -146,6 +156,7 @@ class Prediction:
             "ranks_per_node": self.place.ranks_per_node,
             "process_grid": list(self.process_grid),
             "seconds": self.seconds,
+            "least_seconds": self.least_seconds,
             "interval": self.interval,
             "parts": {part.name: part.seconds for part in self.parts},
             "lacks": self.lacks,
@@ -157,5 +168,6 @@ class Prediction:
             "output_bytes": self.output_bytes,
             "output_seconds": self.output_seconds,
             "node_hours": self.node_hours,
+            "least_node_hours": self.least_node_hours,
             "notes": list(self.notes),
         }

@@ -16,11 +16,12 @@ def breakdown(prediction: Prediction) -> Result:
         {
             "part": part.name,
             "seconds": part.seconds,
-            "share": None if not part.seconds else part.seconds / prediction.seconds,
+            "share": part.seconds / prediction.seconds if part.seconds and prediction.seconds else None,
         }
         for part in prediction.parts
     ]
-    rows.append({"part": "step", "seconds": prediction.seconds, "share": None})
+    whole = "step, at least" if prediction.lacks else "step"
+    rows.append({"part": whole, "seconds": prediction.least_seconds, "share": None})
     columns = (Column("part", "part"), Column("seconds", "s", form=".4g"), Column("share", "%", 0.01, ".1f"))
     result = _result([prediction], columns, rows, Plot("part", ("seconds",), kind="bars", y_label="s a step"))
     result.notes[:0] = facts(prediction)
@@ -41,21 +42,30 @@ def scaling(predictions: Sequence[Prediction]) -> Result:
                 "low": low,
                 "high": high,
                 "node_hours": each.node_hours,
+                "least_seconds": each.least_seconds,
+                "least_node_hours": each.least_node_hours,
                 "memory": each.memory_per_rank,
             }
             | {part.name: part.seconds for part in each.parts}
         )
+    # A total without a part is none: it is shown as what a step takes at least, and not drawn.
+    short = any(each.seconds is None for each in predictions)
+    costs_more = any(each.node_hours is None for each in predictions)
     columns = (
         Column("nodes", "nodes"),
         Column("ranks", "ranks"),
-        Column("seconds", "s a step", form=".4g"),
+        Column("least_seconds", "s a step, at least", form=".4g")
+        if short
+        else Column("seconds", "s a step", form=".4g"),
         Column("low", "from", form=".4g"),
         Column("high", "to", form=".4g"),
         *(Column(name, name, form=".3g") for name in names),
         Column("memory", "GiB a rank", 2.0**30, ".3g"),
-        Column("node_hours", "node hours", form=".4g"),
+        Column("least_node_hours", "node hours, at least", form=".4g")
+        if costs_more
+        else Column("node_hours", "node hours", form=".4g"),
     )
-    shown = ("seconds", "low", "high", *names)
+    shown = (*(() if short else ("seconds", "low", "high")), *names)
     return _result(predictions, columns, rows, Plot("nodes", shown, x_label="nodes", y_label="s a step"))
 
 
@@ -104,7 +114,7 @@ def facts(prediction: Prediction) -> list[str]:
         words.append(f"outputs: {number(prediction.output_bytes, 'B')}; the machine {takes}")
     if prediction.flops and prediction.seconds:
         words.append(f"{number(prediction.flops / prediction.seconds, 'FLOP/s')} on all nodes")
-    least = "at least " if prediction.is_bound else ""
+    least = "at least " if prediction.is_bound or prediction.node_hours is None else ""
     steps = f"{prediction.steps} steps" if prediction.steps > 1 else "one iteration"
-    words.append(f"{least}{prediction.node_hours:.4g} node hours for {steps}")
+    words.append(f"{least}{prediction.least_node_hours:.4g} node hours for {steps}")
     return words
