@@ -50,7 +50,7 @@ def test_an_mp4_has_a_frame_per_step_and_is_known_as_ours(dataset, tmp_path):
 
 def test_without_the_extra_an_mp4_is_refused_and_nothing_is_written(dataset, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(ConfigError, match=r"pip install 'ridgeline\[movie\]', or write a \.gif") as error:
+    with pytest.raises(ConfigError, match=r"pip install imageio-ffmpeg, or write a \.gif") as error:
         movie.save_movie(dataset, "U", "z=mid", tmp_path / "m.mp4")
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())

@@ -11,6 +11,7 @@ from PIL import Image
 
 from ridgeline.analysis import views
 from ridgeline.analysis.command import draw
+from ridgeline.runtime import extras
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
 N = 24
@@ -29,7 +30,7 @@ def ball() -> xr.Dataset:
 @pytest.fixture
 def with_pyvista(monkeypatch):
     """Act as if PyVista were there; nothing is rendered."""
-    monkeypatch.setattr(views, "find_spec", lambda name: object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: object())
 
 
 @pytest.mark.usefixtures("with_pyvista")
@@ -74,7 +75,7 @@ def test_without_pyvista_one_sentence_says_how_to_get_it(ball, tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "pyvista", None)
     monkeypatch.setattr("ridgeline.open", lambda name: ball)
     for wish in ({"isosurface": "rho=0.5"}, {"volume": "rho"}):
-        with pytest.raises(ConfigError, match=r"pip install 'ridgeline\[viz\]', or draw a plane") as error:
+        with pytest.raises(ConfigError, match=r"pip install pyvista, or draw a plane") as error:
             draw(str(tmp_path / "r.bp"), **wish)
         assert "\n" not in str(error.value)
 
@@ -89,7 +90,7 @@ def test_a_crash_of_the_renderer_is_one_sentence(ball, monkeypatch):
 
 
 def test_large_fields_are_thinned_and_places_are_kept(ball, monkeypatch):
-    monkeypatch.setattr(views, "find_spec", lambda name: object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: object())
     monkeypatch.setattr(views, "MOST", 9)
     _, scene = views._scene(ball, "rho", -1, None)
     assert scene.values.shape == (8, 8, 8)

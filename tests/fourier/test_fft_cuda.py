@@ -8,6 +8,7 @@ import pytest
 
 from ridgeline.fourier.device import fft_cuda
 from ridgeline.fourier.device.fft_cuda import Spacing, make_plan
+from ridgeline.runtime import extras
 from ridgeline.runtime.errors import DeviceError
 
 KINDS = [np.float64, np.float32]
@@ -130,7 +131,10 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
     def fail(name):
         raise ImportError("no nvmath")
 
-    monkeypatch.setattr(fft_cuda, "import_module", fail)
+    monkeypatch.setattr(extras, "import_module", fail)
     monkeypatch.setattr(fft_cuda, "simulated", lambda: False)
-    with pytest.raises(DeviceError, match=r"no nvmath.*pip install \"ridgeline\[cuda\]\""):
+    with pytest.raises(
+        DeviceError,
+        match=r"cuFFT needs .*nvmath-python, .*no nvmath.*pip install nvmath-python \"cuda-toolkit",
+    ):
         make_plan("complex", 6, 5, Spacing(5, 1), Spacing(5, 1), np.float64)

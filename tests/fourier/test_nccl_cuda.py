@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from ridgeline.fourier.device import nccl_cuda
 from ridgeline.fourier.device.nccl_cuda import RealPieces, make_nccl
+from ridgeline.runtime import extras
 from ridgeline.runtime.errors import DeviceError
 
 IDENTITY = b"i" * 128
@@ -60,7 +61,7 @@ def load(monkeypatch):
             assert name == "nccl.bindings.nccl"
             return library()
 
-        monkeypatch.setattr(nccl_cuda, "import_module", find)
+        monkeypatch.setattr(extras, "import_module", find)
 
     return use
 
@@ -103,11 +104,11 @@ def failing(error):
     [
         (
             failing(ImportError("no nccl")),
-            r"nccl4py.*\(no nccl\); pip install .ridgeline\[cuda,nccl\]. or set",
+            r"NCCL needs .*nccl4py, .*\(no nccl\); .*pip install nccl4py nvidia-nccl-cu13, or set",
         ),
         (
             lambda: bindings([], get_version=failing(RuntimeError("libnccl.so.2: absent"))),
-            r"library NCCL does not load \(libnccl.so.2: absent\)",
+            r"does not load \(libnccl.so.2: absent\)",
         ),
         (
             lambda: bindings([], get_unique_id=failing(NCCLError("no network"))),

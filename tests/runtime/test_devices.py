@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from ridgeline.parallel import devices as parallel_devices
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
-from ridgeline.runtime import devices
+from ridgeline.runtime import devices, extras
 from ridgeline.runtime.devices import (
     DeviceInfo,
     choose_device,
@@ -63,7 +63,7 @@ def driver_with(count: int, status: Result = Result.CUDA_SUCCESS) -> SimpleNames
 def install(monkeypatch):
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(devices, "find_spec", lambda name: object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: object())
     import_module("numba.cuda.cudaimpl")  # with the true bindings
 
     def put(driver):
@@ -105,8 +105,8 @@ def test_a_missing_driver_or_package_names_the_fix(install, monkeypatch):
     install(SimpleNamespace(**{**vars(driver_with(1)), "cuInit": missing}))
     with pytest.raises(DeviceError, match=r"no NVIDIA driver.*--device cpu"):
         describe_devices()
-    monkeypatch.setattr(devices, "find_spec", lambda name: None)
-    with pytest.raises(DeviceError, match=r'numba-cuda.*pip install "ridgeline\[cuda\]"'):
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match=r'numba-cuda.*pip install "numba-cuda\[cu13\]"'):
         describe_devices()
 
 
@@ -214,7 +214,7 @@ def test_a_device_that_takes_no_further_process_is_refused(monkeypatch):
 
 
 def test_the_simulator_is_a_device_that_says_so(monkeypatch):
-    monkeypatch.setattr(devices, "find_spec", lambda name: object())
+    monkeypatch.setattr(extras, "find_spec", lambda name: object())
     import_module("numba.cuda.cudaimpl")  # with the true bindings
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert [str(device) for device in describe_devices()] == ["CUDA simulator (runs kernels in Python)"]

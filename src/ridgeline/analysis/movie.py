@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ from ridgeline.analysis.shades import shades_of
 from ridgeline.analysis.slices import field_names, get_field, step_numbers, take_slice, value_range
 from ridgeline.io.previous import GENERATOR, written
 from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.extras import import_extra
 
 DOTS_PER_INCH = 100
 BLOCK = 16  # pixels: what H.264 cuts pictures into
-MORE = "pip install 'ridgeline[movie]'"
 
 Frame = NDArray[np.uint8]  # [height, width, 3]
 
@@ -97,7 +97,7 @@ def _save_gif(frames: Iterator[Frame], path: Path, frames_per_second: float) -> 
 
 
 def _save_mp4(frames: Iterator[Frame], path: Path, frames_per_second: float) -> None:
-    write = _ffmpeg()
+    write = import_extra("imageio_ffmpeg", "an MP4", "write a .gif", probe="get_ffmpeg_exe").write_frames
     first = next(frames)
     height, width, _ = first.shape
     movie = write(
@@ -116,17 +116,3 @@ def _save_mp4(frames: Iterator[Frame], path: Path, frames_per_second: float) -> 
         raise OutputError(f"ffmpeg could not write the movie {path}: {error}") from None
     finally:
         movie.close()
-
-
-def _ffmpeg() -> Callable[..., Any]:
-    """Return what writes frames through ffmpeg. Raises ConfigError where it is not installed."""
-    try:
-        from imageio_ffmpeg import get_ffmpeg_exe, write_frames
-
-        get_ffmpeg_exe()
-    except (ImportError, RuntimeError) as error:
-        raise ConfigError(
-            f"an MP4 needs imageio-ffmpeg with its ffmpeg ({error}); install it by {MORE}, or write a .gif"
-        ) from None
-    found: Callable[..., Any] = write_frames
-    return found

@@ -9,7 +9,6 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,11 @@ from ridgeline.analysis.plot import blank_figure, panels, title
 from ridgeline.analysis.shades import SIGNED_MAP, Shade, finite_range, shades_of
 from ridgeline.analysis.slices import field_names, get_field, select_step, spatial_dims
 from ridgeline.runtime.errors import ConfigError, DeviceError
+from ridgeline.runtime.extras import import_extra, require_extra
 
 MOST = 101  # points that are drawn along a direction
 WINDOW = (1500, 1300)  # pixels
 INSIDE, COLOUR = "is inside", "colour by"  # names of arrays of a scene, which no field has
-MORE = "pip install 'ridgeline[viz]'"
 
 Reals = NDArray[np.float32]
 
@@ -80,10 +79,7 @@ def plot_volume(dataset: xr.Dataset, name: str, step: int = -1) -> Figure:
 
 
 def _scene(dataset: xr.Dataset, name: str, step: int, value: float | None) -> tuple[xr.DataArray, Scene]:
-    if find_spec("pyvista") is None:
-        raise ConfigError(
-            f"views in space need PyVista, which is not installed; install it by {MORE}, or draw a plane with --slice"
-        )
+    require_extra("pyvista", "a view in space", "draw a plane with --slice")
     field = select_step(get_field(dataset, name), step)
     dims = spatial_dims(field)
     if len(dims) != 3 or min(field.sizes[dim] for dim in dims) < 2:
@@ -139,7 +135,7 @@ def _colours_on(surface: Any, scene: Scene, bar: dict[str, Any]) -> dict[str, An
 
 def render(scene: Scene) -> NDArray[np.uint8]:
     """Return the picture of a scene, [height, width, 3], without its white margins. Runs where VTK may crash."""
-    import pyvista
+    pyvista = import_extra("pyvista", "a view in space")
     from vtkmodules.vtkCommonCore import vtkLogger
 
     vtkLogger.SetStderrVerbosity(vtkLogger.VERBOSITY_OFF)  # it tells of each library that it tries

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ridgeline.runtime.devices import require_compiler
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -22,3 +23,8 @@ class Context:
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1
     regions: Regions = field(default_factory=Regions)
+
+    def __post_init__(self) -> None:
+        """Raise DeviceError if kernels for the device cannot be compiled here: before their modules are imported."""
+        if self.device == "cuda":
+            require_compiler()

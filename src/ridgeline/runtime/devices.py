@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Any
 
 from ridgeline.runtime.device_errors import explain_status
 from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.extras import how_to_install, import_extra, require_extra
 from ridgeline.runtime.units import number
 
-INSTALL = 'pip install "ridgeline[cuda]"'
 MINIMUM_CAPABILITY = (7, 5)  # oldest GPUs that CUDA 13 compiles for
 COMPILER = "cuda-toolkit"  # the package whose version is that of the CUDA that compiles kernels
 _NEWER = 'install a newer driver, or the packages of its CUDA: pip install "numba-cuda[cu12]"'
@@ -56,14 +55,18 @@ def simulated() -> bool:
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 
 
+def require_compiler() -> None:
+    """Raise DeviceError unless numba-cuda, which compiles kernels for GPUs, is installed. Imports nothing."""
+    require_extra("numba_cuda", "--device cuda", "run with --device cpu", DeviceError)
+
+
 def describe_devices() -> list[DeviceInfo]:
     """Return the GPUs that this process may see, in CUDA's order; creates no context on them.
 
     Raises DeviceError if numba-cuda, the CUDA driver or a GPU is missing, the driver is too old, or numba-cuda does
     not load with the NumPy that is installed.
     """
-    if find_spec("numba_cuda") is None:
-        raise DeviceError(f"the package numba-cuda, which compiles GPU kernels, is not installed; {INSTALL}")
+    require_compiler()
     if simulated():
         return [SIMULATOR]
     driver = _driver()
@@ -112,11 +115,9 @@ def device_shortage(
 
 def _driver() -> Any:
     """Return the initialised driver bindings."""
+    driver = import_extra("cuda.bindings.driver", "--device cuda", error=DeviceError)
     try:
-        driver = import_module("cuda.bindings.driver")
         _call(driver, "cuInit", 0)
-    except ImportError as error:
-        raise DeviceError(f"the CUDA bindings do not load ({error}); {INSTALL}") from error
     except RuntimeError as error:  # of the bindings, when libcuda.so.1 or a function in it is not there
         if type(error).__name__ == "FunctionNotFoundError":
             raise DeviceError(
@@ -149,8 +150,8 @@ def _refuse_broken_compiler() -> None:
         import_module("numba.cuda.cudaimpl")
     except (ImportError, AttributeError) as error:
         raise DeviceError(
-            f"numba-cuda {version('numba-cuda')} does not load with NumPy {version('numpy')} ({error}); {INSTALL} "
-            "installs versions that go together"
+            f"numba-cuda {version('numba-cuda')} does not load with NumPy {version('numpy')} ({error}); install "
+            f"versions that fit each other with: {how_to_install('numba_cuda')}"
         ) from error
 
 

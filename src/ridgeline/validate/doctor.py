@@ -12,6 +12,7 @@ from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.environment import check_limits, child_environment
@@ -195,7 +196,7 @@ def print_findings(findings: list[Finding], console: Console) -> None:
     table.add_column(overflow="fold")
     words = {"ok": "ok", "optional": "absent", "missing": "MISSING"}
     for finding in findings:
-        table.add_row(finding.name, words[finding.status], finding.found)
+        table.add_row(finding.name, words[finding.status], Text(finding.found))
         if finding.fix:
-            table.add_row("", "", f"-> {finding.fix}")
+            table.add_row("", "", Text(f"-> {finding.fix}"))
     console.print(table, highlight=False)

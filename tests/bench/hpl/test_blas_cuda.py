@@ -9,6 +9,7 @@ import pytest
 
 from ridgeline.bench.hpl.device import blas_cuda
 from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock, make_blas
+from ridgeline.runtime import extras
 from ridgeline.runtime.errors import DeviceError
 
 
@@ -110,7 +111,7 @@ def load(monkeypatch):
     monkeypatch.setattr(blas_cuda, "simulated", lambda: False)
 
     def use(library):
-        monkeypatch.setattr(blas_cuda, "import_module", lambda name: library(name))
+        monkeypatch.setattr(extras, "import_module", lambda name: library(name))
 
     return use
 
@@ -225,11 +226,11 @@ def failing(error):
     [
         (
             failing(ImportError("no nvmath")),
-            r"nvmath-python.*\(no nvmath\); pip install .ridgeline\[cuda,cublas",
+            r"cuBLAS needs .*nvmath-python.*\(no nvmath\); .*pip install nvmath-python",
         ),
         (
             lambda name: SimpleNamespace(get_cudart_version=failing(RuntimeError("libcublas.so.13: absent"))),
-            r"library cuBLAS does not load \(libcublas.so.13: absent\); pip install",
+            r"does not load \(libcublas.so.13: absent\); .*pip install",
         ),
         (lambda name: Bindings(fails=("create",)), r"cuBLAS begins not \(NOT_INITIALIZED\)"),
     ],

@@ -32,6 +32,7 @@ from ridgeline.bench.language.loops import (
 )
 from ridgeline.bench.language.ring_work import compute, read_words, write_words
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.extras import require_extra
 
 if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
@@ -81,13 +82,16 @@ def _make_mpi4py(comm: MPI.Comm) -> tuple[Loops | None, str]:
 def _make_numba(comm: MPI.Comm) -> tuple[Loops | None, str]:
     loops: Loops | None = None
     try:
-        from ridgeline.bench.language.compiled_mpi import CompiledLoops, numba_mpi_version
+        require_extra("numba_mpi", "this language")
+    except ConfigError as error:
+        how = str(error)
+    else:
+        try:
+            from ridgeline.bench.language.compiled_mpi import CompiledLoops, numba_mpi_version
 
-        loops, how = CompiledLoops(comm), f"numba-mpi {numba_mpi_version()}"
-    except ModuleNotFoundError:
-        how = "numba-mpi is not installed (GPL-3.0, an optional extra); pip install 'ridgeline[peers]'"
-    except (ImportError, RuntimeError, OSError, ConfigError) as error:
-        how = f"numba-mpi cannot run here: {error}"
+            loops, how = CompiledLoops(comm), f"numba-mpi {numba_mpi_version()}"
+        except (ImportError, RuntimeError, OSError, ConfigError) as error:
+            how = f"numba-mpi cannot run here: {error}"
     absent = [why for is_absent, why in comm.allgather((loops is None, how)) if is_absent]
     return (None, absent[0]) if absent else (loops, how)
 

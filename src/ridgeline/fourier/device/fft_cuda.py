@@ -8,15 +8,15 @@ Results are not scaled: there and back multiplies by the number of points. No co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.runtime.devices import INSTALL, simulated
+from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.extras import import_extra
 
 Kind = Literal["complex", "real forward", "real inverse"]
 _NAMES = {
@@ -153,11 +153,4 @@ def _address(array: Any) -> int:
 
 def _bindings() -> Any:
     """Return nvmath's bindings of cuFFT; DeviceError if they or the library are missing."""
-    try:
-        bindings = import_module("nvmath.bindings.cufft")
-        bindings.get_version()
-    except ImportError as error:
-        raise DeviceError(f"nvmath-python, which calls cuFFT, does not load ({error}); {INSTALL}") from error
-    except Exception as error:  # nvmath has errors of its own, without a common class, for what does not load
-        raise DeviceError(f"the library cuFFT does not load ({error}); {INSTALL}") from error
-    return bindings
+    return import_extra("nvmath.bindings.cufft", "cuFFT", error=DeviceError, probe="get_version")

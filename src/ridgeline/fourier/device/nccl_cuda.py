@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,11 +17,11 @@ from numpy.typing import DTypeLike
 from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.extras import import_extra
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-INSTALL_NCCL = 'pip install "ridgeline[cuda,nccl]"'
 _TYPES = {8: "Float64", 4: "Float32"}  # NCCL has no complex numbers
 
 
@@ -95,7 +94,7 @@ class _Nccl:
         try:
             yield
         except self._nccl.NCCLError as error:
-            raise DeviceError(f"NCCL {what} ({error}); {_ELSE}") from error
+            raise DeviceError(f"NCCL {what} ({error}); {_INSTEAD}") from error
 
     def alltoall(self, sent: RealPieces, received: RealPieces, stream: Any) -> None:
         """Put the exchange on a stream: a group of a send to and a receive from each rank, this one too."""
@@ -118,7 +117,7 @@ class _Nccl:
         self._nccl.comm_destroy(self._comm)
 
 
-_ELSE = 'set model.transpose.between_gpus = "host"'
+_INSTEAD = 'set model.transpose.between_gpus = "host"'
 
 
 def _address(array: Any) -> int:
@@ -127,15 +126,4 @@ def _address(array: Any) -> int:
 
 def _bindings() -> Any:
     """Return nccl4py's bindings; DeviceError if they or the library are missing."""
-    try:
-        bindings = import_module("nccl.bindings.nccl")
-        bindings.get_version()
-    except ImportError as error:
-        raise DeviceError(
-            f"nccl4py, which calls NCCL, does not load ({error}); {INSTALL_NCCL} or {_ELSE}"
-        ) from error
-    except (
-        Exception
-    ) as error:  # the loader has errors of its own, without a common class, for a missing library
-        raise DeviceError(f"the library NCCL does not load ({error}); {INSTALL_NCCL} or {_ELSE}") from error
-    return bindings
+    return import_extra("nccl.bindings.nccl", "NCCL", _INSTEAD, DeviceError, probe="get_version")

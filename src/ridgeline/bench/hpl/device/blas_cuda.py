@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -22,8 +21,8 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpl import python_blas
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.extras import import_extra
 
-INSTALL_CUBLAS = 'pip install "ridgeline[cuda,cublas]"'
 Narrow = Literal["float16", "bfloat16"]
 _TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # of numbers, as cudaDataType_t has them
 
@@ -231,13 +230,4 @@ def _address(block: DeviceBlock) -> int:
 
 def _bindings() -> Any:
     """Return nvmath's bindings of cuBLAS; DeviceError if they or the library are missing."""
-    try:
-        bindings = import_module("nvmath.bindings.cublas")
-        bindings.get_cudart_version()
-    except ImportError as error:
-        raise DeviceError(
-            f"nvmath-python, which calls cuBLAS, does not load ({error}); {INSTALL_CUBLAS}"
-        ) from error
-    except Exception as error:  # nvmath has errors of its own, without a common class, for what does not load
-        raise DeviceError(f"the library cuBLAS does not load ({error}); {INSTALL_CUBLAS}") from error
-    return bindings
+    return import_extra("nvmath.bindings.cublas", "cuBLAS", error=DeviceError, probe="get_cudart_version")

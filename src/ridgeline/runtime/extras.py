@@ -1,0 +1,64 @@
+"""Packages that a plain installation lacks: the one way to import them, and what is said where they are missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ridgeline.runtime.errors import ConfigError, RidgelineError
+
+# The package that a module belongs to, and what pip installs with it. `pyproject.toml` has the same as extras.
+_PACKAGES = {
+    "numba_cuda": ("numba-cuda", '"numba-cuda[cu13]" "numpy<2.5"'),
+    "cuda.bindings.driver": ("cuda-bindings", '"numba-cuda[cu13]" "numpy<2.5"'),
+    "nvmath.bindings.cufft": ("nvmath-python", 'nvmath-python "cuda-toolkit[cufft]==13.*"'),
+    "nvmath.bindings.cublas": ("nvmath-python", 'nvmath-python "cuda-toolkit[cublas]==13.*"'),
+    "nccl.bindings.nccl": ("nccl4py", "nccl4py nvidia-nccl-cu13"),
+    "pyvista": ("pyvista", "pyvista"),
+    "imageio_ffmpeg": ("imageio-ffmpeg", "imageio-ffmpeg"),
+    "numba_mpi": ("numba-mpi", "numba-mpi"),
+}
+
+
+def how_to_install(module: str) -> str:
+    """Return the command that installs the package of a module, and what it needs."""
+    return f"pip install {_PACKAGES[module][1]}"
+
+
+def require_extra(
+    module: str, user: str, instead: str = "", error: type[RidgelineError] = ConfigError
+) -> None:
+    """Raise an error unless the package of an optional module is installed; imports nothing.
+
+    user: what needs it, such as "--device cuda"; instead: what to do without it; error: its class.
+    """
+    if find_spec(module) is None:
+        raise error(_absence(module, user, "is not installed", instead))
+
+
+def import_extra(
+    module: str, user: str, instead: str = "", error: type[RidgelineError] = ConfigError, probe: str = ""
+) -> Any:
+    """Import an optional module; raise an error that says what needs it where it is missing or does not load.
+
+    probe: a function of the module that is called, to see whether the library under it loads. The other arguments
+    are those of `require_extra`.
+    """
+    try:
+        found = import_module(module)
+        if probe:
+            getattr(found, probe)()
+    except Exception as problem:  # an extension module may raise anything where a library is missing
+        name = problem.name if isinstance(problem, ModuleNotFoundError) else None
+        missing = name is not None and f"{module}.".startswith(f"{name}.")
+        how = "is not installed" if missing else f"does not load ({problem})"
+        raise error(_absence(module, user, how, instead)) from problem
+    return found
+
+
+def _absence(module: str, user: str, how: str, instead: str) -> str:
+    package, others = _PACKAGES[module][0], f", or {instead}" if instead else ""
+    return (
+        f"{user} needs the package {package}, which {how}; install it with: {how_to_install(module)}{others}"
+    )
