@@ -91,6 +91,19 @@ def test_a_cache_that_cannot_be_written_is_replaced(source, tmp_path, monkeypatc
     assert library["answer"](1) == 2
 
 
+@needs_compiler
+def test_a_full_cache_is_a_reason(source, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    source("int answer(int x) { return x + 1; }")
+    monkeypatch.setattr(c_baseline.tempfile, "TemporaryDirectory", full)
+    library, reason = load_c(None, "answer", ANSWER)
+    assert library is None
+    assert "cannot compile answer.c: " in reason
+    assert reason.endswith("/c: No space left on device")
+
+
 def test_without_a_compiler_there_is_a_reason(source, tmp_path, monkeypatch):
     source("int answer(int x) { return x + 1; }")
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.runtime.environment import child_environment
+from ridgeline.runtime.files import read_regular
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.private_folder import private_folder
 
@@ -120,22 +121,25 @@ def _build(source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]) -> tupl
     folder = private_folder("c")  # what lies there is loaded, and so run
     path = folder / f"{source.stem}-{hashlib.blake2b(key, digest_size=8).hexdigest()}.so"
     record = path.with_suffix(".txt")
-    if path.exists() and record.exists():
-        return path, record.read_text()
     why = ""
-    for flags in optional:
-        command = [*compiler, *COMMON, *flags]
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            target = Path(scratch) / path.name
-            done = _run([*command, str(source), "-o", str(target), "-lm"])
-            if done.returncode == 0:
-                text = f"{title}\n{' '.join((called, *compiler[1:], *COMMON, *flags))}"
-                (Path(scratch) / record.name).write_text(text)
-                # Into place at once, so that another run never loads half a file.
-                os.replace(Path(scratch) / record.name, record)
-                os.replace(target, path)
-                return path, text
-        why = why or _first_error(done)
+    try:
+        if path.exists() and record.exists():
+            return path, read_regular(record).decode(errors="replace")
+        for flags in optional:
+            command = [*compiler, *COMMON, *flags]
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                target = Path(scratch) / path.name
+                done = _run([*command, str(source), "-o", str(target), "-lm"])
+                if done.returncode == 0:
+                    text = f"{title}\n{' '.join((called, *compiler[1:], *COMMON, *flags))}"
+                    (Path(scratch) / record.name).write_text(text)
+                    # Into place at once, so that another run never loads half a file.
+                    os.replace(Path(scratch) / record.name, record)
+                    os.replace(target, path)
+                    return path, text
+            why = why or _first_error(done)
+    except OSError as error:  # a full disk
+        why = f"{folder}: {error.strerror}"
     return None, f"{called} cannot compile {source.name}: {why}"
 
 
