@@ -44,7 +44,7 @@ ALLOWED_IMPORTERS = {
         "bench/",
     ),
     "adios2": ("io/adios2_bindings.py",),
-    # Extras are imported by `runtime.extras.import_extra`; by name only in files that are imported after it was asked.
+    # Extras are imported by `runtime.extras.import_extra`; by name only in files that are imported after that.
     "nccl": (),
     "nvmath": (),
     "numba_cuda": (),
