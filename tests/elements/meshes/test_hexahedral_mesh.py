@@ -124,7 +124,8 @@ def test_a_left_handed_element(order):
     raw.nodes[:, 4] = raw.nodes[:, 4][..., ::-1]
     raw.corners[4] = raw.corners[4].reshape(2, 2, 2)[..., ::-1].ravel()
     with pytest.raises(
-        ConfigError, match=r'grid.mesh = "box.msh": element 5 \(about x=.*\) is left-handed; number'
+        ConfigError,
+        match=r'grid.mesh = "box.msh": element 5 \(about x=.*\) is left-handed; turn it round: in Gmsh',
     ):
         build_mesh(raw)
 

@@ -49,41 +49,6 @@ def test_a_box_comes_back(tmp_path, order):
     )
 
 
-def test_names_become_those_of_settings(tmp_path):
-    box = BoxFile((1, 1, 1))
-    box.sides = dict(zip(("no slip", "2nd", "a.b", "y_max", "z-min", "ä"), box.sides.values()))
-    assert read_gmsh(box.write(tmp_path / "a.msh")).sides == (
-        "no_slip",
-        "side_2nd",
-        "a_b",
-        "y_max",
-        "z-min",
-        "_",
-    )
-    box.sides = dict(zip(("a b", "a.b"), box.sides.values()))
-    with pytest.raises(ConfigError, match="has two surfaces of one name"):
-        read_gmsh(box.write(tmp_path / "a.msh"))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "match"),
-    [
-        (" 5 2 99", " 17 2 99", "cannot be read as a mesh of Gmsh|has hexahedra without inner nodes"),
-        ("2.2 0 8", "9.9 0 8", r"cannot be read as a mesh of Gmsh \(.*\); write it again"),
-        ("$Nodes", "$Notes", "has no hexahedra"),
-        ("$MeshFormat", "MeshFormat", r"cannot be read as a mesh of Gmsh"),
-        ("$Elements\n", "$Elements\nmany ", r"cannot be read as a mesh of Gmsh"),
-    ],
-)
-def test_damaged_files(tmp_path, old, new, match):
-    path = BoxFile((1, 1, 2)).write(tmp_path / "box.msh")
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-    with pytest.raises(ConfigError, match=match):
-        read_gmsh(path)
-
-
 def write_new(path, groups, binary):
     """Write two elements in a row in version 4.1 of the format: groups of their six sides, each a surface."""
     box = BoxFile((1, 1, 2), (1.0, 1.0, 2.0))
@@ -126,6 +91,69 @@ def write_new(path, groups, binary):
     data.append(b"\n$EndElements\n")
     path.write_bytes(b"".join(data))
     return path
+
+
+def test_names_become_those_of_settings(tmp_path):
+    box = BoxFile((1, 1, 1))
+    box.sides = dict(zip(("no slip", "2nd", "a.b", "y_max", "z-min", "ä"), box.sides.values()))
+    assert read_gmsh(box.write(tmp_path / "a.msh")).sides == (
+        "no_slip",
+        "side_2nd",
+        "a_b",
+        "y_max",
+        "z-min",
+        "_",
+    )
+    box.sides = dict(zip(("a b", "a.b"), box.sides.values()))
+    with pytest.raises(ConfigError, match="has two surfaces of one name"):
+        read_gmsh(box.write(tmp_path / "a.msh"))
+
+
+def test_names_of_surfaces_that_are_turned_round_or_called_like_a_volume(tmp_path):
+    box = BoxFile((1, 1, 1))
+    box.sides = dict(zip(("in", "out", "fluid", "c", "d", "e"), box.sides.values()))
+    path = box.write(tmp_path / "a.msh")
+    expected = read_gmsh(path)
+    assert expected.sides == ("in", "out", "fluid", "c", "d", "e")
+    path.write_text(path.read_text().replace(" 3 2 1 1 ", " 3 2 -1 1 "))
+    found = read_gmsh(path)
+    assert found.sides == expected.sides
+    np.testing.assert_array_equal(found.named, expected.named)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("3 1 0\n12\n", "3 1 1\n12\n", r"parametric nodes.*; write it with Mesh.SaveParametric = 0"),
+        ("0.0\n1\n1\n0\n", "0.0\n0\n0\n", "; write it with Mesh.SaveAll = 0, so that it holds no points"),
+    ],
+)
+def test_what_gmsh_should_write_otherwise_is_said_in_its_words(tmp_path, old, new, match):
+    path = write_new(tmp_path / "a.msh", [(1,), (2,), (3,), (3,), (4,), (4,)], False)
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ConfigError, match=match):
+        read_gmsh(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        (" 5 2 99", " 17 2 99", "cannot be read as a mesh of Gmsh|has hexahedra without inner nodes"),
+        ("2.2 0 8", "9.9 0 8", r"cannot be read as a mesh of Gmsh \(.*\); write it again"),
+        ("$Nodes", "$Notes", "has no hexahedra"),
+        ("$MeshFormat", "MeshFormat", r"cannot be read as a mesh of Gmsh"),
+        ("$Elements\n", "$Elements\nmany ", r"cannot be read as a mesh of Gmsh"),
+    ],
+)
+def test_damaged_files(tmp_path, old, new, match):
+    path = BoxFile((1, 1, 2)).write(tmp_path / "box.msh")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ConfigError, match=match):
+        read_gmsh(path)
 
 
 @pytest.mark.parametrize("binary", [False, True])

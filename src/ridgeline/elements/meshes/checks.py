@@ -55,7 +55,8 @@ def require_right_handed(raw: RawMesh) -> None:
         if high[element] < 0:
             raise raw.error(
                 f"{name} is left-handed",
-                "number its corners so that the third direction points along the cross product of the first two",
+                "turn it round: in Gmsh extrude in the other direction, or call gmsh.model.mesh.reverse; the "
+                "third direction of its corners must point along the cross product of the first two",
             )
         raise raw.error(
             f"{name} folds: its Jacobian falls to {low[element]:.3g}", "need > 0 everywhere: mend the mesh"

@@ -1,14 +1,15 @@
 """Meshes of Gmsh: complete hexahedra of any order, and named surfaces. Read by meshio.
 
 Order of the nodes of an element: https://gmsh.info/doc/texinfo/gmsh.html#Node-ordering. Physical surfaces are sides,
-by their names with _ for what is no letter, digit, _ or -; one without a name is "side_" and its number. A face in
-two of them has two names, which `elements.meshes` refuses.
+by their names with _ for what is no letter, digit, _ or -; one without a name is "side_" and its number. A negative
+number is that of a surface turned round. A face in two surfaces has two names, which `elements.meshes` refuses.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,12 @@ FACES = ((0, 3, 2, 1), (0, 1, 5, 4), (0, 4, 7, 3), (1, 2, 6, 5), (2, 3, 7, 6), (
 CORNERS = ((0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1))  # x, y, z
 # Where meshio puts the nodes 8 ... 26 of the second order, in VTK's order: the numbers that Gmsh gives them.
 VTK_27 = (8, 11, 13, 9, 16, 18, 19, 17, 10, 12, 14, 15, 22, 23, 21, 24, 20, 25, 26)
+
+ADVICE = {  # by how meshio's words begin
+    "parametric nodes": "write it with Mesh.SaveParametric = 0",
+    "Incompatible cell data 'gmsh:physical'": "write it with Mesh.SaveAll = 0, so that it holds no points, lines, "
+    "surfaces and volumes that are in no physical group",
+}
 
 
 def _quadrilateral(p: int) -> list[Place]:
@@ -91,7 +98,7 @@ def read_gmsh(path: Path) -> RawMesh:
     lattice = np.empty((len(nodes), order + 1, order + 1, order + 1), np.int64)
     lattice[:, z, y, x] = nodes
     corners = lattice[:, ::order, ::order, ::order].reshape(-1, 8)
-    sides, named = _sides(path, mesh, cells, corners)
+    sides, named = _sides(path, cells, corners)
     points = np.asarray(mesh.points, np.float64)
     if lattice.min() < 0 or lattice.max() >= len(points) or not np.isfinite(points[lattice]).all():
         raise _error(path, "names points that it does not have, or that are not finite", "write it again")
@@ -127,7 +134,18 @@ def _read(path: Path) -> Any:
         if isinstance(problem, KeyboardInterrupt):
             raise
         why = re.sub(r"\s+", " ", str(problem)).strip() or type(problem).__name__
-        raise _error(path, f"cannot be read as a mesh of Gmsh ({why[:120]})", "write it again") from None
+        advice = next((words for start, words in ADVICE.items() if why.startswith(start)), "write it again")
+        raise _error(path, f"cannot be read as a mesh of Gmsh ({why[:120]})", advice) from None
+
+
+def _names_of_surfaces(path: Path) -> dict[int, str]:
+    """Return the names of physical surfaces by their numbers: meshio loses one that a volume has too."""
+    with path.open("rb") as file:
+        before = itertools.takewhile(
+            lambda line: not line.startswith((b"$Nodes", b"$EndPhysicalNames")), file
+        )
+        found = [re.fullmatch(rb'\s*2\s+(-?\d+)\s+"(.*)"\s*', line) for line in before]
+    return {abs(int(match[1])): match[2].decode("utf-8", "replace") for match in found if match}
 
 
 def _groups_of_surfaces(path: Path) -> dict[int, list[int]]:
@@ -138,7 +156,7 @@ def _groups_of_surfaces(path: Path) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     with path.open("rb") as file:
         lines = iter(file.readline, b"")
-        version, binary, size = next(line for line in lines if line[:1].isdigit()).split()
+        version, binary, size = next(line for line in lines if line[:1].isdigit()).split()[:3]
         if not version.startswith(b"4") or not any(line.strip() == b"$Entities" for line in lines):
             return found
 
@@ -178,10 +196,10 @@ def _order(path: Path, kinds: set[str]) -> int:
 
 
 def _sides(
-    path: Path, mesh: Any, cells: list[tuple[str, Any, Any]], corners: Indices
+    path: Path, cells: list[tuple[str, Any, Any]], corners: Indices
 ) -> tuple[tuple[str, ...], Indices]:
     """Return the names of physical surfaces, and the faces (element, face, side) on them, int64 [k, 3]."""
-    names = {int(tag): name for name, (tag, dimension) in mesh.field_data.items() if int(dimension) == 2}
+    names = _names_of_surfaces(path)
     quads, tags = [np.empty((0, 4), np.int64)], [np.empty(0, np.int64)]
     for kind, data, numbers in cells:
         if kind.startswith("triangle"):
@@ -193,7 +211,7 @@ def _sides(
                 )
             quads.append(np.asarray(data[:, :4], np.int64))
             tags.append(np.asarray(numbers, np.int64))
-    surface, tag = np.sort(np.concatenate(quads), axis=1), np.concatenate(tags)
+    surface, tag = np.sort(np.concatenate(quads), axis=1), np.abs(np.concatenate(tags))
     used, side = np.unique(tag, return_inverse=True)
     found, face = _look_up(np.sort(corners[:, FACE_CORNERS].reshape(-1, 4), axis=1), surface)
     sides = tuple(_name(names.get(int(number), f"side_{number}")) for number in used)

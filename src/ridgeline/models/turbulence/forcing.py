@@ -103,7 +103,7 @@ class Forcing:
     def restored(self, state: dict[str, NDArray[np.float64]]) -> None:
         """Take back what `state` gave. Raises CheckpointError if it is of another forcing."""
 
-    def memory(self) -> dict[str, object]:
+    def settings_of_state(self) -> dict[str, object]:
         """Return the settings that another run must have had so that its `state` is a past of this forcing.
 
         Empty for a forcing that needs no past because it follows from the present flow.
@@ -219,7 +219,7 @@ class EswaranPope(Forcing):
         self.process = parts[0] + 1j * parts[1]
         self._project()
 
-    def memory(self) -> dict[str, object]:
+    def settings_of_state(self) -> dict[str, object]:
         """Return what makes the processes the ones that they are, but for their seed."""
         return {
             "forcing.kind": "eswaran-pope",

@@ -252,7 +252,7 @@ def _energy(source: Source, part: NDArray[Any], first: int, end: int) -> float:
 
 def _continue_forcing(forcing: Forcing, source: Source, comm: MPI.Comm) -> list[str]:
     """Give the forcing its past from the checkpoint, if that is one of it; return what must be said. Collective."""
-    needed, state = forcing.memory(), forcing.state()
+    needed, state = forcing.settings_of_state(), forcing.state()
     if not needed:
         return []
     settings, fields = source.manifest.settings, source.manifest.fields

@@ -65,7 +65,7 @@ def fill_from_file(
         warnings, sentence = read_checkpoint(fields, path, modes, comm, step, forcing)
     else:
         warnings, sentence = read_data_set(fields, path, grid, modes, transform, comm, step)
-        if forcing.memory():
+        if forcing.settings_of_state():
             warnings.append("the random processes of the forcing begin anew: a data set does not hold them")
     if comm.rank == 0:
         for warning in warnings:
