@@ -145,6 +145,7 @@ def test_what_gmsh_should_write_otherwise_is_said_in_its_words(tmp_path, old, ne
         ("$Nodes", "$Notes", "has no hexahedra"),
         ("$MeshFormat", "MeshFormat", r"cannot be read as a mesh of Gmsh"),
         ("$Elements\n", "$Elements\nmany ", r"cannot be read as a mesh of Gmsh"),
+        ("1 0.0 0.0 0.0", "1 0.0 1e300 0.0", r"or that are not finite, or 1e\+75 away and more"),
     ],
 )
 def test_damaged_files(tmp_path, old, new, match):
@@ -170,6 +171,21 @@ def test_a_surface_in_two_groups_is_refused_in_every_version(tmp_path, binary):
         path = write_new(tmp_path / "a.msh", [(1, second), (2,), (3,), (3,), (4,), (4,)], binary)
         with pytest.raises(ConfigError, match=f'is of the sides "inlet" and "{name}"; name it once'):
             build_mesh(read_gmsh(path))
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning")  # as outside the tests
+@pytest.mark.parametrize(("behind", "left"), [("$EndElements", 7), ("$EndNodes", 10)])
+def test_lists_that_lack_numbers(tmp_path, behind, left):
+    path = write_new(tmp_path / "a.msh", [(1,), (2,), (3,), (3,), (4,), (4,)], False)
+    lines = path.read_text().splitlines()
+    last = lines.index(behind) - 2
+    lines[last] = " ".join(lines[last].split()[:left])
+    path.write_text("\n".join([*lines, ""]))
+    with pytest.raises(ConfigError, match=r"cannot be read as a mesh of Gmsh .*unmatched data"):
+        read_gmsh(path)
+    path.write_text("\n".join(lines[: last + 1]))
+    with pytest.raises(ConfigError, match=r"not all hexahedra have 8 nodes|cannot be read as a mesh of Gmsh"):
+        read_gmsh(path)
 
 
 def test_files_that_end_early_say_so(tmp_path):

@@ -147,6 +147,7 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
         (16, b"2", "has 2 dimensions; need three"),
         (80, b"\0\0\0\0", "lacks the number that tells its byte order"),
         (84 + 8, np.array(np.nan).tobytes(), "has corners that are not finite"),
+        (84 + 8, np.array(1e300).tobytes(), "or 1e.75 away and more"),
         (
             84 + 12 * 200,
             np.array(1e9).tobytes(),

@@ -12,6 +12,7 @@ from ridgeline.runtime.errors import ConfigError
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+FARTHEST = 1e75  # coordinate of a mesh: products of four numbers more than that are not finite
 
 
 @dataclass(frozen=True, eq=False)

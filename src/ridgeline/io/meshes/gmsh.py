@@ -11,6 +11,7 @@ import contextlib
 import io
 import itertools
 import re
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.hexahedron import FACE_CORNERS
-from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.meshes.raw import FARTHEST, RawMesh
 from ridgeline.runtime.errors import ConfigError
 
 Indices = NDArray[np.int64]
@@ -90,6 +91,10 @@ def read_gmsh(path: Path) -> RawMesh:
                 cells.append((block.type, block.data, np.full(len(block.data), group)))
     volumes = [(kind, data) for kind, data, _ in cells if not kind.startswith(("quad", "triangle"))]
     order = _order(path, {kind for kind, _ in volumes})
+    if any(
+        data.shape[1] != (order + 1) ** 3 for _, data in volumes
+    ):  # where the file ends in the last element
+        raise _error(path, f"is damaged: not all hexahedra have {(order + 1) ** 3} nodes", "write it again")
     nodes = np.concatenate([data for _, data in volumes]).astype(np.int64)
     places = list(node_places(order))
     if order == 2:
@@ -100,8 +105,10 @@ def read_gmsh(path: Path) -> RawMesh:
     corners = lattice[:, ::order, ::order, ::order].reshape(-1, 8)
     sides, named = _sides(path, cells, corners)
     points = np.asarray(mesh.points, np.float64)
-    if lattice.min() < 0 or lattice.max() >= len(points) or not np.isfinite(points[lattice]).all():
-        raise _error(path, "names points that it does not have, or that are not finite", "write it again")
+    known = lattice.min() >= 0 and lattice.max() < len(points)
+    if not known or not (np.abs(points[lattice]) < FARTHEST).all():
+        what = f"names points that it does not have, or that are not finite, or {FARTHEST:g} away and more"
+        raise _error(path, what, "write it again")
     return RawMesh(
         source=str(path),
         points=np.linspace(-1.0, 1.0, order + 1),
@@ -124,7 +131,13 @@ def _read(path: Path) -> Any:
 
     said = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with (
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+            warnings.catch_warnings(),
+        ):
+            # NumPy's word for a list of numbers that ends before it should, which meshio goes on with.
+            warnings.simplefilter("error", DeprecationWarning)
             return meshio.gmsh.read(path)
     except (OSError, MemoryError):
         raise

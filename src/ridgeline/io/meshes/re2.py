@@ -27,7 +27,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from ridgeline.elements.hexahedron import EDGE_CORNERS
-from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.meshes.raw import FARTHEST, RawMesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.io.nek5000_format import ENDIAN_TAG
 from ridgeline.runtime.errors import ConfigError
@@ -77,8 +77,8 @@ def read_re2(path: Path) -> RawMesh:
     number = f"{order}f{words}"
     elements = reader.take(np.dtype([("group", number), ("places", number, (3, 8))]), n, "elements")
     places = np.ascontiguousarray(elements["places"][:, :, CORNERS].transpose(0, 2, 1), np.float64)
-    if not np.isfinite(places).all():
-        raise reader.error("has corners that are not finite")
+    if not (np.abs(places) < FARTHEST).all():
+        raise reader.error(f"is damaged: it has corners that are not finite, or {FARTHEST:g} away and more")
     corners = _join(reader, places)
     curves = _records(reader, order, words, n, 12, "curved edges")
     points, nodes = _curved(reader, places, curves)
