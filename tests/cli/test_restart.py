@@ -105,6 +105,16 @@ def test_signals_end_the_run_with_a_checkpoint_and_exit_code_0(ridgeline, sequen
     assert f"at step {reached}" in resumed.stderr
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.full)])
+def test_a_signal_after_the_last_step_changes_nothing(ridgeline, name):
+    process = ridgeline.start("run", ridgeline.write(steps=4), "-n", 2)
+    wait_for(lambda: "ended at step 4" in process.stderr.readline(), process)
+    process.send_signal(signal.Signals[name])
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "BAD TERMINATION" not in errors
+
+
 @pytest.mark.full
 def test_wall_clock_limit_ends_the_run_with_a_checkpoint(ridgeline):
     case = ridgeline.write(steps=10_000_000, every=0)

@@ -1,5 +1,7 @@
 """Launchers and libraries that do not match are seen and refused."""
 
+import signal
+
 import pytest
 
 from ridgeline.runtime.errors import LauncherError
@@ -78,6 +80,32 @@ def test_what_a_job_prints_is_heard_and_still_appears(tmp_path, monkeypatch, cap
     assert launch_ranks(2, [], heard=heard.append) == 0
     assert sorted(b"".join(heard).split()) == [b"told", b"wrong"]
     assert capfd.readouterr() == ("told\n", "wrong\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "code"),
+    [
+        ("TERM", 15, 128 + 15),
+        ("TERM", 128 + 15, 128 + 15),
+        ("TERM", 0, 0),
+        ("TERM", 3, 3),
+        ("INT", 15, 128 + 2),
+        ("INT", 128 + 15, 128 + 2),
+        ("USR1", 10, 128 + 10),
+    ],
+)
+def test_a_job_that_a_signal_ended_has_the_exit_code_of_a_shell(tmp_path, monkeypatch, name, end, code):
+    """Whatever a launcher makes of the signal that the ranks got: a first Ctrl-C reaches them as SIGTERM."""
+    ready = tmp_path / "ready"
+    launcher(tmp_path, monkeypatch, f"trap 'exit {end}' TERM USR1; touch {ready}; while :; do :; done")
+
+    def interrupt() -> bool:
+        if ready.exists():
+            ready.unlink()
+            signal.raise_signal(signal.Signals[f"SIG{name}"])
+        return False
+
+    assert launch_ranks(2, [], over=interrupt) == code
 
 
 PROCESSES = [("n1", 50), ("n1", 51), ("n2", 50), ("n2", 77)]

@@ -83,3 +83,24 @@ def test_an_early_signal_is_kept_and_a_second_ctrl_c_ends_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60)
     assert done.stdout == "kept\n"
     assert done.returncode == -signal.SIGINT
+
+
+LAST_MOMENTS = """
+import os, signal
+from ridgeline.runtime.signals import STOP_SIGNALS, SignalCatcher, hold_stop_signals
+if {held}:
+    hold_stop_signals()
+with SignalCatcher():
+    pass
+print("done", flush=True)
+for number in STOP_SIGNALS:
+    os.kill(os.getpid(), number)
+"""
+
+
+@pytest.mark.parametrize(("held", "code"), [(True, 0), (False, -signal.SIGTERM)])
+def test_a_command_that_is_done_is_not_killed_in_its_last_moments(held, code) -> None:
+    """A program that only enters a catcher gets its own handlers back."""
+    text = LAST_MOMENTS.format(held=held)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("done\n", code)

@@ -8,6 +8,7 @@ import typer
 
 from ridgeline.cli.options import CasePath, NoPython, Oversubscribe, Ranks, with_options
 from ridgeline.runtime.options import options_of
+from ridgeline.runtime.signals import hold_stop_signals
 from ridgeline.study.sweep_options import SweepOptions
 
 
@@ -37,6 +38,7 @@ def sweep(
 
 def run_list(path: str, ranks: Ranks = None) -> None:
     """Run the cases of a list that a sweep has written."""
+    hold_stop_signals()
     from ridgeline.parallel.job import start_ranks
     from ridgeline.simulation.many import run_list
 

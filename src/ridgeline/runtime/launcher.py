@@ -1,7 +1,6 @@
 """Starting MPI ranks, and seeing whether somebody else already has. Imports no MPI."""
 
 import ctypes
-import itertools
 import os
 import re
 import shutil
@@ -20,7 +19,7 @@ from typing import IO
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.rank_limits import check_ranks
-from ridgeline.runtime.signals import STOP_SIGNALS, release_stop_signals
+from ridgeline.runtime.signals import release_stop_signals, stop_handlers
 
 # Variables by which launchers tell a process the size of its job step, and its rank in it. Slurm's variables
 # count only where srun started this very process: a batch script sees SLURM_NTASKS without being a task.
@@ -160,13 +159,16 @@ def launch_ranks(
     except OSError as error:
         raise LauncherError(f"cannot start {command[0]}: {error.strerror}; check RIDGELINE_MPIEXEC") from None
 
-    interrupts = itertools.count()
+    received: list[int] = []
+    sent: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
         # Hydra kills the job on SIGINT, which is what a second Ctrl-C is for. The ranks treat SIGTERM as they treat a
         # first Ctrl-C, and get to write a checkpoint.
-        first = number == signal.SIGINT and next(interrupts) == 0
-        job.send_signal(signal.SIGTERM if first else number)
+        first = number == signal.SIGINT and signal.SIGINT not in received
+        received.append(number)
+        sent.append(signal.SIGTERM if first else number)
+        job.send_signal(sent[-1])
 
     listeners = [
         threading.Thread(target=_pass_on, args=(pipe, number, heard), daemon=True)
@@ -175,15 +177,13 @@ def launch_ranks(
     ]
     for listener in listeners:
         listener.start()
-    previous = {number: signal.signal(number, forward) for number in STOP_SIGNALS}
-    release_stop_signals()
-    try:
+    with stop_handlers(forward):
         code = job.wait() if over is None else _wait_bounded(job, over, grace)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     for listener in listeners:
         listener.join(grace)  # a process that was left behind may hold the other end
+    # Launchers give the signal of a rank that was killed, or 128 more than it. A shell's code is that of what we got.
+    if code in {one for number in sent for one in (-number, number, 128 + number)}:
+        return 128 + received[0]
     return 128 - code if code < 0 else code
 
 

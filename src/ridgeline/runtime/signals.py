@@ -6,10 +6,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ridgeline.runtime.errors import RidgelineError
 
@@ -34,13 +34,32 @@ class StoppedError(RidgelineError):
 
 
 def hold_stop_signals() -> None:
-    """Let stop signals wait until a `SignalCatcher` or a launcher of ranks is ready for them. Call first of all."""
+    """Let stop signals wait until a `SignalCatcher` or a launcher of ranks is ready for them. Call first of all.
+
+    It is for a process with one task: once that is done, stop signals are ignored, and its exit code stands.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
-def release_stop_signals() -> None:
-    """Let stop signals in again, those first that came while they were held."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+def release_stop_signals() -> bool:
+    """Let stop signals in again, those first that came while they were held; return whether they were held."""
+    return signal.SIGTERM in signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+@contextmanager
+def stop_handlers(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let a handler answer stop signals within the block, those first that were held.
+
+    The former handlers come back at the end. Where signals were held they are ignored from then on: the default
+    action would kill a process that has done its task, in its last moments, with the exit code of a failure.
+    """
+    former: dict[int, Any] = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
+    held = release_stop_signals()
+    try:
+        yield
+    finally:
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN if held else former[number])
 
 
 class SignalCatcher:
@@ -48,7 +67,7 @@ class SignalCatcher:
 
     Installed before MPI starts and kernels compile, so that a signal that comes early still ends the run in
     order. Schedulers repeat a signal within milliseconds, so repeats count as the first one; only a second Ctrl-C
-    of an impatient person ends the process at once. The former handlers come back at the end.
+    of an impatient person ends the process at once. At the end it is as `stop_handlers` says.
     """
 
     def __init__(self) -> None:
@@ -56,18 +75,14 @@ class SignalCatcher:
         self.polled = False  # a StopRequest looks at it from now on
         self._last = 0
         self._since = 0.0
-        self._previous: dict[int, object] = {}
+        self._handlers = stop_handlers(self._receive)
 
     def __enter__(self) -> SignalCatcher:
-        for number in STOP_SIGNALS:
-            self._previous[number] = signal.signal(number, self._receive)
-        if threading.current_thread() is threading.main_thread():
-            release_stop_signals()
+        self._handlers.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._handlers.__exit__(None, None, None)
 
     def forget(self) -> None:
         """Continue after a signal that was answered. Another Ctrl-C is then a first one again."""
