@@ -32,6 +32,17 @@ def test_a_healthy_node_its_report_and_its_baseline(ridgeline):
     assert other.stderr.count("error:") == 1
 
 
+def test_a_day_that_was_not_well_is_no_baseline(ridgeline):
+    (ridgeline.path / "limits.toml").write_text(
+        "[thresholds]\ncpu_share = 0.01\nothers_share = 1\n[thresholds.limits]\ncompute = 1e30\n"
+    )
+    options = ("--quick", "--level", "node", "--stage", "compute", "--thresholds", "limits.toml")
+    done = ridgeline("validate", *options, "--save-baseline", "march.json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "error: --save-baseline march.json: nothing was stored, since" in done.stderr
+    assert not (ridgeline.path / "march.json").exists()
+
+
 def test_bad_input_ends_with_one_sentence(ridgeline):
     (ridgeline.path / "hosts").write_text("nowhere\n")
     (ridgeline.path / "file").write_text("")

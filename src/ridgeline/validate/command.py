@@ -141,6 +141,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, options: ValidationOpti
     from ridgeline.runtime.files import check_folder
     from ridgeline.runtime.progress import Phases
     from ridgeline.validate.judge.outcome import Outcome
+    from ridgeline.validate.judge.verdict import HEALTHY
     from ridgeline.validate.measure.counters import read_counters
     from ridgeline.validate.measure.levels import chosen_steps, run_levels
     from ridgeline.validate.measure.measurements import Measurements, save_measurements
@@ -200,8 +201,13 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, options: ValidationOpti
     with together(comm):
         if outcome is not None:
             code = outcome.finish()
-            if options.save_baseline is not None:
+            if options.save_baseline is not None and code == HEALTHY:
                 save_measurements(measurements, options.save_baseline)
+            elif options.save_baseline is not None:
+                sys.stderr.write(
+                    f"error: --save-baseline {options.save_baseline}: nothing was stored, since a baseline is of a "
+                    "day when every node was measured and well; validate again when they are\n"
+                )
     agreed: int = comm.bcast(code)
     _forget(comm, layout, options)
     return agreed
