@@ -119,3 +119,30 @@ def test_findings_are_on_the_page_in_json_and_on_the_screen(tmp_path, capsys):
     assert f"warning: node n1: {text}" in screen_text
     assert "mc0/ue_count +1" in screen_text
     assert stored["suspects"][0]["name"] == "n1"
+
+
+def resent(*by: int) -> Measurements:
+    """Equal nodes, which sent so many segments again."""
+    measurements = Measurements([f"n{node}" for node in range(len(by))], node_of_rank=[*range(len(by))])
+    measurements.node_quantities = [NodeQuantity("stream", "B/s", True, np.full((len(by), 3), 1e10))]
+    before = [{"tcp/RetransSegs": 7} for _ in by]
+    measurements.counters = by_name(before, [{"tcp/RetransSegs": 7 + count} for count in by])
+    return measurements
+
+
+def test_whoever_sends_again_is_told_as_the_sender_and_the_node_in_common_is_named():
+    verdict = screen(resent(78, 435, 1003, 2333))
+    assert {warning.name: warning.text for warning in verdict.warnings} == {
+        "n2": "messages sent again while it was validated: tcp/RetransSegs +1003; it is the sender, so the receiver "
+        "or the way to it may be at fault",
+        "n3": "messages sent again while it was validated: tcp/RetransSegs +2333; it is the sender, so the receiver "
+        "or the way to it may be at fault",
+        "n0": "every other node sent messages again (+435 or more) and this one hardly (+78): it may be what loses "
+        "them, or the way to it",
+    }
+    assert verdict.exit_code == 0
+
+
+@pytest.mark.parametrize("by", [(0, 5000), (0, 0, 5000), (300, 435, 2333), (500, 500, 500), (0, 99, 1000)])
+def test_no_node_is_named_for_what_others_do_not_have_in_common(by):
+    assert not any("every other node" in warning.text for warning in screen(resent(*by)).warnings)

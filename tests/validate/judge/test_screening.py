@@ -1,5 +1,7 @@
 """Who is blamed, and with which reasons, on small systems."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -178,6 +180,36 @@ def test_a_node_that_stalls_now_and_then_is_blamed():
     assert blamed(screen(measurements)) == [("node", 2)]
     quantity.values[0, 4] /= 50.0  # happens to anybody
     assert blamed(screen(measurements)) == [("node", 2)]
+
+
+def stalling(share, seed):
+    """Rates of four nodes, of which node 2 stalls in this share of its repeats."""
+    measurements = all_pairs(rates(4), repeats=5, seed=seed)
+    quantity = measurements.pair_quantities[0]
+    of_node = (quantity.first == 2) | (quantity.second == 2)
+    late = np.zeros((len(of_node), 5), bool)
+    late[of_node, : round(5 * share)] = True
+    quantity.values /= np.where(late, 50.0, 1.0)
+    return measurements
+
+
+def test_a_node_that_is_quieter_the_second_time_is_blamed_all_the_same():
+    thresholds = Thresholds(stalls=0.5)
+    measurements, first = stalling(0.4, 1), stalling(0.8, 2)
+    name, worse = measurements.pair_quantities[0].name, first.pair_quantities[0].values
+    assert blamed(screen(first, thresholds)) == [("node", 2)]
+    assert blamed(screen(measurements, thresholds)) == []
+    measurements.worse = {name: worse}
+    assert blamed(screen(measurements, thresholds)) == [("node", 2)]
+    again = Measurements.from_dict(json.loads(json.dumps(measurements.to_dict())))
+    assert blamed(screen(again, thresholds)) == [("node", 2)]
+
+
+def test_a_node_that_stalled_in_one_measurement_alone_was_disturbed():
+    measurements, first = stalling(0.0, 1), stalling(0.8, 2)
+    measurements.worse = {measurements.pair_quantities[0].name: first.pair_quantities[0].values}
+    assert blamed(screen(first)) == [("node", 2)]
+    assert blamed(screen(measurements)) == []
 
 
 @pytest.mark.parametrize("n", [4, 12])

@@ -8,7 +8,15 @@ import pytest
 
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.validate.measure import levels
-from ridgeline.validate.measure.session import ValidationPlan, better, group_rounds, node_rounds, pack_rounds
+from ridgeline.validate.measure.measurements import Measurements
+from ridgeline.validate.measure.session import (
+    Session,
+    ValidationPlan,
+    better,
+    group_rounds,
+    node_rounds,
+    pack_rounds,
+)
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])
@@ -28,6 +36,21 @@ def test_a_measurement_without_figures_is_never_hidden_by_an_earlier_one_nor_hid
 
 def test_a_rate_of_zero_is_worse_than_any():
     assert better(np.array([0.0, 1.0]), np.array([0.1, 0.1]), True).tolist() == [0.1, 0.1]
+
+
+def test_the_worse_measurement_is_kept_beside_the_better():
+    measurements = Measurements(["a", "b", "c"])
+    session = Session(None, None, ValidationPlan(), None, measurements, None, None)
+    pairs = np.array([0, 0, 1]), np.array([1, 2, 2])
+    session.store_pairs("latency", "s", False, *pairs, np.array([[2.0, 9.0], [1.0, 1.0], [2.0, 2.0]]))
+    session.again = {1}
+    session.store_pairs(
+        "latency", "s", False, np.array([1, 2]), np.array([0, 1]), np.array([[2.0, 2.0], [5.0, 5.0]])
+    )
+    assert measurements.pair_quantities[0].values.tolist() == [[2.0, 2.0], [1.0, 1.0], [2.0, 2.0]]
+    np.testing.assert_array_equal(measurements.worse["latency"], [[2.0, 9.0], [np.nan, np.nan], [5.0, 5.0]])
+    session.store_pairs("latency", "s", False, np.array([0]), np.array([1]), np.array([[1.0, 1.0]]))
+    np.testing.assert_array_equal(measurements.worse["latency"][0], [2.0, 9.0, 2.0, 2.0])
 
 
 def disjoint(rounds) -> bool:

@@ -17,13 +17,22 @@ from ridgeline.validate.measure.measurements import Measurements
 @dataclass(frozen=True)
 class Kind:
     """Counters of one meaning. threshold: the setting, growth on one node of all of them together; advice: for a
-    suspect, "" where they only warn.
+    suspect, "" where they only warn; aside: what a warning must not be taken for.
     """
 
     what: str
     threshold: str
     names: re.Pattern[str]
     advice: str = ""
+    aside: str = ""
+
+
+# What a node could not deliver is counted by the node, and may be the fault of the other end.
+SENDER = "it is the sender, so the receiver or the way to it may be at fault"
+SENT_AGAIN = "messages sent again"
+FEWER = (
+    4  # times: a node that sends so much less again than every other one is what the others have in common
+)
 
 
 # The first kind that fits counts. Code words that the link corrected come on healthy links too and mean nothing.
@@ -48,14 +57,16 @@ KINDS = (
     ),
     Kind("corrected memory errors", "counter_corrected", re.compile(r"mc\d+/ce_count")),
     Kind(
-        "messages sent again",
+        SENT_AGAIN,
         "counter_retransmissions",
         re.compile(r"tcp/(RetransSegs|TCPTimeouts)|cxi.*(retr[iy]|nack).*"),
+        aside=SENDER,
     ),
+    Kind("packets not sent", "counter_drops", re.compile(r".*/port_xmit_discards"), aside=SENDER),
     Kind(
         "dropped packets",
         "counter_drops",
-        re.compile(r".*/[rt]x_dropped|.*/port_xmit_discards|cxi.*(drop|discard).*"),
+        re.compile(r".*/[rt]x_dropped|cxi.*(drop|discard).*"),
     ),
     Kind(
         "interface errors",
@@ -95,8 +106,27 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects
             if kind.advice:
                 suspects.add("node", [node], text, kind.advice)
             else:
+                text += f"; {kind.aside}" if kind.aside else ""
                 warned.append(Warned(node, measurements.nodes[node], text))
-    return warned
+    return warned + _common_receiver(measurements, grown, thresholds)
+
+
+def _common_receiver(
+    measurements: Measurements, grown: Mapping[int, Mapping[str, Mapping[str, int]]], thresholds: Thresholds
+) -> list[Warned]:
+    """Return a warning of the node that all others sent messages again to, as it seems: it sent hardly any again."""
+    again = [sum(grown.get(node, {}).get(SENT_AGAIN, {}).values()) for node in range(len(measurements.nodes))]
+    if len(again) < 3 or max(again) < thresholds.counter_retransmissions:
+        return []
+    node = again.index(min(again))
+    others = min(count for number, count in enumerate(again) if number != node)
+    if others < max(FEWER * again[node], 0.1 * thresholds.counter_retransmissions):
+        return []
+    text = (
+        f"every other node sent messages again (+{others} or more) and this one hardly (+{again[node]}): it may be "
+        "what loses them, or the way to it"
+    )
+    return [Warned(node, measurements.nodes[node], text)]
 
 
 def grown_on(values: Mapping[str, Any]) -> Iterator[tuple[int, int]]:

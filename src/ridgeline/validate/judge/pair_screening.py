@@ -64,9 +64,15 @@ class _Distances:
 
 
 def screen_pairs(
-    quantity: PairQuantity, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
+    quantity: PairQuantity,
+    worse: Floats | None,
+    thresholds: Thresholds,
+    suspects: Suspects,
+    verdict: Verdict,
 ) -> None:
     """Suspect groups, nodes and links whose figures are worse than those of the others, or than a limit.
+
+    worse: repeats of further measurements, see `Measurements.worse`.
 
     With groups, links inside a group and links between groups are each compared with their like.
     """
@@ -78,7 +84,7 @@ def screen_pairs(
     group_of = group_numbers(len(suspects.nodes), suspects.groups)
     measured = _measure_distances(quantity, links, values, few, group_of, thresholds, verdict)
     kept = ~_screen_groups(quantity, links, measured, group_of, thresholds, suspects)
-    _screen_nodes_and_links(quantity, links, values, measured, kept, few, thresholds, suspects)
+    _screen_nodes_and_links(quantity, links, values, measured, kept, few, worse, thresholds, suspects)
     _screen_limit(quantity, links, values, thresholds, suspects)
 
 
@@ -167,7 +173,7 @@ def _screen_groups(
 
 def _screen_nodes_and_links(
     quantity: PairQuantity, links: LinkCosts, values: Floats, measured: _Distances, kept: NDArray[np.bool_],
-    few: bool, thresholds: Thresholds, suspects: Suspects,
+    few: bool, worse: Floats | None, thresholds: Thresholds, suspects: Suspects,
 ) -> None:  # fmt: skip
     """Suspect nodes whose links are mostly slow, and links that are slow themselves."""
     first, second = links.first[kept], links.second[kept]
@@ -192,7 +198,7 @@ def _screen_nodes_and_links(
         )
         ends = int(links.first[row]), int(links.second[row])
         suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=slowdown)
-    stalled = find_stalls(quantity, len(suspects.nodes), at_fault.nodes, thresholds.stalls)
+    stalled = find_stalls(quantity, worse, len(suspects.nodes), at_fault.nodes, thresholds.stalls)
     for node, share in stalled.nodes.items():
         reason = f"{quantity.name}: {100 * share:.3g} % of its repeats took twice the usual time or more"
         suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name)

@@ -40,7 +40,7 @@ def screen(
     for quantity in measurements.node_quantities:
         _screen_nodes(quantity, thresholds, suspects, verdict)
     for pairs in measurements.pair_quantities:
-        screen_pairs(pairs, thresholds, suspects, verdict)
+        screen_pairs(pairs, measurements.worse.get(pairs.name), thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
     verdict.warnings = screen_counters(measurements, thresholds, suspects)
     verdict.notes += measurements.remarks

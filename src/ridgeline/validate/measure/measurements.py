@@ -69,7 +69,9 @@ class Measurements:
     baseline must have in common with a later run. others: quantity, or benchmark of the whole system -> node -> share
     of its processors that others used in the stage. It is the least of all times that it was measured. no_room: node
     -> why it could not be measured with what others left it; counted: node -> the period that its counters are
-    compared over, if it is not this validation; remarks: on the comparison of counters.
+    compared over, if it is not this validation; remarks: on the comparison of counters. worse: quantity of pairs ->
+    float64 [n_pairs, measurements times repeats], the repeats of those measurements that another one was better than,
+    NaN where there are none: stalls come and go, so all measurements count for them.
     """
 
     nodes: list[str]
@@ -84,6 +86,7 @@ class Measurements:
     others: dict[str, dict[int, float]] = field(default_factory=dict)
     no_room: dict[int, list[str]] = field(default_factory=dict)
     counted: dict[int, str] = field(default_factory=dict)
+    worse: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -121,6 +124,7 @@ class Measurements:
             for key in ("errors", "no_room"):
                 values[key] = {int(node): list(texts) for node, texts in content.get(key, {}).items()}
             values["counted"] = {int(node): text for node, text in content.get("counted", {}).items()}
+            values["worse"] = {name: _floats(table) for name, table in content.get("worse", {}).items()}
             values["others"] = {
                 name: {int(node): float(share) for node, share in nodes.items()}
                 for name, nodes in content.get("others", {}).items()

@@ -189,7 +189,10 @@ class Session:
         second: NDArray[np.int64],
         values: NDArray[np.float64],
     ) -> None:
-        """Store a quantity of pairs of nodes, on rank 0; of those measured again the better measurement."""
+        """Store a quantity of pairs of nodes, on rank 0; of those measured again the better measurement.
+
+        The worse one is kept beside it (`Measurements.worse`).
+        """
         known = {quantity.name: quantity for quantity in self.measurements.pair_quantities}
         if self.again is None or name not in known:
             self.measurements.pair_quantities.append(
@@ -197,11 +200,17 @@ class Session:
             )
             return
         stored = known[name]
+        worse = np.full_like(stored.values, np.nan)
         row = {pair: n for n, pair in enumerate(zip(stored.first.tolist(), stored.second.tolist()))}
         for pair, new in zip(zip(first.tolist(), second.tolist()), values):
             number = row.get(pair, row.get(pair[::-1]))
             if number is not None:
-                stored.values[number] = better(stored.values[number], new, higher_is_better)
+                before = stored.values[number].copy()
+                kept = better(before, new, higher_is_better)
+                worse[number] = before if kept is new else new
+                stored.values[number] = kept
+        others = self.measurements.worse.get(name, np.empty((len(worse), 0)))
+        self.measurements.worse[name] = np.hstack([others, worse])
 
 
 def better(
