@@ -48,7 +48,7 @@ def private_folder(*parts: str, make: bool = True) -> Path:
     """
     whys: list[str] = []
     try:
-        for root in (cache_root(), (Path(tempfile.gettempdir()) / _own_name()).resolve()):
+        for root in (cache_root(), Path(tempfile.gettempdir()).resolve() / _own_name()):
             why = _why_unusable(root, parts, make)
             if not why:
                 if whys:

@@ -26,7 +26,7 @@ from typing import Any, Literal
 from ridgeline.config.load import read_text
 from ridgeline.io.previous import to_json
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.files import DAMAGED, check_folder, output_errors, replace_file
+from ridgeline.runtime.files import DAMAGED, check_folder, output_errors, read_regular, replace_file
 from ridgeline.study.asked import FILE, Asked, to_toml, with_case
 from ridgeline.study.plan import Plan, Point
 
@@ -200,7 +200,10 @@ def look(folder: Path) -> Found:
     except (OSError, *DAMAGED) as problem:
         return Found(name, "damaged", f"{JOB}: {_words(problem)}")
     if (folder / ERROR).exists():
-        text = (folder / ERROR).read_text(errors="replace").strip()
+        try:
+            text = read_regular(folder / ERROR).decode(errors="replace").strip()
+        except OSError as problem:
+            text = _words(problem)
         return Found(name, "failed", " ".join(text.split()) or "no reason is known", record)
     try:
         report = _read(folder / REPORT)
@@ -222,7 +225,7 @@ def look(folder: Path) -> Found:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = json.loads(read_regular(path).decode())
     if not isinstance(content, dict):
         raise ValueError("is no table")
     return content

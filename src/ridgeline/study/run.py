@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import LauncherError
-from ridgeline.runtime.files import output_errors
+from ridgeline.runtime.files import output_errors, read_regular
 from ridgeline.runtime.launcher import die_with_parent, this_program
 from ridgeline.study.folder import ADVICE, ERROR, LOG, Found, StudyJob, clear, look
 from ridgeline.study.plan import Plan
@@ -74,7 +74,7 @@ def run_here(job: StudyJob) -> int:
 def write_error(folder: Path, why: str) -> None:
     """Write why a job failed: its exit code, and the error of its log, or the last lines if it says none."""
     try:
-        lines = (folder / LOG).read_text(errors="replace").splitlines()
+        lines = read_regular(folder / LOG).decode(errors="replace").splitlines()
     except OSError:
         lines = []
     said = [line for line in lines if line.startswith("error:")] or [one for one in lines if one.strip()][
