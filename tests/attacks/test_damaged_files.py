@@ -253,14 +253,10 @@ def test_a_run_with_a_damaged_cache_ends_well(ridgeline):
     cache = ridgeline.path / "cache"
     environment = {"RIDGELINE_CACHE_DIR": str(cache), "NUMBA_CACHE_DIR": ""}
     random = np.random.default_rng(7)
-    for kind in ("bytes", "cut", "empty", "pipe", "link"):
-        for damages in (False, True):
-            if damages:
-                for file in sorted(
-                    path for path in cache.rglob("*") if path.is_file() and path.stat().st_size
-                ):
-                    damage(file, kind, random)
-            done = ridgeline("run", "case.toml", "-n", 2, env=environment, timeout=500)
-            assert done.returncode == 0, done.stderr
-            assert "Traceback" not in done.stderr
-        shutil.rmtree(cache / "fft")
+    for kind in ("", "bytes", "cut", "empty", "pipe", "link"):
+        if kind:
+            for file in sorted(path for path in cache.rglob("*") if path.is_file() and path.stat().st_size):
+                damage(file, kind, random)
+        done = ridgeline("run", "case.toml", "-n", 2, env=environment, timeout=500)
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
