@@ -23,7 +23,7 @@ def shared_folder(comm, tmp_path_factory, monkeypatch):
 def test_one_rank_keeps_what_all_measured(comm, tmp_path_factory, monkeypatch):
     shared_folder(comm, tmp_path_factory, monkeypatch)
     written = []
-    monkeypatch.setattr(remembered, "replace_file", lambda file, content: written.append(json.loads(content)))
+    monkeypatch.setattr(remembered, "write_kept", lambda file, content: written.append(json.loads(content)))
     found = remembered.remembered(comm, {"of": "test"}, lambda: RATES, None)
     assert found.rates == RATES
     assert comm.allgather(len(written)) == [1] + [0] * (comm.size - 1)
