@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ridgeline as package
+from ridgeline.runtime.launcher import find_mpiexec
 
 
 def wait_for(condition, process, seconds=60):
@@ -113,6 +114,21 @@ def test_a_signal_after_the_last_step_changes_nothing(ridgeline, name):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "BAD TERMINATION" not in errors
+
+
+@pytest.mark.full
+def test_a_rank_that_is_lost_is_noticed_where_the_launcher_does_not(ridgeline, monkeypatch):
+    """As under srun without --kill-on-bad-exit: the launcher leaves the other ranks alone."""
+    script = ridgeline.path / "mpiexec"
+    script.write_text(f'#!/bin/sh\nexec {find_mpiexec()} -disable-auto-cleanup "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("RIDGELINE_MPIEXEC", str(script))
+    process = ridgeline.start("run", ridgeline.write(steps=100_000, every=0), "-n", 2)
+    wait_for(lambda: process.stderr.readline().startswith("step "), process)
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "ended without a word" in errors
 
 
 @pytest.mark.full

@@ -13,7 +13,7 @@ from ridgeline.parallel import job as module
 from ridgeline.runtime.launcher import find_mpiexec
 
 SOURCES = Path(package.__file__).parent
-STEPS = {"end_with_launcher", "configure_threads", "ends_job_on_error", "world"}
+STEPS = {"configure_threads", "ends_job_on_error", "notice_lost_ranks", "world"}
 
 
 def test_only_a_job_takes_the_steps_into_it() -> None:

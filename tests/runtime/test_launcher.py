@@ -1,6 +1,10 @@
 """Launchers and libraries that do not match are seen and refused."""
 
+import os
+import select
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -106,6 +110,34 @@ def test_a_job_that_a_signal_ended_has_the_exit_code_of_a_shell(tmp_path, monkey
         return False
 
     assert launch_ranks(2, [], over=interrupt) == code
+
+
+RANK = """
+import os, pathlib, signal
+from ridgeline.runtime.launcher import end_with_launcher
+end_with_launcher()
+pathlib.Path({ready!r}).with_suffix(".new").write_text(str(os.getpid()))
+pathlib.Path({ready!r}).with_suffix(".new").rename({ready!r})
+signal.pause()
+"""
+
+
+def test_ranks_die_with_the_launcher_though_a_proxy_goes_on(tmp_path, monkeypatch):
+    """mpiexec is killed with the launcher, but not what it has started: here a process that waits for its rank."""
+    ready, program, proxy = tmp_path / "ready", tmp_path / "rank.py", tmp_path / "proxy"
+    program.write_text(RANK.format(ready=str(ready)))
+    launcher(tmp_path, monkeypatch, f"({sys.executable} {program}; touch {proxy}) &\nwait")
+    text = "from ridgeline.runtime.launcher import launch_ranks; launch_ranks(2, [])"
+    with subprocess.Popen([sys.executable, "-c", text]) as process:
+        while not ready.exists():
+            assert process.poll() is None
+        rank = os.pidfd_open(int(ready.read_text()))
+        process.kill()
+    ended, _, _ = select.select([rank], [], [], 30)
+    os.close(rank)
+    assert ended
+    while not proxy.exists():  # it outlived the launcher and its rank
+        pass
 
 
 PROCESSES = [("n1", 50), ("n1", 51), ("n2", 50), ("n2", 77)]

@@ -20,7 +20,7 @@ from ridgeline.cli.sweep import run_list, sweep
 from ridgeline.cli.validate import validate
 from ridgeline.runtime.environment import prepare_process
 from ridgeline.runtime.errors import OutputError, RidgelineError
-from ridgeline.runtime.launcher import speaks
+from ridgeline.runtime.launcher import end_with_launcher, speaks
 from ridgeline.runtime.threads import limit_pools
 
 app = typer.Typer(
@@ -64,6 +64,7 @@ def version(
 def main() -> None:
     """Run the command line; a user's error ends it with one sentence and the error's exit code."""
     prepare_process()
+    end_with_launcher()
     limit_pools()  # settings classes of models import NumPy, long before a rank knows its threads
     try:
         try:

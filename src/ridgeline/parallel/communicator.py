@@ -81,13 +81,13 @@ def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
 
             # Meanwhile load Numba's tables of functions, which takes 0.3 s at the first call.
             cpu_target.target_context.refresh()
-        _wait_idle(node)
+        wait_idle(node)
         if node.rank != 0:
             result = action()
     return result
 
 
-def _wait_idle(comm: MPI.Comm) -> None:
+def wait_idle(comm: MPI.Comm) -> None:
     """Wait for all ranks without spinning, which would take cores from the one that compiles. Collective."""
     everyone = comm.Ibarrier()
     while not everyone.Test():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ridgeline.jit.kernel_cache import kernel_folder
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import ConfigError, LauncherError
-from ridgeline.runtime.launcher import detect_launch, end_with_launcher, launch_ranks
+from ridgeline.runtime.launcher import detect_launch, launch_ranks
 from ridgeline.runtime.threads import configure_threads, cores_available, limit_pools
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ def start_ranks(ranks: int | None, arguments: list[str] | None = None) -> int | 
 def prepare_rank(threads: int = 1) -> Path:
     """Prepare this process for compiled kernels without starting MPI; return the kernel cache.
 
-    It gets `threads` threads for Numba, one for every other pool, and the kernel cache of these sources. It ends when
-    its launcher is killed. Call before Numba is imported.
+    It gets `threads` threads for Numba, one for every other pool, and the kernel cache of these sources. Call before
+    Numba is imported.
     """
-    end_with_launcher()
     configure_threads(threads)
     return kernel_folder()
 
@@ -97,7 +96,8 @@ def job(threads: int = 1, debug: bool = False) -> Iterator[MPI.Comm]:
     check_limits()
     prepare_rank(threads)
     from ridgeline.parallel.communicator import ends_job_on_error, world
+    from ridgeline.parallel.lost_ranks import notice_lost_ranks
 
     comm = world()
-    with ends_job_on_error(comm, debug):
+    with ends_job_on_error(comm, debug), notice_lost_ranks(comm):
         yield comm

@@ -18,6 +18,7 @@ from typing import IO
 
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
+from ridgeline.runtime.process_watch import ProcessWatch
 from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.signals import release_stop_signals, stop_handlers
 
@@ -94,7 +95,7 @@ def find_mpiexec() -> str:
 
 _POLL = 0.1  # seconds between two looks at a job that may have to be killed
 
-# Set for the ranks that `launch_ranks` starts.
+# Set for the ranks that `launch_ranks` starts: which process that is.
 _LAUNCHED = "RIDGELINE_LAUNCHED"
 
 
@@ -110,10 +111,28 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
+def _this_process() -> str:
+    """Return the number of this process, and where it means something: the start of a machine, a space of numbers."""
+    where = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        where = f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return f"{os.getpid()} {where}"
+
+
 def end_with_launcher() -> None:
-    """Make this rank end when its launcher is killed, if it was `ridgeline -n` that started it."""
-    if _LAUNCHED in os.environ:
-        die_with_parent()
+    """Make this rank end when its launcher is killed, if it was `ridgeline -n` that started it.
+
+    It ends with its parent, which is a proxy of mpiexec, and with the launcher itself where that is on this machine:
+    a proxy may go on, as one that is still starting ranks. Call first of all.
+    """
+    launched = os.environ.get(_LAUNCHED)
+    if launched is None:
+        return
+    die_with_parent()
+    process, machine = launched.split(" ", 1)
+    if machine and machine == _this_process().split(" ", 1)[1]:
+        ProcessWatch([int(process)], lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def _prepare_mpiexec() -> None:
@@ -150,7 +169,7 @@ def launch_ranks(
     try:
         job = subprocess.Popen(
             command,
-            env=dict(os.environ if environ is None else environ) | {_LAUNCHED: "1"},
+            env=dict(os.environ if environ is None else environ) | {_LAUNCHED: _this_process()},
             start_new_session=True,
             stdout=None if heard is None else subprocess.PIPE,
             stderr=None if heard is None else subprocess.PIPE,
