@@ -56,7 +56,8 @@ def test_refusals_leave_nothing_behind(ridgeline):
     before = sorted(ridgeline.path.iterdir())
     for arguments, code, words in (
         (("run", "case.toml", "--ranks", "1;2"), 2, "--ranks 1;2 is no list of numbers of ranks"),
-        (("run", "case.toml", "--strong", "--ranks", "100000"), 3, "point n100000"),
+        (("run", "case.toml", "--strong", "--ranks", "100000", "--submit", "slurm"), 3, "point n100000"),
+        (("run", "case.toml", "--strong", "--ranks", "100000"), 2, "--oversubscribe"),
         (("compare", ".", "."), 6, "is no folder of a study"),
     ):
         done = ridgeline("study", *arguments)

@@ -39,7 +39,7 @@ def test_a_sweep_that_runs_is_not_run_twice(tmp_path, monkeypatch):
     (path / FILE).touch()
     with (
         locks.PathLock.inside(path, "the sweep"),
-        pytest.raises(OutputError, match=r"the sweep .* is in use by process"),
+        pytest.raises(OutputError, match=r"the sweep .* is in use by another run in this process"),
     ):
         run_sweep(str(case), SweepOptions(over=("model.F=0.02,0.03",)), str(path), print)
 
