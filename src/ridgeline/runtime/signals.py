@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -75,14 +75,14 @@ class SignalCatcher:
         self.polled = False  # a StopRequest looks at it from now on
         self._last = 0
         self._since = 0.0
-        self._handlers = stop_handlers(self._receive)
+        self._handlers = ExitStack()
 
     def __enter__(self) -> SignalCatcher:
-        self._handlers.__enter__()
+        self._handlers.enter_context(stop_handlers(self._receive))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._handlers.__exit__(None, None, None)
+        self._handlers.close()
 
     def forget(self) -> None:
         """Continue after a signal that was answered. Another Ctrl-C is then a first one again."""
