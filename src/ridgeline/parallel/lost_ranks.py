@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from mpi4py import MPI
 
 from ridgeline.parallel.communicator import node_communicator, wait_idle
-from ridgeline.runtime.process_watch import ProcessWatch
+from ridgeline.runtime.process_watch import ProcessWatch, process_space
 
 GRACE = 5.0  # seconds in which most launchers end such a job themselves, in words of their own
 
@@ -23,13 +23,14 @@ def notice_lost_ranks(comm: MPI.Comm, grace: float = GRACE) -> Iterator[None]:
 
     srun without --kill-on-bad-exit lets the other ranks wait for a dead one until the time limit. MPI tells them
     nothing, so each rank watches the processes of its node. Nobody notices a rank that is alone on its node, or a
-    node that is lost as a whole. Nothing is watched where MPI may not be called from two threads.
+    node that is lost as a whole, or ranks in containers of their own. Nothing is watched where MPI may not be called
+    from two threads.
     """
     with node_communicator(comm) as node:
         if node.size == 1 or MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             yield
             return
-        rank_of = dict(node.allgather((os.getpid(), comm.rank)))
+        rank_of = _visible(node.allgather((os.getpid(), process_space(), comm.rank)), process_space())
 
         def lost(process: int) -> None:
             time.sleep(grace)
@@ -46,3 +47,8 @@ def notice_lost_ranks(comm: MPI.Comm, grace: float = GRACE) -> Iterator[None]:
             wait_idle(node)
         finally:
             watch.close()
+
+
+def _visible(everyone: list[tuple[int, str, int]], here: str) -> dict[int, int]:
+    """Return ranks by the numbers of their processes, of (number, space of numbers, rank): those in this space."""
+    return {number: rank for number, space, rank in everyone if space and space == here}

@@ -18,7 +18,7 @@ from typing import IO
 
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
-from ridgeline.runtime.process_watch import ProcessWatch
+from ridgeline.runtime.process_watch import ProcessWatch, process_space
 from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.signals import release_stop_signals, stop_handlers
 
@@ -111,15 +111,6 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def _this_process() -> str:
-    """Return the number of this process, and where it means something: the start of a machine, a space of numbers."""
-    where = ""
-    with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        where = f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    return f"{os.getpid()} {where}"
-
-
 def end_with_launcher() -> None:
     """Make this rank end when its launcher is killed, if it was `ridgeline -n` that started it.
 
@@ -130,8 +121,8 @@ def end_with_launcher() -> None:
     if launched is None:
         return
     die_with_parent()
-    process, machine = launched.split(" ", 1)
-    if machine and machine == _this_process().split(" ", 1)[1]:
+    process, space = launched.split(" ", 1)
+    if space and space == process_space():
         ProcessWatch([int(process)], lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
 
@@ -169,7 +160,8 @@ def launch_ranks(
     try:
         job = subprocess.Popen(
             command,
-            env=dict(os.environ if environ is None else environ) | {_LAUNCHED: _this_process()},
+            env=dict(os.environ if environ is None else environ)
+            | {_LAUNCHED: f"{os.getpid()} {process_space()}"},
             start_new_session=True,
             stdout=None if heard is None else subprocess.PIPE,
             stderr=None if heard is None else subprocess.PIPE,
