@@ -48,7 +48,7 @@ def write(comm, path, n, steps, keep=None):
 def assert_holds(path, n, steps):
     with ridgeline.open(path) as found:
         assert found.step.values.tolist() == list(steps)
-        assert set(found.variables) == {"step", "time", "particle", *FIELDS}
+        assert set(found.variables) == {"step", "time", "particle", "axis", *FIELDS}
         assert found.particle.values.tolist() == list(range(n))
         for k, step in enumerate(steps):
             for name, value in values_of(n, step).items():
