@@ -1,6 +1,7 @@
 """`ridgeline bench transpose`: launches its ranks, prints a table, writes JSON, refuses in one sentence."""
 
 import json
+import re
 
 import pytest
 
@@ -13,7 +14,7 @@ def bench(ridgeline, *arguments):
 def test_table_of_every_process_grid(ridgeline):
     done = bench(ridgeline, "-n", 4)
     assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines() if " x " in line and line.split()[0].isdigit()]
+    rows = [line.split() for line in done.stdout.splitlines() if re.match(r"\s*\d+ x \d", line)]
     assert [(*row[:3:2], row[3]) for row in rows] == [
         (r, c, q) for r, c in ("14", "22", "41") for q in "1234"
     ]

@@ -211,6 +211,26 @@ def test_defaults_options_and_globals_of_what_a_kernel_calls_are_part_of_its_key
     assert make(2.0, "numpy")(2.0) == 3.0, "a global that a program sets"
 
 
+def test_a_kernel_has_the_same_key_in_every_process() -> None:
+    """Flags of fastmath are a set of strings, which each process hashes in its own way."""
+    code = (
+        "from ridgeline.jit.kernel_cache import KernelFiles; from ridgeline.jit import vector; "
+        "print([KernelFiles(vector._dot.py_func, one.targetoptions, None).about() for one in (vector._dot, "
+        "vector._dot_blocks)])"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1
+
+
 def test_the_fields_of_an_argument_are_part_of_the_key(cache) -> None:
     def first_of(fields):
         pair = namedtuple("Pair", fields)

@@ -38,7 +38,7 @@ import struct
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -261,7 +261,7 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
     LookupError
         If the sources of a function are not known; see `closure_of`.
     """
-    options = getattr(value, "targetoptions", "")
+    options = _text_of_options(getattr(value, "targetoptions", {}))
     value = getattr(
         value, "py_func", getattr(value, "_defn", value)
     )  # of compiled functions, and of intrinsics
@@ -303,6 +303,13 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
         return value.__name__
     raise TypeError(
         f"a kernel that is kept cannot close over a value of {type(value)}, which has no lasting text"
+    )
+
+
+def _text_of_options(options: Mapping[str, Any]) -> str:
+    """Return options of Numba as text. The flags of fastmath are a set, whose order is another in each process."""
+    return str(
+        [(name, sorted(v) if isinstance(v, set | frozenset) else v) for name, v in sorted(options.items())]
     )
 
 
@@ -355,7 +362,7 @@ class KernelFiles:
 
     def __init__(self, function: FunctionType, options: Any, dump: Callable[[Any], bytes]) -> None:
         """Take the function, the options that it is compiled with, and what pickles its kernels."""
-        self._function, self._options, self._dump = function, options, dump
+        self._function, self._options, self._dump = function, _text_of_options(options), dump
         name = f"{(function.__module__ or '').rpartition('.')[2]}.{function.__qualname__}"
         self.name = name.replace("<", "").replace(">", "").encode()[:120].decode(errors="ignore")
 
