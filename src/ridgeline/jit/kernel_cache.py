@@ -262,9 +262,8 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
         If the sources of a function are not known; see `closure_of`.
     """
     options = _text_of_options(getattr(value, "targetoptions", {}))
-    value = getattr(
-        value, "py_func", getattr(value, "_defn", value)
-    )  # of compiled functions, and of intrinsics
+    # A compiled function, an intrinsic, or the value itself.
+    value = getattr(value, "py_func", getattr(value, "_defn", value))
     if isinstance(value, FunctionType):
         top = str(value.__module__).partition(".")[0]
         if id(value) in seen or (seen and top != _PACKAGE and _is_library(Path(value.__code__.co_filename))):
@@ -308,9 +307,8 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
 
 def _text_of_options(options: Mapping[str, Any]) -> str:
     """Return options of Numba as text. The flags of fastmath are a set, whose order is another in each process."""
-    return str(
-        [(name, sorted(v) if isinstance(v, set | frozenset) else v) for name, v in sorted(options.items())]
-    )
+    lasting = {k: sorted(v) if isinstance(v, set | frozenset) else v for k, v in options.items()}
+    return str(sorted(lasting.items()))
 
 
 def _text_of_globals(function: FunctionType, seen: frozenset[int]) -> dict[str, str]:
@@ -380,9 +378,8 @@ class KernelFiles:
         types = [(str(kind), getattr(kind, "fields", "")) for kind in getattr(signature, "args", signature)]
         if not about or " at 0x" in str(types):  # an address, which no other process has
             return None
-        return (
-            kernel_folder() / f"{self.name}-{_digest(f'{about} {types} {further}'.encode()).hex()}{_SUFFIX}"
-        )
+        digest = _digest(f"{about} {types} {further}".encode()).hex()
+        return kernel_folder() / f"{self.name}-{digest}{_SUFFIX}"
 
     def load(self, key: Any) -> Any:
         """Return the kernel of a key: argument types, target and more of Numba's; None if there is none."""
@@ -405,9 +402,7 @@ class KernelFiles:
                 os.utime(path)  # it is in use
         try:
             kept_key, kernel = pickle.loads(body)
-        except (
-            Exception
-        ):  # the function's module cannot be imported by its name here, or no longer has what it had
+        except Exception:  # its module cannot be imported by its name here, or no longer has what it had
             return None
         return kernel if kept_key == key else None
 
