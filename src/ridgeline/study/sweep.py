@@ -111,22 +111,19 @@ def _one_kind(plan: Plan) -> None:
 
 def _cases_at_once(plan: Plan, options: SweepOptions) -> int:
     """Return how many cases run at a time. Raises ConfigError for more than this machine holds."""
+    needed = max(point.ranks * (point.need.memory or 1) for point in plan.points)
+    fitting = max(
+        1, int(node_memory_available() // needed)
+    )  # one that does not fit is refused when it begins
     if options.at_once is None:
-        return max(1, min(cores_available() // plan.points[0].cores, _fitting(plan)))
+        return max(1, min(cores_available() // plan.points[0].cores, fitting))
     at_once = min(options.at_once, len(plan.points))
     check_ranks(at_once * options.ranks)
-    if at_once > max(1, _fitting(plan)):
+    if at_once > fitting:
         raise ConfigError(
-            f"--at-once {options.at_once}: so many cases need more memory than is free; use at most {_fitting(plan)}"
+            f"--at-once {options.at_once}: so many cases need more memory than is free; use at most {fitting}"
         )
     return at_once
-
-
-def _fitting(plan: Plan) -> int:
-    """Return how many cases fit into the free memory at a time."""
-    return int(
-        node_memory_available() // max(point.ranks * (point.need.memory or 1) for point in plan.points)
-    )
 
 
 def _collect(
