@@ -1,7 +1,7 @@
 """Meshes of Gmsh: complete hexahedra of any order, and named surfaces. Read by meshio.
 
-Order of the nodes of an element: https://gmsh.info/doc/texinfo/gmsh.html#Node-ordering. Physical surfaces become sides
-of the same names, where every character but letters, digits, _ and - is replaced by _. A surface without a name
+Order of the nodes of an element: https://gmsh.info/doc/texinfo/gmsh.html#Node-ordering. Physical surfaces become
+sides of the same names, where every character but letters, digits, _ and - is replaced by _. A surface without a name
 becomes "side_" and its number. A negative number is that of a surface turned round. A face in two surfaces has two
 names, which `elements.meshes` refuses.
 """
