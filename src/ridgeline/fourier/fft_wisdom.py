@@ -4,6 +4,9 @@ A folder per FFTW version and CPU in the user's cache (RIDGELINE_CACHE_DIR) hold
 choices.json (see parallel.choices). With this folder, planning takes milliseconds, and a resumed run makes the plans
 of the first one, hence the same rounding. A damaged file, or a folder that cannot be written, costs a remark and the
 time to measure anew.
+
+The first line of a file of wisdom is a digest of the rest, because FFTW checks the form of wisdom but not its
+numbers: one that is out of range ends the process.
 """
 
 from __future__ import annotations
@@ -36,8 +39,11 @@ def load_wisdom() -> None:
     folder = wisdom_folder()
     for precision in export_wisdom():
         path = folder / f"{precision}.wisdom"
-        text = read_kept(path)
-        if text is not None and import_wisdom({precision: text}):
+        content = read_kept(path)
+        if content is None or content.startswith(b"(fftw-"):  # version 0.1.0 wrote no digest
+            continue
+        text = content[content.find(b"\n") + 1 :]
+        if content != _with_digest(text) or import_wisdom({precision: text}):
             remark_damage(path)
 
 
@@ -45,6 +51,10 @@ def save_wisdom() -> None:
     """Write FFTW's wisdom, and what others have saved meanwhile, to the folder."""
     load_wisdom()
     for precision, text in export_wisdom().items():
-        path = wisdom_folder() / f"{precision}.wisdom"
-        if text != read_kept(path):
-            write_kept(path, text)
+        path, content = wisdom_folder() / f"{precision}.wisdom", _with_digest(text)
+        if content != read_kept(path):
+            write_kept(path, content)
+
+
+def _with_digest(wisdom: bytes) -> bytes:
+    return hashlib.blake2b(wisdom, digest_size=16).hexdigest().encode() + b"\n" + wisdom
