@@ -36,9 +36,22 @@ def test_sources_are_asked_at_the_end_and_pieces_are_in_order() -> None:
     assert [span.name for span in timeline.spans()] == ["sweep", "compute"]
 
 
-def test_events_are_in_microseconds_since_the_origin() -> None:
-    assert trace_events([Span("sweep", "rest", 2.5, 2.75)], 3, 2.0) == [
-        {"name": "sweep", "ph": "X", "pid": 3, "tid": "rest", "ts": 5e5, "dur": 2.5e5}
+def test_events_are_in_microseconds_since_the_origin_and_ranks_and_lanes_have_names() -> None:
+    """Perfetto takes numbers as threads, and their names from events of metadata."""
+    spans = [
+        Span("sweep", "rest", 2.5, 2.75),
+        Span("pack", "faces", 2.5, 2.6),
+        Span("compute", HOST, 2.5, 3.0),
+    ]
+    *named, sweep, pack, compute = trace_events(spans, 3, 2.0)
+    assert sweep == {"name": "sweep", "ph": "X", "pid": 3, "tid": 2, "ts": 5e5, "dur": 2.5e5}
+    assert (pack["tid"], compute["tid"]) == (1, 0)
+    assert [(event["ph"], event["pid"]) for event in named] == [("M", 3)] * 4
+    assert [(event["name"], event["tid"], event["args"]["name"]) for event in named] == [
+        ("process_name", 0, "rank 3"),
+        ("thread_name", 0, HOST),
+        ("thread_name", 1, "faces"),
+        ("thread_name", 2, "rest"),
     ]
 
 

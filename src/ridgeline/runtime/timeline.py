@@ -35,16 +35,23 @@ class Timeline:
 
 
 def trace_events(spans: Iterable[Span], rank: int, origin: float) -> list[dict[str, Any]]:
-    """Return spans as complete events of Chrome's trace format, in microseconds since `origin`.
+    """Return spans as complete events of Chrome's trace format, in microseconds since `origin`, after their names.
 
-    A process of the trace is a rank, a thread of it a stream or the host.
+    A process of the trace is a rank, a thread of it the host or a stream. Both are numbers, which viewers sort by;
+    events of metadata name them. Source: Google, "Trace Event Format", sections on complete and metadata events.
     """
+    spans = list(spans)
+    lanes = sorted({span.lane for span in spans}, key=lambda lane: (lane != HOST, lane))
+    named = [("process_name", 0, f"rank {rank}"), *(("thread_name", n, lane) for n, lane in enumerate(lanes))]
     return [
+        {"name": kind, "ph": "M", "pid": rank, "tid": number, "args": {"name": name}}
+        for kind, number, name in named
+    ] + [
         {
             "name": span.name,
             "ph": "X",
             "pid": rank,
-            "tid": span.lane,
+            "tid": lanes.index(span.lane),
             "ts": 1e6 * (span.begin - origin),
             "dur": 1e6 * (span.end - span.begin),
         }
