@@ -77,7 +77,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-HEAD = "turbulence 64x128x256 float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)"
+HEAD = "turbulence 64 x 128 x 256, float32, 2 ranks x 3 threads on cpu: 11 steps, ended at step 11 (SIGTERM)"
 
 
 def test_physics_comes_first_then_files_then_speed_whole_in_a_narrow_terminal():
@@ -116,7 +116,7 @@ def test_nothing_that_a_file_says_is_taken_for_markup():
     text = printed(
         model="[/red]", written=[{"kind": "k", "path": "[b]", "steps": 1, "bytes": 1, "show": "[/]"}]
     )
-    assert "[/red] 64x128x256" in text
+    assert "[/red] 64 x 128 x 256" in text
     assert "k [b] 1 step 1 B [/]" in words(text)
 
 

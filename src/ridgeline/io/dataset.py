@@ -59,7 +59,10 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
         else:
             variables[array.name] = variable
     for name, values in reader.scalars.items():
-        (coords if name == "time" else variables)[name] = ("step", values)
+        if name == "time":
+            coords[name] = ("step", values, {"long_name": reader.attributes.get("time_name", "time")})
+        else:
+            variables[name] = ("step", values)
     if any("axis" in dims for dims in named.values()):  # of vectors, such as the places of particles
         coords["axis"] = ["x", "y", "z"]
     if image is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
+from ridgeline.runtime.units import counted
 
 WHICH = "name the NAME.bp.run.json beside a data set, or a file that --json of run or bench wrote"
 KINDS = ({"model", "run", "phases"}, {"benchmark", "columns", "rows"})  # keys of a run's, of a benchmark's
@@ -42,3 +43,13 @@ def damage_errors(path: str, *more: type[Exception]) -> Iterator[None]:
         raise OutputError(
             f"the report {path} is damaged, or of another version: {missing}; {WHICH}"
         ) from None
+
+
+def run_title(report: Mapping[str, Any]) -> str:
+    """Return what ran and on how much, for the heads of tables and pictures of a run's report."""
+    run = report["run"]
+    grid = run.get("grid") or " x ".join(map(str, run["shape"]))
+    return (
+        f"{report['model']} {grid}, {run['precision']}, {counted(run['ranks'], 'rank')} x "
+        f"{counted(run['threads'], 'thread')} on {run['device']}"
+    )

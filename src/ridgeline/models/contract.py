@@ -38,7 +38,7 @@ __all__ = [
 class Work:
     """Least work of one time step, in closed form, summed over all ranks."""
 
-    points: int  # grid points advanced
+    points: int  # advanced: what `Model.points_name` says
     flops: float  # floating-point operations; random number generation not counted
     bytes_memory: float  # least bytes to and from memory: every field once in, once out
     bytes_exchanged: float  # least bytes sent to other ranks
@@ -150,6 +150,9 @@ class Model(ABC):
     """
 
     name: ClassVar[str]
+    # What `time` is, and what `Work.points` counts, in words of reports and pictures.
+    time_name: ClassVar[str] = "time"
+    points_name: ClassVar[str] = "grid points"
     # What a step spends its time on: names of the phases that `step` charges in the context's regions, in the
     # order of the report's columns. What a step spends outside them is reported as "other"; "step", "output" and
     # "checkpoint" are regions of the loop.

@@ -61,3 +61,8 @@ def units_of(unit: str) -> dict[str, float]:
 def in_words(value: object) -> str:
     """Return the value of a setting as tables and names of folders have it: [4, 4] as 4x4, one number as itself."""
     return "x".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def counted(count: int, noun: str) -> str:
+    """Write how many there are of something: 1 "rank" as 1 rank, 2 as 2 ranks."""
+    return f"{count} {noun}{'s' * (count != 1)}"

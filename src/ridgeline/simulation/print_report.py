@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ridgeline.io.stored_reports import run_title
 from ridgeline.models.contract import StepTimes, Work
 from ridgeline.runtime.units import number
 from ridgeline.simulation.print_limits import energy_line, limit_rows, limit_text, meter_lines
@@ -88,8 +89,7 @@ def print_report(report: Mapping[str, Any], console: Console, verbose: bool = Fa
     run = report["run"]
     head = Text.assemble(
         (report["model"], "bold"),
-        f" {'x'.join(map(str, run['shape']))} {run['precision']}, "
-        f"{run['ranks']} ranks x {run['threads']} threads on {run['device']}: "
+        run_title(report).removeprefix(report["model"]) + ": "
         f"{report['steps']} steps, ended at step {run['last_step']} ({run['ended']})",
     )
     parts: list[RenderableType] = ["", head, ""]
@@ -105,7 +105,8 @@ def _state_lines(report: Mapping[str, Any]) -> list[Text]:
     """Return the figures of the last state, with their units."""
     run, summary = report["run"], report["summary"]
     rows = [(name, f"{figure['value']:.6g}", figure["unit"]) for name, figure in summary.items()]
-    return [Text(f"state at step {run['last_step']}, time {run['time']:.6g}"), *_aligned(rows, "<><")]
+    time = f"{run.get('time_name', 'time')} {run['time']:.6g}"
+    return [Text(f"state at step {run['last_step']}, {time}"), *_aligned(rows, "<><")]
 
 
 def _file_lines(report: Mapping[str, Any]) -> list[Text]:
@@ -116,7 +117,15 @@ def _file_lines(report: Mapping[str, Any]) -> list[Text]:
         steps = "" if row["steps"] is None else f"{row['steps']} step{'s' * (row['steps'] != 1)}"
         rows.append((row["kind"], row["path"], steps, size, row["show"] or ""))
     if "trace" in report["files"]:
-        rows.append(("trace", report["files"]["trace"], "", "", "open it with ui.perfetto.dev"))
+        rows.append(
+            (
+                "trace",
+                report["files"]["trace"],
+                "",
+                "",
+                "open https://ui.perfetto.dev and choose 'Open trace file'",
+            )
+        )
     path = report["files"]["report"]
     rows.append(("report", path, "", "", f"ridgeline report {shlex.quote(path)} --verbose"))
     return [Text("files"), *_aligned(rows, "<<<><")]
@@ -140,7 +149,7 @@ def _speed_lines(report: Mapping[str, Any]) -> list[RenderableType]:
     lines = [
         f"speed: {steps} steps in {number(seconds['first_step'] + seconds['steady'], 's')}, "
         f"{number(report['seconds_per_step'], 's')} each; whole run {number(seconds['total'], 's')}",
-        f"{report['points_per_second'] / 1e6:.4g} M grid points/s, "
+        f"{report['points_per_second'] / 1e6:.4g} M {_points(report)}/s, "
         f"{number(report['least_bytes_per_second'], 'B/s')} of least memory traffic",
         *(line for line in further if line is not None),
     ]
@@ -156,6 +165,11 @@ def _speed_lines(report: Mapping[str, Any]) -> list[RenderableType]:
     near.append("most of a step goes to {}, {:.0%}".format(*_largest_part(report)))
     metered = report.get("energy", {}).get("joules") is not None
     return [*map(Text, (*lines, "; ".join(near), *([energy_line(report["energy"])] if metered else [])))]
+
+
+def _points(report: Mapping[str, Any]) -> str:
+    """Return what the model advances: grid points, atoms or particles."""
+    return str(report["run"].get("points_name", "grid points"))
 
 
 def _largest_part(report: Mapping[str, Any]) -> tuple[str, float]:
@@ -225,7 +239,7 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     figures.add_column()
     figures.add_column(justify="right")
     figures.add_row("per step", number(report["seconds_per_step"], "s"))
-    figures.add_row("grid points", f"{report['points_per_second'] / 1e6:.4g} M/s")
+    figures.add_row(_points(report), f"{report['points_per_second'] / 1e6:.4g} M/s")
     figures.add_row("arithmetic", f"{report['flops_per_second'] / 1e9:.4g} GFLOP/s")
     figures.add_row(
         "least memory traffic",

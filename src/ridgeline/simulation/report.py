@@ -51,6 +51,8 @@ def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
     """Return what the run header shows. Collective."""
     return {
         "model": model.name,
+        "time_name": model.time_name,
+        "points_name": model.points_name,
         "shape": list(case.grid.points()),
         "grid": case.grid.words(),
         "precision": case.run.precision,
@@ -73,6 +75,7 @@ def make_provenance(case: AnyCase, model: Model, context: Context, started_at: s
         {
             "settings": case.flatten(),
             "seed": case.run.seed,
+            "time_name": model.time_name,
             "ranks": context.comm.size,
             "threads": context.threads,
             "process_grid": model.describe().get("process_grid", []),

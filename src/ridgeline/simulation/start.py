@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.parallel.job import job
 from ridgeline.runtime.messages import configure_logging
 from ridgeline.runtime.signals import SignalCatcher
+from ridgeline.runtime.units import counted
 
 if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase
@@ -59,7 +60,7 @@ def _print_header(facts: dict[str, Any]) -> None:
     used = facts["ranks_on_node"] * facts["threads"]
     lines = [
         f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {facts['steps']} steps",
-        f"{facts['ranks']} ranks x {facts['threads']} threads on {facts['device']}, "
+        f"{counted(facts['ranks'], 'rank')} x {counted(facts['threads'], 'thread')} on {facts['device']}, "
         f"using {used} of the {facts['cores']} cores here",
     ]
     if used < facts["cores"]:

@@ -22,6 +22,7 @@ from ridgeline.runtime.locks import PathLock
 from ridgeline.runtime.memory import node_memory_available
 from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.units import counted
 from ridgeline.study.asked import read_asked
 from ridgeline.study.command import FAILED, Tell, refuse_ranks, show
 from ridgeline.study.contact_sheet import save_contact_sheet
@@ -94,8 +95,8 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
         )
         folder.keep_asked(asked)
         tell(
-            f"{len(jobs)} cases of {plan.subject.name}, {at_once} at a time, each on {options.ranks} ranks x "
-            f"{plan.points[0].threads} threads"
+            f"{len(jobs)} cases of {plan.subject.name}, {at_once} at a time, each on "
+            f"{counted(options.ranks, 'rank')} x {counted(plan.points[0].threads, 'thread')}"
         )
         found = run_in_processes(plan, jobs, at_once, folder.path, tell)
         _collect(plan, jobs, found, folder.path, options, tell)

@@ -25,6 +25,7 @@ class MolecularDynamics(Model):
     """A Lennard-Jones melt on this rank."""
 
     name: ClassVar[str] = "molecular_dynamics"
+    points_name: ClassVar[str] = "atoms"
     phases: ClassVar[tuple[str, ...]] = ("pair", "neighbour", "exchange", "integrate")
     advice: ClassVar[str] = "try a smaller model.dt, model.density or initial.temperature"
 

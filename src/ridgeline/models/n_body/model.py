@@ -36,6 +36,8 @@ class NBody(Model):
     """Gravity of particles in an expanding universe on this rank."""
 
     name: ClassVar[str] = "n_body"
+    time_name: ClassVar[str] = "scale factor"
+    points_name: ClassVar[str] = "particles"
     phases: ClassVar[tuple[str, ...]] = PHASES
     exchanges: ClassVar[tuple[str, ...]] = ("migrate", "exchange")
     advice: ClassVar[str] = "try more model.steps_to_today or model.substeps, or a larger model.softening"
