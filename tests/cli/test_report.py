@@ -90,3 +90,39 @@ def test_plot_of_a_report_that_is_not_there_gets_one_sentence(ridgeline):
     assert done.returncode == 6
     assert done.stderr.startswith("error: cannot read the report some.bp.run.json: No such file")
     assert done.stderr.count("\n") == 1
+
+
+def test_two_reports_are_compared(ridgeline, capsys, monkeypatch):
+    """B has half the time step and is twice as fast; what is the same in both is not named."""
+    from ridgeline.simulation.compare_reports import compare_reports
+
+    def report(dt, seconds, value, **more):
+        run = {"shape": [4, 4, 4], "precision": "float64", "ranks": 2, "threads": 1, "device": "cpu",
+               "last_step": 10, "time": 10 * dt}  # fmt: skip
+        return {
+            "model": "m", "run": run, "phases": {}, "steps": 10, "settings": {"model.dt": dt, "run.seed": 1},
+            "provenance": {"host": "here"}, "versions": {"numpy": "2"}, "seconds_per_step": seconds,
+            "step": {"mean": {"compute": seconds, "total": seconds}}, "seconds": {"total": 10 * seconds},
+            "peak_memory_per_rank": 1e6, "summary": {"energy": {"value": value, "unit": "J"}}, **more,
+        }  # fmt: skip
+
+    monkeypatch.chdir(ridgeline.path)
+    for name, content in (("a", report(0.1, 2e-3, 4.0)), ("b", report(0.05, 1e-3, 5.0))):
+        (ridgeline.path / f"{name}.json").write_text(json.dumps(content))
+    compare_reports("a.json", "b.json")
+    rows = {
+        line.strip().split("  ")[0]: line.split() for line in capsys.readouterr().out.splitlines() if line
+    }
+    assert rows["model.dt"] == ["model.dt", "0.1", "0.05"]
+    assert "run.seed" not in rows
+    assert rows["time of a step"][-1] == rows["compute"][-1] == "0.500"
+    assert rows["energy"] == ["energy", "4", "J", "5", "J", "0.25"]
+    done = ridgeline("report", "a.json", "b.json", "--verbose")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --verbose has no effect on two reports; leave it out\n",
+    )
+    (ridgeline.path / "c.json").write_text(json.dumps({"benchmark": "b", "columns": {}, "rows": []}))
+    done = ridgeline("report", "a.json", "c.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "c.json is the report of a benchmark, and only reports of runs are compared" in done.stderr
