@@ -1,12 +1,15 @@
 """Pictures of statistics: profiles and planes at the places of their points."""
 
+import logging
+
 import numpy as np
 import pytest
 import xarray as xr
 
 import ridgeline
-from ridgeline.analysis.averages import has_averages, plot_averages
+from ridgeline.analysis.averages import has_averages, plot_averages, plot_wall_units
 from ridgeline.analysis.command import draw
+from ridgeline.analysis.shades import colour_map
 from ridgeline.runtime.errors import ConfigError
 
 Z, Y = np.array([0.0, 0.1, 0.9, 1.0]), np.array([0.0, 0.5, 2.0])
@@ -69,12 +72,83 @@ def test_the_command_knows_statistics(tmp_path, monkeypatch):
     assert not has_averages(in_space), "averages over no direction are fields"
 
 
-def test_planes_of_both_signs_are_white_at_zero_each_on_its_own_scale():
+def test_planes_have_scales_of_their_own_and_components_are_white_at_zero():
     data = statistics()
     data["velocity_y"] = 0.01 * (data["velocity_x"] - 5.0)
-    mean, small = (
-        plot_averages(data, [name]).axes[0].collections[0] for name in ("velocity_x", "velocity_y")
+    mean, small, moment = (
+        plot_averages(data, [name]).axes[0].collections[0] for name in ("velocity_x", "velocity_y", "uu")
     )
-    assert mean.get_clim() == (0.0, PLANE.max())
+    assert mean.get_clim() == (-PLANE.max(), PLANE.max())
     assert small.get_clim() == pytest.approx((-0.16, 0.16))
-    assert (mean.get_cmap().name, small.get_cmap().name) == ("viridis", "RdBu_r")
+    assert moment.get_clim() == (0.0, PLANE.max() ** 2)
+    assert [mesh.get_cmap().name for mesh in (mean, small)] == ["RdBu_r", "RdBu_r"]
+    assert moment.get_cmap().name == colour_map("uu")
+
+
+def channel(**sizes) -> xr.Dataset:
+    """Profiles between two walls of a flow with u_tau = 0.5 and nu = 0.01; other names have a size each."""
+    y = np.linspace(-1.0, 1.0, 21)
+    values = {"velocity_x": 12.5 * (1 - y**2), "uu": 0.25 * (1 - y**2)}
+    values |= {name: np.full(21, size) for name, size in sizes.items()}
+    return xr.Dataset(
+        {name: (("step", "y"), value[None]) for name, value in values.items()},
+        {"step": [40], "time": ("step", [0.5]), "y": ("y", y, {"units": "m"})},
+        {"model.viscosity": 0.01, "grid.order": 5},
+    )
+
+
+def test_rounding_is_not_drawn_as_physics_and_a_note_names_it(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("ridgeline"), "propagate", True)
+    data = channel(
+        velocity_y=1e-13,
+        uv=1e-4,
+        uw=1e-12,
+        vv=1.0,
+        dissipation_xx=2.0,
+        dissipation_xy=1e-14,
+        pressure=0.0,
+        up=1e-9,
+    )
+    with caplog.at_level("INFO", "ridgeline"):
+        figure = plot_averages(data)
+    shown = {axes.get_title() for axes in figure.axes if axes.axison}
+    assert shown == {"velocity_x", "uu", "uv", "vv", "dissipation_xx", "up"}
+    assert "zero but for rounding: velocity_y, uw, dissipation_xy, pressure" in caplog.text
+    assert plot_averages(data, ["uw"]).axes[0].get_title() == "uw", "what is named is drawn"
+    assert figure.axes[0].get_xlabel() == "y in m"
+
+
+def test_many_panels_are_on_pages_means_and_stresses_first():
+    more = [f"more_{n:02}" for n in range(20)]
+    data = channel(**dict.fromkeys(["pressure", "uv", "vv", "ww", *more], 1.0))
+    first, third = (
+        [axes.get_title() for axes in plot_averages(data, page=page).axes if axes.axison] for page in (1, 3)
+    )
+    assert (len(first), first[:5]) == (12, ["velocity_x", "uu", "uv", "vv", "ww"])
+    assert third == ["more_18", "more_19"]
+    with pytest.raises(ConfigError, match="--page 4: 26 panels fill 3 pages"):
+        plot_averages(data, page=4)
+
+
+def test_wall_units_of_both_walls():
+    """U = 12.5 (1 - y^2) has the slope 25 at the walls, so u_tau = sqrt(0.01 x 25) = 0.5."""
+    mean, stresses = plot_wall_units(channel(uv=0.01)).axes
+    lower, upper, *laws = mean.lines
+    for line, end in ((lower, "min"), (upper, "max")):
+        assert line.get_label() == f"y_{end}, u_tau = 0.5"
+        x, u = line.get_xydata().T
+        assert x[0] == pytest.approx(0.1 * 0.5 / 0.01)
+        assert (x[-1], u[-1]) == pytest.approx((50.0, 25.0)), "the middle"
+    assert [line.get_label() for line in laws] == ["y+", "ln(y+) / 0.41 + 5.2"]
+    assert mean.get_xscale() == "log"
+    assert [line.get_ydata()[-1] for line in stresses.lines] == pytest.approx([1.0, 0.04] * 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [(statistics(), "needs profiles over one direction, .* over z, y"),
+     (channel().isel(y=slice(5, 15)), "needs a wall, and velocity_x is not zero")],
+)  # fmt: skip
+def test_wall_units_without_a_wall_are_refused(data, words):
+    with pytest.raises(ConfigError, match=words):
+        plot_wall_units(data)

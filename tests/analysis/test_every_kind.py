@@ -101,6 +101,7 @@ FILES = {
     "validation": ("report.json", '{"schema": 1, "verdict": {}}', "open report.html beside it"),
     "baseline": ("day.json", '{"schema": 1, "nodes": []}', "measurements of a validation"),
     "predictions": ("p.json", '{"predictions": []}', "`ridgeline predict --plot` draws them"),
+    "trace": ("t.json", '{"traceEvents": []}', "a trace; open https://ui.perfetto.dev in a browser"),
     "manifest": ("manifest.json", '{"format": 1, "files": [], "xxh3_64": "0"}', "the manifest of a checkpoint"),
     "machine file": ("frontier.toml", "[node]\n", "settings; `ridgeline run` runs a case"),
     "lines of HPL": ("HPL.txt", "WR00L2L4 ...\n", "is text"),

@@ -1,5 +1,6 @@
 """Plots and movies: what is drawn, written and refused, without a display."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -79,24 +80,51 @@ def box(n_y, n_x, spacing=0.5, **fields):
 def test_places_are_lengths_and_vectors_have_one_scale_about_zero():
     wave = np.sin(np.linspace(0, 6, 24)).reshape(4, 6)
     data = box(4, 6, velocity_x=3 * wave, velocity_y=wave, velocity_z=1e-15 * wave, heat=2 + wave)
+    data = data.assign_coords(x=("x", data.x.values, {"units": "m"}))
     figure = plot.plot_slices(data)
     x, y, z, heat = panels(figure)
     for axes in (x, y, z, heat):
         assert tuple(axes.images[0].get_extent()) == (0.0, 3.0, 0.0, 2.0)
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("x in m", "y")
     most = 3 * np.abs(wave).max()
     for axes in (x, y, z):
         assert axes.images[0].get_cmap().name == "RdBu_r"
         assert axes.images[0].get_clim() == (-most, most)
-    assert heat.images[0].get_cmap().name == "plasma"
+    assert heat.images[0].get_cmap().name == colour_map("heat")
     assert heat.images[0].get_clim() == ((2 + wave).min(), (2 + wave).max())
     assert [axes.get_title() for axes in (y, z)] == ["velocity_y", "velocity_z: zero but for rounding"]
     assert [axes.get_ylabel() for axes in figure.axes if axes.get_label() == "<colorbar>"] == ["m/s"] * 4
 
 
+def test_a_secondary_flow_is_seen_beside_the_mean_one_and_one_map_is_for_all_components():
+    wave = np.sin(np.linspace(0, 6, 24)).reshape(4, 6)
+    data = box(4, 6, velocity_x=2 + wave, velocity_y=0.02 * wave, velocity_z=0 * wave)
+    x, y, z = panels(plot.plot_slices(data))
+    size = 0.02 * np.abs(wave).max()
+    assert y.images[0].get_clim() == pytest.approx((-size, size))
+    assert y.get_title() == f"velocity_y: own limits, 1/{(2 + wave).max() / size:.2g}"
+    assert z.get_title() == "velocity_z: zero"
+    assert {axes.images[0].get_cmap().name for axes in (x, y, z)} == {"RdBu_r"}
+    (alone,) = panels(plot.plot_slices(data, ["velocity_x"]))
+    assert alone.images[0].get_cmap() == x.images[0].get_cmap()
+
+
+def test_a_hole_is_not_the_colour_of_any_value():
+    values = np.array([[-1.0, 1.0, 0.0], [0.5, np.nan, -0.5]])
+    (axes,) = panels(plot.plot_slices(box(2, 3, a=values)))
+    image = axes.images[0]
+    hole, zero = image.to_rgba(image.get_array())[[1, 0], [1, 2], :3]
+    np.testing.assert_allclose(hole, 0.6)
+    assert zero.min() > 0.95
+
+
 def test_a_field_that_hardly_has_another_sign_keeps_its_map():
     data = box(2, 3, a=np.array([[-0.05, 1, 1], [0, 0.5, 1]]), b=np.array([[-0.2, 1, 1], [0, 0.5, 1]]))
     a, b = panels(plot.plot_slices(data))
-    assert (a.images[0].get_cmap().name, b.images[0].get_cmap().name) == ("viridis", "RdBu_r")
+    assert (a.images[0].get_cmap().name, b.images[0].get_cmap().name) == (
+        colour_map("a"),
+        "RdBu_r",
+    )
     assert b.images[0].get_clim() == (-1.0, 1.0)
 
 
@@ -124,7 +152,7 @@ def test_movie_has_a_frame_per_step_and_one_colour_scale(recorded, values, tmp_p
     values[1][:] = levels[:, None, None, None]
     path = tmp_path / "v.gif"
     assert movie.save_movie(recorded.dataset, "V", "z=2", path, frames_per_second=5) == 4
-    scale = colormaps[colour_map(("U", "V"), "V")]
+    scale = colormaps[colour_map("V")]
     with Image.open(path) as image:
         assert (image.n_frames, image.info["duration"], image.info["loop"]) == (4, 200, 0)
         for i, level in enumerate(levels):
@@ -134,6 +162,13 @@ def test_movie_has_a_frame_per_step_and_one_colour_scale(recorded, values, tmp_p
             # A GIF has 256 colours a frame, so they are near the scale's and not on it.
             np.testing.assert_allclose(middle, scale((level - 0.1) / 0.4, bytes=True)[:3], atol=12)
     assert sum(recorded.reads) <= 2 * 4 * 5 * 7 * 8, "nothing but the plane may be read, twice"
+
+
+def test_a_movie_is_as_wide_as_asked(dataset, tmp_path):
+    movie.save_movie(dataset, ["U", "V"], "z=2", tmp_path / "v.gif", width=800)
+    with Image.open(tmp_path / "v.gif") as image:
+        assert image.size[0] == 800
+        assert image.size[1] % 16 == 0
 
 
 def test_movie_of_a_diverging_run(dataset, values, tmp_path):
@@ -175,6 +210,36 @@ def test_unwritable_picture_and_movie(dataset, tmp_path):
 def test_no_fields_to_draw(dataset):
     with pytest.raises(ConfigError, match="no field to draw"):
         plot.plot_slices(dataset[[]])
+
+
+@pytest.mark.parametrize(
+    ("limits", "labels"), [((1, 9), ["1", "2", "5"]), ((0.02, 0.3), ["0.02", "0.05", "0.1", "0.2"])]
+)
+def test_short_logarithmic_axes_have_few_labels(limits, labels):
+    figure = plot.blank_figure(3, 3)
+    (axes,) = plot.panels(figure, 1)
+    axes.loglog(limits, (1, 1e6))
+    axes.set_xlim(*limits)
+    plot.label_decades(figure)
+    figure.draw_without_rendering()
+    low, high = limits
+    shown = [
+        text.get_text()
+        for text in axes.get_xticklabels(which="both")
+        if text.get_text() and low <= text.get_position()[0] <= high
+    ]
+    assert shown == labels
+    boxes = [text.get_window_extent() for text in axes.get_xticklabels() if text.get_text() in labels]
+    assert all(
+        left.x1 < right.x0 for left, right in itertools.pairwise(sorted(boxes, key=lambda box: box.x0))
+    )
+
+
+def test_the_time_of_a_model_has_its_own_name(dataset):
+    dataset = dataset.assign_coords(time=("step", dataset.time.values, {"long_name": "scale factor"}))
+    figure = plot.plot_slices(dataset, ["U"], step=20)
+    assert figure.get_suptitle() == "step 20, scale factor = 40, z = 3"
+    assert plot.mean_title(dataset) == "mean of 4 outputs, scale factor = 0 to 80"
 
 
 def test_no_display_and_no_pyplot_is_needed():

@@ -81,6 +81,33 @@ def test_a_phase_without_time_is_left_out():
     assert "exchange" not in [label.get_text() for label in panels["steps"].get_xticklabels()]
 
 
+@pytest.mark.parametrize("every", [1, 20])
+def test_a_phase_that_seldom_takes_time_is_named_and_does_not_stretch_the_axis(every):
+    """A phase of 1e-9 s, or of 0.1 s in one step of 20, such as the lists of neighbours."""
+    report = make_report(n_ranks=1)
+    seconds = np.where(np.arange(50) % 20 == 10, 0.1 if every > 1 else 1e-9, 1e-9)
+    times = StepDistribution(("lists", "total"))
+    times.add(np.arange(50) + 2, np.ones(50, np.int64), np.stack([seconds, 1.0 + seconds]))
+    report["step_times"]["lists"] = times.to_dict()["lists"]
+    for kind in ("first", "steady"):
+        report["ranks"][kind] = {"lists": [float(seconds.sum())], **report["ranks"][kind]}
+    panels = panels_of(plot_run(report, "r.json"))
+    assert "lists" not in [label.get_text() for label in panels["steps"].get_xticklabels()]
+    assert panels["steps"].get_xlabel() == "in most steps below 0.1% of the time: lists"
+    assert panels["steps"].get_ylim()[0] > 1e-4
+    assert "lists" in panels["ranks"].get_legend_handles_labels()[1], "its share of the mean step is drawn"
+
+
+def test_the_title_has_the_grid_in_words_and_no_plural_of_one():
+    report = make_report(n_ranks=1)
+    report["run"] |= {"grid": "of duct.msh, elements of order 5"}
+    title = plot_run(report, "r.json").get_suptitle()
+    assert (
+        title
+        == "gray_scott of duct.msh, elements of order 5, float64, 1 rank x 1 thread on cpu, steps 1 to 51"
+    )
+
+
 @pytest.mark.parametrize(("n_ranks", "n_steps", "per_row"), [(512, 2, 20), (2, 1, 1), (40, 3, 1)])
 def test_many_ranks_and_single_steps_are_drawn(tmp_path, n_ranks, n_steps, per_row):
     (tmp_path / "g.bp.run.json").write_text(json.dumps(make_report(n_ranks, n_steps, per_row=per_row)))

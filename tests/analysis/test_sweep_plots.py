@@ -2,14 +2,17 @@
 
 import json
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from ridgeline.analysis.command import draw
 from ridgeline.analysis.sweep_plots import SWEPT, plot_sweep
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.study import contact_sheet
 
 FIGURES = ("V_mean", "V_max", "U_mean", "dt")
 
@@ -105,3 +108,24 @@ def test_a_sweep_without_a_case_that_is_done_says_so():
     result["columns"] = {name: name for name in ("F", "state", "step", "time")}
     with pytest.raises(ConfigError, match="no case of the sweep is done yet; run the same sweep again"):
         plot_sweep(result)
+
+
+def test_a_contact_sheet_runs_upwards_like_the_map_beside_it(tmp_path, monkeypatch):
+    """F is the first axis, k the last: the least F is in the lowest row, as in the map of a final figure."""
+    points = [
+        SimpleNamespace(name=f"{f}{k}", axes={"F": f, "k": k}, paths={"output.path": f"{f}{k}.bp"})
+        for f, k in product((0.02, 0.03, 0.04), (0.05, 0.06))
+    ]
+    jobs = [SimpleNamespace(folder=tmp_path, point=point) for point in points]
+    data = xr.Dataset(
+        {"U": (("step", "z", "y", "x"), np.full((1, 1, 2, 2), np.nan))},
+        {"step": [3], "time": ("step", [3.0])},
+    )
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda path: data)
+    drawn = []
+    monkeypatch.setattr(contact_sheet, "save_figure", lambda figure, *_: drawn.append(figure))
+    contact_sheet.save_contact_sheet(SimpleNamespace(points=points), jobs, tmp_path / "s.png", None, "z=0")
+    places = {axes.get_title(): axes.get_subplotspec() for axes in drawn[0].axes if axes.get_title()}
+    rows = [places[f"F = {f}, k = 0.05"].rowspan.start for f in (0.02, 0.03, 0.04)]
+    assert rows == [2, 1, 0]
+    assert places["F = 0.02, k = 0.06"].colspan.start == 1

@@ -1,5 +1,6 @@
 """Pictures of recorded time series: what is drawn at first, and with which range."""
 
+import json
 import logging
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ridgeline.analysis.command import draw
-from ridgeline.analysis.time_series import most_telling, plot_time_series
+from ridgeline.analysis.time_series import SeriesLabels, labels_beside, most_telling, plot_time_series
 from ridgeline.runtime.errors import ConfigError
 
 SERIES = "step,time,energy,dissipation,enstrophy\n0,0.0,0.5,0.1,2.0\n5,0.25,0.4,0.2,3.0\n9,0.45,0.3,0.1,2.5\n"
@@ -131,3 +132,63 @@ def test_the_command_draws_a_few_all_or_those_named(tmp_path, caplog, monkeypatc
     assert caplog.text.count("--all") == 1
     with Image.open(tmp_path / "few.png") as few, Image.open(tmp_path / "every.png") as every:
         assert few.size[0] < few.size[1] * 1.2 < every.size[0], "three in a column, all in rows"
+
+
+FORCES = {
+    "cyl_force_x": 2 + 0.1 * np.sin(TIME), "cyl_force_z": 1e-16 * np.sin(TIME), "cyl_pressure_force_x": 1 + TIME,
+    "cyl_coefficient_x": 4 + 0.2 * np.sin(TIME), "cyl_coefficient_y": np.sin(TIME), "scalar_0_nusselt_x": 1 + TIME,
+}  # fmt: skip
+
+
+def test_coefficients_come_first_and_rounding_is_left_out_and_named(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("ridgeline"), "propagate", True)
+    with caplog.at_level("INFO", "ridgeline"):
+        drawn = [axes.get_title() for axes in plot_time_series(series_of(**FORCES)).axes]
+        every = [
+            axes.get_title() for axes in plot_time_series(series_of(**FORCES), every=True).axes if axes.axison
+        ]
+    assert drawn == ["cyl_coefficient_x", "cyl_coefficient_y", "scalar_0_nusselt_x"]
+    assert every == [name for name in FORCES if name != "cyl_force_z"]
+    assert "not drawn, zero but for rounding: cyl_force_z; --variable draws them" in caplog.text
+    assert plot_time_series(series_of(**FORCES), ["cyl_force_z"]).axes[0].get_title() == "cyl_force_z"
+
+
+@pytest.mark.parametrize(
+    ("columns", "word", "expected"),
+    [
+        (FORCES, "drag", ["cyl_coefficient_x"]),
+        (FORCES, "lift", ["cyl_coefficient_y"]),
+        (
+            {"a_force_x": TIME, "b_force_x": TIME, "a_pressure_force_x": TIME},
+            "drag",
+            ["a_force_x", "b_force_x"],
+        ),
+        ({"drag": TIME, "a_force_x": TIME}, "drag", ["drag"]),
+    ],
+)
+def test_drag_and_lift_are_forces_along_x_and_y(columns, word, expected):
+    figure = plot_time_series(series_of(**columns), [word])
+    assert [axes.get_title() for axes in figure.axes] == expected
+    with pytest.raises(ConfigError, match=f"'{word}' is not in the time series, which has energy"):
+        plot_time_series(series_of(energy=TIME), [word])
+
+
+def test_all_of_many_columns_are_on_pages(tmp_path):
+    many = series_of(**{f"c{n:02}": TIME for n in range(30)})
+    shown = [axes.get_title() for axes in plot_time_series(many, every=True, page=3).axes if axes.axison]
+    assert shown == [f"c{n}" for n in range(24, 30)]
+    path = tmp_path / "s.csv"
+    path.write_text("step,time," + ",".join(f"c{n}" for n in range(13)) + "\n0,0.0" + 13 * ",1" + "\n")
+    assert draw(str(path), all=True, page=2) == [tmp_path / "s.csv_page2.png"]
+
+
+def test_axes_have_the_words_and_units_of_the_run_that_wrote_it(tmp_path):
+    (tmp_path / "other.bp.run.json").write_text("{}")
+    report = {"model": "m", "run": {"time_name": "scale factor"}, "phases": {}, "written": [{"path": "runs/s.csv"}],
+              "summary": {"energy": {"value": 1.0, "unit": "length^2/time^2"}}}  # fmt: skip
+    (tmp_path / "s.bp.run.json").write_text(json.dumps(report))
+    labels = labels_beside(tmp_path / "s.csv")
+    figure = plot_time_series(series_of(energy=TIME, rate=TIME), labels=labels)
+    assert [axes.get_ylabel() for axes in figure.axes] == ["length^2/time^2", ""]
+    assert figure.axes[-1].get_xlabel() == "scale factor"
+    assert labels_beside(tmp_path / "t.csv") == SeriesLabels("time", {})

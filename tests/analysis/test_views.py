@@ -11,6 +11,7 @@ from PIL import Image
 
 from ridgeline.analysis import views
 from ridgeline.analysis.command import draw
+from ridgeline.analysis.shades import Shade
 from ridgeline.runtime import extras
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
@@ -96,6 +97,40 @@ def test_large_fields_are_thinned_and_places_are_kept(ball, monkeypatch):
     assert scene.values.shape == (8, 8, 8)
     assert scene.spacing == pytest.approx((3 / N,) * 3)
     assert scene.origin == pytest.approx((0.5 / N - 0.5,) * 3)
+
+
+@pytest.mark.parametrize(
+    ("places", "ends"),
+    [
+        ((np.arange(N) + 0.5) / N - 0.5, (-0.5, 0.5)),
+        (np.arange(N) / N, (0.0, 1.0)),
+        (1e-12 + np.arange(N) + 0.5, (0.0, N)),
+    ],
+)
+@pytest.mark.usefixtures("with_pyvista")
+def test_the_box_is_that_of_the_domain_also_of_a_thinned_field(ball, places, ends, monkeypatch):
+    """Places are middles of cells, or the points of a periodic box."""
+    monkeypatch.setattr(views, "MOST", 7)
+    _, scene = views._scene(ball.assign_coords(z=places, y=places, x=places), "rho", -1, None)
+    np.testing.assert_allclose(scene.box, (ends,) * 3, atol=1e-15)
+    assert abs(scene.box[0][0]) in (0.0, 0.5), "no rounding of zero"
+
+
+@pytest.mark.parametrize("name", ["vorticity_magnitude_of_all", "rho"])
+def test_the_colour_bar_is_whole(ball, name, monkeypatch):
+    """It is Matplotlib's, which makes room for it."""
+    monkeypatch.setattr(extras, "find_spec", lambda name: object())
+    shade = Shade("viridis", (0.000118, 17.3))
+    image = np.zeros((130, 150, 3), np.uint8)
+    monkeypatch.setattr(views, "_rendered", lambda scene: (image, shade))
+    figure = views.plot_volume(ball.rename({"rho": name}), name)
+    bar = figure.axes[1]
+    assert (bar.get_ylabel(), bar.get_ylim()) == (name, shade.limits)
+    assert figure.axes[0].get_window_extent().x1 < bar.get_window_extent().x0
+    figure.draw_without_rendering()
+    box = bar.get_tightbbox()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+    assert 0 <= box.y0 < box.y1 <= figure.bbox.height
 
 
 @pytest.mark.full  # starts Python and VTK

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure, panels, title
-from ridgeline.analysis.shades import COLOUR_MAPS
+from ridgeline.analysis.shades import colour_map
 from ridgeline.analysis.slices import select_step
 from ridgeline.analysis.spectra import step_or_mean
 from ridgeline.runtime.errors import ConfigError
@@ -59,17 +59,17 @@ def plot_atoms(
     ones = np.ones(len(inside))
     horizontal, vertical = (axis for axis in range(3) if axis != across)
     figure = blank_figure(5.2 * max(len(names), 1), 4.8)
-    for number, axes in enumerate(panels(figure, max(len(names), 1))):
+    for axes, name in zip(panels(figure, max(len(names), 1)), names or [""]):
         discs = EllipseCollection(
             widths=ones, heights=ones, angles=0 * ones, units="xy",
             offsets=place[inside][:, [horizontal, vertical]], offset_transform=axes.transData,
             edgecolors="black", linewidths=0.2,
         )  # fmt: skip
-        if names:
-            discs.set_array(magnitude(now[names[number]])[inside])
-            discs.set_cmap(COLOUR_MAPS[number % len(COLOUR_MAPS)])
+        if name:
+            discs.set_array(magnitude(now[name])[inside])
+            discs.set_cmap(colour_map(name))
             figure.colorbar(discs, ax=axes, fraction=0.046, pad=0.03)
-            axes.set_title(f"|{names[number]}|")
+            axes.set_title(f"|{name}|")
         axes.add_collection(discs)
         ends = place.max(0, initial=0.0)
         axes.set(xlim=(0, ends[horizontal]), ylim=(0, ends[vertical]), aspect="equal")
@@ -110,18 +110,20 @@ def plot_radial(dataset: xr.Dataset, step: int = -1, average: str | None = None)
     now, others, words = step_or_mean(dataset, step, average)
     figure = blank_figure(5.6, 4.2)
     (axes,) = panels(figure, 1)
-    for other in others:
-        _draw_radial(axes, other, "0.8")
-    _draw_radial(axes, now, "C0")
+    for number, other in enumerate(others):
+        _draw_radial(axes, other, "0.8", None if number else "other outputs")
+    _draw_radial(axes, now, "C0", words)
     axes.axhline(1.0, linestyle=":", color="black", linewidth=1)
     top = 1.2 * max(1.0, float(now[RADIAL].max()))
     axes.set(xlabel="r / σ", ylabel="g(r)", ylim=(0, top), xlim=(0, float(now["r"].max())))
+    axes.legend(frameon=False, fontsize="small")
     figure.suptitle(words)
     return figure
 
 
-def _draw_radial(axes: Axes, of_step: xr.Dataset, colour: str) -> None:
-    axes.plot(of_step["r"].values, of_step[RADIAL].values, color=colour, linewidth=1 + (colour == "C0"))
+def _draw_radial(axes: Axes, of_step: xr.Dataset, colour: str, label: str | None) -> None:
+    width = 1 + (colour == "C0")
+    axes.plot(of_step["r"].values, of_step[RADIAL].values, color=colour, linewidth=width, label=label)
 
 
 def magnitude(vectors: xr.DataArray) -> Reals:

@@ -12,8 +12,9 @@ matplotlib.use("Agg")
 import numpy as np
 from matplotlib.figure import Figure
 
-from ridgeline.analysis.plot import save_figure
+from ridgeline.analysis.plot import label_decades, save_figure
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,8 @@ def draw(result: Mapping[str, Any]) -> Figure:
     figure = Figure(figsize=(6.4, 5.0) if plot["kind"] == "heat" else (8.0, 5.0), layout="constrained")
     axes = figure.subplots()
     {"lines": _lines, "heat": _heat, "boxes": _boxes, "bars": _bars}[plot["kind"]](axes, result, plot)
-    axes.set_title(f"{result['benchmark']}, {result['ranks']} ranks", loc="left")
+    label_decades(figure)
+    axes.set_title(f"{result['benchmark']}, {counted(result['ranks'], 'rank')}", loc="left")
     return figure
 
 
@@ -88,7 +90,7 @@ def _boxes(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> No
     values, names = (axes.yaxis, axes.xaxis) if upright else (axes.xaxis, axes.yaxis)
     names.set_ticks(range(1, len(data) + 1), list(samples))
     if upright:
-        axes.tick_params(axis="x", rotation=30)
+        _slant(axes)
     else:  # so many names are read line by line, the first on top
         axes.invert_yaxis()
         assert isinstance(axes.figure, Figure)
@@ -105,6 +107,12 @@ def _bars(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> Non
         heights = np.array([row.get(key) or 0.0 for row in result["rows"]]) / plot["y_scale"]
         axes.bar(names, heights, bottom=bottom, label=key)
         bottom += heights
-    axes.tick_params(axis="x", rotation=30)
+    _slant(axes)
     axes.set_ylabel(plot["y_label"])
     axes.legend(frameon=False, fontsize="small")
+
+
+def _slant(axes: Axes) -> None:
+    """Slant names under an axis so that each ends at its mark."""
+    for label in axes.get_xticklabels():
+        label.set(rotation=30, ha="right", rotation_mode="anchor")

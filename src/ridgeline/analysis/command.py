@@ -23,7 +23,7 @@ from ridgeline.analysis.roofline import plot_roofline
 from ridgeline.analysis.run_plots import plot_run
 from ridgeline.analysis.slices import field_names
 from ridgeline.analysis.sweep_plots import is_sweep, plot_sweep
-from ridgeline.analysis.time_series import plot_time_series
+from ridgeline.analysis.time_series import labels_beside, plot_time_series
 from ridgeline.io.series import read_series
 from ridgeline.io.stored_reports import damage_errors, is_run, read_report
 from ridgeline.runtime.errors import ConfigError
@@ -32,6 +32,7 @@ IN_THE_NAME = (
     "pdf",
     "roofline",
     "compensated",
+    "wall_units",
     "isosurface",
     "volume",
 )  # wishes that pictures are called after
@@ -62,8 +63,11 @@ def draw_as(data: str, options: PictureOptions, output: str | None = None) -> li
         return [_draw_report(base, options, output)]
     picture = Path(output) if output else base.with_name(_name(base, options))
     if base.suffix == ".csv":
-        refuse_wishes(data, "a time series", options, ("variable", "all"))
-        save_figure(plot_time_series(read_series(base), options.variable, options.all), picture)
+        refuse_wishes(data, "a time series", options, ("variable", "all", "page"))
+        figure = plot_time_series(
+            read_series(base), options.variable, options.all, options.page, labels_beside(base)
+        )
+        save_figure(figure, picture)
         return [picture]
     written = []
     with _opened(data, options) as dataset:
@@ -82,8 +86,9 @@ def draw_as(data: str, options: PictureOptions, output: str | None = None) -> li
 def _name(base: Path, options: PictureOptions) -> str:
     """Return the name of a picture: a series may be called like its data set, and each has one of its own."""
     if base.suffix == ".csv" or is_nek5000(base):
-        return f"{base.name}.png"
-    return "_".join([base.stem, *(wish for wish in IN_THE_NAME if getattr(options, wish))]) + ".png"
+        return f"{base.name}.png" if options.page == 1 else f"{base.name}_page{options.page}.png"
+    page = [f"page{options.page}"] if options.page > 1 else []
+    return "_".join([base.stem, *(wish for wish in IN_THE_NAME if getattr(options, wish)), *page]) + ".png"
 
 
 def _opened(data: str, options: PictureOptions) -> AbstractContextManager[xr.Dataset]:
@@ -100,9 +105,9 @@ def _draw_report(base: Path, options: PictureOptions, output: str | None) -> Pat
     data = str(base)
     report = read_report(data)
     if is_sweep(report):
-        refuse_wishes(data, "the table of a sweep", options, ("variable", "all"))
+        refuse_wishes(data, "the table of a sweep", options, ("variable", "all", "page"))
         with damage_errors(data):
-            figure = plot_sweep(report, options.variable, options.all)
+            figure = plot_sweep(report, options.variable, options.all, options.page)
         picture = base.with_name(f"{base.stem}_figures.png")
     else:
         figure = _picture_of_report(data, report, options)
@@ -126,4 +131,4 @@ def _save_movie(dataset: xr.Dataset, data: str, options: PictureOptions, movie: 
     names = options.variable or field_names(dataset)[:1]
     if not names:
         raise ConfigError(f"the data set '{data}' has no field to draw")
-    save_movie(dataset, names, options.slice, movie, options.rate)
+    save_movie(dataset, names, options.slice, movie, options.rate, options.width)

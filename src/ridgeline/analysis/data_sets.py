@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from ridgeline.analysis.atoms import has_atoms, has_radial, plot_atoms, plot_magnitudes, plot_radial
-from ridgeline.analysis.averages import has_averages, plot_averages
+from ridgeline.analysis.averages import has_averages, plot_averages, plot_wall_units
 from ridgeline.analysis.options import PictureOptions
 from ridgeline.analysis.paths import has_paths, has_places, plot_paths, plot_places
 from ridgeline.analysis.plot import plot_pdf, plot_slices
@@ -48,10 +48,16 @@ def _fields(dataset: xr.Dataset, asked: PictureOptions) -> Figure:
     return (plot_pdf if asked.pdf else plot_slices)(dataset, asked.variable or None, asked.slice, asked.step)
 
 
+def _averages(dataset: xr.Dataset, asked: PictureOptions) -> Figure:
+    if asked.wall_units:
+        return plot_wall_units(dataset, asked.step)
+    return plot_averages(dataset, asked.variable, asked.step, asked.page)
+
+
 FIELDS = DataSetKind(
     "a data set of fields",
     lambda _: True,
-    ("variable", "slice", "step", "pdf", "movie", "rate", "isosurface", "colour", "volume"),
+    ("variable", "slice", "step", "pdf", "movie", "rate", "width", "isosurface", "colour", "volume"),
     _fields,
 )
 # The first that knows a data set draws it.
@@ -78,8 +84,8 @@ KINDS = (
     DataSetKind(
         "a data set of statistics, which have no probability density",
         has_averages,
-        ("variable", "step"),
-        lambda dataset, asked: plot_averages(dataset, asked.variable, asked.step),
+        ("variable", "step", "page", "wall_units"),
+        _averages,
     ),
     DataSetKind(
         "a data set of particles in space",

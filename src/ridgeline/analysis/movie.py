@@ -14,14 +14,13 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from PIL import Image
 
-from ridgeline.analysis.plot import load_plane, planes_figure, title
+from ridgeline.analysis.plot import DOTS_PER_INCH, load_plane, planes_figure, title
 from ridgeline.analysis.shades import shades_of
-from ridgeline.analysis.slices import field_names, get_field, step_numbers, take_slice, value_range
+from ridgeline.analysis.slices import get_field, step_numbers, take_slice, value_range
 from ridgeline.io.previous import GENERATOR, written
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.extras import import_extra
 
-DOTS_PER_INCH = 100
 BLOCK = 16  # pixels: what H.264 cuts pictures into
 
 Frame = NDArray[np.uint8]  # [height, width, 3]
@@ -33,11 +32,13 @@ def save_movie(
     slice_spec: str,
     path: str | PathLike[str],
     frames_per_second: float = 10.0,
+    width: int | None = None,
 ) -> int:
     """Write a movie of one plane of fields side by side, a frame per output step, and return how many.
 
     path : its suffix is .gif or .mp4. All frames share the colours of a field, from the least to the greatest finite
         value of its plane over all steps.
+    width : of a frame in pixels, rounded up to a multiple of 16; None for DOTS_PER_INCH of a picture's inches.
     Planes are read one at a time, or some MiB of small ones; each twice, since the range comes first.
     Raises ConfigError for a bad field, slice, rate or suffix, or where an MP4 needs the extra `movie`; OutputError if
     the file cannot be written.
@@ -53,28 +54,30 @@ def save_movie(
     if not len(steps):
         raise ConfigError("the data set holds no output step yet; wait for the run's first output")
     names = [variables] if isinstance(variables, str) else list(variables)
-    frames = _frames(dataset, names, slice_spec)
+    frames = _frames(dataset, names, slice_spec, width)
     with written(path, "--movie") as new:
         save(frames, new, frames_per_second)
     return len(steps)
 
 
-def _frames(dataset: xr.Dataset, names: Sequence[str], slice_spec: str) -> Iterator[Frame]:
+def _frames(dataset: xr.Dataset, names: Sequence[str], slice_spec: str, width: int | None) -> Iterator[Frame]:
     """Draw one frame after the other into one figure, whose sides are whole blocks of pixels."""
     ranges = {}
     for name in names:
         low, high = value_range(take_slice(get_field(dataset, name), slice_spec), skip_nonfinite=True)
         ranges[name] = (low, high) if low <= high else (0.0, 1.0)
-    shades = shades_of(ranges, field_names(dataset))
+    shades = shades_of(ranges)
     figure: Figure | None = None
     images: list[AxesImage] = []
     for step in step_numbers(dataset):
         planes = [load_plane(dataset, name, slice_spec, int(step)) for name in names]
         if figure is None:
             figure, images = planes_figure(planes, shades)
-            figure.set_dpi(DOTS_PER_INCH)
-            width, height = np.ceil(figure.get_size_inches() * DOTS_PER_INCH / BLOCK) * BLOCK / DOTS_PER_INCH
-            figure.set_size_inches(width, height)
+            inches = figure.get_size_inches()
+            dots = width / inches[0] if width else DOTS_PER_INCH
+            figure.set_dpi(dots)
+            # Rounding lets a width of whole blocks be itself.
+            figure.set_size_inches(np.ceil(np.round(inches * dots / BLOCK, 6)) * BLOCK / dots)
         for image, plane in zip(images, planes):
             image.set_data(plane.values)
         figure.suptitle(title(planes[0]))

@@ -22,6 +22,7 @@ IN_FOLDERS = {
     "report.html": "the report of a validation; open {0}/report.html, which has its pictures",
 }
 IN_REPORTS = {
+    "traceEvents": "a trace; open https://ui.perfetto.dev in a browser and choose 'Open trace file'",
     "verdict": "the report of a validation; open report.html beside it, which has its pictures",
     "predictions": "predictions; `ridgeline predict --plot` draws them",
     "schema": "measurements of a validation; `ridgeline validate --report` makes a page of them with pictures",
@@ -80,13 +81,15 @@ def _of_file(path: Path) -> str:
 
 
 # An option, and the one without which it has no effect; an option, and the one beside which it has none.
-NEEDED = (("rate", "movie"), ("colour", "isosurface"))
+NEEDED = (("rate", "movie"), ("width", "movie"), ("colour", "isosurface"))
 EXCLUDED = (
     ("volume", "isosurface"),
     ("pdf", "isosurface"),
     ("pdf", "volume"),
     ("compensated", "pdf"),
     ("average", "pdf"),
+    ("variable", "wall_units"),
+    ("page", "wall_units"),
 )
 # The same where no movie is drawn, which has a variable and a plane too.
 EXCLUDED_FROM_VIEWS = tuple(
@@ -106,11 +109,13 @@ def refuse_idle(options: PictureOptions, movie_alone: bool) -> None:
     for name, needed in NEEDED:
         if name in given and needed not in given:
             raise ConfigError(
-                f"--{name} has no effect without --{needed}; add --{needed}, or leave --{name} out"
+                f"{_flag(name)} has no effect without --{needed}; add --{needed}, or leave {_flag(name)} out"
             )
     for name, other in EXCLUDED + (() if "movie" in given else EXCLUDED_FROM_VIEWS):
         if name in given and other in given:
-            raise ConfigError(f"--{name} has no effect beside --{other}; draw one picture with each")
+            raise ConfigError(
+                f"{_flag(name)} has no effect beside {_flag(other)}; draw one picture with each"
+            )
     for name in OF_PICTURES:
         if movie_alone and name in given:
             raise ConfigError(f"--{name} has no effect on a movie; name a picture too with --output")
@@ -120,7 +125,11 @@ def refuse_wishes(data: str, what: str, options: PictureOptions, useful: Iterabl
     """Raise ConfigError for the first wish that has no meaning for `data`, which is `what`."""
     for name in options.given():
         if name not in useful:
-            has = ", ".join(f"--{one}" for one in useful) or "no option"
+            has = ", ".join(_flag(one) for one in useful) or "no option"
             raise ConfigError(
-                f"'{data}' is {what}, for which --{name} has no meaning; leave it out (it has {has})"
+                f"'{data}' is {what}, for which {_flag(name)} has no meaning; leave it out (it has {has})"
             )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -21,6 +21,8 @@ class PictureOptions(DeclaredOptions):
         ),
     ] = ()
     all: Annotated[bool, OptionSpec("Draw all columns of a time series.")] = False
+    page: Annotated[int, OptionSpec("Page of a picture of more than 12 panels.", minimum=1)] = 1
+    wall_units: Annotated[bool, OptionSpec("Profile of the mean flow at walls, as U+ over y+.")] = False
     slice: Annotated[
         str,
         OptionSpec("Plane: z=mid, y=12, x=-1, or a place, z=0.5; of atoms in sigma.", metavar="AXIS=INDEX"),
@@ -44,6 +46,10 @@ class PictureOptions(DeclaredOptions):
         str | None, OptionSpec("Write a movie over all outputs: .gif or .mp4.", metavar="FILE")
     ] = None
     rate: Annotated[float, OptionSpec("Outputs of a movie in a second.", above=0, maximum=100)] = 10.0
+    width: Annotated[
+        int | None,
+        OptionSpec("Width of a movie in pixels.", minimum=64, maximum=7680, otherwise="by its planes"),
+    ] = None
     roofline: Annotated[
         bool, OptionSpec("Of a report the speed of its regions beside the machine's limits.")
     ] = False

@@ -5,6 +5,7 @@ shows a returned figure by itself. The choice of plots has two sources. Slices o
 Godoy et al., SC-W 2023, Fig. 9. The densities per slice are those of ADIOS2-Examples' `pdf_calc`.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -15,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ridgeline.analysis.pdf import bin_range, compute_pdf
 from ridgeline.analysis.shades import Shade, extent_of, finite_range, shades_of
@@ -25,6 +27,9 @@ from ridgeline.runtime.errors import ConfigError
 DOTS_PER_INCH = 150
 WIDE = 2.5  # planes that are so many times as wide as high stand one above the other
 PER_ROW = 3  # of other planes
+PER_PAGE = 12  # panels of a figure that one can still read
+SHORT = 2.0  # decades of a logarithmic axis below which powers of ten alone are too few marks
+log = logging.getLogger(__name__)
 
 
 def plot_slices(
@@ -35,8 +40,8 @@ def plot_slices(
 ) -> Figure:
     """Draw the same plane of several fields side by side, each with its own colour bar; wide ones as strips.
 
-    Fields of both signs are white at zero, and the components of a vector have one scale. A component that is
-    rounding beside the others is said to be zero.
+    Components of a vector and fields of both signs are white at zero, and a hole is grey. The components have one
+    scale; the title of one that is small beside the others says that it has limits of its own, or that it is zero.
 
     dataset : as `ridgeline.open` returns it; one plane of each field is read.
     variables : names of fields; None takes all.
@@ -45,7 +50,7 @@ def plot_slices(
     names = _chosen(dataset, variables)
     planes = [load_plane(dataset, name, slice_spec, step) for name in names]
     ranges = {name: finite_range(plane.values) for name, plane in zip(names, planes)}
-    figure, _ = planes_figure(planes, shades_of(ranges, field_names(dataset)))
+    figure, _ = planes_figure(planes, shades_of(ranges))
     figure.suptitle(title(planes[0]))
     return figure
 
@@ -68,7 +73,7 @@ def planes_figure(
         images.append(draw_plane(axes, plane, shade))
         unit = str(plane.attrs.get("units", ""))
         figure.colorbar(images[-1], ax=axes, fraction=0.046, pad=0.03, shrink=bar, label=unit)
-        axes.set_title(f"{plane.name}: zero but for rounding" if shade.nought else str(plane.name))
+        axes.set_title(shade.title(str(plane.name)), wrap=True)
     return figure, images
 
 
@@ -99,8 +104,9 @@ def plot_pdf(
         axes.stairs(of_volume.values, edges, color="black", linewidth=1, label="whole volume")
         # Most of the volume is near one value: on a linear axis nothing else would be seen.
         axes.set_yscale("log")
-        axes.set(xlabel=name, ylabel="probability density")
+        axes.set(xlabel=label_of(volume), ylabel="probability density")
         axes.legend()
+    label_decades(figure)
     figure.suptitle(title(select_step(dataset, step)))
     return figure
 
@@ -109,7 +115,7 @@ def plot_series(series: xr.Dataset) -> Figure:
     """Draw the statistics that `compute_series` returned over time: range, mean and standard deviation."""
     figure = blank_figure(4.8 * len(series.data_vars), 3.8)
     over = "time" if "time" in series.coords else STEP
-    for axes, (name, values) in zip(panels(figure, len(series.data_vars)), series.data_vars.items()):
+    for axes, values in zip(panels(figure, len(series.data_vars)), series.data_vars.values()):
         x = series[over].values
         lowest, highest, mean, std = (
             values.sel(statistic=statistic).values for statistic in ("min", "max", "mean", "std")
@@ -118,7 +124,7 @@ def plot_series(series: xr.Dataset) -> Figure:
         axes.plot(x, mean, label="mean", marker=".")
         axes.fill_between(x, mean - std, mean + std, alpha=0.2, color="C1", label="mean ± std")
         axes.plot(x, lowest, label="min", marker=".")
-        axes.set(xlabel=over, ylabel=str(name))
+        axes.set(xlabel=time_name(series) if over == "time" else over, ylabel=label_of(values))
         axes.legend()
     return figure
 
@@ -162,7 +168,7 @@ def load_plane(dataset: xr.Dataset, variable: str, slice_spec: str, step: int) -
 def draw_plane(axes: Axes, plane: xr.DataArray, shade: Shade) -> AxesImage:
     """Draw a two-dimensional field as an image at its places, the origin at the lower left."""
     vertical, horizontal = (str(dim) for dim in plane.dims)
-    axes.set(xlabel=horizontal, ylabel=vertical)
+    axes.set(xlabel=label_of(plane[horizontal]), ylabel=label_of(plane[vertical]))
     low, high = shade.limits
     return axes.imshow(
         plane.values,
@@ -178,15 +184,27 @@ def draw_plane(axes: Axes, plane: xr.DataArray, shade: Shade) -> AxesImage:
 def title(data: xr.Dataset | xr.DataArray) -> str:
     """Return what the scalar coordinates of `data` say about its place: "step 1000, t = 2000, z = 32"."""
     parts = [f"step {int(data[STEP])}"] if STEP in data.coords else []
-    parts += [f"t = {float(data['time']):g}"] if "time" in data.coords else []
+    if "time" in data.coords:
+        parts.append(f"{_short(time_name(data))} = {float(data['time']):g}")
     return ", ".join([*parts, *filter(None, [_place(data)])])
 
 
 def mean_title(outputs: xr.Dataset) -> str:
     """Return what a mean over outputs is of: "mean of 8 outputs, t = 3 to 10"."""
-    name = "time" if "time" in outputs.coords else STEP
-    first, last = (float(outputs[name][place]) for place in (0, -1))
-    return f"mean of {outputs.sizes[STEP]} outputs, {'t' if name == 'time' else STEP} = {first:g} to {last:g}"
+    over = "time" if "time" in outputs.coords else STEP
+    first, last = (float(outputs[over][place]) for place in (0, -1))
+    words = _short(time_name(outputs)) if over == "time" else STEP
+    return f"mean of {outputs.sizes[STEP]} outputs, {words} = {first:g} to {last:g}"
+
+
+def time_name(data: xr.Dataset | xr.DataArray) -> str:
+    """Return what the coordinate time is: "time", or what the model has in its place, as the scale factor."""
+    return str(data["time"].attrs.get("long_name", "time")) if "time" in data.coords else "time"
+
+
+def _short(name: str) -> str:
+    """Return the symbol of time, otherwise the name."""
+    return "t" if name == "time" else name
 
 
 def _place(data: xr.Dataset | xr.DataArray) -> str:
@@ -220,3 +238,41 @@ def panels(figure: Figure, n: int, per_row: int = 0) -> list[Axes]:
     for spare in axes[n:]:
         spare.set_axis_off()
     return list(axes[:n])
+
+
+def on_page(names: Sequence[str], page: int) -> list[str]:
+    """Return the names whose panels are on a page of a figure, PER_PAGE at most; a note says if there are others.
+
+    page: from 1. Raises ConfigError if there is no such page.
+    """
+    pages = max(1, -(-len(names) // PER_PAGE))
+    if page > pages:
+        raise ConfigError(f"--page {page}: {len(names)} panels fill {pages} page{'s' * (pages != 1)}")
+    if pages > 1:
+        log.info(
+            "page %d of %d, %d panels each; --page draws another, --variable what it names",
+            page, pages, PER_PAGE,
+        )  # fmt: skip
+    return list(names[(page - 1) * PER_PAGE : page * PER_PAGE])
+
+
+def label_decades(figure: Figure) -> None:
+    """Label logarithmic axes at powers of ten, those of less than SHORT decades at 1, 2 and 5 times them too.
+
+    Matplotlib writes all multiples of an axis of about a decade beside each other, as 2 x 10^0, and they overlap.
+    Call it when all is drawn: the limits decide.
+    """
+    for axes in figure.axes:
+        for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+            if axis.get_scale() != "log" or min(limits) <= 0:
+                continue
+            axis.set_minor_formatter(NullFormatter())
+            if np.log10(max(limits) / min(limits)) < SHORT:
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def label_of(places: xr.DataArray) -> str:
+    """Return the label of the axis along a coordinate: its name, and its unit if it has one."""
+    unit = str(places.attrs.get("units", ""))
+    return f"{places.name} in {unit}" if unit not in ("", "1") else str(places.name)

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ridgeline.analysis.plot import blank_figure
+from ridgeline.io.stored_reports import run_title
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 
@@ -63,11 +64,7 @@ def plot_roofline(report: Mapping[str, Any]) -> Figure:
     legend = figure.legend(loc="outside right upper", frameon=False, fontsize="small", title="share of time")
     for handle in legend.legend_handles:
         handle.set_sizes([40.0])  # type: ignore[union-attr]
-    run = report["run"]
-    title = (
-        f"{report['model']} {'x'.join(map(str, run['shape']))} {run['precision']}, {run['ranks']} ranks x "
-    )
-    axes.set_title(f"{title}{run['threads']} threads on {run['device']}", loc="left", fontsize="medium")
+    axes.set_title(run_title(report), loc="left", fontsize="medium")
     if left_out:
         parts = ", ".join(f"{name} {share:.1%}" for name, share in left_out.items())
         figure.supxlabel(f"without counted arithmetic: {parts}", fontsize="small", x=0.02, ha="left")

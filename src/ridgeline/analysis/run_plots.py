@@ -18,12 +18,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
-from ridgeline.analysis.plot import blank_figure
+from ridgeline.analysis.plot import blank_figure, label_decades
+from ridgeline.io.stored_reports import run_title
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.units import number, scale_of
 
 TOTAL = "total"
 MOST_NUMBERS = 16  # ranks that each have their number on the axis
+SHORTEST = 1e-3  # of a step: phases that take less are named, not drawn
 GREY = "0.35"  # of the total, beside the colours of the phases
 
 
@@ -53,7 +55,11 @@ def plot_run(report: Mapping[str, Any], path: str) -> Figure:
     )
     names = [name for name in times if times[name]["max"] > 0.0]
     colours = {name: GREY if name == TOTAL else f"C{i % 10}" for i, name in enumerate(names)}
-    _draw_steps(axes["steps"], {name: times[name] for name in names}, ranks, colours)
+    steady = {name: times[name] for name in names if _takes_time(times, name)}
+    _draw_steps(axes["steps"], steady, ranks, colours)
+    if left_out := [name for name in names if name not in steady]:
+        words = f"in most steps below {SHORTEST:.1%} of the time: {', '.join(left_out)}"
+        axes["steps"].set_xlabel(words, wrap=True)
     _draw_ranks(axes["ranks"], ranks, colours)
     if several:
         axes["ranks"].tick_params(labelbottom=False)
@@ -62,12 +68,16 @@ def plot_run(report: Mapping[str, Any], path: str) -> Figure:
         _draw_strip(axes["strip"], ranks, names)
     if writes:
         _draw_writes(axes["writes"], writes)
+    label_decades(figure)
     run = report["run"]
-    figure.suptitle(
-        f"{report['model']} {'x'.join(map(str, run['shape']))} {run['precision']}, {run['ranks']} ranks x "
-        f"{run['threads']} threads on {run['device']}, steps {run['first_step'] + 1} to {run['last_step']}"
-    )
+    figure.suptitle(f"{run_title(report)}, steps {run['first_step'] + 1} to {run['last_step']}")
     return figure
+
+
+def _takes_time(times: Mapping[str, Any], name: str) -> bool:
+    """Say whether a phase takes a share of a step that is worth a violin."""
+    middle = {each: times[each]["percentiles"]["50"] for each in (name, TOTAL)}
+    return name == TOTAL or bool(middle[name] >= SHORTEST * middle[TOTAL] > 0.0)
 
 
 def _draw_steps(
@@ -90,6 +100,9 @@ def _draw_steps(
         places, [row["max"] for row in times.values()], "_", color="black", markersize=12, label="worst"
     )
     axes.set_yscale("log")
+    # A phase that took no time in some steps has a violin that runs down to nothing.
+    least = min(row["percentiles"]["5"] for row in times.values())
+    axes.set_ylim(bottom=max(least, SHORTEST * times[TOTAL]["percentiles"]["50"]) / 2)
     axes.set_xticks(places, list(times), rotation=30, ha="right")
     axes.set(ylabel="seconds of one step")
     worst = times[TOTAL]["worst"]

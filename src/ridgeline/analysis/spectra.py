@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ridgeline.analysis.plot import blank_figure, mean_title, panels, title
+from ridgeline.analysis.plot import blank_figure, label_decades, mean_title, panels, title
 from ridgeline.analysis.slices import select_step, step_numbers, take_mean
 from ridgeline.runtime.errors import ConfigError
 
@@ -50,14 +50,16 @@ def plot_spectra(
     for axes in left:
         _draw_plain(axes, now, others)
     _draw_compensated(compensated, now, others if alone else [])
+    label_decades(figure)
     figure.suptitle(words)
     return figure
 
 
 def _draw_plain(plain: Axes, now: xr.Dataset, others: Sequence[xr.Dataset]) -> None:
     k, energy = curve(now, ENERGY)
-    for other in others:
-        plain.loglog(*curve(other, ENERGY), color="0.8", linewidth=0.8)
+    for number, other in enumerate(others):
+        label = None if number else "other outputs"
+        plain.loglog(*curve(other, ENERGY), color="0.8", linewidth=0.8, label=label)
     plain.loglog(k, energy, label="$E(k)$")
     for name in now:
         if str(name).startswith("scalar_") and str(name).endswith("_spectrum"):
@@ -75,8 +77,9 @@ def _draw_plain(plain: Axes, now: xr.Dataset, others: Sequence[xr.Dataset]) -> N
 
 
 def _draw_compensated(axes: Axes, now: xr.Dataset, others: Sequence[xr.Dataset]) -> None:
-    for other in others:
-        axes.loglog(*_compensated(other), color="0.8", linewidth=0.8)
+    for number, other in enumerate(others):
+        label = None if number else "other outputs"
+        axes.loglog(*_compensated(other), color="0.8", linewidth=0.8, label=label)
     places, values = _compensated(now)
     axes.loglog(places, values)
     if len(values):
@@ -129,6 +132,7 @@ def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
     axes.legend()
     for each in beside:
         _draw_pressure(each, now["deviation"].values, now["pressure_density"].values)
+    label_decades(figure)
     figure.suptitle(title(now))
     return figure
 

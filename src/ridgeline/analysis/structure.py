@@ -9,9 +9,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
-from ridgeline.analysis.plot import blank_figure, panels
+from ridgeline.analysis.plot import blank_figure, label_decades, panels
 from ridgeline.analysis.slices import select_step
 from ridgeline.analysis.spectra import curve
 
@@ -40,10 +39,10 @@ def plot_structure(dataset: xr.Dataset, step: int = -1) -> Figure:
         power.loglog(*curve(now, "linear_power"), ":", color="black", label="linear theory")
     power.loglog(*curve(now, "shot_noise"), "--", color="0.6", label="shot noise of particles at random")
     power.set(xlabel="k in h/Mpc", ylabel="P in (Mpc/h)³")
-    power.xaxis.set_minor_formatter(NullFormatter())
     power.legend(frameon=False)
     for axes in beside:
         _draw_halos(axes, now)
+    label_decades(figure)
     figure.suptitle(f"redshift {max(1 / float(now['time']) - 1, 0.0):.4g}, step {int(now['step'])}")
     return figure
 

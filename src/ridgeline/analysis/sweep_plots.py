@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ridgeline.analysis.plot import blank_figure, panels
+from ridgeline.analysis.plot import blank_figure, label_decades, panels
 from ridgeline.analysis.shades import finite_range, shades_of
 from ridgeline.analysis.time_series import DECADES, PER_ROW, chosen_columns
 from ridgeline.runtime.errors import ConfigError
@@ -34,12 +34,14 @@ def is_sweep(report: Mapping[str, Any]) -> bool:
     return isinstance(extra, dict) and SWEPT in extra
 
 
-def plot_sweep(result: Mapping[str, Any], names: Sequence[str] = (), every: bool = False) -> Figure:
+def plot_sweep(
+    result: Mapping[str, Any], names: Sequence[str] = (), every: bool = False, page: int = 1
+) -> Figure:
     """Draw final figures of a sweep: curves over its last axis, or maps of a table of two axes; no case, no mark.
 
     result : what `Result.to_dict` gave, with the axes in extra[SWEPT]. Of three axes or more each combination of the
         others is a curve. Keys that change together are one axis, whose places are named.
-    names, every : figures to draw, as columns of `plot_time_series`.
+    names, every, page : figures to draw, as columns of `plot_time_series`.
     Raises ConfigError for a figure that is not there, or if no case is done.
     """
     rows = result["rows"]
@@ -48,7 +50,7 @@ def plot_sweep(result: Mapping[str, Any], names: Sequence[str] = (), every: bool
     if not heads:
         raise ConfigError("no case of the sweep is done yet; run the same sweep again")
     columns = {key: np.array([row.get(key) for row in rows], np.float64) for key in heads}
-    drawn = {key: columns[key] for key in chosen_columns(columns, names, every, "the sweep")}
+    drawn = {key: columns[key] for key in chosen_columns(columns, names, every, "the sweep", page)}
     values = [[row[axis] for row in rows] for axis in axes]
     if math.prod(len(_ordered(each)) for each in values) != len(rows):  # keys that change together
         axes, values = [", ".join(axes)], [[", ".join(map(in_words, row)) for row in zip(*values)]]
@@ -91,6 +93,7 @@ def _curves(
             _name_places(panel.xaxis, places)
         elif places[0] > 0 and places[-1] >= places[0] * 10**DECADES:
             panel.set_xscale("log")
+    label_decades(figure)
     found[-1].set_xlabel(axes[-1])
     if len(curves) > 1:
         figure.legend(*found[0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
@@ -114,8 +117,8 @@ def _maps(
 
 
 def _draw_map(panel: Axes, table: Reals, key: str) -> None:
-    """Draw values [down, right] as cells, upwards; those that are not finite stay white."""
-    shade = shades_of({key: finite_range(table)}, (key,))[key]
+    """Draw values [down, right] as cells, upwards; those that are not finite are grey."""
+    shade = shades_of({key: finite_range(table)})[key]
     low, high = shade.limits
     image = panel.imshow(
         table, cmap=shade.colours, vmin=low, vmax=high, origin="lower", aspect="auto", interpolation="nearest"

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure, panels, title
-from ridgeline.analysis.shades import SIGNED_MAP, Shade, finite_range, shades_of
-from ridgeline.analysis.slices import field_names, get_field, select_step, spatial_dims
+from ridgeline.analysis.shades import SIGNED_MAP, Shade, box_edges, finite_range, shades_of
+from ridgeline.analysis.slices import get_field, select_step, spatial_dims
 from ridgeline.runtime.errors import ConfigError, DeviceError
 from ridgeline.runtime.extras import import_extra, require_extra
 
@@ -33,13 +35,15 @@ Reals = NDArray[np.float32]
 class Scene:
     """What is drawn: values [z, y, x] at origin + index * spacing, both along (x, y, z), and how.
 
-    value: of an isosurface; None sees through the volume. colour: name and values of the field that colours it.
+    box: the ends of the domain along (x, y, z). value: of an isosurface; None sees through the volume. colour: name
+    and values of the field that colours it.
     """
 
     name: str
     values: Reals
     origin: tuple[float, ...]
     spacing: tuple[float, ...]
+    box: tuple[tuple[float, float], ...]
     shade: Shade
     value: float | None
     colour: tuple[str, Reals] | None = None
@@ -92,49 +96,45 @@ def _scene(dataset: xr.Dataset, name: str, step: int, value: float | None) -> tu
         name, values,
         tuple(float(at[0]) for at in reversed(places)),
         tuple(float(at[1] - at[0]) for at in reversed(places)),
-        shades_of({name: finite_range(values)}, field_names(dataset))[name],
+        tuple(box_edges(field, dim) for dim in reversed(dims)),
+        shades_of({name: finite_range(values)})[name],
         value,
     )  # fmt: skip
 
 
-def _figure(scene: Scene, words: str) -> Figure:
+def _rendered(scene: Scene) -> tuple[NDArray[np.uint8], Shade | None]:
+    """Return what `render` does, in a process of its own."""
     try:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            image = process.submit(render, scene).result()
+            return process.submit(render, scene).result()
     except (BrokenProcessPool, RuntimeError, AttributeError, OSError) as error:
         raise DeviceError(
             f"VTK cannot render without a display here ({error}); install libosmesa6 or libegl1, or draw a plane "
             f"with --slice"
         ) from None
-    figure = blank_figure(7.5, 6.9)
+
+
+def _figure(scene: Scene, words: str) -> Figure:
+    image, shade = _rendered(scene)
+    figure = blank_figure(8.4 if shade else 7.5, 6.9)
     (axes,) = panels(figure, 1)
     axes.imshow(image)
     axes.set_axis_off()
+    if shade:
+        colours = ScalarMappable(Normalize(*shade.limits), shade.colours)
+        figure.colorbar(colours, ax=axes, shrink=0.7, label=scene.colour[0] if scene.colour else scene.name)
     figure.suptitle(words)
-    ends = zip("xyz", scene.origin, scene.spacing, reversed(scene.values.shape))
-    figure.supxlabel(
-        ", ".join(f"{name} = {at:.3g} to {at + h * (n - 1):.3g}" for name, at, h, n in ends),
-        fontsize="medium",
-    )
+    ends = ", ".join(f"{name} = {low:.3g} to {high:.3g}" for name, (low, high) in zip("xyz", scene.box))
+    figure.supxlabel(ends, fontsize="medium")
     return figure
 
 
-def _colours_on(surface: Any, scene: Scene, bar: dict[str, Any]) -> dict[str, Any]:
-    """Return what PyVista colours an isosurface by: the limits are those of the field on the surface."""
-    if scene.colour is None:
-        return {"color": "#6fa3d8"}
-    name = scene.colour[0]
-    shade = shades_of({name: finite_range(np.asarray(surface.point_data[COLOUR]))}, (name,))[name]
-    return {
-        "scalars": COLOUR,
-        "cmap": shade.colours,
-        "clim": shade.limits,
-        "scalar_bar_args": bar | {"title": name},
-    }
+def render(scene: Scene) -> tuple[NDArray[np.uint8], Shade | None]:
+    """Return the picture of a scene, [height, width, 3], without its white margins, and the shade of its colours.
 
-
-def render(scene: Scene) -> NDArray[np.uint8]:
-    """Return the picture of a scene, [height, width, 3], without its white margins. Runs where VTK may crash."""
+    None is the shade of a surface of one colour. The limits of a surface's colours are those that the second field
+    has on it. Runs where VTK may crash.
+    """
     pyvista = import_extra("pyvista", "a view in space")
     from vtkmodules.vtkCommonCore import vtkLogger
 
@@ -145,18 +145,17 @@ def render(scene: Scene) -> NDArray[np.uint8]:
     grid.point_data[scene.name] = np.where(finite, scene.values, 0.0 if low < 0 < high else low).ravel()
     plotter = pyvista.Plotter(off_screen=True, window_size=WINDOW)
     plotter.set_background("white")
-    look: dict[str, Any] = {"scalars": scene.name, "cmap": scene.shade.colours, "clim": (low, high)}
-    bar: dict[str, Any] = {
-        "title": scene.name,
-        "color": "black",
-        "vertical": True,
-        "title_font_size": 32,
-        "label_font_size": 28,
-    }
+    shade: Shade | None = scene.shade
     if scene.value is None:
-        signed = scene.shade.colours == SIGNED_MAP
-        opacity = [0.6, 0.2, 0.0, 0.2, 0.6] if signed else [0.0, 0.05, 0.2, 0.5]
-        plotter.add_volume(grid, opacity=opacity, scalar_bar_args=bar, **look)
+        opacity = [0.6, 0.2, 0.0, 0.2, 0.6] if scene.shade.map_name == SIGNED_MAP else [0.0, 0.05, 0.2, 0.5]
+        plotter.add_volume(
+            grid,
+            scalars=scene.name,
+            cmap=scene.shade.colours,
+            clim=scene.shade.limits,
+            opacity=opacity,
+            show_scalar_bar=False,
+        )
     else:
         inside: Any = grid
         if scene.colour is not None:
@@ -165,12 +164,19 @@ def render(scene: Scene) -> NDArray[np.uint8]:
             grid.point_data[INSIDE] = finite.ravel().astype(np.float32)
             inside = grid.threshold(0.5, scalars=INSIDE, all_scalars=True)
         surface = inside.contour([scene.value], scalars=scene.name)
-        plotter.add_mesh(surface, smooth_shading=True, specular=0.3, **_colours_on(surface, scene, bar))
-    plotter.add_mesh(grid.outline(), color="black")
+        look: dict[str, Any] = {"color": "#6fa3d8"}
+        shade = None
+        if scene.colour is not None:
+            shade = shades_of({scene.colour[0]: finite_range(np.asarray(surface.point_data[COLOUR]))})[
+                scene.colour[0]
+            ]
+            look = {"scalars": COLOUR, "cmap": shade.colours, "clim": shade.limits, "show_scalar_bar": False}
+        plotter.add_mesh(surface, smooth_shading=True, specular=0.3, **look)
+    plotter.add_mesh(pyvista.Box([end for ends in scene.box for end in ends]).outline(), color="black")
     plotter.add_axes(color="black", line_width=4)
     image = np.asarray(plotter.screenshot(return_img=True))[..., :3]
     plotter.close()
     rows, columns = (np.flatnonzero((image < 255).any(axis=(axis, 2))) for axis in (1, 0))
     if not len(rows):
         raise RuntimeError("the picture is empty")
-    return np.ascontiguousarray(image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+    return np.ascontiguousarray(image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]), shade

@@ -28,13 +28,12 @@ def save_contact_sheet(
 ) -> Path:
     """Draw the last output step of all jobs that are done; return the path of the picture.
 
-    Of a table of values the last axis runs to the right, the others downwards. field: None for the first of the data
-    set.
+    In a table of values the last axis runs to the right and the others upwards, as in the map of the final figures.
+    field: None for the first of the data set.
 
     Raises ConfigError for a field or a plane that is not there, or if there is no picture to draw; OutputError.
     """
     planes: dict[str, Any] = {}
-    names: tuple[str, ...] = ()
     for job in jobs:
         try:
             with ridgeline.io.dataset.open(job.folder / job.point.paths[DATA]) as written:
@@ -54,8 +53,11 @@ def save_contact_sheet(
     figure = blank_figure(INCHES * across + 0.8, (INCHES + 0.12) * down + 0.2)
     name = str(next(iter(planes.values())).name)
     least, most = zip(*(finite_range(plane.values) for plane in planes.values()))
-    shade = shades_of({name: (min(least), max(most))}, names)[name]
+    shade = shades_of({name: (min(least), max(most))})[name]
     axes = panels(figure, len(plan.points), across)
+    if table:  # from below, as an axis runs
+        rows = [axes[first : first + across] for first in range(0, len(axes), across)]
+        axes = [panel for row in reversed(rows) for panel in row]
     image = None
     for panel, point in zip(axes, plan.points, strict=True):
         panel.set_title(
