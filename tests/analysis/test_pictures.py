@@ -109,6 +109,14 @@ def test_a_secondary_flow_is_seen_beside_the_mean_one_and_one_map_is_for_all_com
     assert alone.images[0].get_cmap() == x.images[0].get_cmap()
 
 
+def test_the_unit_of_pure_numbers_is_not_written():
+    data = box(2, 3, a=np.ones((2, 3)))
+    data["a"].attrs["units"] = "1"
+    data = data.assign_coords(x=("x", data.x.values, {"units": "1"}))
+    axes, bar = plot.plot_slices(data).axes
+    assert (axes.get_xlabel(), bar.get_ylabel()) == ("x", "")
+
+
 def test_a_hole_is_not_the_colour_of_any_value():
     values = np.array([[-1.0, 1.0, 0.0], [0.5, np.nan, -0.5]])
     (axes,) = panels(plot.plot_slices(box(2, 3, a=values)))

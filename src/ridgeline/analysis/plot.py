@@ -71,8 +71,7 @@ def planes_figure(
     for axes, plane in zip(panels(figure, len(planes), across), planes):
         shade = shades[str(plane.name)]
         images.append(draw_plane(axes, plane, shade))
-        unit = str(plane.attrs.get("units", ""))
-        figure.colorbar(images[-1], ax=axes, fraction=0.046, pad=0.03, shrink=bar, label=unit)
+        figure.colorbar(images[-1], ax=axes, fraction=0.046, pad=0.03, shrink=bar, label=_unit(plane))
         axes.set_title(shade.title(str(plane.name)), wrap=True)
     return figure, images
 
@@ -274,5 +273,11 @@ def label_decades(figure: Figure) -> None:
 
 def label_of(places: xr.DataArray) -> str:
     """Return the label of the axis along a coordinate: its name, and its unit if it has one."""
-    unit = str(places.attrs.get("units", ""))
-    return f"{places.name} in {unit}" if unit not in ("", "1") else str(places.name)
+    unit = _unit(places)
+    return f"{places.name} in {unit}" if unit else str(places.name)
+
+
+def _unit(values: xr.DataArray) -> str:
+    """Return the unit of values, "" of pure numbers."""
+    unit = str(values.attrs.get("units", ""))
+    return "" if unit == "1" else unit
