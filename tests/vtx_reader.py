@@ -1,7 +1,8 @@
 """A stand-in for ParaView's VTX reader of points: it reads as VTK's IO/ADIOS2/VTX does, and no more.
 
-Arrays are those that the attribute vtk.xml names. All must be local arrays. Those of points are read at the step, the
-cells without one. The number of points in the blocks before is added to the numbers of a block of connectivity.
+Arrays are those that the attribute vtk.xml names. All must be local arrays, and are read at the step, the cells too,
+since a script may show any step first. The number of points in the blocks before is added to the numbers of a block
+of connectivity.
 """
 
 from pathlib import Path
@@ -29,13 +30,13 @@ class VtxPoints:
         (places,) = self._names("Points")
         points = self._blocks(places, step)
         self.points = np.concatenate(points)
-        connectivity = self._blocks("connectivity", 0)
+        connectivity = self._blocks("connectivity", step)
         assert len(connectivity) <= len(points)
         before = np.cumsum([0] + [len(block) for block in points])
         for block, first in zip(connectivity, before):
             block[:, 1] += first
         self.cells = np.concatenate(connectivity)
-        (kind,) = self._blocks("types", 0)
+        (kind,) = self._blocks("types", step)
         assert kind.shape == (1,)
         assert kind.dtype in (np.uint32, np.int32)
         self.type = int(kind[0])

@@ -104,7 +104,7 @@ def test_schemas_give_the_viewers_the_extents_of_the_arrays(path):
     assert got["Fides_Dimension_Variable"] == "U"
     assert got["Fides_Variable_List"] == ["U", "V"]
     assert got["Fides_Variable_Associations"] == ["points", "points"]
-    assert got["Fides_Time_Variable"] == "step"
+    assert got["Fides_Time_Variable"] == "time"
     root = ElementTree.fromstring(got["vtk.xml"])
     assert (root.tag, root.get("type"), root.get("byte_order")) == ("VTKFile", "ImageData", "LittleEndian")
     image = root.find("ImageData")
@@ -117,7 +117,7 @@ def test_schemas_give_the_viewers_the_extents_of_the_arrays(path):
     assert [float(o) for o in image.get("Origin").split()] == pytest.approx([0.95, 1.9, 2.85])
     cells = piece.find("CellData")
     assert cells.get("Scalars") == "U"
-    assert [(a.get("Name"), a.text) for a in cells] == [("U", None), ("V", None), ("TIME", "step")]
+    assert [(a.get("Name"), a.text) for a in cells] == [("U", None), ("V", None), ("TIME", "time")]
 
 
 def test_a_fresh_run_replaces_an_old_data_set_whole(path):

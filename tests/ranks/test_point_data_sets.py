@@ -8,7 +8,7 @@ from ridgeline.io import bp_blocks
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.bp_check import check_data_set
 from ridgeline.io.particle_output import ParticleWriter
-from ridgeline.models import case_class, create
+from ridgeline.models import case_class, create, estimate
 from ridgeline.particles.by_identity import IdentityRanges
 from ridgeline.particles.particles import ParticleField
 from ridgeline.runtime.context import Context
@@ -67,7 +67,7 @@ def test_both_readers_see_all_points_in_the_order_of_identities(comm, folder, n)
         assert seen.data.keys() == whole.keys()
         for name, value in whole.items():
             np.testing.assert_array_equal(seen.data[name], value.T)
-        assert seen.times.tolist() == [0, 10, 20]
+        assert seen.times.tolist() == [0.0, 5.0, 10.0]
         assert seen.piece.attrib == {"NumberOfPoints": str(n), "NumberOfCells": str(n)}
 
 
@@ -166,6 +166,10 @@ def test_particles_are_points_where_their_places_are_written(comm, folder, name,
     comm.Barrier()
     whole = {key: np.concatenate(comm.allgather(model.outputs([key])[key].local)) for key in names}
     with ridgeline.open(folder / "a.bp") as found:
+        vertices = 16 * n if "position" in names else 0
+        assert estimate(case, comm.size).output_bytes == 2 * (
+            vertices + sum(found[key][0].nbytes for key in names)
+        )
         for key, value in whole.items():
             np.testing.assert_array_equal(found[key].isel(step=0).values, value)
         assert ("vtk.xml" in found.attrs) == ("position" in names)

@@ -33,6 +33,9 @@ def test_polynomials_are_sampled_exactly_in_boxes(comm, distribution):
     lattice = image_lattice(comm, grid, (5, 6, 7))
     np.testing.assert_allclose(lattice.origin, (-0.9, 2 / 12, 0.5 + 3 / 14))
     np.testing.assert_allclose(lattice.spacing, (0.2, 2 / 6, 3 / 7))
+    np.testing.assert_allclose(
+        image_lattice(comm, grid, (1, 6, 1)).spacing, (1.0, 2 / 6, 3.0)
+    )  # whole depths
     sampler = Sampler(comm, grid, lattice)
     image = whole(comm, sampler, sampler.sample(polynomial(*grid.coordinates)))
     z, y, x = np.meshgrid(lattice.z, lattice.y, lattice.x, indexing="ij")

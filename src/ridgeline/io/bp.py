@@ -28,7 +28,7 @@ from ridgeline.io.bp_attributes import in_types, storable
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.bp_reader import BPReader
 from ridgeline.io.previous import make_way
-from ridgeline.io.viewer_schemas import image_schemas, point_schemas, vertices
+from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX, image_schemas, point_schemas, vertices
 from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class BPWriter:
 
     def _check_space(self, step: int) -> None:
         """Raise OutputError if the step cannot fit: before ADIOS2 starts, all ranks can still agree."""
-        need = sum(v.bytes_global for v in self._variables.values())
+        need = sum(v.bytes_global for v in self._variables.values()) + BYTES_OF_VERTEX * self._n_points
         with adios2_errors(f"write output step {step} to {self.path}", "is the folder still there?"):
             free = shutil.disk_usage(self.path).free
             limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
@@ -276,7 +276,7 @@ class BPWriter:
         if self._comm.rank == 0:
             self._engine.Put(self._defined["step"], np.array(step, np.int32), self._bindings.Mode.Sync)
             self._engine.Put(self._defined["time"], np.array(time, np.float64), self._bindings.Mode.Sync)
-            if self._n_points and not self.steps:
+            if self._n_points:
                 for name, cells in vertices(self._n_points).items():
                     self._defined[name].SetSelection(([], list(cells.shape)))
                     self._engine.Put(self._defined[name], cells, self._bindings.Mode.Sync)

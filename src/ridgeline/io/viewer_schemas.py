@@ -12,8 +12,9 @@ Points are an unstructured grid of vertices. VTX takes its arrays only as ADIOS2
 without a place in a whole: the blocks in their order are the array. Cells are two local arrays of one block each:
 `connectivity`, int64 [N, 2] with rows (number of vertices = 1, point), and `types`, uint32 [1], the VTK type of all
 cells. VTX adds the points of the blocks before to the numbers of a block of connectivity, so that of one block may
-count all points. It reads both once and keeps them. Source: VTXvtkVTU.cxx and VTXHelper.cxx there. Fides has points
-too, but its predefined model of them takes their places for fixed (PredefinedDataModel.cxx).
+count all points. Both are written in every output step: VTX of ParaView 5.13 reads them at the step that it shows,
+and finds no cells, or ends with a crash, where a step lacks them. Source: VTXvtkVTU.cxx and VTXHelper.cxx there.
+Fides has points too, but its predefined model of them takes their places for fixed (PredefinedDataModel.cxx).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 VTK_VERTEX = 1
-BYTES_OF_VERTEX = 2 * 8  # of a point in the connectivity, which is written once
+BYTES_OF_VERTEX = 2 * 8  # of a point in the connectivity, in every output step
 CELLS = "connectivity", "types"  # the names that VTX looks for
 
 
@@ -54,13 +55,13 @@ def image_schemas(
         "Fides_Dimension_Variable": names[0],
         "Fides_Variable_List": names,
         "Fides_Variable_Associations": ["points"] * len(names),
-        "Fides_Time_Variable": "step",
+        "Fides_Time_Variable": "time",
         "vtk.xml": (
             '<?xml version="1.0"?>'
             '<VTKFile type="ImageData" version="0.1" byte_order="LittleEndian">'
             f'<ImageData WholeExtent="{extent}" Origin="{_xyz(corner)}" Spacing="{_xyz(spacing)}">'
             f'<Piece Extent="{extent}"><CellData Scalars={quoteattr(names[0])}>'
-            f'{arrays}<DataArray Name="TIME">step</DataArray>'
+            f'{arrays}<DataArray Name="TIME">time</DataArray>'
             "</CellData></Piece></ImageData></VTKFile>"
         ),
     }
@@ -79,7 +80,7 @@ def point_schemas(n: int, places: str, variables: Sequence[str]) -> dict[str, An
             '<VTKFile type="UnstructuredGrid" version="0.1" byte_order="LittleEndian">'
             f'<UnstructuredGrid><Piece NumberOfPoints="{n}" NumberOfCells="{n}">'
             f"<Points><DataArray Name={quoteattr(places)} /></Points><Cells>{cells}</Cells>"
-            f'<PointData>{arrays}<DataArray Name="TIME">step</DataArray>'
+            f'<PointData>{arrays}<DataArray Name="TIME">time</DataArray>'
             "</PointData></Piece></UnstructuredGrid></VTKFile>"
         ),
     }

@@ -84,8 +84,8 @@ def test_exact_sums_are_a_lower_bound() -> None:
 def test_the_data_set_of_particles_takes_time_to_write() -> None:
     case, place = case_of(), Allocation(NODE, 1, 2)
     silent = predict_case(case_of("particles.every=0"), place)
-    each = 8 * (3 + 3 + 1)  # position, velocity and dissipation, in eleven outputs
-    once = 8 + 16  # identity, vertex
+    each = 8 * (3 + 3 + 1) + 16  # position, velocity, dissipation and vertex, in eleven outputs
+    once = 8  # identity
     assert predict_case(case, place).output_bytes - silent.output_bytes == 40_000 * (once + 11 * each)
 
 

@@ -158,12 +158,12 @@ def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
     outputs = (case.run.steps // case.output.every + case.output.initial) if case.output.every else 0
     each = {"position": 3 * WORD, "velocity": 3 * WORD, "force": 3 * WORD, "image": 12}
     written = sum(each[name] for name in case.output.variables)
-    cells = BYTES_OF_VERTEX if outputs and "position" in case.output.variables else 0
+    written += BYTES_OF_VERTEX if "position" in case.output.variables else 0
     return Estimate(
         process_grid=grid,
         block=_cells_of_largest(case.grid.cells, grid),
         memory_per_rank=float(WORD * words),
-        output_bytes=float((outputs * written + cells) * melt.atoms),
+        output_bytes=float(outputs * written * melt.atoms),
         outputs=outputs,
         checkpoint_bytes=float((3 * 3 * WORD + 12) * melt.atoms),
         work=least_work(melt, grid),

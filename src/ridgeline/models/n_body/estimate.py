@@ -24,11 +24,12 @@ from ridgeline.fourier.sizes import (
     transform_flops,
     work_bytes,
 )
+from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.n_body.force_law import ForceLaw, force_law
 from ridgeline.models.pencil_boxes import boxes_of
 from ridgeline.particles.ghosts import check_reach
-from ridgeline.particles.particles import room_for
+from ridgeline.particles.particles import POSITION, room_for
 from ridgeline.runtime.errors import DecompositionError
 
 if TYPE_CHECKING:
@@ -218,13 +219,15 @@ def estimate(case: NBodyCase, n_ranks: int) -> Estimate:
     needed = memory(case, grid)
     outputs = (case.run.steps // case.output.every + case.output.initial) if case.output.every else 0
     owned = gravity.n_global / n_ranks
+    written = 3 * WORD * len(case.output.variables)
+    written += BYTES_OF_VERTEX if POSITION in case.output.variables else 0
     # The lattice's displacements are made by transforms of their own, with some ten fields beside them.
     beginning = 10 * WORD * owned
     return Estimate(
         process_grid=grid,
         block=PencilGrid(gravity.shape, DEALIAS, grid, 0).block,
         memory_per_rank=float(sum(needed.values())),
-        output_bytes=float(outputs * len(case.output.variables) * 3 * WORD * gravity.n_global),
+        output_bytes=float(outputs * written * gravity.n_global),
         outputs=outputs,
         checkpoint_bytes=float((STATE * gravity.n_global + 4) * WORD),
         work=least_work(case, grid),

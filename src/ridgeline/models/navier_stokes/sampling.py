@@ -35,11 +35,15 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Points (z[k], y[j], x[i]) in space: three float64 arrays, ascending, of any spacing."""
+    """Points (z[k], y[j], x[i]) in space: three float64 arrays, ascending, of any spacing.
+
+    depth: (z, y, x), of the cell around a point along a direction that has no other, where there are cells.
+    """
 
     z: Array
     y: Array
     x: Array
+    depth: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     @property
     def shape(self) -> Triple:
@@ -53,8 +57,11 @@ class Lattice:
 
     @property
     def spacing(self) -> tuple[float, float, float]:
-        """Distance of the first points along (z, y, x); 1 along a direction of one point."""
-        dz, dy, dx = (float(a[1] - a[0]) if len(a) > 1 else 1.0 for a in (self.z, self.y, self.x))
+        """Distance of the first points along (z, y, x); the depth along a direction of one point."""
+        dz, dy, dx = (
+            float(a[1] - a[0]) if len(a) > 1 else depth
+            for a, depth in zip((self.z, self.y, self.x), self.depth)
+        )
         return dz, dy, dx
 
 
@@ -65,7 +72,8 @@ def image_lattice(comm: MPI.Comm, grid: ElementGrid, shape: Triple) -> Lattice:
     z, y, x = (
         low[axis] + (high[axis] - low[axis]) * (np.arange(n) + 0.5) / n for axis, n in zip((2, 1, 0), shape)
     )
-    return Lattice(z, y, x)
+    dx, dy, dz = (high - low).tolist()
+    return Lattice(z, y, x, (dz, dy, dx))
 
 
 class Sampler:

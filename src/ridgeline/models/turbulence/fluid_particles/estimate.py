@@ -54,5 +54,5 @@ def output_bytes_of_particles(case: TurbulenceCase) -> float:
     particles = case.particles
     if not particles.count or not particles.every:
         return 0.0
-    each = 48 + bytes_of(sampled_fields(particles.sample, len(case.scalar)))
-    return float(particles.count * (8 + BYTES_OF_VERTEX + each * (1 + case.run.steps // particles.every)))
+    each = 48 + BYTES_OF_VERTEX + bytes_of(sampled_fields(particles.sample, len(case.scalar)))
+    return float(particles.count * (8 + each * (1 + case.run.steps // particles.every)))
