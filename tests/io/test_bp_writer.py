@@ -19,6 +19,7 @@ from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.io import bp, bp_blocks
 from ridgeline.io.adios2_bindings import COMPRESSIONS, adios2_facts
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.io.bp_attributes import COORDINATES
 from ridgeline.io.bp_reader import BPReader
 from ridgeline.runtime.errors import OutputError
 
@@ -75,7 +76,7 @@ def test_attributes_come_back_as_given(path):
         out.write(0, 0.0, {"U": bits(0)})
     with BPReader(path) as reader:
         got = reader.attributes
-        assert reader.array_attributes == {"U": {"units": "kg", "long_name": "mass"}}
+        assert reader.array_attributes == {"U": {"units": "kg", "long_name": "mass"}, **COORDINATES}
     assert set(got) == set(given) - {"none", "nothing"}
     for key in ("model.F", "seed", "host", "empty", "names", "multi\nline"):
         assert got[key] == given[key]

@@ -4,6 +4,7 @@ import gc
 import pickle
 import tomllib
 import uuid
+import warnings
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import xarray as xr
 from mpi4py import MPI
 
 import ridgeline
+from ridgeline.io import bp_blocks
+from ridgeline.io.adios2_bindings import load_bindings
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.bp_reader import BPReader, Selection
 from ridgeline.io.dataset import RidgelineBackend
@@ -263,3 +266,64 @@ def test_an_array_may_be_in_the_first_step_alone(tmp_path):
         assert "x" in data.coords
         np.testing.assert_array_equal(data.x.values, places)
         np.testing.assert_array_equal(data.p.isel(step=2, element=1), places[1] + 5)
+
+
+def write_foreign(path: Path, arrays) -> None:
+    """Write two steps as a program without our conventions does. arrays: by name, the values of both steps."""
+    bindings = load_bindings()
+    adios = bindings.ADIOS()  # which lives as long as its engines
+    io = adios.DeclareIO("foreign")
+    io.SetEngine("BP5")
+    engine = io.Open(str(path), bindings.Mode.Write)
+    defined = {}
+    for step in range(2):
+        engine.BeginStep()
+        for name, values in {"T": RANDOM.random((2, 4, 3, 2)), **arrays}.items():
+            value = np.array(values[step])
+            shape = list(value.shape)
+            if name not in defined:
+                places = (shape, [0] * len(shape), shape) if shape else ()
+                defined[name] = io.DefineVariable(name, value, *places)
+            engine.Put(defined[name], value, bindings.Mode.Sync)
+        engine.EndStep()
+    engine.Close()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "coords", "variables"),
+    [
+        ({axis: [[0.5 * i for i in range(n)]] * 2 for axis, n in zip("zyx", (4, 3, 2))}, "zyx", ""),
+        ({"step": [[7], [9]], "time": [[0.5], [1.0]]}, ("step", "time"), ""),
+        ({"step": [7, 9]}, ("step",), ""),
+        ({"x": [0.5, 0.75]}, "", "x"),
+        ({"x": [[0.0, 0.5], [0.0, 0.75]]}, "", "x"),  # of another grid at each step
+        ({"z": [[1.0, 2.0]] * 2, "step": [[1.0, 2.0], [3.0, 4.0]]}, "", ("z", "step")),  # of other lengths
+    ],
+)
+def test_arrays_of_other_programs_may_be_called_like_coordinates(tmp_path, arrays, coords, variables):
+    """They become the coordinate if they fit, and are found under another name if not."""
+    arrays = {name: np.array(values) for name, values in arrays.items()}
+    write_foreign(tmp_path / "a.bp", arrays)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        data = ridgeline.open(tmp_path / "a.bp")
+    assert len(said) == len(variables)
+    assert data["T"].dims == ("step", *"zyx")
+    for name in coords:
+        expected = arrays[name] if name in ("step", "time") else arrays[name][0]
+        np.testing.assert_array_equal(data.coords[name], expected.reshape(-1))
+    for name in variables:
+        np.testing.assert_array_equal(data[f"{name}_values"], arrays[name])
+        assert any(f"{name} is opened as {name}_values" in str(warning.message) for warning in said)
+    data.to_netcdf(tmp_path / "a.nc", engine="scipy")
+    data.close()
+
+
+def test_a_step_is_a_chunk_and_large_ones_are_cut_into_planes_alike(tmp_path, monkeypatch):
+    """What `chunks={}` of xarray takes. A plane of U has 280 bytes, one of V 140."""
+    monkeypatch.setattr(bp_blocks, "SLAB", 600)
+    write(tmp_path / "toy.bp").close()
+    with ridgeline.open(tmp_path / "toy.bp") as data:
+        chunks = {name: data[name].encoding["preferred_chunks"] for name in data.variables}
+    assert chunks["U"] == chunks["V"] == {"step": 1, "z": 2, "y": 7, "x": 5}
+    assert chunks["time"] == {"step": 1}

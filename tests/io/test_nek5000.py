@@ -7,6 +7,7 @@ import pytest
 from mpi4py import MPI
 from pymech import neksuite
 
+import ridgeline
 from ridgeline.elements.mappings import wavy
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.nek5000 import Nek5000Writer
@@ -58,6 +59,33 @@ def test_what_is_written_is_read(tmp_path, precision, scalars):
     for tag, expected in tags.items():
         inside = in_order(grid, expected.astype(np.float32)).reshape(len(expected), grid.n_elements, -1)
         np.testing.assert_array_equal(found.extremes[tag], np.stack([inside.min(2), inside.max(2)], -1))
+
+
+def test_files_are_opened_as_data_sets(tmp_path):
+    """One as a step, all by their list; what is indexed is what was written, of whichever file."""
+    grid, (u, p, s), writer = write(tmp_path)
+    writer.write(9, 0.45, 2 * u, 2 * p, 2 * s)
+    fields = {f"velocity_{axis}": values for axis, values in zip("xyz", u)} | {"pressure": p}
+    fields = {
+        name: in_order(grid, values)
+        for name, values in {**fields, "scalar_0": s[0], "scalar_2": s[2]}.items()
+    }
+    for path, steps in ((writer.name(1), [7]), (writer.name(2), [9]), (tmp_path / "duct.nek5000", [7, 9])):
+        with ridgeline.open(path) as data:
+            assert data.step.values.tolist() == steps
+            assert data.time.values.tolist() == [{7: 0.35, 9: 0.45}[step] for step in steps]
+            assert set(data.data_vars) == {*fields, "scalar_1"}
+            for axis, places in zip("xyz", grid.coordinates):
+                np.testing.assert_array_equal(data[axis], in_order(grid, places))
+            for name, values in fields.items():
+                whole = np.stack([values * (2 if step == 9 else 1) for step in steps])
+                np.testing.assert_array_equal(data[name], whole)
+                part = data[name].isel(step=-1, element=[5, 1], t=slice(1, 3), r=0)
+                np.testing.assert_array_equal(part, whole[-1][[5, 1], 1:3, :, 0])
+    assert ridgeline.open(tmp_path / "duct.nek5000", steps=1).sizes["step"] == 1
+    writer.name(1).unlink()
+    with pytest.raises(OutputError, match=r"duct0\.f00001"):
+        ridgeline.open(writer.name(2))  # whose mesh is in the first
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import ridgeline
 from ridgeline.simulation import report
@@ -118,6 +119,65 @@ def test_outputs_of_a_resumed_run_are_those_of_one_that_never_stopped(model):
         at_once = simulation.run()
     assert_equal(in_two, written())
     assert resumed["summary"] == at_once["summary"]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def folder(request, tmp_path_factory):
+    """A folder with all that a run of a model writes."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(report, "measure_limits", lambda *arguments: {})
+        with simulate(request.param) as simulation:
+            simulation.run()
+    return folder
+
+
+def test_all_variables_and_coordinates_have_units_and_names(folder):
+    for path in folder.glob("*.bp"):
+        with ridgeline.open(path) as data:
+            assert {type(dim) for dim in data.dims} == {str}
+            for name, variable in data.variables.items():
+                assert variable.attrs["long_name"], (path.name, name)
+                assert name == "axis" or variable.attrs["units"], (path.name, name)
+                assert variable.encoding["preferred_chunks"].get("step", 1) == 1
+            assert data.time.attrs["long_name"] == (
+                "scale factor" if folder.name.startswith("n_body") else "model time"
+            )
+
+
+@pytest.mark.parametrize("store", ["netcdf", "zarr"])
+def test_data_sets_go_through_netcdf_and_zarr(folder, store):
+    """NetCDF by SciPy, which takes the fewest kinds of attributes and is always installed."""
+    if store == "zarr":
+        pytest.importorskip("zarr", minversion="3")
+    for path in (*folder.glob("*.bp"), *folder.glob("duct0.f00002"), *folder.glob("duct.nek5000")):
+        with ridgeline.open(path) as data:
+            if store == "zarr":
+                data.to_zarr(f"{path.name}.zarr", consolidated=False)
+                copy = xr.open_zarr(f"{path.name}.zarr", consolidated=False)
+            else:
+                data.to_netcdf(f"{path.name}.nc", engine="scipy")
+                copy = xr.open_dataset(f"{path.name}.nc", engine="scipy")
+            with copy:
+                xr.testing.assert_equal(copy, data)
+                for name, variable in data.variables.items():
+                    assert copy[name].attrs == variable.attrs
+                for key, value in data.attrs.items():
+                    np.testing.assert_array_equal(np.ravel(copy.attrs[key]), np.ravel(value), err_msg=key)
+
+
+def test_the_box_of_particles_is_in_the_attributes(folder):
+    lengths = {"n_body": 24.0, "molecular_dynamics": 5 * (4 / 0.8442) ** (1 / 3)}
+    model = folder.name.rstrip("0123456789")
+    if model in lengths:
+        with ridgeline.open(folder / "fields.bp") as data:
+            assert data.attrs["boundarystr"] == "pp pp pp"
+            for axis in "xyz":
+                assert (data.attrs[f"box{axis}lo"], data.attrs[f"box{axis}hi"]) == (
+                    0.0,
+                    pytest.approx(lengths[model]),
+                )
 
 
 def last_of_series(column, row=-1):

@@ -15,7 +15,6 @@ from ridgeline.analysis.bench_plots import draw as draw_benchmark
 from ridgeline.analysis.data_sets import kind_of
 from ridgeline.analysis.element_images import PLACES, on_grid
 from ridgeline.analysis.movie import save_movie
-from ridgeline.analysis.nek5000_fields import is_nek5000, open_nek5000
 from ridgeline.analysis.no_picture import refuse_idle, refuse_wishes, refuse_without_picture
 from ridgeline.analysis.options import PictureOptions
 from ridgeline.analysis.plot import save_figure
@@ -24,6 +23,7 @@ from ridgeline.analysis.run_plots import plot_run
 from ridgeline.analysis.slices import field_names
 from ridgeline.analysis.sweep_plots import is_sweep, plot_sweep
 from ridgeline.analysis.time_series import labels_beside, plot_time_series
+from ridgeline.io.nek5000_dataset import is_nek5000
 from ridgeline.io.series import read_series
 from ridgeline.io.stored_reports import damage_errors, is_run, read_report
 from ridgeline.runtime.errors import ConfigError
@@ -95,8 +95,6 @@ def _opened(data: str, options: PictureOptions) -> AbstractContextManager[xr.Dat
     """Open what holds arrays; fields on elements become images, sharp ones where a plane is all that is drawn."""
     more = (options.movie, options.pdf, options.isosurface, options.volume)
     sharp = () if any(more) else set(PLACES) - {options.slice.partition("=")[0].strip()}
-    if is_nek5000(Path(data)):
-        return open_nek5000(Path(data), sharp)
     return on_grid(ridgeline.open(data), sharp=sharp)
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io import bp_files, bp_sums
 from ridgeline.io.adios2_bindings import COMPRESSIONS, OPERATOR, adios2_errors, adios2_facts, load_bindings
-from ridgeline.io.bp_attributes import in_types, storable
+from ridgeline.io.bp_attributes import COORDINATES, in_types, storable
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.bp_reader import BPReader
 from ridgeline.io.previous import make_way
@@ -112,6 +112,10 @@ class BPWriter:
                     f'output.compression = "{compression}" is not in this ADIOS2; use one of '
                     f"{', '.join(known)}, or run `make adios2-mpi`"
                 )
+            described = {
+                f"{name}/{key}": text for name, own in COORDINATES.items() for key, text in own.items()
+            }
+            attributes = {**described, **attributes}
             stored = {key: storable(key, value) for key, value in attributes.items() if comm.rank == 0}
         self._blocks = None if self.collective else BlocksAtRank0(comm, variables)
         subfiles, types = decide(comm, lambda: self._prepare(keep_steps))
@@ -198,7 +202,8 @@ class BPWriter:
                 )
                 if self._compression != "none":
                     defined.AddOperation(OPERATOR, COMPRESSIONS[self._compression])
-                for key, value in (("units", v.unit), ("long_name", v.description), ("dims", list(v.dims))):
+                words = v.description or v.name.replace("_", " ")
+                for key, value in (("units", v.unit), ("long_name", words), ("dims", list(v.dims))):
                     if value and self._comm.rank == 0:
                         io.DefineAttribute(key, value, v.name)
                 if v.once and self._comm.rank == 0:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+# CF's attributes of the coordinates that every data set has. A model names another unit or meaning of time itself.
+COORDINATES = {
+    "step": {"units": "1", "long_name": "number of the time step"},
+    "time": {"units": "1", "long_name": "model time"},
+}
 
 
 def storable(key: str, value: Any) -> Any:
@@ -22,6 +28,19 @@ def storable(key: str, value: Any) -> Any:
     if array.dtype.kind not in "iuf" or array.ndim > 1:
         raise TypeError(f"attribute {key} = {value!r} is neither text, numbers nor a list of one of them")
     return np.ascontiguousarray(array) if array.ndim else array
+
+
+def periodic_box(lengths: Sequence[float]) -> dict[str, Any]:
+    """Return the attributes that say where a periodic box from the origin ends, under LAMMPS' names of its bounds.
+
+    lengths: of x, y, z. Source: LAMMPS, src/ADIOS/dump_custom_adios.cpp.
+    """
+    low = {f"box{axis}lo": 0.0 for axis in "xyz"}
+    return (
+        low
+        | {f"box{axis}hi": float(length) for axis, length in zip("xyz", lengths)}
+        | {"boundarystr": "pp pp pp"}
+    )
 
 
 def in_types(attributes: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> dict[str, Any]:

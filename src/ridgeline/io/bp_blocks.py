@@ -29,13 +29,13 @@ class Variable:
     shape_global: Shape
     offset_global: Shape
     shape_local: Shape
-    unit: str = ""
-    description: str = ""
+    unit: str = "1"  # as CF writes it: "1" of a pure number
+    description: str = ""  # "": that of the name
     dims: tuple[str, ...] = ()  # names of the axes, where they are not z, y, x
     once: bool = False  # whether only the first output step holds it, such as the places of the points
 
     @classmethod
-    def of(cls, array: DistributedArray, unit: str = "", description: str = "") -> Variable:
+    def of(cls, array: DistributedArray, unit: str = "1", description: str = "") -> Variable:
         """Return the variable that holds a distributed array."""
         places = array.shape_global, array.offset_global, array.shape_local
         return cls(array.name, array.local.dtype, *places, unit, description)

@@ -133,7 +133,7 @@ class BPEngine:
                 found.arrays[name] = StoredArray(name, np.dtype(dtype), tuple(variable.Shape()))
         for name in self._io.AvailableAttributes("", "/"):
             owner, _, key = name.rpartition("/")
-            if owner in found.arrays:
+            if owner in found.arrays or owner in found.scalars:
                 found.array_attributes.setdefault(owner, {})[key] = self._attribute(name)
             else:
                 found.attributes[name] = self._attribute(name)

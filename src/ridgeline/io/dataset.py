@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,62 +16,130 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from ridgeline.io import bp_files
+from ridgeline.io.bp_attributes import COORDINATES
+from ridgeline.io.bp_blocks import slabs
 from ridgeline.io.bp_reader import BPReader, Selection, StoredArray
+from ridgeline.io.nek5000_dataset import is_nek5000, open_nek5000
 from ridgeline.io.series import FIRST, read_series
 
 AXES = ("z", "y", "x")
 
 
 def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
-    """Open the data set of a run, lazily; or a time series (a .csv file), with the dim step.
+    """Open the data set of a run, lazily; or a time series (a .csv file), or Nek5000 files (.f00001, .nek5000).
 
     Dims: step, z, y, x. Coordinates: `step` (numbers of the time steps), `time` (step), and z, y, x: places of
     the values, which are cell indices unless the run set a spacing. Spectra have axes of their own, such as
     wavenumber. Vectors of particles have the dim axis, with the coordinates x, y, z. Fields on spectral
-    elements have dims element, t, s, r, and the places of their points are the coordinates x, y, z. Attributes as
-    written. Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane.
-    A data set that a run is still writing shows the output steps that were whole when it was opened.
+    elements have dims element, t, s, r, and the places of their points are the coordinates x, y, z. Variables and
+    coordinates have CF's attributes `units` and `long_name`. Attributes are as written, but lists of text are joined
+    by commas, which NetCDF and Zarr can store. Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one
+    plane. A data set that a run is still writing shows the output steps that were whole when it was opened.
 
     steps: open the first so many output steps alone, such as those before a damage.
 
     The metadata are compared with their checksums, the values are not: `ridgeline check` does that. A data set
-    without checksums, of another program or an older Ridgeline, is read as it is, in a child process.
+    without checksums, of another program or an older Ridgeline, is read as it is, in a child process. An array or
+    number of such a data set that is called like a coordinate (x, y, z, step) becomes this coordinate if it fits;
+    otherwise it gets another name, and a warning says so.
 
-    Raises OutputError if `path` is neither a BP5 data set nor a time series, holds no whole step, or is damaged.
+    Raises OutputError if `path` is none of these, holds no whole step, or is damaged.
     Values that are not in the files raise it when they are read.
     """
-    if Path(path).suffix == ".csv":
-        return _series(Path(path)).isel(step=slice(steps))
-    reader = BPReader(Path(path), steps)
-    attributes = {name: dict(reader.array_attributes.get(name, {})) for name in reader.arrays}
-    named = {name: tuple(np.atleast_1d(own.pop("dims"))) for name, own in attributes.items() if "dims" in own}
-    once = {name: bool(own.pop("once", False)) for name, own in attributes.items()}
-    unnamed = (array for array in reader.arrays.values() if array.name not in named)
+    path = Path(path)
+    if path.suffix == ".csv":
+        return _series(path).isel(step=slice(steps))
+    if is_nek5000(path):
+        return _prefer_chunks(open_nek5000(path).isel(step=slice(steps)))
+    reader = BPReader(path, steps)
+    own = {
+        name: _storable(reader.array_attributes.get(name, {})) for name in (*reader.arrays, *reader.scalars)
+    }
+    named = {
+        name: tuple(map(str, np.atleast_1d(attributes["dims"])))
+        for name, attributes in reader.array_attributes.items()
+        if "dims" in attributes
+    }
+    once = {name for name, attributes in own.items() if attributes.pop("once", False)}
+    for attributes in own.values():
+        attributes.pop("dims", None)
+    arrays = {
+        array.name: (array, indexing.LazilyIndexedArray(_Array(reader, array)))
+        for array in reader.arrays.values()
+    }
+    scalars = dict(reader.scalars)
+    for name in {"step", "time"} & set(arrays):
+        array, data = arrays[name]
+        if array.shape == (1,) and name not in named:  # as other programs write a number
+            scalars[name] = xr.Variable(("step", "value"), data).values[:, 0]
+            del arrays[name]
+    unnamed = (array for array, _ in arrays.values() if array.name not in named)
     image = next((array for array in unnamed if len(array.shape) == 3), None)
-    variables: dict[str, Any] = {}
-    coords: dict[str, Any] = {"step": ("step", reader.scalars.pop("step", np.arange(reader.steps)))}
-    for array in reader.arrays.values():
-        dims = named.get(array.name) or _dims(array, image)
-        data = indexing.LazilyIndexedArray(_Array(reader, array))
-        variable = xr.Variable(("step", *dims), data, attributes[array.name])
-        if dims == (array.name,):  # the places along an axis, the same at every step
-            coords[array.name] = variable.isel(step=0).load()
-        elif once[array.name]:
-            coords[array.name] = variable.isel(step=0)
-        else:
-            variables[array.name] = variable
-    for name, values in reader.scalars.items():
-        if name == "time":
-            coords[name] = ("step", values, {"long_name": reader.attributes.get("time_name", "time")})
-        else:
-            variables[name] = ("step", values)
-    if any("axis" in dims for dims in named.values()):  # of vectors, such as the places of particles
-        coords["axis"] = ["x", "y", "z"]
+    coords: dict[str, Any] = {}
     if image is not None:
         coords |= _places(image.shape, reader.attributes)
-    dataset = xr.Dataset(variables, coords, reader.attributes)
+    if any("axis" in dims for dims in named.values()):  # of vectors, such as the places of particles
+        # Objects, since Zarr has no lasting format for text of fixed length.
+        coords["axis"] = ("axis", np.array(["x", "y", "z"], object), {"long_name": "component"})
+    steps_written = scalars.pop("step", np.arange(reader.steps))
+    coords["step"] = ("step", steps_written, {**COORDINATES["step"], **own.get("step", {})})
+    if "time" in scalars:
+        coords["time"] = ("step", scalars.pop("time"), own.get("time", {}))
+    variables: dict[str, Any] = {}
+    for name, (array, data) in arrays.items():
+        dims = named.get(name) or _dims(array, image)
+        variable = xr.Variable(("step", *dims), data, own[name])
+        if dims == (name,) and (name in named or _is_constant(variable)):
+            coords[name] = variable.isel(step=0).load()  # the places along an axis, the same at every step
+        elif name in once:
+            coords[name] = variable.isel(step=0)
+        else:
+            variables[_free_name(path, name, coords)] = variable
+    for name, values in scalars.items():
+        variables[_free_name(path, name, coords)] = ("step", values, own[name])
+    dataset = xr.Dataset(variables, coords, _storable(reader.attributes))
     dataset.encoding["source"] = str(path)
     dataset.set_close(reader.close)
+    return _prefer_chunks(dataset)
+
+
+def _storable(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes that every format of xarray can store: lists of text become text."""
+    return {key: ", ".join(value) if isinstance(value, list) else value for key, value in attributes.items()}
+
+
+def _is_constant(variable: xr.Variable) -> bool:
+    """Say whether the values along an axis are the same at every step."""
+    values = variable.values
+    return bool(
+        np.array_equal(values, np.broadcast_to(values[0], values.shape), equal_nan=values.dtype.kind in "fc")
+    )
+
+
+def _free_name(path: Path, name: str, coords: Mapping[str, Any]) -> str:
+    """Return the name of a variable, another one where a coordinate has it."""
+    if name not in coords:
+        return name
+    other = f"{name}_values"
+    warnings.warn(
+        f"{path}: {name} is opened as {other}, because the coordinate {name} is another", stacklevel=3
+    )
+    return other
+
+
+def _prefer_chunks(dataset: xr.Dataset) -> xr.Dataset:
+    """Say in the encodings what is read in one go: a step, or as many of its planes as fit into a slab.
+
+    `xarray.open_dataset(..., chunks={})` takes these. An axis is cut alike for all variables, as xarray requires.
+    """
+    sizes = {**dataset.sizes, "step": 1}
+    for variable in dataset.variables.values():
+        inner = [dim for dim in variable.dims if dim != "step"]
+        shape = tuple(dataset.sizes[dim] for dim in inner)
+        for _, planes in islice(slabs(shape, variable.dtype.itemsize), 1) if inner else ():
+            sizes[inner[0]] = min(sizes[inner[0]], planes)
+    for variable in dataset.variables.values():
+        variable.encoding["preferred_chunks"] = {dim: sizes[dim] for dim in variable.dims}
     return dataset
 
 
@@ -77,7 +147,7 @@ def in_memory(arrays: Mapping[str, tuple[Sequence[str], NDArray[Any], str, str]]
     """Return arrays as `open` would, once they are written: name to (dims, values, unit, description). Copies."""
     return xr.Dataset(
         {
-            name: (dims, values.copy(), {"units": unit, "long_name": description})
+            name: (dims, values.copy(), {"units": unit, "long_name": description or name.replace("_", " ")})
             for name, (dims, values, unit, description) in arrays.items()
         }
     )
@@ -86,13 +156,15 @@ def in_memory(arrays: Mapping[str, tuple[Sequence[str], NDArray[Any], str, str]]
 def _series(path: Path) -> xr.Dataset:
     """Read a time series: a variable for each column."""
     columns = {name: ("step", values) for name, values in read_series(path).items()}
-    coords = {name: columns.pop(name) for name in FIRST}
+    coords = {name: (*columns.pop(name), COORDINATES[name]) for name in FIRST}
     return xr.Dataset(columns, coords)
 
 
 def _dims(array: StoredArray, image: StoredArray | None) -> tuple[str, ...]:
     if image is not None and array.shape == image.shape:
         return AXES
+    if image is not None and array.name in AXES and array.shape == (image.shape[AXES.index(array.name)],):
+        return (array.name,)  # places along it, as other programs write them
     return tuple(f"{array.name}_{axis}" for axis in range(len(array.shape)))
 
 
@@ -105,7 +177,11 @@ def _places(shape: Sequence[int], attributes: dict[str, Any]) -> dict[str, Any]:
     places = {}
     for axis, n, o, h in zip(AXES, shape, origin, spacing):
         index = np.arange(n)
-        places[axis] = (axis, index if (o, h) == (0, 1) else o + h * index)
+        if (o, h) == (0, 1):
+            places[axis] = (axis, index, {"units": "1", "long_name": f"index along {axis}"})
+        else:
+            unit = {"units": "1"} if "run.model" in attributes else {}  # that of another program is not known
+            places[axis] = (axis, o + h * index, unit | {"long_name": f"place along {axis}"})
     return places
 
 

@@ -72,11 +72,12 @@ class Profile:
 
     dims: a name for each axis. The profile that is called like its only axis holds the places along it:
     {"k": Profile(k, ("k",)), "energy_spectrum": Profile(e, ("k",))}. Shapes and dtypes never change in a run.
+    unit: "1" of a pure number, and of models without units.
     """
 
     values: NDArray[Any]
     dims: tuple[str, ...]
-    unit: str = ""
+    unit: str = "1"
     description: str = ""
 
 
@@ -251,7 +252,10 @@ class Model(ABC):
         raise NotImplementedError
 
     def output_attributes(self) -> Mapping[str, Any]:
-        """Return what readers of the outputs need beside the settings, by name; none by default."""
+        """Return what readers of the outputs need beside the settings, by name; none by default.
+
+        "time/units" and "time/long_name" describe the variable `time` where it is not a number without unit.
+        """
         return {}
 
     def image_fields(self) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def make_provenance(case: AnyCase, model: Model, context: Context, started_at: s
         {
             "settings": case.flatten(),
             "seed": case.run.seed,
-            "time_name": model.time_name,
+            "time/long_name": model.time_name,
             "ranks": context.comm.size,
             "threads": context.threads,
             "process_grid": model.describe().get("process_grid", []),

@@ -6,7 +6,7 @@ The arithmetic is in `physics` (one formula), swept over cells by `kernels` on C
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.random import GENERATORS
-from ridgeline.models.contract import Context, Figure, Model, StepTimes, Work
+from ridgeline.models.contract import Context, Figure, Model, StepTimes, Variable, Work
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
 from ridgeline.models.gray_scott.estimate import (
@@ -123,6 +123,13 @@ class GrayScott(Model):
     def state(self) -> Mapping[str, DistributedArray]:
         """Return U and V."""
         return distributed(self._block, self._engine.host())
+
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        """Return shape, dtype and this rank's block of the concentrations."""
+        return [
+            replace(variable, description=f"concentration of {variable.name}")
+            for variable in super().output_layout(names)
+        ]
 
     def restored(self, step: int, time: float) -> None:
         """Continue from `step` with what was written into the arrays of `state`."""

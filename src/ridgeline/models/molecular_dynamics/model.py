@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.io.bp_attributes import periodic_box
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Figure, Model, Profile, StepTimes, Work
@@ -154,8 +155,9 @@ class MolecularDynamics(Model):
         engine.start(found, self._step)
 
     def output_attributes(self) -> Mapping[str, Any]:
-        """Return the edges of the periodic box, as coordinates are ordered."""
-        return {"length": self._engine.lengths.tolist()}
+        """Return the edges of the periodic box, as coordinates are ordered, and the unit of time."""
+        lengths = self._engine.lengths.tolist()
+        return {"length": lengths, **periodic_box(lengths), "time/units": "sigma sqrt(m/epsilon)"}
 
     def point_places(self) -> str:
         """Name the places of atoms, in the periodic box."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
+from ridgeline.io.bp_attributes import periodic_box
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Figure, Model, Profile, StepTimes, Work
@@ -212,6 +213,10 @@ class NBody(Model):
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
         """Return shapes, dtypes and this rank's blocks: by identity."""
         return [layout(self._engine.ranges, name) for name in names]
+
+    def output_attributes(self) -> Mapping[str, Any]:
+        """Return the periodic box in Mpc/h."""
+        return periodic_box([self._engine.length] * 3)
 
     def point_places(self) -> str:
         """Return the output that says where particles are, for ParaView."""

@@ -85,7 +85,12 @@ class OutputFields:
         grid = self._grid
         blocks = grid.shape_global, (grid.first, 0, 0, 0), grid.shape
         found = [Variable(name, np.float64, *blocks, dims=ELEMENT_DIMS) for name in names]
-        return found + [Variable(name, np.float64, *blocks, dims=ELEMENT_DIMS, once=True) for name in PLACES]
+        return found + [
+            Variable(
+                name, np.float64, *blocks, description=f"place along {name}", dims=ELEMENT_DIMS, once=True
+            )
+            for name in PLACES
+        ]
 
     def compute(
         self, names: Sequence[str], velocity: Array, pressure: Array, scalars: Array

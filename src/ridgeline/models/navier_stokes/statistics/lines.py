@@ -69,9 +69,14 @@ class AverageLines:
         """Yield (name, values, dims, description) of the places of the lattice's points. Collective."""
         for a in self._kept:
             if self._grid.mesh.axis_aligned:
-                yield AXES[a], self._places(a), (AXES[a],), "place"
+                yield AXES[a], self._places(a), (AXES[a],), f"place along {AXES[a]}"
             else:
-                yield AXES[a], self.mean(self._geometry.coordinates[2 - a]), self.dims, "mean place"
+                yield (
+                    AXES[a],
+                    self.mean(self._geometry.coordinates[2 - a]),
+                    self.dims,
+                    f"mean place along {AXES[a]}",
+                )
 
     def _places(self, axis: int) -> Array:
         """Return the places of the lattice's points along an axis of a mesh without a map."""

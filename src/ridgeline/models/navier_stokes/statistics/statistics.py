@@ -185,7 +185,7 @@ class Statistics:
         if not homogeneous:
             fields = ((name, values / seconds) for name, values in self._named_sums())
             places = zip("xyz", self._geometry.coordinates)
-            found = {name: Average(place, ELEMENT_DIMS, "place") for name, place in places}
+            found = {name: Average(place, ELEMENT_DIMS, f"place along {name}") for name, place in places}
             return found | self._central(dict(fields), ELEMENT_DIMS)
         lines = AverageLines(self._comm, self._grid, self._geometry, homogeneous)
         means = {name: lines.mean(values) / seconds for name, values in self._named_sums()}

@@ -60,9 +60,8 @@ class TimeAverages:
             words = f"mean over averaged_time of {name}"
             found[f"mean_{name}"] = Profile(values, profile.dims, profile.unit, words)
             place += profile.values.size
-        found["averaged_time"] = Profile(
-            np.array([duration]), ("average",), "time", "time that averages are over"
-        )
+        words = "time that averages are over"
+        found["averaged_time"] = Profile(np.array([duration]), ("average",), description=words)
         return found
 
     def state(self) -> dict[str, NDArray[np.float64]]:
