@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import ridgeline
-from ridgeline.io import bp_blocks
+from ridgeline.io import bp, bp_blocks
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.bp_check import check_data_set
 from ridgeline.io.particle_output import ParticleWriter
+from ridgeline.io.viewer_schemas import vertices
 from ridgeline.models import case_class, create, estimate
 from ridgeline.particles.by_identity import IdentityRanges
 from ridgeline.particles.particles import ParticleField
@@ -110,6 +111,20 @@ def test_a_run_on_other_ranks_goes_on_with_the_same_vertices(comm, folder):
     check = check_data_set(folder / "p.bp")
     assert check.damages == ()
     assert check.bytes_compared == 50 * (8 + 3 * (3 * 8 + 3 * 4 + 3 * 4 + 9 * 8 + 8))
+
+
+def test_a_data_set_of_a_version_that_wrote_the_cells_once_goes_on(comm, folder, monkeypatch):
+    """It also had no attributes of step and time, nor a unit of arrays."""
+    with monkeypatch.context() as patch:
+        cells = iter([vertices(0), vertices(50)])
+        patch.setattr(bp, "vertices", lambda n: next(cells, {}))
+        patch.setattr(bp, "COORDINATES", {})
+        write(comm, folder / "p.bp", 50, (0, 1))
+    write(comm, folder / "p.bp", 50, (2, 3), keep=2)
+    assert_holds(folder / "p.bp", 50, (0, 1, 2, 3))
+    with ridgeline.open(folder / "p.bp") as found:
+        assert found.time.attrs == {"units": "1", "long_name": "model time"}
+    assert check_data_set(folder / "p.bp").damages == ()
 
 
 def test_a_changed_value_of_a_block_is_found(comm, folder):

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure, panels, title
-from ridgeline.analysis.slices import select_step
+from ridgeline.analysis.slices import select_step, unit_of
 from ridgeline.runtime.errors import ConfigError
 
 NOT_CORRELATED = ("position", "image", "velocity_gradient")
@@ -109,7 +109,7 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
         extent=(across[0], across[-1], up[0], up[-1]),
     )  # fmt: skip
     figure.colorbar(image, ax=axes, label="particles over the mean")
-    unit = now["position"].attrs.get("units", "")
+    unit = unit_of(now["position"])
     names = [f"{'xyz'[axis]} in {unit}" if unit else "xyz"[axis] for axis in (horizontal, vertical)]
     axes.set(xlabel=names[0], ylabel=names[1])
     figure.suptitle(f"{title(now)}, along {'xyz'[along]}")

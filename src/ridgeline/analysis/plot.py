@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ridgeline.analysis.pdf import bin_range, compute_pdf
 from ridgeline.analysis.shades import Shade, extent_of, finite_range, shades_of
-from ridgeline.analysis.slices import STEP, field_names, get_field, select_step, take_slice
+from ridgeline.analysis.slices import STEP, field_names, get_field, select_step, take_slice, unit_of
 from ridgeline.io.previous import GENERATOR, check_file, written
 from ridgeline.runtime.errors import ConfigError
 
@@ -71,7 +71,7 @@ def planes_figure(
     for axes, plane in zip(panels(figure, len(planes), across), planes):
         shade = shades[str(plane.name)]
         images.append(draw_plane(axes, plane, shade))
-        figure.colorbar(images[-1], ax=axes, fraction=0.046, pad=0.03, shrink=bar, label=_unit(plane))
+        figure.colorbar(images[-1], ax=axes, fraction=0.046, pad=0.03, shrink=bar, label=unit_of(plane))
         axes.set_title(shade.title(str(plane.name)), wrap=True)
     return figure, images
 
@@ -273,11 +273,5 @@ def label_decades(figure: Figure) -> None:
 
 def label_of(places: xr.DataArray) -> str:
     """Return the label of the axis along a coordinate: its name, and its unit if it has one."""
-    unit = _unit(places)
+    unit = unit_of(places)
     return f"{places.name} in {unit}" if unit else str(places.name)
-
-
-def _unit(values: xr.DataArray) -> str:
-    """Return the unit of values, "" of pure numbers."""
-    unit = str(values.attrs.get("units", ""))
-    return "" if unit == "1" else unit

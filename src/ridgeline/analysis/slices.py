@@ -45,6 +45,12 @@ def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
     return dataset[variable]
 
 
+def unit_of(data: xr.DataArray) -> str:
+    """Return the unit of an array, as it stands beside an axis; "" of a pure number, whose unit in CF is 1."""
+    unit = str(data.attrs.get("units", ""))
+    return "" if unit == "1" else unit
+
+
 def select_step(data: Data, step: int) -> Data:
     """Return `data` at one output step, without the dimension `step`.
 
