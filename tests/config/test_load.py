@@ -264,6 +264,18 @@ def test_what_is_not_toml_is_told_with_its_line() -> None:
         assert told.count("\n") == 0, text
 
 
+def test_arithmetic_and_words_without_quotes_are_told_what_toml_needs() -> None:
+    for value, need in [
+        ("1/800", "a number, as TOML does not compute: Du = 0.00125."),
+        ("2 * 3  # twice", "a number, as TOML does not compute: Du = 6."),
+        ("sqrt(2)", "a number, as TOML does not compute: Du = 1.4142135623730951."),
+        ("Wall", 'quotes around text: Du = "Wall".'),
+        ("1/0", "lines key = value."),
+        ("1,5", "lines key = value."),
+    ]:
+        assert message(f"{GOOD}[model]\nDu = {value}\n").endswith(f"; need {need}"), value
+
+
 def test_all_faults_are_reported_at_once() -> None:
     told = message(
         GOOD + "bounday = 'fixed'\n[model]\nF = -1\n[nope]\n[checkpoint]\nkeep = 'all'\n", "run.seed=x"

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,8 @@ VARIABLES = ("x", "y", "z", "t")
 MOST_CHARACTERS = 2000
 MOST_NODES = 1000
 MOST_DEPTH = 200  # of terms in terms: Python evaluates them by calls in calls
+_NUMBER = r"0[xXoObB]\w+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?[jJ]?"
+_TOKEN = re.compile(rf"(?P<number>{_NUMBER})|(?P<name>\w+)|(?P<sign>\S)")
 
 
 def _number(truth: Any) -> Any:
@@ -74,6 +78,21 @@ def _fail(node: ast.AST, why: str) -> ExpressionError:
     return ExpressionError(f"{why} at character {getattr(node, 'col_offset', 0) + 1}")
 
 
+def _refuse_other_notation(text: str) -> None:
+    """Raise ExpressionError for a power that is written as ^, and for a product without *, as people write them."""
+    ends_factor = False  # whether what comes before may be the left side of a product
+    for token in _TOKEN.finditer(text):
+        word, at = token.group(), token.start() + 1
+        if word == "^":
+            raise ExpressionError(f"a power is written as **, not as ^ at character {at}")
+        is_name = token.lastgroup == "name"
+        if ends_factor and (word == "(" or token.lastgroup == "number" or (is_name and not iskeyword(word))):
+            raise ExpressionError(
+                f"a product is written with *, which is missing before {word} at character {at}"
+            )
+        ends_factor = word == ")" or token.lastgroup == "number" or word in VARIABLES or word in CONSTANTS
+
+
 def _check_number(node: ast.Constant) -> None:
     value = node.value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -82,10 +101,10 @@ def _check_number(node: ast.Constant) -> None:
         raise _fail(node, f"a number above {MOST:g}")
 
 
-def _check_name(node: ast.Name) -> None:
+def _check_name(node: ast.Name, variables: Sequence[str]) -> None:
     name = node.id
-    if name not in VARIABLES and name not in CONSTANTS:
-        known = ", ".join((*VARIABLES, *CONSTANTS))
+    if name not in variables and name not in CONSTANTS:
+        known = ", ".join((*variables, *CONSTANTS))
         use = "a function without its arguments" if name in FUNCTIONS else f"unknown, use {known}"
         raise _fail(node, f"{name} is {use}")
 
@@ -98,13 +117,13 @@ def _check_call(node: ast.Call, name: str) -> None:
         raise _fail(node, f"{name} takes {need} argument{'s' * (need > 1)}, not {len(node.args)},")
 
 
-def _children(node: ast.expr) -> Iterator[ast.expr]:
+def _children(node: ast.expr, variables: Sequence[str]) -> Iterator[ast.expr]:
     """Yield the operands of a node; ExpressionError if it is nothing that a formula may hold."""
     match node:
         case ast.Constant():
             _check_number(node)
         case ast.Name():
-            _check_name(node)
+            _check_name(node, variables)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             yield from (left, right)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
@@ -124,7 +143,7 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
             raise _fail(node, f"{ast.unparse(node)!r} is no arithmetic")
 
 
-def _check(tree: ast.expr) -> frozenset[str]:
+def _check(tree: ast.expr, variables: Sequence[str]) -> frozenset[str]:
     """Return the variables of a formula; ExpressionError for what it may not hold."""
     level, names, count, depth = [tree], set(), 0, 0
     while level:
@@ -134,7 +153,7 @@ def _check(tree: ast.expr) -> frozenset[str]:
         if depth > MOST_DEPTH:
             raise ExpressionError(f"more than {MOST_DEPTH} terms in each other")
         names |= {node.id for node in level if isinstance(node, ast.Name)}
-        level = [child for node in level for child in _children(node)]
+        level = [child for node in level for child in _children(node, variables)]
     return frozenset(names & set(VARIABLES))
 
 
@@ -188,16 +207,20 @@ class Expression:
         return np.broadcast_to(found, np.shape(x)).astype(np.float64)
 
 
-def parse(text: str) -> Expression:
-    """Return the formula that a text spells; ExpressionError names what is wrong with it and the character."""
+def parse(text: str, variables: Sequence[str] = VARIABLES) -> Expression:
+    """Return the formula that a text spells; ExpressionError names what is wrong with it and the character.
+
+    variables: those of x, y, z, t that it may hold.
+    """
     if len(text) > MOST_CHARACTERS:
         raise ExpressionError(f"more than {MOST_CHARACTERS} characters")
     stripped = text.strip()
+    _refuse_other_notation(stripped)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python, on what is refused below
             tree = ast.parse(stripped, mode="eval").body
-        return Expression(stripped, tree, _check(tree))
+        return Expression(stripped, tree, _check(tree, variables))
     except SyntaxError as error:
         raise ExpressionError(f"{error.msg} at character {error.offset or len(stripped) + 1}") from None
     except ExpressionError:
@@ -214,13 +237,20 @@ def is_number(text: str) -> bool:
         return False
 
 
+def constant(text: str) -> float:
+    """Return what a formula without variables comes to; nan for what is none."""
+    nought = np.zeros(1)
+    try:
+        return float(parse(text, ())(nought, nought, nought, 0.0)[0])
+    except ExpressionError:
+        return math.nan
+
+
 def faults(key: str, texts: Sequence[str], steady: bool = False) -> Iterator[Problem]:
     """Yield what is wrong with the formulas of a setting. steady: whether they may not depend on time."""
+    variables = VARIABLES[:3] if steady else VARIABLES
     for text in texts:
         try:
-            found = parse(text)
+            parse(text, variables)
         except ExpressionError as error:
-            yield Problem(key, f"formulas of x, y, z, t: in {toml(text.strip())}, {error}")
-            continue
-        if steady and not found.steady:
-            yield Problem(key, f"formulas without t: {toml(text)} has it")
+            yield Problem(key, f"formulas of {', '.join(variables)}: in {toml(text.strip())}, {error}")

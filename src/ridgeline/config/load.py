@@ -1,5 +1,7 @@
 """From a settings file and `--set` overrides to a checked case."""
 
+import math
+import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +20,7 @@ from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 
 MOST_BYTES = 2**20  # of a settings file
+NEED_LINES = "need lines key = value"
 CaseClassOf = Callable[[str], type[AnyCase]]
 
 
@@ -67,6 +70,20 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{toml(str(path))}: is no path; need a settings file.") from None
 
 
+def _needed(line: str) -> str:
+    """Say what a line needs to be valid TOML: the number that arithmetic comes to, or quotes around a word."""
+    from ridgeline.config.expressions import constant  # NumPy, which other settings load without
+
+    key, _, value = (part.strip() for part in line.partition("#")[0].partition("="))
+    if not re.fullmatch(r"[\w.-]+", key) or not value:
+        return NEED_LINES
+    if math.isfinite(number := constant(value)):
+        return f"need a number, as TOML does not compute: {key} = {repr(number).removesuffix('.0')}"
+    return (
+        f'need quotes around text: {key} = "{value}"' if re.fullmatch(r"[^\W\d][\w-]*", value) else NEED_LINES
+    )
+
+
 def parse_toml(path: Path, text: str) -> dict[str, Any]:
     """Return the tables of a TOML text; ConfigError with its line if it is none."""
     try:
@@ -75,9 +92,8 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
         what, _, where = str(error).partition(" (at ")
         line = where.removeprefix("line ").split(",")[0]
         place = f"{path}:{line}" if line.isdigit() else f"{path}, at its end"
-        raise ConfigError(
-            f"{place}: not valid TOML, {what[:1].lower()}{what[1:]}; need lines key = value."
-        ) from None
+        need = _needed(text.splitlines()[int(line) - 1]) if line.isdigit() else NEED_LINES
+        raise ConfigError(f"{place}: not valid TOML, {what[:1].lower()}{what[1:]}; {need}.") from None
     except (ValueError, RecursionError):  # an integer of more digits than Python reads, brackets in brackets
         raise ConfigError(
             f"{path}: not valid TOML, a number is too long or a list too deep; need lines key = value."

@@ -156,7 +156,7 @@ def test_lengths_scale_diffusion_and_places():
         ({"kind": "image", "path": "text.png"}, ConfigError, "text.png: is no picture that can be read"),
         ({"kind": "file", "path": "none.bp"}, OutputError, "none.bp"),
         ({"kind": "formula", "formula_u": "w"}, ConfigError, "initial.formula_u .* w is unknown"),
-        ({"kind": "formula", "formula_v": "t"}, ConfigError, "formulas without t"),
+        ({"kind": "formula", "formula_v": "t"}, ConfigError, "t is unknown, use x, y, z, pi, e"),
         ({"kind": "formula", "formula_v": "1 / x"}, ConfigError, "1 / x is inf at x = 0, y = 0, z = 0"),
         ({"kind": "patches", "count": 0}, ConfigError, "initial.count"),
         ({"noise": 2.0}, ConfigError, "initial.noise"),

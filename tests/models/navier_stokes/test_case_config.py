@@ -152,7 +152,7 @@ INCONSISTENT = [
     (["scalar.0.boundary.z_min.kind=fixed"],
      'scalar.0.boundary.z_min.kind: got "fixed"; need "periodic" or none, as the flow is.'),
     (["scalar.0.initial=t"],
-     'scalar.0.initial: got "t"; need formulas without t: "t" has it.'),
+     'scalar.0.initial: got "t"; need formulas of x, y, z: in "t", t is unknown, use x, y, z, pi, e at character 1.'),
     (["initial.kind=duct"], None),
     (["initial.kind=walsh", "initial.velocity=[x,0,0]"],
      'initial.velocity: got ["x", 0, 0]; need three numbers as [x, y, z] with initial.kind = "walsh".'),

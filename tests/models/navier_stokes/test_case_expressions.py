@@ -59,7 +59,14 @@ NO_FORMULAS = [
     ("__import__('os').system('ls')", "is no arithmetic at character 1"),
     ("x.real", "'x.real' is no arithmetic at character 1"),
     ("[x for x in (1, 2)]", "is no arithmetic at character 1"),
-    ("(lambda: 1)()", "is no arithmetic at character 1"),
+    ("(lambda: 1)()", "a product is written with *, which is missing before ( at character 12"),
+    ("0.41^2", "a power is written as **, not as ^ at character 5"),
+    ("1 + (x + y) ^ 2", "a power is written as **, not as ^ at character 13"),
+    ("0.3(0.41 - y)", "a product is written with *, which is missing before ( at character 4"),
+    ("(1 - y)(1 + y)", "a product is written with *, which is missing before ( at character 8"),
+    ("2.5e-1 x", "a product is written with *, which is missing before x at character 8"),
+    ("2sin(pi x)", "a product is written with *, which is missing before sin at character 2"),
+    ("x(1 - y)", "a product is written with *, which is missing before ( at character 2"),
     ("2 * 'a'", "'a' is no number at character 5"),
     ("1 + True", "True is no number at character 5"),
     ("1j", "1j is no number at character 1"),
@@ -101,4 +108,5 @@ def test_faults_name_the_formula():
     assert (
         problem.rule == 'formulas of x, y, z, t: in "2*q", q is unknown, use x, y, z, t, pi, e at character 3'
     )
-    assert [p.rule for p in faults("value", ("t",), steady=True)] == ['formulas without t: "t" has it']
+    (problem,) = faults("value", ("x + t",), steady=True)
+    assert problem.rule == 'formulas of x, y, z: in "x + t", t is unknown, use x, y, z, pi, e at character 5'

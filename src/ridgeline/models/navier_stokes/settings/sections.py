@@ -23,7 +23,6 @@ from ridgeline.config.fields import (
 from ridgeline.elements.mesh import SIDES, side_axis
 from ridgeline.models.navier_stokes.settings.boundary import (
     NOUGHT,
-    VECTOR_RULE,
     BoundarySection,
     Formulas,
     ScalarKind,
@@ -224,7 +223,7 @@ class InitialSection(Checked):
         NOUGHT,
         'Velocity of kinds "uniform" and "expression", wind of "walsh" (numbers only).',
         unit="length/time",
-        rule=VECTOR_RULE,
+        rule="three numbers or formulas of x, y, z as [x, y, z]",
         needs={"kind": ("uniform", "expression", "walsh")},
     )
     speed: Number = setting(
