@@ -16,6 +16,7 @@ SAFE_COURANT = 0.5  # what it stands on most flows
 # which its velocity differs by less than itself, |dt u.grad u| <= Courant number |u| <= |u|.
 GROWTH = 2.0
 BAND = 0.2  # share of the Courant number asked for by which that of a step may differ before the step changes
+ROUNDING = 1e-9  # of a Courant number
 DIGITS = 3  # of a step: numbers of ranks, whose velocities differ by rounding, choose the same steps
 
 
@@ -63,10 +64,14 @@ class StepControl:
 
 def advice(number: float, dt: float) -> str:
     """Return what to say after the Courant number of step 0 of a fixed dt, "" if it is one to run with."""
-    safe = f"model.dt <= {dt * SAFE_COURANT / max(number, SAFE_COURANT):.3g}"
+    if number <= SAFE_COURANT * (1.0 + ROUNDING):
+        return ""
+    longest = dt * SAFE_COURANT / number
+    unit = 10.0 ** (math.floor(math.log10(longest)) - DIGITS + 1)
+    safe = f"model.dt <= {math.floor(longest / unit) * unit:.{DIGITS}g}"
     if number > STABLE_COURANT:
         return f", beyond stability ({STABLE_COURANT:g}), a run ends at once: need {safe}"
-    return f", more than most flows stand ({SAFE_COURANT:g}): try {safe}" if number > SAFE_COURANT else ""
+    return f", more than most flows stand ({SAFE_COURANT:g}): try {safe}"
 
 
 def first_step_remark(rate: float, dt: float | None, control: StepControl | None) -> str:
@@ -82,7 +87,8 @@ def first_step_remark(rate: float, dt: float | None, control: StepControl | None
     key = "model.dt_min" if dt == control.shortest else "model.courant"
     if number > STABLE_COURANT:
         return f"{words}, beyond stability ({STABLE_COURANT:g}), a run ends at once: need a smaller {key}"
-    if number > SAFE_COURANT:
+    judged = number if dt in (control.shortest, control.longest) else control.courant
+    if judged > SAFE_COURANT * (1.0 + ROUNDING):
         return f"{words}, more than most flows stand ({SAFE_COURANT:g}): try a smaller {key}"
     return words
 
