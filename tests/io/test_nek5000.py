@@ -127,7 +127,7 @@ def test_values_that_are_not_those_of_the_extremes_are_refused(tmp_path, tag):
 
 
 def test_the_mesh_is_in_the_first_file_alone_unless_asked(tmp_path):
-    for mesh, later in (("first", None), ("always", 3)):
+    for mesh, later in (("first", None), ("every", 3)):
         _, fields, writer = write(tmp_path, mesh=mesh)
         writer.write(8, 0.4, *fields)
         assert read_field_file(writer.name(1)).coordinates is not None

@@ -119,6 +119,10 @@ def test_outputs_of_a_resumed_run_are_those_of_one_that_never_stopped(model):
         at_once = simulation.run()
     assert_equal(in_two, written())
     assert resumed["summary"] == at_once["summary"]
+    for row in resumed["written"]:
+        if row["kind"] != "checkpoints":
+            plot, path = row["show"].rsplit(" ", 1)
+            assert (plot, Path(path).exists()) == ("ridgeline plot", True), row
 
 
 @pytest.fixture(scope="module", params=CASES)

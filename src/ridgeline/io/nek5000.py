@@ -42,7 +42,7 @@ class Nek5000Writer:
 
     prefix: path without number; grid: this rank's elements; coordinates: x, y, z of their points, float64
     [3, n_elements, n, n, n], kept by reference; precision: "float32" or "float64", of the numbers in the files;
-    mesh: "first" writes the coordinates into the first file alone, as Nek5000 does, "always" into every one.
+    mesh: "first" writes the coordinates into the first file alone, as Nek5000 does, "every" into each one.
 
     keep_files: None starts anew: field files of this prefix get another one, which ends in `_previous`. A number
     continues after so many files, and deletes later ones. setting: the key that errors tell the user to change.
@@ -63,7 +63,7 @@ class Nek5000Writer:
         keep_files: int | None = None,
         setting: str = "output.nek5000",
     ) -> None:
-        if precision not in WORDS or mesh not in ("first", "always"):
+        if precision not in WORDS or mesh not in ("first", "every"):
             raise ValueError(f"precision {precision!r} or mesh {mesh!r} is none that there is")
         self.prefix = Path(prefix)
         self.files = keep_files or 0
@@ -181,7 +181,7 @@ class Nek5000Writer:
         if len(several) > MOST_SCALARS + 1:
             raise ValueError(f"{len(several)} scalars; a Nek5000 file holds {MOST_SCALARS + 1}")
         fields |= {("T" if i == 0 else f"S{i:02d}"): s[None] for i, s in enumerate(several)}
-        with_mesh = self._mesh == "always" or self.files == 0
+        with_mesh = self._mesh == "every" or self.files == 0
         if with_mesh:
             fields["X"] = self._coordinates
         header = Header(

@@ -135,13 +135,14 @@ class FurtherOutput:
 
     kind: what it is, for people ("Nek5000 files"); path: of the settings; every: steps between writes, >= 1;
     open: takes the attributes of the data set and how many steps to keep (None starts anew, see `BPWriter`), and
-    returns the writer. Collective.
+    returns the writer. Collective. plot: the file that `ridgeline plot` draws of it, "" if there is none.
     """
 
     kind: str
     path: str
     every: int
     open: Callable[[Mapping[str, Any], int | None], Recorder]
+    plot: str = ""
 
 
 class Model(ABC):

@@ -201,15 +201,11 @@ def describe_files(
     written: path and number of steps of each kind (`Outputs.position`); saved: how many checkpoints this run wrote.
     steps, bytes and show are None where they are not known.
     """
-    layout = model.output_layout(tuple(case.output.variables)) if "data set" in written else ()
-    is_image = not any("element" in variable.dims for variable in layout)
+    drawn = {further.kind: further.plot for further in model.further_outputs()}
     rows: list[dict[str, Any]] = []
     for kind, (path, steps, *_) in written.items():
-        show = None
-        if steps and kind == "data set" and not is_image:
-            show = f"in Python: ridgeline.open({path!r})"
-        elif steps and kind in ("data set", "series", "spectra", "statistics"):
-            show = f"ridgeline plot {shlex.quote(path)}"
+        plot = drawn.get(kind, path)  # a data set, a series and spectra are drawn by their path
+        show = f"ridgeline plot {shlex.quote(plot)}" if steps and plot else None
         rows.append({"kind": kind, "path": path, "steps": steps, "show": show})
     if saved:
         go_on = "goes on with --resume auto"

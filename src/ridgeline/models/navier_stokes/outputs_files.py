@@ -60,11 +60,14 @@ def nek5000_output(
             grid,
             geometry.coordinates,
             precision=output.nek5000_precision,
+            mesh=output.nek5000_geometry,
             keep_files=keep,
         )
         return _FieldFiles(output.nek5000, writer, flow)
 
-    return FurtherOutput("Nek5000 files", output.nek5000, output.nek5000_every, begin)
+    return FurtherOutput(
+        "Nek5000 files", output.nek5000, output.nek5000_every, begin, plot=f"{output.nek5000}.nek5000"
+    )
 
 
 class _FieldFiles:
@@ -105,7 +108,9 @@ def statistics_output(
     def begin(attributes: Mapping[str, Any], _: int | None) -> Recorder:
         return _Samples(comm, grid, gathered, output.statistics, output.homogeneous, attributes, flow)
 
-    return FurtherOutput("statistics", output.statistics, output.statistics_every, begin)
+    return FurtherOutput(
+        "statistics", output.statistics, output.statistics_every, begin, plot=output.statistics
+    )
 
 
 class _Samples:

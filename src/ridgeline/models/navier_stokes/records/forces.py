@@ -115,4 +115,4 @@ def forces_output(
             comm, section.path, "output.forces.path", found.columns, keep, lambda: found.row(flow()), flow
         )
 
-    return FurtherOutput("forces", section.path, section.every, begin)
+    return FurtherOutput("forces", section.path, section.every, begin, plot=section.path)

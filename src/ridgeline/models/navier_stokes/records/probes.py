@@ -77,4 +77,4 @@ def probes_output(
             comm, section.path, "output.probes.path", placed.columns, keep, lambda: placed.row(flow()), flow
         )
 
-    return FurtherOutput("probes", section.path, section.every, begin)
+    return FurtherOutput("probes", section.path, section.every, begin, plot=section.path)

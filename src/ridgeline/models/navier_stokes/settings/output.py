@@ -154,7 +154,13 @@ class OutputSection(sections.OutputSection):
         needs={"nek5000_every": ON},
     )
     nek5000_every: Integer = setting(
-        0, "Steps between Nek5000 field files; 0 writes none.", unit="steps", ge=0
+        0, "Steps between Nek5000 field files, step 0 included; 0 writes none.", unit="steps", ge=0
+    )
+    nek5000_geometry: Literal["first", "every"] = setting(
+        "first",
+        'Which of these files hold the coordinates of the points: the "first" alone, as Nek5000 writes them, or '
+        '"every" one, for readers that open a file without those before it, such as pymech.',
+        needs={"nek5000_every": ON},
     )
     nek5000_precision: Literal["float32", "float64"] = setting(
         "float32",
@@ -170,7 +176,7 @@ class OutputSection(sections.OutputSection):
     )
     statistics_every: Integer = setting(
         0,
-        "Steps between samples of the statistics, which are written at the end; 0 takes none.",
+        "Steps between samples of the statistics, step 0 included, which are written at the end; 0 takes none.",
         unit="steps",
         ge=0,
     )

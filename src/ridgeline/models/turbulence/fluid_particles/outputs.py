@@ -39,7 +39,7 @@ def particle_output(
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Recorder:
         return _ParticleRecorder(comm, tracers, samples, flow, attributes, keep)
 
-    return FurtherOutput(KIND, settings.path, settings.every, begin)
+    return FurtherOutput(KIND, settings.path, settings.every, begin, plot=settings.path)
 
 
 class _ParticleRecorder:
