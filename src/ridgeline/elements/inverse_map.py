@@ -2,13 +2,14 @@
 
     numbers, rst = lattice_inside(element, (z, y, x))       # which points of a lattice lie in it, and where
     values_at(u, rst)                                       # values of a field u [n, n, n] there
+    places_inside(elements, places)                         # which of some single places lie in which elements
 
 No communication. x(r, s, t) is inverted by Newton's method, from the nearest point of the element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,25 @@ def lattice_inside(element: Array, lattice: tuple[Array, Array, Array]) -> tuple
         numbers.append(some[inside])
         reference.append(rst[:, inside])
     return np.concatenate(numbers), np.concatenate(reference, axis=1)
+
+
+def places_inside(elements: Array, places: Array) -> Iterator[tuple[int, NDArray[np.int64], Array]]:
+    """Yield (element, numbers of the places in it, their reference coordinates [3, m]) for elements that hold some.
+
+    elements: coordinates (x, y, z) of their points, [3, elements, n, n, n]. places: [m, 3] of (x, y, z). The boxes
+    around the elements are compared with all places, and the maps of those near are inverted.
+    """
+    n = elements.shape[-1]
+    points, derivative = gauss_lobatto(n)[0], gll_derivative(n)
+    low, high = elements.min(axis=(2, 3, 4)).T, elements.max(axis=(2, 3, 4)).T
+    margin = MARGIN * (high - low).max(axis=1, keepdims=True)
+    low, high = low - margin, high + margin
+    for e in range(elements.shape[1]):
+        near = np.flatnonzero(((places >= low[e]) & (places <= high[e])).all(axis=1))
+        if len(near):
+            reference, inside = invert_map(elements[:, e], places[near].T, points, derivative)
+            if inside.any():
+                yield e, near[inside], reference[:, inside]
 
 
 def _is_box(element: Array, points: Array) -> bool:

@@ -114,8 +114,10 @@ def test_from_rest_it_is_that_of_what_moves_the_flow_as_the_engine_has_it(
 
 
 def test_images_and_nek5000_files_count(tmp_path: Path) -> None:
-    case = load(tmp_path, "output.uniform=[10,10,10]", "output.nek5000=duct", "output.nek5000_every=10")
-    assert estimate(case, 1).output_bytes == 2 * 4 * 1000 * 8 + 10 * 7 * 3000 * 4
+    asked = ("output.uniform=[10,10,10]", "output.nek5000=duct", "output.nek5000_every=10")
+    for geometry, with_places in (("first", 1), ("every", 11)):
+        case = load(tmp_path, *asked, f"output.nek5000_geometry={geometry}")
+        assert estimate(case, 1).output_bytes == 2 * 4 * 1000 * 8 + (11 * 4 + with_places * 3) * 3000 * 4
 
 
 def test_statistics_of_budgets_take_25_more_words_for_each_point(tmp_path: Path) -> None:
@@ -132,6 +134,13 @@ def test_places_of_probes_are_counted_and_those_outside_refused(tmp_path: Path) 
     assert "probes: 2 places, every 1 steps" in estimate(case, 1).remarks
     (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,-99\n")
     with pytest.raises(ConfigError, match=r"probe 1 at \(0\.1, 0\.2, -99\.0\) of 2 places"):
+        estimate(case, 1)
+    (tmp_path / "shear.py").write_text("def shear(x, y, z):\n    return x + 0.3 * y, y, z\n")
+    (tmp_path / "places.csv").write_text("0.3,0.9,0.1\n0.2,0.9,0.1\n")
+    case = load(
+        tmp_path, f"output.probes.file={tmp_path}/places.csv", f"grid.mapping={tmp_path}/shear.py:shear"
+    )
+    with pytest.raises(ConfigError, match=r"probe 1 at \(0\.2, 0\.9, 0\.1\) of 2 places"):
         estimate(case, 1)
     (tmp_path / "places.csv").write_text("x,y,z\n")
     with pytest.raises(ConfigError, match=r"places\.csv\" holds no place"):

@@ -25,7 +25,7 @@ from ridgeline.models.navier_stokes.estimate_device import device_memory
 from ridgeline.models.navier_stokes.estimate_mesh import mesh_remarks
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_units
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
-from ridgeline.models.navier_stokes.records.probe_places import places_inside
+from ridgeline.models.navier_stokes.records.probe_places import checked_places
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
     words += wall_units(case, mesh)
     if case.has_probes:
         words.append(
-            f"probes: {len(places_inside(case, mesh))} places, every {case.output.probes.every} steps"
+            f"probes: {len(checked_places(case, mesh))} places, every {case.output.probes.every} steps"
         )
     rate, model = first_courant_rate(case, mesh), case.model
     words.append(first_step_remark(rate, model.dt, model.control()))
@@ -250,7 +250,7 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks.
 
     Raises DecompositionError for more ranks than elements. Raises ConfigError for a map that cannot be had or that
-    folds an element, and for probes outside the box.
+    folds an element, and for probes outside the mesh.
     """
     plan = estimate_sizes(case, n_ranks)
     most, n, *_ = plan.block
@@ -272,7 +272,9 @@ def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
         between += DOUBLE * (len(output.variables) + 12.0) * written / n_ranks
     if output.nek5000_every:
         word = SINGLE if output.nek5000_precision == "float32" else DOUBLE
-        size += (case.run.steps // output.nek5000_every) * (7.0 + len(case.scalar)) * stored * word
+        files = case.run.steps // output.nek5000_every + 1  # step 0 has one
+        with_places = files if output.nek5000_geometry == "every" else 1
+        size += (files * (4.0 + len(case.scalar)) + with_places * 3.0) * stored * word
     return Estimate(
         process_grid=(n_ranks,),
         block=(most, n, n, n),

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.inverse_map import MARGIN, at_points, invert_map
+from ridgeline.elements.inverse_map import at_points, places_inside
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, interpolation_matrix
+from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
 from ridgeline.parallel.reduce import global_min
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class PlacedPoints:
     def __init__(self, comm: MPI.Comm, grid: ElementGrid, places: Array) -> None:
         self._comm = comm
         self._count = len(places)
-        found = list(_in_elements(grid, places))
+        found = list(places_inside(grid.coordinates, places))
         owner = np.full(len(places), np.inf)
         for element, numbers, _ in reversed(found):  # the first element has the last word
             owner[numbers] = grid.first + element
@@ -58,19 +58,3 @@ class PlacedPoints:
         found = np.empty_like(mine)
         self._comm.Allreduce(mine, found)
         return found
-
-
-def _in_elements(grid: ElementGrid, places: Array) -> list[tuple[int, NDArray[np.int64], Array]]:
-    """Return (element, numbers of places in it, their reference coordinates [3, m]) for elements with some."""
-    points, derivative = gauss_lobatto(grid.n)[0], gll_derivative(grid.n)
-    found = []
-    for e in range(grid.n_elements):
-        element = grid.coordinates[:, e]
-        low, high = element.reshape(3, -1).min(axis=1), element.reshape(3, -1).max(axis=1)
-        margin = MARGIN * (high - low).max()
-        near = np.flatnonzero(((places >= low - margin) & (places <= high + margin)).all(axis=1))
-        if len(near):
-            reference, inside = invert_map(element, places[near].T, points, derivative)
-            if inside.any():
-                found.append((e, near[inside], reference[:, inside]))
-    return found

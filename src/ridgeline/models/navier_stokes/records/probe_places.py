@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.elements.inverse_map import places_inside
 from ridgeline.elements.mesh import ElementMesh
 from ridgeline.elements.mesh_protocol import Mesh
+from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.io.place_lists import read_places
 from ridgeline.runtime.errors import ConfigError
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 SHOWN = 5  # places that an error names
+POINTS_AT_ONCE = 2**18  # of elements that are looked at
 
 
 def places_of(case: NavierStokesSettings) -> Array:
@@ -50,15 +53,20 @@ def refuse_outside(places: Array, missing: NDArray[np.int64]) -> None:
     )
 
 
-def places_inside(case: NavierStokesSettings, mesh: Mesh) -> Array:
-    """Return the places of a case as `places_of` does; ConfigError too for those outside a box without a map.
-
-    In curved boxes the elements are asked when the run begins.
-    """
+def checked_places(case: NavierStokesSettings, mesh: Mesh) -> Array:
+    """Return the places of a case as `places_of` does; ConfigError too for those outside the mesh."""
     places = places_of(case)
     if isinstance(mesh, ElementMesh) and mesh.axis_aligned:
         low, high = (np.array([mesh.edges[axis][end] for axis in (2, 1, 0)]) for end in (0, -1))
         slack = 1e-9 * (high - low)
         outside = ((places < low - slack) | (places > high + slack)).any(axis=1)
-        refuse_outside(places, np.flatnonzero(outside))
+    else:
+        outside = np.ones(len(places), np.bool_)
+        n = case.grid.order + 1
+        at_once = max(POINTS_AT_ONCE // n**3, 1)
+        for first in range(0, mesh.n_elements, at_once):
+            positions = mesh.range(first, min(at_once, mesh.n_elements - first))
+            for _, numbers, _ in places_inside(mesh.places(positions, gauss_lobatto(n)[0]), places):
+                outside[numbers] = False
+    refuse_outside(places, np.flatnonzero(outside))
     return places
