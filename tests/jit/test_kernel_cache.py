@@ -162,8 +162,7 @@ def test_a_closure_holds_what_a_file_imports_and_the_versions_of_libraries(toy: 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    for say in (kernel_cache._say_damaged, kernel_cache._say_not_kept):
-        say.cache_clear()
+    kernel_cache._say.cache_clear()
     return tmp_path
 
 

@@ -389,13 +389,17 @@ class KernelFiles:
         try:
             content = _read(path)
         except FileNotFoundError:
+            _say(logging.INFO, f"compiling kernels, which are kept in {path.parent} for later runs")
             return None
         except OSError as error:
-            _say_damaged(path.parent, f"cannot be read ({error.strerror})")
+            _say(
+                logging.WARNING,
+                f"compiled kernels in {path.parent} cannot be read ({error.strerror}) and are compiled again",
+            )
             return None
         body = content[:-_DIGEST_BYTES]
         if _digest(body) != content[-_DIGEST_BYTES:]:
-            _say_damaged(path.parent, "are damaged")
+            _say(logging.WARNING, f"compiled kernels in {path.parent} are damaged and compiled again")
             return None
         with suppress(OSError):
             if path.stat().st_mtime < time.time() - _DAY:
@@ -415,7 +419,11 @@ class KernelFiles:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _replace(path, body + _digest(body))
             except OSError as error:
-                _say_not_kept(path.parent, error.strerror or str(error))
+                why = error.strerror or error
+                _say(
+                    logging.WARNING,
+                    f"compiled kernels cannot be kept in {path.parent} ({why}); the next run compiles them again",
+                )
 
 
 def _read(path: Path) -> bytes:
@@ -434,15 +442,9 @@ def _replace(path: Path, content: bytes) -> None:
         new.unlink(missing_ok=True)
 
 
-# Once is enough; ranks other than the first are silent.
-@cache
-def _say_damaged(folder: Path, what: str) -> None:
-    log.warning("compiled kernels in %s %s; they are compiled again", folder, what)
-
-
-@cache
-def _say_not_kept(folder: Path, why: str) -> None:
-    log.warning("compiled kernels cannot be kept in %s (%s); the next run compiles them again", folder, why)
+@cache  # once is enough; ranks other than the first are silent
+def _say(level: int, words: str) -> None:
+    log.log(level, "%s", words)
 
 
 def keep_kernels(dispatcher: Any, base: Any, dump: Callable[[Any], bytes]) -> None:
@@ -513,12 +515,9 @@ def kernel_folder() -> Path:
     NUMBA_CACHE_DIR, if set, is taken as it is: its owner answers for who can write there. Otherwise it is `kernels`
     in the user's cache directory, as `private_folder` says, and kernels that have not been used for long are deleted.
     """
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    return (
-        Path(chosen)
-        if chosen
-        else _own_folder(*map(os.environ.get, ("RIDGELINE_CACHE_DIR", "XDG_CACHE_HOME")))
-    )
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(chosen)
+    return _own_folder(*map(os.environ.get, ("RIDGELINE_CACHE_DIR", "XDG_CACHE_HOME")))
 
 
 @cache

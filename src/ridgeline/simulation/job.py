@@ -60,7 +60,8 @@ class Options:
     started: time.monotonic() when the job began, so that the wall-clock limit includes imports.
     caught: the stop signals received so far; the caller has entered it.
     overwrite: whether outputs of earlier runs are deleted rather than set aside, if the run starts anew.
-    show: called on rank 0 with the header's facts once the grid is decomposed.
+    show: called on rank 0 with the facts of the header, before anything is compiled; and with those of the model
+    once the grid is decomposed.
     show_end: called on rank 0 with the report, before an error says which of the last files could not be written.
     """
 
@@ -133,9 +134,14 @@ class CaseRun:
             self._restart = Restart(case, model, comm)
             self._restart.check(options.resume, context)
             case = self.case = self._restart.settle(options.resume)
+        facts = make_facts(case, model, context)
+        _announce(facts, context, options)
+        with self._spent("setup"):
             model.setup(case, context)
-        self._facts = make_facts(case, model, context)
-        _announce(self._facts, context, options)
+        decomposition = model.describe()
+        self._facts = facts | decomposition
+        if options.show is not None and comm.rank == 0:
+            options.show(decomposition)
 
         with self._spent("compile"):
             in_turn_per_node(comm, model.compile)
@@ -209,7 +215,7 @@ class CaseRun:
                 )
             self.changes += [(self.step, key, after[key]) for key in after if after[key] != before.get(key)]
             last, self.case, self.model = self.model, case, model
-            self._facts = make_facts(case, model, self.context)
+            self._facts = make_facts(case, model, self.context) | model.describe()
             self._provenance = make_provenance(case, model, self.context, self._started_at)
             self._restart.follow(case, model)
             outputs = self._loop.outputs

@@ -48,7 +48,7 @@ class Measured:
 
 
 def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
-    """Return what the run header shows. Collective."""
+    """Return what the run header shows before the model is set up, which adds what it describes. Collective."""
     return {
         "model": model.name,
         "time_name": model.time_name,
@@ -62,7 +62,6 @@ def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
         "threads": context.threads,
         "device": context.device,
         "cores": node_cores(context.comm),
-        **model.describe(),
         "remarks": list(case.remarks()),
     }
 

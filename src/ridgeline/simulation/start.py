@@ -56,19 +56,23 @@ def run_on_this_rank(
 
 
 def _print_header(facts: dict[str, Any]) -> None:
-    """Say what runs, on what, before the first step."""
-    used = facts["ranks_on_node"] * facts["threads"]
-    lines = [
-        f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {facts['steps']} steps",
-        f"{counted(facts['ranks'], 'rank')} x {counted(facts['threads'], 'thread')} on {facts['device']}, "
-        f"using {used} of the {facts['cores']} cores here",
+    """Say what runs and on what, before anything is compiled; and how it is decomposed, once that is known."""
+    lines = []
+    if "model" in facts:
+        used = facts["ranks_on_node"] * facts["threads"]
+        lines += [
+            f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {facts['steps']} steps",
+            f"{counted(facts['ranks'], 'rank')} x {counted(facts['threads'], 'thread')} on {facts['device']}, "
+            f"using {used} of the {facts['cores']} cores here",
+        ]
+        if used < facts["cores"]:
+            lines[-1] += f"; -n {facts['cores'] // facts['threads']} would use them all"
+        lines += facts["remarks"]
+    lines += [
+        f"{key.replace('_', ' ')}: {facts[key]}"
+        for key in ("process_grid", "block", "method")
+        if key in facts
     ]
-    if used < facts["cores"]:
-        lines[-1] += f"; -n {facts['cores'] // facts['threads']} would use them all"
-    for key in ("process_grid", "block", "method"):
-        if key in facts:
-            lines.append(f"{key.replace('_', ' ')}: {facts[key]}")
-    lines += facts["remarks"]
     sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
 
