@@ -81,7 +81,10 @@ def test_benchmarks_studies_and_sweeps_are_printed_and_continued(tmp_path):
     assert "latency" in command(tmp_path, "report", "benchmark.json")
     assert "weak scaling" in command(tmp_path, "report", "study/study.json")
     command(tmp_path, "study", "collect", "study")
+    points = {path: path.read_bytes() for path in tmp_path.glob("sweep/points/*/*/report.json")}
     command(tmp_path, "sweep", "gray_scott.toml", "--over", "model.F=0.02,0.03", "-o", "sweep")
+    assert len(points) == 2
+    assert all(path.read_bytes() == report for path, report in points.items()), "no case is run again"
 
 
 def test_a_machine_file_predicts(tmp_path):

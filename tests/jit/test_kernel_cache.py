@@ -363,6 +363,15 @@ def test_a_file_that_cannot_be_read_is_compiled_again(cache, caplog) -> None:
     assert "cannot be read (Is a directory)" in caplog.text
 
 
+def test_that_kernels_are_compiled_and_where_they_are_kept_is_said_once(cache, caplog) -> None:
+    caplog.set_level("INFO")
+    assert hits() == 0
+    numba_kernel = kernel((numba.float64,))(lambda x: 3 * x)
+    assert numba_kernel(2.0) == 6.0
+    assert hits() == 1
+    assert caplog.messages == [f"compiling kernels, which are kept in {cache} for later runs"]
+
+
 def test_a_full_disk_costs_the_next_run_a_compilation_and_not_this_one_its_end(
     cache, caplog, monkeypatch
 ) -> None:
