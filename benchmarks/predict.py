@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from harness.machine import describe
@@ -31,6 +30,7 @@ from predict_rows import (
     steps,
 )
 from ridgeline.config.machine_file import MachineFile
+from ridgeline.runtime.console import plain_console
 from ridgeline.study.prediction.machines import find_machine
 from ridgeline.study.prediction.prediction import Prediction
 
@@ -140,7 +140,7 @@ def show_rows(rows: Sequence[Judged]) -> None:
             inside,
             mark,
         )
-    Console(width=140).print(table, highlight=False)
+    plain_console().print(table)
 
 
 def markdown_rows(rows: Sequence[Judged]) -> str:

@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
 from rich.table import Table
 
 from harness import history
@@ -31,6 +30,7 @@ from harness.session import Figure, measure_rows
 from harness.table import Row, columns_markdown
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.parallel.job import prepare_rank
+from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.threads import cores_available
@@ -132,12 +132,12 @@ def arguments_of(names: Sequence[str]) -> argparse.ArgumentParser:
 
 def show(judged: Sequence[Judged], machine: Mapping[str, str]) -> None:
     """Print the machine, its limits, and the table of the others."""
-    console = Console(width=None if sys.stdout.isatty() else 180)
-    console.print("  ".join(f"[bold]{key}[/bold] {value}" for key, value in machine.items()), highlight=False)
+    console = plain_console()
+    console.print("  ".join(f"{key} {value}" for key, value in machine.items()))
     for one in (one for one in judged if one.figure.row == LIMITS):
         cells = one.cells()
         before = f"; recorded {cells['recorded']}" if cells["recorded"] else ""
-        console.print(f"{cells['figure']}: {cells['value']} {cells['note']}{before}", highlight=False)
+        console.print(f"{cells['figure']}: {cells['value']} {cells['note']}{before}")
     table = Table(title="Quick benchmark", title_justify="left")
     figures = [one for one in judged if one.figure.row != LIMITS and one.figure.repeats]
     columns = list(figures[0].cells())[:-1] if figures else []
@@ -151,8 +151,8 @@ def show(judged: Sequence[Judged], machine: Mapping[str, str]) -> None:
         console.print(table)
     for one in judged:
         if not one.figure.repeats:
-            console.print(f"{one.figure.row}: {one.figure.name}: {one.figure.note}", highlight=False)
-    console.print(summary(judged), highlight=False)
+            console.print(f"{one.figure.row}: {one.figure.name}: {one.figure.note}")
+    console.print(summary(judged))
 
 
 def summary(judged: Sequence[Judged]) -> str:

@@ -326,6 +326,17 @@ def test_every_child_process_gets_an_environment_that_is_stated() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_one_file_makes_consoles() -> None:
+    """Rich's own takes brackets and colons in texts for markup."""
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text()
+        for path in [*sources(), *ROOT.glob("benchmarks/**/*.py")]
+    }
+    assert [name for name, text in texts.items() if "Console(" in text] == [
+        "src/ridgeline/runtime/console.py"
+    ]
+
+
 def test_no_function_rebinds_a_module_variable() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}: global {', '.join(node.names)}"

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
+
+from ridgeline.runtime.console import plain_console
 
 _COMPARE = {">=": operator.ge, "<=": operator.le}
 
@@ -55,8 +56,8 @@ COLUMNS = ("benchmark", "best", "median", "target", "verdict", "note")
 
 def show(title: str, rows: Sequence[Row], machine: dict[str, str]) -> None:
     """Print the machine and the table."""
-    console = Console(width=160)
-    console.print("  ".join(f"[bold]{key}[/bold] {value}" for key, value in machine.items()), highlight=False)
+    console = plain_console()
+    console.print("  ".join(f"{key} {value}" for key, value in machine.items()))
     table = Table(title=title, title_justify="left")
     for column in COLUMNS:
         table.add_column(column, justify="right" if column in ("best", "median") else "left")

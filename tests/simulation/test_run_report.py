@@ -11,7 +11,6 @@ from ridgeline.simulation.print_report import (
     Timing,
     performance,
     print_report,
-    report_console,
 )
 
 WORK = Work(points=4_000_000, flops=5e7, bytes_memory=6e7, bytes_exchanged=7e4, messages=8)
@@ -118,10 +117,6 @@ def test_nothing_that_a_file_says_is_taken_for_markup():
     )
     assert "[/red] 64 x 128 x 256" in text
     assert "k [b] 1 step 1 B [/]" in words(text)
-
-
-def test_only_a_terminal_cuts_tables():
-    assert report_console(io.StringIO()).width == 200
 
 
 def test_a_report_of_an_older_version_is_printed_without_its_state():

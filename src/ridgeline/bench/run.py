@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
 
 from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.parallel.job import job
 from ridgeline.parallel.layout import busiest_share, crowding
+from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.machine import describe_machine
@@ -100,9 +98,7 @@ def _write(result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs, wri
         with writes.trying():
             write_text(outputs.json, to_json(facts), "--json")
     if outputs.json != "-":
-        # A table cut at 80 columns would be of no use in a file.
-        console = Console(width=None if sys.stdout.isatty() else 200)
-        console.print(make_table(result), highlight=False, markup=False)
+        plain_console().print(make_table(result))
     if outputs.csv is not None:
         with writes.trying():
             write_text(outputs.csv, to_csv(result), "--csv")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from typing import Annotated, Literal
 
 import typer
@@ -40,8 +39,7 @@ def bind(
     Ranks go beside network interfaces as long as each can have its own, then evenly over the NUMA domains.
     As in: srun $(ridgeline bind --for srun) ridgeline bench multi-bandwidth
     """
-    from rich.console import Console
-
+    from ridgeline.runtime.console import plain_console
     from ridgeline.runtime.errors import ConfigError
     from ridgeline.runtime.node_topology import read_hwloc, read_sysfs, this_node
     from ridgeline.validate.binding import (
@@ -62,8 +60,7 @@ def bind(
     elif launcher:
         typer.echo(launcher_options(bindings, launcher))
     else:
-        console = Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True)
-        console.print(make_table(bindings), highlight=False, markup=False)
+        plain_console(soft_wrap=True).print(make_table(bindings))
         for name in LAUNCHERS:
             typer.echo(f"{name}: {launcher_options(bindings, name)}")
         for key, value in environment(bindings, topology.nics).items():

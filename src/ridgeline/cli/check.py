@@ -49,8 +49,6 @@ def check(
             typer.echo(f"{case}: {line}")
         verdict.raise_if_damaged()
         return
-    from rich.console import Console
-
     from ridgeline.cli.options import load
     from ridgeline.simulation.check import predict, print_prediction
 
@@ -59,6 +57,6 @@ def check(
     from ridgeline.study.prediction.predict import line_for_check
 
     predicted = line_for_check(loaded.case, ranks, machine)
-    print_prediction(planned, Console())
+    print_prediction(planned)
     if predicted is not None:
         typer.echo(predicted)

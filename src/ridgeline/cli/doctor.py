@@ -7,11 +7,9 @@ import typer
 
 def doctor() -> None:
     """Say which MPI, ADIOS2, FFTW, BLAS, GPU and cores are found, what is missing and how to mend it."""
-    from rich.console import Console
-
     from ridgeline.validate.doctor import examine, print_findings
 
     findings = examine()
-    print_findings(findings, Console())
+    print_findings(findings)
     if any(finding.status == "missing" for finding in findings):
         raise typer.Exit(1)

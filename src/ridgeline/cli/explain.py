@@ -15,11 +15,11 @@ def explain(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
 ) -> None:
     """Print every key of a model's settings with type, unit, default, range and meaning."""
-    from rich.console import Console
     from rich.padding import Padding
 
     from ridgeline.config.explain import explain_rows, json_schema
     from ridgeline.models import available, case_class
+    from ridgeline.runtime.console import plain_console
 
     names = available()
     if model is None and len(names) == 1:
@@ -31,7 +31,7 @@ def explain(
     if schema:
         typer.echo(json.dumps(json_schema(case), indent=2))
         return
-    console = Console(markup=False, highlight=False)
+    console = plain_console(file_width=None)
     section = ""
     for row in explain_rows(case):
         if row.section != section:

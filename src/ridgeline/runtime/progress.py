@@ -23,9 +23,10 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._shown and self._terminal:
-            from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
+
+            from ridgeline.runtime.console import plain_console
 
             self._bar = Bar(
                 TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
@@ -33,7 +34,7 @@ class Progress:
                 TextColumn("{task.fields[rate]}"),
                 TimeElapsedColumn(),
                 TextColumn("{task.fields[eta]}"),
-                console=Console(stderr=True),
+                console=plain_console(sys.stderr),
                 auto_refresh=False,  # no thread beside the compute threads
             )
             self._bar.start()

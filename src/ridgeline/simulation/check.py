@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
 from ridgeline.models import estimate
 from ridgeline.models.memory import Room, shortage
 from ridgeline.parallel.job import prepare_rank
+from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.devices import (
     choose_device,
@@ -152,7 +152,7 @@ def _free_space(path: Path) -> int | None:
         return None
 
 
-def print_prediction(plan: dict[str, Any], console: Console) -> None:
+def print_prediction(plan: dict[str, Any]) -> None:
     """Print the prediction for people."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column()
@@ -178,8 +178,9 @@ def print_prediction(plan: dict[str, Any], console: Console) -> None:
             "predicted time",
             f"at least {plan['least_seconds']:.3g} s of steps, at {name} ({number(rate, 'B/s')}), output not counted",
         )
-    console.print(table, highlight=False)
+    console = plain_console()
+    console.print(table)
     for remark in plan["remarks"]:
-        console.print(remark, highlight=False, soft_wrap=True, markup=False)
+        console.print(remark, soft_wrap=True)
     for warning in plan["warnings"]:
-        console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"warning: {warning}", soft_wrap=True)

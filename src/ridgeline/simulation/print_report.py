@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -19,7 +19,6 @@ from ridgeline.simulation.region_table import region_table, solve_table
 from ridgeline.simulation.time_tables import spread_line, spread_tables, writing_line
 
 NO_SPEED = "no step was computed, so there is no speed to report"
-FILE_WIDTH = 200  # columns of a report that goes into a file
 MOST_COLUMNS = 8  # phases of a step, its total among them, that are columns of a table
 
 
@@ -75,11 +74,6 @@ def performance(work: Work, timing: Timing, limits: Mapping[str, Any]) -> dict[s
     }
 
 
-def report_console(stream: TextIO) -> Console:
-    """Return what prints reports on a stream: no table is cut where there is no terminal to fit it into."""
-    return Console(file=stream, soft_wrap=True, width=None if stream.isatty() else FILE_WIDTH)
-
-
 def print_report(report: Mapping[str, Any], console: Console, verbose: bool = False) -> None:
     """Print the report of a run for people: the state reached, the files, and at most five lines of speed.
 
@@ -98,7 +92,7 @@ def print_report(report: Mapping[str, Any], console: Console, verbose: bool = Fa
     parts += [*_file_lines(report), ""]
     parts += _measurements(report) if verbose else _speed_lines(report)
     for part in parts:
-        console.print(part, highlight=False)
+        console.print(part)
 
 
 def _state_lines(report: Mapping[str, Any]) -> list[Text]:
@@ -256,10 +250,10 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     if best:
         figures.add_row(f"limit ({report['limits']['best_name']})", number(best, "B/s"))
         figures.add_row(
-            "[bold]fraction of the memory's bandwidth[/]", f"[bold]{report['fraction_of_stream']:.3f}[/]"
+            "fraction of the memory's bandwidth", f"{report['fraction_of_stream']:.3f}", style="bold"
         )
     for name, text in limit_rows(report):
         figures.add_row(name, text)
     if report.get("overall_efficiency") is not None:
-        figures.add_row("[bold]overall efficiency[/]", f"[bold]{report['overall_efficiency']:.3f}[/]")
+        figures.add_row("overall efficiency", f"{report['overall_efficiency']:.3f}", style="bold")
     return figures

@@ -29,16 +29,17 @@ def run_on_this_rank(
     started = time.monotonic() if started is None else started
     with SignalCatcher() as caught, job(case.run.threads, debug) as comm:
         from ridgeline.models import create
+        from ridgeline.runtime.console import plain_console
         from ridgeline.runtime.context import Context
         from ridgeline.simulation.job import Options, run_case
-        from ridgeline.simulation.print_report import print_report, report_console
+        from ridgeline.simulation.print_report import print_report
 
         def show_end(report: dict[str, Any]) -> None:
             if asked.json == "-":
                 print(json.dumps(report, indent=2, default=str))
             else:
                 screen = sys.stdout if sys.stdout.isatty() else sys.stderr
-                print_report(report, report_console(screen), asked.verbose)
+                print_report(report, plain_console(screen, soft_wrap=True), asked.verbose)
 
         configure_logging(comm.rank, comm.size, asked.verbose)
         context = Context(comm, case.run.device, case.run.threads)

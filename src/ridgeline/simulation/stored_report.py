@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 from rich.errors import ConsoleError
 
 from ridgeline.bench.result import Result, make_table
 from ridgeline.io.stored_reports import damage_errors, is_run, read_report
-from ridgeline.simulation.print_report import print_report, report_console
+from ridgeline.runtime.console import plain_console
+from ridgeline.simulation.print_report import print_report
 
 
 def show_report(path: str, verbose: bool = False) -> None:
@@ -17,10 +16,10 @@ def show_report(path: str, verbose: bool = False) -> None:
     verbose: all tables of a run. Raises OutputError for what cannot be read, is damaged or is no such report.
     """
     content = read_report(path)
-    console = report_console(sys.stdout)
+    console = plain_console(soft_wrap=True)
     with damage_errors(path, ConsoleError):
         if is_run(content):
             print_report(content, console, verbose)
         else:
             table = make_table(Result.from_dict(content))
-            console.print(table, highlight=False, markup=False, soft_wrap=False)
+            console.print(table, soft_wrap=False)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from ridgeline.bench.result import make_table
+from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import check_folder
 from ridgeline.runtime.launcher import detect_launch
@@ -132,5 +132,4 @@ def compare_studies(first: str, second: str, output: str | None, tell: Tell) -> 
 
 def show(what: RenderableType) -> None:
     """Print on standard output; no table is cut where there is no terminal."""
-    console = Console(width=None if sys.stdout.isatty() else 240, soft_wrap=True)
-    console.print(what, highlight=False, markup=False)
+    plain_console(soft_wrap=True).print(what)

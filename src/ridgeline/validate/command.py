@@ -298,12 +298,12 @@ def _run_command(command: Sequence[str]) -> str | None:
 
 def _show(measurements: Measurements, verdict: Verdict) -> None:
     """Print stages and the verdict."""
-    from rich.console import Console
     from rich.table import Table
 
+    from ridgeline.runtime.console import plain_console
     from ridgeline.validate.judge.busy import ADVICE
 
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = plain_console()
     table = Table(box=None, pad_edge=False)
     for head in ("level", "stage", "s", "outcome"):
         table.add_column(head, justify="right" if head == "s" else "left")
@@ -313,7 +313,7 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
 
     def say(what: Any) -> None:
         # In a log a sentence is one line, which a script can look for.
-        console.print(what, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+        console.print(what, soft_wrap=not sys.stdout.isatty())
 
     say(table)
     for name, counter in measurements.counters.items():

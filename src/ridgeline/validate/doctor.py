@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from ridgeline.parallel.job import prepare_rank
+from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.environment import check_limits, child_environment
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.launcher import detect_launch, find_mpiexec
@@ -188,7 +187,7 @@ def _gpu() -> Finding:
     )
 
 
-def print_findings(findings: list[Finding], console: Console) -> None:
+def print_findings(findings: list[Finding]) -> None:
     """Print the findings for people."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -196,7 +195,7 @@ def print_findings(findings: list[Finding], console: Console) -> None:
     table.add_column(overflow="fold")
     words = {"ok": "ok", "optional": "absent", "missing": "MISSING"}
     for finding in findings:
-        table.add_row(finding.name, words[finding.status], Text(finding.found))
+        table.add_row(finding.name, words[finding.status], finding.found)
         if finding.fix:
-            table.add_row("", "", Text(f"-> {finding.fix}"))
-    console.print(table, highlight=False)
+            table.add_row("", "", f"-> {finding.fix}")
+    plain_console().print(table)

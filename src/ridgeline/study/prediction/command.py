@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-
-from rich.console import Console
 
 from ridgeline.bench.result import make_table
 from ridgeline.config.case import AnyCase
 from ridgeline.io.previous import check_file, to_json, write_text
+from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.study.prediction.machines import find_machine
@@ -60,9 +58,7 @@ def answer(
         with writes.trying():
             write_text(json, to_json({"predictions": [each.to_dict() for each in found]}), "--json")
     if json != "-":
-        Console(width=None if sys.stdout.isatty() else 200).print(
-            make_table(result), highlight=False, markup=False, soft_wrap=False
-        )
+        plain_console().print(make_table(result))
     if plot is not None:
         from ridgeline.analysis.bench_plots import save_plot
 
